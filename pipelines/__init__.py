@@ -1,0 +1,1 @@
+"""The jobs people run. Importing this package imports no Beam."""

@@ -1,0 +1,191 @@
+"""The main job: images and labels from a source, to a published TFRecord dataset.
+
+recordmill convert --input photos/ --output out/
+python -m pipelines.convert --input photos/ --output out/ --image_format jpeg --jpeg_quality 90
+python pipelines/convert.py --input photos/ --output out/
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if __package__ in (None, ""):
+    # Run as a file: its own folder is first on the path, and holds no package.
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+from pipelines import summary
+from pipelines.display import progress_display
+from pipelines.options import ConvertOptions, parse_convert
+from transforms.records import JobError
+from transforms.shards import progress
+from transforms.sources.source import SourceConfig
+from transforms.storage.output import MANIFEST
+
+if TYPE_CHECKING:
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+_INTERRUPTED = 130
+# How a JobError, or an error of the machine (disk full, no permission), reads in the message of whatever
+# exception a runner makes of it.
+_JOB_ERROR = re.compile(r"(?:JobError: |Error: (?=\[Errno))(.*?)(?: \[while running .*)?$", re.MULTILINE)
+
+
+def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.convert") -> int:
+    """Converts; returns the exit status (see `--help`)."""
+    options = parse_convert(sys.argv[1:] if argv is None else argv, prog)
+    _set_up_logging(options.verbose)
+    try:
+        return run(options)
+    except KeyboardInterrupt:
+        print(f"interrupted; nothing is published in {options.output}", file=sys.stderr, flush=True)
+        # Beam's threads would finish their work first.
+        os._exit(_INTERRUPTED)
+    except Exception as error:
+        message = _job_error(error)
+        if message is None:
+            raise
+        print(f"{prog}: error: {message}", file=sys.stderr)
+        return 1
+
+
+def run(options: ConvertOptions) -> int:
+    """Runs the checked call: the plan alone, or the whole job."""
+    if not options.quiet:
+        print(f"source: {options.source.kind} ({options.source_reason})", file=sys.stderr)
+    progress.reset()
+    display = progress_display("none" if options.quiet else options.progress)
+    if options.plan:
+        with tempfile.TemporaryDirectory() as folder, display:
+            described = _run_plan(options, folder)
+        summary.print_plan(described, options.output)
+    else:
+        with display:
+            manifest = _run_job(options)
+        if not options.quiet:
+            summary.print_result(manifest)
+    return 0
+
+
+def _run_job(options: ConvertOptions) -> str:
+    """Runs the whole job; returns the path of manifest.json."""
+    import apache_beam as beam
+
+    from transforms.read import ReadSource
+    from transforms.write import WriteDataset
+
+    beam_options = _beam_options(options)
+    config = dataclasses.replace(options.dataset, workers=_workers(beam_options))
+    write = WriteDataset(options.output, config, _source_settings(options.source), _job_name(beam_options))
+    pipeline = beam.Pipeline(_runner(beam_options), beam_options)
+    (
+        pipeline
+        | "ReadSource" >> ReadSource(options.source, os.path.join(write.run, "scratch"))
+        | "WriteDataset" >> write
+    )
+    pipeline.run().wait_until_finish()
+    return os.path.join(options.output, MANIFEST)
+
+
+def _run_plan(options: ConvertOptions, folder: str) -> dict[str, Any]:
+    """Runs the job as far as its plan, in `folder`; returns the plan in words."""
+    import apache_beam as beam
+
+    from transforms.plan import WritePlan
+    from transforms.read import ReadSource
+
+    beam_options = _beam_options(options)
+    path = os.path.join(folder, "plan.json")
+    pipeline = beam.Pipeline(_runner(beam_options), beam_options)
+    (
+        pipeline
+        | "ReadSource" >> ReadSource(options.source, os.path.join(folder, "scratch"))
+        | "WritePlan" >> WritePlan(options.dataset, path)
+    )
+    pipeline.run().wait_until_finish()
+    with open(path, encoding="utf-8") as file:
+        described: dict[str, Any] = json.load(file)
+    return described
+
+
+def _beam_options(options: ConvertOptions) -> PipelineOptions:
+    from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+
+    beam_options = PipelineOptions(list(options.beam_args))
+    standard = beam_options.view_as(StandardOptions)
+    standard.runner = standard.runner or "DirectRunner"
+    return beam_options
+
+
+def _runner(beam_options: PipelineOptions) -> Any:
+    """The runner; DirectRunner is the in-process one, which downloads nothing."""
+    from apache_beam.options.pipeline_options import DirectOptions, StandardOptions
+
+    runner = beam_options.view_as(StandardOptions).runner
+    if runner != "DirectRunner":
+        return runner
+    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+    direct = beam_options.view_as(DirectOptions)
+    if direct.direct_running_mode == "in_memory":
+        direct.direct_num_workers = 1  # the number is of our own processes
+    return FnApiRunner()
+
+
+def _workers(beam_options: PipelineOptions) -> int:
+    """Writer processes of our own: on one machine only."""
+    from apache_beam.options.pipeline_options import DirectOptions, StandardOptions
+
+    direct = beam_options.view_as(DirectOptions)
+    if (
+        beam_options.view_as(StandardOptions).runner != "DirectRunner"
+        or direct.direct_running_mode != "in_memory"
+    ):
+        return 0
+    given = "direct_num_workers" in beam_options.get_all_options(drop_default=True)
+    return (given and direct.direct_num_workers) or available_cores()
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _job_name(beam_options: PipelineOptions) -> str:
+    from apache_beam.options.pipeline_options import GoogleCloudOptions
+
+    return beam_options.view_as(GoogleCloudOptions).job_name or ""
+
+
+def _source_settings(source: SourceConfig) -> dict[str, object]:
+    """The source's settings, for the manifest: those that were given."""
+    fields = dataclasses.asdict(source)
+    del fields["skip_dirs"]
+    fields["input"] = os.path.abspath(source.input)
+    return {name: value for name, value in fields.items() if value}
+
+
+def _job_error(error: BaseException) -> str | None:
+    """The one line of a JobError that the pipeline raised, or of an error of the machine."""
+    match = _JOB_ERROR.search(str(error))
+    if match is not None:
+        return match.group(1)
+    return str(error) if isinstance(error, JobError | OSError) else None
+
+
+def _set_up_logging(verbose: bool) -> None:
+    """Beam's warnings of missing optional parts, and its tracebacks, help nobody who did not ask."""
+    logging.basicConfig(level=logging.INFO if verbose else logging.CRITICAL, stream=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

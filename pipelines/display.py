@@ -1,0 +1,109 @@
+"""Shows how far a conversion in this process has come: a bar on a terminal, lines elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.filesize import decimal
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from transforms.shards.progress import ProgressState, snapshot
+
+_BAR_SECONDS = 0.1
+_FIRST_LINE_SECONDS = 2.0
+_LINE_SECONDS = 10.0
+
+
+@contextlib.contextmanager
+def progress_display(kind: str) -> Iterator[None]:
+    """Shows progress on stderr while the block runs; `auto` is a bar on a terminal and lines elsewhere."""
+    console = Console(stderr=True)
+    if kind == "auto":
+        kind = "bar" if console.is_terminal else "lines"
+    if kind == "none":
+        yield
+        return
+    stop = threading.Event()
+    show = _show_bar if kind == "bar" else _show_lines
+    thread = threading.Thread(target=show, args=(console, stop), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _show_bar(console: Console, stop: threading.Event) -> None:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[detail]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("listing", total=None, detail="")
+        while True:
+            last = stop.wait(_BAR_SECONDS)
+            _update_bar(bar, task, snapshot())
+            if last:
+                return
+
+
+def _update_bar(bar: Progress, task: TaskID, state: ProgressState) -> None:
+    if not state.records:
+        bar.update(task, completed=state.listed)
+        return
+    bar.update(
+        task,
+        description="writing",
+        total=state.records,
+        completed=state.done_records,
+        detail=_detail(state, _seconds(state)),
+    )
+
+
+def _show_lines(console: Console, stop: threading.Event) -> None:
+    shown = ""
+    wait = _FIRST_LINE_SECONDS
+    while not stop.wait(wait):
+        line = _line(snapshot())
+        if line != shown:
+            print(line, file=sys.stderr, flush=True)
+        shown = line
+        wait = _LINE_SECONDS
+
+
+def _line(state: ProgressState) -> str:
+    if not state.records:
+        return f"listed {state.listed:,}"
+    share = state.done_records / state.records
+    line = f"wrote {state.done_records:,} of {state.records:,} ({share:.0%})"
+    seconds = _seconds(state)
+    if detail := _detail(state, seconds):
+        line += f", {detail}, {seconds * (1 - share) / share:.0f} s left"
+    return line
+
+
+def _seconds(state: ProgressState) -> float:
+    return time.monotonic() - state.writing_since
+
+
+def _detail(state: ProgressState, seconds: float) -> str:
+    """Images a second, and bytes."""
+    if not state.done_records:
+        return ""
+    return f"{state.done_records / seconds:,.0f} images/s, {decimal(state.done_bytes)}"

@@ -1,0 +1,371 @@
+"""The command line of `convert`: groups of flags that become one frozen, checked configuration."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import difflib
+import os
+import re
+from collections.abc import Callable, Sequence
+from typing import NoReturn, TypeVar
+
+from transforms.config import DatasetConfig
+from transforms.examples.labels import read_label_file
+from transforms.examples.registry import SCHEMAS
+from transforms.images.policy import ImagePolicy
+from transforms.sources.registry import SOURCES, detect
+from transforms.sources.source import SourceConfig
+from transforms.storage.output import check_output
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
+_Value = TypeVar("_Value")
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, and exits with status 2."""
+
+    def error(self, message: str) -> NoReturn:
+        """One line to stderr."""
+        self.exit(2, f"{self.prog}: error: {message}\n")
+
+
+@dataclasses.dataclass(frozen=True)
+class ConvertOptions:
+    """A checked call of `convert`.
+
+    Attributes:
+        source: what to read; its kind is found out.
+        source_reason: why it is of that kind.
+        output: folder of the dataset.
+        dataset: what to make of it, but for what the runner decides.
+        plan: print the plan and write nothing.
+        progress: `auto`, `bar`, `lines` or `none`.
+        verbose: log what Beam logs.
+        quiet: say nothing but errors.
+        beam_args: the flags that are Beam's.
+    """
+
+    source: SourceConfig
+    source_reason: str
+    output: str
+    dataset: DatasetConfig
+    plan: bool
+    progress: str
+    verbose: bool
+    quiet: bool
+    beam_args: tuple[str, ...]
+
+
+def parse_convert(argv: Sequence[str], prog: str) -> ConvertOptions:
+    """The options of a call; exits with status 2 and one clear line where the call is wrong."""
+    parser = convert_parser(prog)
+    args, others = parser.parse_known_args(list(argv))
+    try:
+        _check_beam_args(parser, others)
+        return _checked(args, tuple(others))
+    except ValueError as error:
+        parser.error(str(error))
+
+
+def convert_parser(prog: str) -> Parser:
+    """The parser of `convert`; Beam's own flags pass beside it."""
+    parser = Parser(
+        prog=prog,
+        allow_abbrev=False,
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        description="Converts images and their labels to a sharded TFRecord dataset.",
+        epilog="Every flag of Apache Beam passes through (--runner, --direct_num_workers, …). "
+        "Exit status: 0 published; 1 the job failed, nothing is published; 2 the call was wrong; "
+        "130 interrupted.",
+    )
+    _add_source(parser.add_argument_group("source"))
+    _add_images(parser.add_argument_group("images"))
+    _add_records(parser.add_argument_group("records"))
+    _add_shards(parser.add_argument_group("shards"))
+    _add_running(parser.add_argument_group("running"))
+    return parser
+
+
+def _add_source(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add("--input", required=True, metavar="PATH", help="folder of images, manifest, or IDX files")
+    add("--source", default="auto", choices=["auto", *SOURCES], help="what the input is; auto finds it out")
+    add(
+        "--annotations",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="manifest of the images (repeatable)",
+    )
+    add(
+        "--image_root",
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="where a manifest's paths may lead too (repeatable)",
+    )
+    add("--image_column", metavar="NAME", help="the manifest's column of image paths")
+    add("--label_column", metavar="NAME[,NAME…]", help="the manifest's column, or columns, of labels")
+    add("--label_pattern", metavar="REGEX", help="takes the label from the key: its first group")
+    add("--label_file", metavar="FILE", help="names of the labels, one a line, in the order of their ids")
+    add(
+        "--label_offset",
+        type=int,
+        metavar="N",
+        help="added to every label id (default: the schema's: 1 for imagenet, else 0)",
+    )
+    add(
+        "--include",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="take only keys that match (repeatable)",
+    )
+    add(
+        "--exclude",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="leave out keys that match (repeatable)",
+    )
+    add("--limit", type=_positive, metavar="N", help="take the first N records only")
+
+
+def _add_images(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add(
+        "--image_format",
+        default="keep",
+        choices=["keep", "jpeg", "png", "raw", "tensor"],
+        help="keep: as they are, and what TensorFlow cannot decode losslessly as PNG; jpeg: re-encoded "
+        "where it saves bytes; raw: pixels; tensor: for tf.io.parse_tensor",
+    )
+    add("--jpeg_quality", type=int, default=90, metavar="Q", help="of --image_format=jpeg, 1 to 100")
+    add(
+        "--validate",
+        default="decode",
+        choices=["decode", "header"],
+        help="decode every image before it is written, or look at its header and end only",
+    )
+    add("--exif", default="apply", choices=["apply", "ignore"], help="turn images upright as their EXIF says")
+
+
+def _add_records(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add("--schema", default="auto", choices=["auto", *SCHEMAS], help="names and meaning of the features")
+    add("--rename", type=_renames, default={}, metavar="OLD=NEW,…", help="other names for features")
+
+
+def _add_shards(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add(
+        "--splits",
+        type=_fractions,
+        default={},
+        metavar="NAME=FRACTION,…",
+        help="split by a hash of the key, over the source's own splits",
+    )
+    add("--group_by", metavar="FEATURE", help="with --splits: records of equal value stay together")
+    add(
+        "--group_pattern",
+        metavar="REGEX",
+        help="with --splits: records of equal match in the key stay together",
+    )
+    add(
+        "--num_shards",
+        type=_shard_counts,
+        metavar="N|NAME=N,…",
+        help="shards of each split (default: from --shard_size)",
+    )
+    add("--shard_size", type=_size, metavar="SIZE", help="bytes of a shard, about (default: 128MiB)")
+    add(
+        "--reader_hosts",
+        type=_positive,
+        metavar="N",
+        help="hosts that will read: 10 shards each, of at least 10 MB",
+    )
+    add("--seed", type=int, default=0, metavar="N", help="of order and shards, never of splits")
+    add(
+        "--order",
+        default="shuffled",
+        choices=["shuffled", "key"],
+        help="order of the records over all shards",
+    )
+    add("--name", metavar="NAME", help="the dataset's name for TFDS (default: from --output)")
+
+
+def _add_running(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add("--output", required=True, metavar="FOLDER", help="folder of the dataset; new or empty")
+    add(
+        "--max_failure_ratio",
+        type=float,
+        default=0.01,
+        metavar="R",
+        help="share of failed inputs above which nothing is published",
+    )
+    _add_switch(group, "--plan", "print what would be written, and write nothing")
+    add(
+        "--progress",
+        default="auto",
+        choices=["auto", "bar", "lines", "none"],
+        help="auto: a bar on a terminal, else lines",
+    )
+    _add_switch(group, "--verbose", "log what Beam logs")
+    _add_switch(group, "--quiet", "say nothing but errors")
+
+
+def _add_switch(group: argparse._ArgumentGroup, flag: str, text: str) -> None:
+    """A boolean as --x, --x=true or --x=false: a template's parameters arrive as text."""
+    group.add_argument(
+        flag, nargs="?", const=True, default=False, type=_boolean, metavar="true|false", help=text
+    )
+
+
+def _checked(args: argparse.Namespace, beam_args: tuple[str, ...]) -> ConvertOptions:
+    if args.verbose and args.quiet:
+        raise ValueError("--verbose and --quiet are both given; give one of them")
+    output = os.path.abspath(args.output)
+    source = SourceConfig(
+        kind=args.source,
+        input=args.input,
+        annotations=tuple(args.annotations),
+        image_roots=tuple(args.image_root),
+        image_column=args.image_column,
+        label_column=args.label_column,
+        label_pattern=args.label_pattern,
+        include=tuple(args.include),
+        exclude=tuple(args.exclude),
+        limit=args.limit,
+        skip_dirs=(output,),
+    )
+    reason = "as --source says"
+    if source.kind == "auto":
+        kind, reason = detect(source)
+        source = dataclasses.replace(source, kind=kind)
+    dataset = _dataset(args, source)
+    SOURCES[source.kind].check(source)
+    check_output(args.output)
+    return ConvertOptions(
+        source, reason, args.output, dataset, args.plan, args.progress, args.verbose, args.quiet, beam_args
+    )
+
+
+def _dataset(args: argparse.Namespace, source: SourceConfig) -> DatasetConfig:
+    ways = [flag for flag in ("num_shards", "shard_size", "reader_hosts") if getattr(args, flag) is not None]
+    if len(ways) > 1:
+        raise ValueError(f"--{ways[0]} and --{ways[1]} both decide the number of shards; give one of them")
+    if args.jpeg_quality != 90 and args.image_format != "jpeg":
+        raise ValueError(
+            f"--jpeg_quality is {args.jpeg_quality}, which only --image_format=jpeg uses; "
+            f"--image_format is {args.image_format}"
+        )
+    sizes = {} if args.shard_size is None else {"shard_size": args.shard_size}
+    return DatasetConfig(
+        policy=ImagePolicy(args.image_format, args.jpeg_quality, args.validate, args.exif),
+        schema=args.schema,
+        rename=args.rename,
+        label_names=None if args.label_file is None else _label_names(args.label_file),
+        label_offset=args.label_offset,
+        splits=args.splits,
+        group_by=args.group_by,
+        group_pattern=args.group_pattern,
+        num_shards=args.num_shards,
+        reader_hosts=args.reader_hosts,
+        seed=args.seed,
+        order=args.order,
+        max_failure_ratio=args.max_failure_ratio,
+        name=args.name or os.path.basename(os.path.abspath(args.output)),
+        untyped_features=SOURCES[source.kind].untyped,
+        **sizes,
+    )
+
+
+def _label_names(path: str) -> tuple[str, ...]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return read_label_file(file.read())
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"--label_file is {path!r}: {getattr(error, 'strerror', None) or error}") from error
+    except ValueError as error:
+        raise ValueError(f"--label_file is {path!r}: {error}") from error
+
+
+def _check_beam_args(parser: Parser, others: Sequence[str]) -> None:
+    """Raises ValueError for what is neither our flag nor Beam's, naming the nearest that is."""
+    if not others:
+        return
+    from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions, _BeamArgumentParser
+
+    beam_parser = _BeamArgumentParser(allow_abbrev=False, add_help=False)
+    for options in PipelineOptions.__subclasses__():
+        options._add_argparse_args(beam_parser)
+    _, unknown = beam_parser.parse_known_args(list(others))
+    runner = PipelineOptions(list(others)).view_as(StandardOptions).runner or ""
+    if not unknown or runner.startswith(("Portable", "Flink", "Spark")):
+        return
+    name = unknown[0].split("=")[0]
+    if not name.startswith("-"):
+        raise ValueError(f"argument {unknown[0]!r} belongs to no flag; the input is given with --input")
+    known = {flag for each in (parser, beam_parser) for flag in each._option_string_actions}
+    # Ours are tried first: few mistype Beam's.
+    nearest = difflib.get_close_matches(
+        name, parser._option_string_actions, 1, 0.6
+    ) or difflib.get_close_matches(name, known, 1, 0.6)
+    hint = f"; did you mean {nearest[0]}?" if nearest else "; --help lists the flags"
+    raise ValueError(f"{name} is not a flag{hint}")
+
+
+def _boolean(text: str) -> bool:
+    values = {"true": True, "false": False}
+    if text.lower() not in values:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+    return values[text.lower()]
+
+
+def _positive(text: str) -> int:
+    value = _parsed(int, text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is below 1")
+    return value
+
+
+def _size(text: str) -> int:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; write 128MiB, 100MB or a number of bytes")
+    number, prefix, binary = match.groups()
+    power = " kmgt".index(prefix.lower() or " ")
+    return int(float(number) * (1024 if binary else 1000) ** power)
+
+
+def _shard_counts(text: str) -> int | dict[str, int]:
+    return _pairs(text, int) if "=" in text else _parsed(int, text)
+
+
+def _fractions(text: str) -> dict[str, float]:
+    return _pairs(text, float)
+
+
+def _renames(text: str) -> dict[str, str]:
+    return _pairs(text, str)
+
+
+def _pairs(text: str, kind: Callable[[str], _Value]) -> dict[str, _Value]:
+    pairs: dict[str, _Value] = {}
+    for item in text.split(","):
+        name, equals, value = item.partition("=")
+        if not (name.strip() and equals and value.strip()):
+            raise argparse.ArgumentTypeError(f"{item!r} in {text!r} is not of the form NAME=VALUE")
+        if name.strip() in pairs:
+            raise argparse.ArgumentTypeError(f"{name.strip()!r} stands twice in {text!r}")
+        pairs[name.strip()] = _parsed(kind, value.strip())
+    return pairs
+
+
+def _parsed(kind: Callable[[str], _Value], text: str) -> _Value:
+    try:
+        return kind(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from error

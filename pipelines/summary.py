@@ -1,0 +1,99 @@
+"""What a person reads at the end: a short table, and where the result is."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+
+
+def print_result(manifest_path: str) -> None:
+    """Prints the table of a published dataset."""
+    with open(manifest_path, encoding="utf-8") as file:
+        manifest: dict[str, Any] = json.load(file)
+    table = _table()
+    counts, size = manifest["counts"], manifest["bytes"]
+    table.add_row("read", f"{counts['read']:,}")
+    table.add_row("written", f"{counts['written']:,}")
+    _add_reasons(table, "failed", counts["failed"], manifest["reasons"]["failed"])
+    _add_reasons(table, "skipped", counts["skipped"], manifest["reasons"]["skipped"])
+    if manifest["actions"]:
+        actions = ", ".join(f"{name} {count:,}" for name, count in manifest["actions"].items())
+        table.add_row("images", actions)
+    ratio = f" ({size['encoded'] / size['source']:.2f} of the source's)" if size["source"] else ""
+    table.add_row("bytes in", decimal(size["source"]))
+    table.add_row("bytes out", f"{decimal(size['shards'])}; images {decimal(size['encoded'])}{ratio}")
+    for name, split in manifest["splits"].items():
+        table.add_row(f"split {name}", f"{split['records']:,} records in {len(split['shards'])} shards")
+    table.add_row("time", _duration(manifest["provenance"]))
+    console = _console()
+    console.print(table)
+    folder = manifest_path.rpartition("/")[0] or "."
+    split = next(iter(manifest["splits"]))
+    console.print(f"The dataset is in {folder}/. To read it:\n", markup=False, highlight=False)
+    console.print(_reading(folder, split), markup=False, highlight=False, soft_wrap=True)
+
+
+def print_plan(plan: dict[str, Any], output: str) -> None:
+    """Prints what `--plan` found."""
+    table = _table()
+    table.add_row("records", f"{plan['records']:,}")
+    for skipped, name in ((False, "failed"), (True, "skipped")):
+        rows = [
+            {"stage": stage, "reason": reason, "count": count}
+            for is_skipped, stage, reason, count in plan["left_out"]
+            if is_skipped == skipped
+        ]
+        _add_reasons(table, name, sum(row["count"] for row in rows), rows)
+    table.add_row("schema", plan["schema"])
+    if plan["labels"]:
+        table.add_row("labels", f"{plan['labels']:,}")
+    for name, (kind, shape) in plan["columns"].items():
+        table.add_row(f"feature {name}", f"{kind} {_shape(shape)}")
+    table.add_row("bytes in", decimal(plan["source_bytes"]))
+    table.add_row("bytes out", f"about {decimal(plan['estimated_bytes'])}")
+    for name, split in plan["splits"].items():
+        shards = f"{split['records']:,} records, {split['shards']} shards, about {decimal(split['bytes'])}"
+        table.add_row(f"split {name}", shards)
+    _console().print(table)
+    _console().print(f"Nothing was written to {output}: this is the plan.", markup=False, highlight=False)
+
+
+def _console() -> Console:
+    return Console(soft_wrap=True)
+
+
+def _table() -> Table:
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
+def _add_reasons(table: Table, name: str, total: int, reasons: list[dict[str, Any]]) -> None:
+    table.add_row(name, f"{total:,}")
+    for row in reasons:
+        table.add_row("", f"{row['count']:,}  {row['stage']}: {row['reason']}")
+
+
+def _shape(shape: list[int | None]) -> str:
+    if not shape:
+        return "scalar"
+    return "list" if shape[0] is None else f"list of {shape[0]}"
+
+
+def _duration(provenance: dict[str, Any]) -> str:
+    started, finished = (datetime.datetime.fromisoformat(provenance[key]) for key in ("started", "finished"))
+    return str(finished - started)
+
+
+def _reading(folder: str, split: str) -> str:
+    return (
+        f"    import tensorflow_datasets as tfds\n"
+        f"    dataset = tfds.builder_from_directory({folder!r}).as_dataset(split={split!r})\n"
+        f"    print(next(iter(dataset)))\n"
+    )

@@ -1,0 +1,63 @@
+"""Packaging of recordmill: image datasets to sharded TFRecords, on Apache Beam."""
+
+from pathlib import Path
+
+from setuptools import setup
+
+README = Path(__file__).with_name("README.md")
+
+setup(
+    name="recordmill",
+    version="0.1.0",
+    description="Turns image datasets into training-ready, sharded TFRecords, on Apache Beam.",
+    long_description=README.read_text(encoding="utf-8") if README.exists() else "",
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.10,<3.14",
+    packages=[
+        "pipelines",
+        "transforms",
+        "transforms.examples",
+        "transforms.images",
+        "transforms.shards",
+        "transforms.sources",
+        "transforms.storage",
+    ],
+    package_data={
+        "pipelines": ["py.typed", "manifest.schema.json"],
+        "transforms": ["py.typed"],
+    },
+    install_requires=[
+        "apache-beam>=2.77,<2.78",
+        "google-crc32c>=1.6,<2",  # checksums of the records, in C
+        "numpy>=1.26,<3",
+        "pillow>=12.1.1,<13",  # the range that Beam allows
+        "protobuf>=5.29,<7",
+        "rich>=13.7,<16",  # progress bar and tables
+        "simplejpeg>=1.8,<2",  # libjpeg-turbo, faster than Pillow and free of the GIL both ways
+    ],
+    extras_require={
+        # Reads the result back; conversions never import it.
+        "tensorflow": ["tensorflow>=2.20,<2.22"],
+        "dev": [
+            "hypothesis>=6.100,<7",
+            "jsonschema>=4.20,<5",
+            "mypy>=1.15,<3",
+            "psutil>=6,<8",
+            "pytest>=8,<10",
+            "pytest-timeout>=2.3,<3",
+            "ruff>=0.12,<1",
+            "tensorflow-datasets>=4.9.9,<5",
+            "tensorflow-metadata>=1.17.3,<2",  # older ones fail with protobuf 6
+        ],
+    },
+    entry_points={"console_scripts": ["recordmill = pipelines.cli:main"]},
+    classifiers=[
+        "License :: OSI Approved :: Apache Software License",
+        "Programming Language :: Python :: 3.10",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Typing :: Typed",
+    ],
+)

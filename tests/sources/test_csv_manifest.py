@@ -1,0 +1,361 @@
+"""CSV manifests: every row becomes a record or a failure, with the line it starts at."""
+
+from __future__ import annotations
+
+import csv
+import io
+import tracemalloc
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transforms.records import Annotations, Failure, ImageRecord, ImageRef
+from transforms.sources.csv_manifest import CsvSource
+from transforms.sources.manifests import MAX_LINE
+from transforms.sources.source import SourceConfig
+
+SOURCE = CsvSource()
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    """A folder with a.jpg, b.jpg, sub/c.jpg, `d, e.jpg` and ` f.jpg`, of 1 to 5 bytes."""
+    (tmp_path / "sub").mkdir()
+    for size, name in enumerate(["a.jpg", "b.jpg", "sub/c.jpg", "d, e.jpg", " f.jpg"], 1):
+        (tmp_path / name).write_bytes(b"x" * size)
+    return tmp_path
+
+
+def listed(folder: Path, text: str | bytes, **options: object) -> list[ImageRecord | Failure]:
+    manifest = folder / "m.csv"
+    manifest.write_bytes(text.encode() if isinstance(text, str) else text)
+    config = SourceConfig("csv", str(manifest), **options)  # type: ignore[arg-type]
+    SOURCE.check(config)
+    return list(SOURCE.read(config, "/nowhere"))
+
+
+def records(
+    items: Iterable[ImageRecord | Failure],
+) -> list[tuple[str, str | None, tuple[str | int, ...], dict[str, object]]]:
+    found = [item for item in items if isinstance(item, ImageRecord)]
+    return [
+        (item.key, item.split, item.annotations.labels, dict(item.annotations.features)) for item in found
+    ]
+
+
+def faults(items: Iterable[ImageRecord | Failure]) -> list[tuple[str, str]]:
+    return [(item.key, item.reason) for item in items if isinstance(item, Failure)]
+
+
+def test_a_row_in_full(images: Path) -> None:
+    text = "image,label,split,width,note\nsub/c.jpg,cat,val,12,\n"
+    assert listed(images, text) == [
+        ImageRecord(
+            "sub/c.jpg",
+            ImageRef(f"{images}/sub/c.jpg"),
+            "val",
+            Annotations(("cat",), {"width": "12"}),
+            "m.csv, line 2",
+            3,
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "labels", "features"),
+    [
+        ("image,label", "a.jpg,cat", ("cat",), {}),
+        ("IMAGE_PATH,Class", "a.jpg,cat", ("cat",), {}),
+        ("filename,category", "a.jpg,cat", ("cat",), {}),
+        ("file_name,labels", "a.jpg,cat", ("cat",), {}),
+        ("path,class_name", "a.jpg,cat", ("cat",), {}),
+        ("uri,x", "a.jpg,cat", (), {"x": "cat"}),
+        ("filepath,label", "a.jpg,", (), {}),
+        ("filename,image", "7,a.jpg", (), {"filename": "7"}),
+        ("class,label,image", "5,cat,a.jpg", ("cat",), {"class": "5"}),
+        (" image , label ", "a.jpg, cat ", ("cat",), {}),
+        (",image,label", "0,a.jpg,cat", ("cat",), {}),
+        ("image;label", "a.jpg;cat, dog", ("cat, dog",), {}),
+        ("image\tlabel", "a.jpg\tcat", ("cat",), {}),
+        ("image", "a.jpg", (), {}),
+        ("image,label", 'a.jpg,"[""cat"", 3]"', ("cat", 3), {}),
+        ("image,label", "a.jpg,[cat]", ("[cat]",), {}),
+        ("image,label", "a.jpg,[]", (), {}),
+        ("image,x", 'a.jpg,"two\nlines, ""quoted"""', (), {"x": 'two\nlines, "quoted"'}),
+        ("image,x", "a.jpg, spaced ", (), {"x": " spaced "}),
+        ("größe,image", "ü,a.jpg", (), {"größe": "ü"}),
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("bom", ["", "\ufeff"])
+def test_columns(
+    images: Path, header: str, row: str, labels: tuple[str, ...], features: dict[str, str], end: str, bom: str
+) -> None:
+    items = listed(images, f"{bom}{header}{end}{row}{end}")
+    assert records(items) == [("a.jpg", None, labels, features)]
+
+
+@pytest.mark.parametrize(
+    ("options", "labels"),
+    [
+        ({"label_column": "b"}, ("2",)),
+        ({"label_column": "b,c"}, ("2", "3")),
+        ({"label_column": "C, b"}, ("3", "2")),
+        ({"label_column": "x,y"}, ("4",)),
+        ({"label_pattern": "([a-z])[.]jpg"}, ("a",)),
+        ({}, ("1",)),
+    ],
+)
+def test_label_columns(images: Path, options: dict[str, str], labels: tuple[str, ...]) -> None:
+    text = 'image,label,b,c,"x,y"\na.jpg,1,2,3,4\n'
+    ((_, _, found, features),) = records(listed(images, text, **options))
+    assert found == labels
+    assert sorted(map(str, features.values())) == sorted({"1", "2", "3", "4"} - set(labels))
+
+
+def test_image_column_may_have_any_name(images: Path) -> None:
+    text = "image,photo\n7,a.jpg\n"
+    assert records(listed(images, text, image_column="Photo")) == [("a.jpg", None, (), {"image": "7"})]
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "split"),
+    [
+        ("split", "train", "train"),
+        ("Subset", " Val ", "Val"),
+        ("set", "", None),
+        ("split", "UNASSIGNED", "UNASSIGNED"),
+        ("ml_use", "UNASSIGNED", None),
+        ("ml_use", "TRAINING", "train"),
+        ("ml_use", "Test", "test"),
+        ("ml_use", "fold-1", "fold-1"),
+    ],
+)
+def test_splits(images: Path, column: str, cell: str, split: str | None) -> None:
+    assert records(listed(images, f"image,{column}\na.jpg,{cell}\n")) == [("a.jpg", split, (), {})]
+
+
+def test_faulty_rows_are_counted_and_the_rest_is_read(images: Path) -> None:
+    text = (
+        b"image,label,split\n"
+        b"a.jpg,cat,\n"
+        b"a.jpg,cat\n"
+        b"a.jpg,cat,,more\n"
+        b"\n"
+        b",cat,\n"
+        b"none.jpg,cat,\n"
+        b"../../../../../../../etc/passwd,cat,\n"
+        b"gs://bucket/a.jpg,cat,\n"
+        b"sub,cat,\n"
+        b'"a.jpg","two\nlines\n",x/y\n'
+        b"a.jpg,\xff,\n"
+        b"a.jpg,c\0at,\n"
+        b'a.jpg,"cat"s,\n'
+        b'a.jpg,"[1.5]",\n'
+        b"b.jpg,dog,\n"
+    )
+    items = listed(images, text)
+    assert [key for key, *_ in records(items)] == ["a.jpg", "b.jpg"]
+    assert items[-1].origin == "m.csv, line 18"  # type: ignore[union-attr]
+    assert faults(items) == [
+        ("m.csv:3", "wrong number of cells"),
+        ("m.csv:4", "wrong number of cells"),
+        ("m.csv:6", "no image path"),
+        ("m.csv:7", "not found"),
+        ("m.csv:8", "outside the input root"),
+        ("m.csv:9", "not a local path"),
+        ("m.csv:10", "not a file"),
+        ("m.csv:11", "not a split name"),
+        ("m.csv:14", "row is not UTF-8"),
+        ("m.csv:15", "row has a NUL byte"),
+        ("m.csv:16", "not CSV"),
+        ("m.csv:17", "label is not text or an integer"),
+    ]
+    assert all(isinstance(item, ImageRecord) or item.stage == "manifest" for item in items)
+    assert "2, the header has 3" in items[1].detail  # type: ignore[union-attr]
+
+
+def test_a_quote_that_never_ends_is_a_failure(images: Path) -> None:
+    items = listed(images, 'image,x\na.jpg,1\nb.jpg,"open\nsub/c.jpg,2\n')
+    assert (records(items), faults(items)) == ([("a.jpg", None, (), {"x": "1"})], [("m.csv:3", "not CSV")])
+
+
+def test_cells_and_lines_that_are_too_long_are_failures(images: Path) -> None:
+    long = "y" * (MAX_LINE + 5)
+    lines = [
+        "image,x",
+        "a.jpg,1",
+        f"b.jpg,{long}",
+        f'b.jpg,"{long[: MAX_LINE - 20]}',
+        f'{long[:50]}"',
+        "b.jpg,2",
+    ]
+    items = listed(images, "\n".join(lines) + "\n")
+    assert records(items) == [("a.jpg", None, (), {"x": "1"}), ("b.jpg", None, (), {"x": "2"})]
+    assert faults(items)[:2] == [("m.csv:3", "row too long"), ("m.csv:4", "not CSV")]
+
+
+def test_paths_with_spaces_are_tried_as_they_are_first(images: Path) -> None:
+    items = listed(images, 'image,x\n" f.jpg",1\n a.jpg ,2\n"d, e.jpg",3\n')
+    assert [key for key, *_ in records(items)] == [" f.jpg", "a.jpg", "d, e.jpg"]
+
+
+def test_records_of_features_alone(tmp_path: Path) -> None:
+    items = listed(tmp_path, 'x,label,split\n1,a,train\n"2\n",b,\n3,c,\n')
+    assert items == [
+        ImageRecord("m.csv:2", None, "train", Annotations((), {"x": "1", "label": "a"}), "m.csv, line 2"),
+        ImageRecord("m.csv:3", None, None, Annotations((), {"x": "2\n", "label": "b"}), "m.csv, line 3"),
+        ImageRecord("m.csv:5", None, None, Annotations((), {"x": "3", "label": "c"}), "m.csv, line 5"),
+    ]
+    labelled = listed(tmp_path, "x,label\n1,a\n", label_column="label")
+    assert records(labelled) == [("m.csv:2", None, ("a",), {"x": "1"})]
+
+
+def test_selection_and_limit(images: Path) -> None:
+    text = "image\na.jpg\nb.jpg\nsub/c.jpg\nnone.jpg\n"
+    items = listed(images, text, exclude=("a*",), limit=2)
+    assert [item.key for item in items] == ["a.jpg", "b.jpg", "sub/c.jpg"]
+    assert items[0] == Failure(
+        "a.jpg", "list", "excluded by --include/--exclude", "m.csv, line 2", skipped=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("gs://b/a.jpg,cat\n", [("a.jpg", None, ("cat",), {})]),
+        ("TRAIN,gs://b/a.jpg,cat,dog\n", [("a.jpg", "train", ("cat", "dog"), {})]),
+        ("UNASSIGNED,gs://b/a.jpg\n", [("a.jpg", None, (), {})]),
+        ("validation,gs://b/a.jpg,label\n", [("a.jpg", "validation", ("label",), {})]),
+        (
+            ",gs://b/a.jpg,cat\nTEST,sub/c.jpg,dog\n",
+            [("a.jpg", None, ("cat",), {}), ("sub/c.jpg", "test", ("dog",), {})],
+        ),
+        ("a.jpg,cat\n", [("a.jpg", None, ("cat",), {})]),
+        ("a.jpg\nb.jpg\n", [("a.jpg", None, (), {}), ("b.jpg", None, (), {})]),
+    ],
+)
+def test_vertex_import_file(images: Path, text: str, expected: list[object]) -> None:
+    assert records(listed(images, text, image_roots=(str(images),))) == expected
+
+
+def test_remote_images_are_looked_for_below_image_roots_only(images: Path) -> None:
+    (images / "bucket/x").mkdir(parents=True)
+    (images / "bucket/x/a.jpg").write_bytes(b"y")
+    text = "image\ngs://bucket/x/a.jpg\nhttps://h/sub/c.jpg\ngs://bucket/none.jpg\ngs://b/../../etc/passwd\n"
+    items = listed(images, text, image_roots=(str(images),))
+    assert [key for key, *_ in records(items)] == ["bucket/x/a.jpg", "sub/c.jpg"]
+    assert faults(items) == [("m.csv:4", "not a local path"), ("m.csv:5", "outside the input root")]
+    assert {reason for _, reason in faults(listed(images, text))} == {"not a local path"}
+    local = listed(images, f"image\nfile://{images}/d%2C%20e.jpg\n")
+    assert [key for key, *_ in records(local)] == ["d, e.jpg"]
+
+
+def test_where_paths_are_looked_for_and_what_keys_are(tmp_path: Path) -> None:
+    for name in ("in/lists/a.jpg", "in/a.jpg", "in/b.jpg", "more/c.jpg", "more/b.jpg"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(name.encode())
+    (tmp_path / "in/lists/m.csv").write_text("image\na.jpg\n../a.jpg\n./b.jpg\nc.jpg\n../../more/b.jpg\n")
+    (tmp_path / "n.csv").write_text("image\nb.jpg\n")
+    config = SourceConfig(
+        "csv",
+        str(tmp_path / "in"),
+        annotations=("lists/m.csv", str(tmp_path / "n.csv")),
+        image_roots=(str(tmp_path / "more"),),
+    )
+    SOURCE.check(config)
+    items = [item for item in SOURCE.read(config, "/nowhere") if isinstance(item, ImageRecord) and item.image]
+    assert [
+        (item.key, item.image and item.image.uri.removeprefix(f"{tmp_path}/"), item.origin) for item in items
+    ] == [
+        ("lists/a.jpg", "in/lists/a.jpg", "lists/m.csv, line 2"),
+        ("a.jpg", "in/a.jpg", "lists/m.csv, line 3"),
+        ("b.jpg", "in/b.jpg", "lists/m.csv, line 4"),
+        ("c.jpg", "more/c.jpg", "lists/m.csv, line 5"),
+        ("b.jpg", "more/b.jpg", "lists/m.csv, line 6"),
+        ("b.jpg", "in/b.jpg", "n.csv, line 2"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("", {}, "m.csv', which is empty"),
+        ("\n \n", {}, "m.csv', which is empty"),
+        ("image,label\n", {}, "which has a header and no row"),
+        ("image,label\n\n\n", {}, "which has a header and no row"),
+        ("image,x,x\na,b,c\n", {}, "header names two columns 'x'"),
+        ("image,,x\na,b,c\n", {}, "header has no name for column 2"),
+        (
+            "image,x\na,b\n",
+            {"image_column": "photo"},
+            "--image_column is 'photo'; .* has the columns image, x",
+        ),
+        ("image,x\na,b\n", {"label_column": "y"}, "--label_column is 'y'; .* has the columns image, x"),
+        ("image,x\na,b\n", {"label_column": "x,y"}, "--label_column is 'y'"),
+        ("image,x\na,b\n", {"label_column": "image"}, "which is the column of the image paths"),
+        ("image,x\na,b\n", {"label_pattern": "x"}, "--label_pattern is 'x', which has no group"),
+        ("x,y\na,b\n", {"image_roots": (".",)}, "no column is named like one of image paths"),
+        ("\ufeff".encode("utf-16"), {}, "which is empty|which is UTF-16"),
+        ("image\na".encode("utf-16"), {}, "which is UTF-16; save it as UTF-8"),
+        (b"\x89PNG\0\0", {}, "which is not a text file"),
+        ('{"image": "a.jpg"}\n', {}, "which looks like JSON; --source jsonl"),
+        ('image,"x\n', {}, "whose first row cannot be read"),
+        ("TRAIN,gs://b/a.jpg,cat,0.1,0.1,,,0.5,0.5,,\n", {}, "an import file for object detection"),
+    ],
+)
+def test_bad_calls(tmp_path: Path, text: str | bytes, options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        listed(tmp_path, text, **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_bad_calls_of_manifest_and_folder(images: Path) -> None:
+    (images / "m.csv").write_text("image\na.jpg\n")
+    (images / "sub/m.csv").write_text("photo\na.jpg\n")
+    for config, message in [
+        (SourceConfig("csv", str(images)), "a folder; --source csv wants the manifest"),
+        (
+            SourceConfig("csv", str(images), ("none.csv",)),
+            "--annotations is 'none.csv': there is no such file",
+        ),
+        (SourceConfig("csv", f"{images}/m.csv", ("m.csv",)), "--input is the folder of the images"),
+        (SourceConfig("csv", str(images), ("sub/m.csv",)), "name it with --image_column: photo"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            SOURCE.check(config)
+
+
+CELLS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), max_size=8)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=8))
+def test_what_the_csv_module_writes_is_read_back(
+    tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]]
+) -> None:
+    out = io.StringIO(newline="")
+    csv.writer(out).writerows([("a:x", "a:y"), *pairs])
+    items = listed(tmp_path_factory.mktemp("csv"), out.getvalue())
+    expected = [
+        {name: cell for name, cell in zip(("a:x", "a:y"), pair, strict=True) if cell} for pair in pairs
+    ]
+    assert [features for *_, features in records(items)] == expected
+    assert len({item.key for item in items}) == len(pairs)
+
+
+def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
+    def peak(rows: int) -> int:
+        manifest = tmp_path / f"{rows}.csv"
+        manifest.write_text("x,y\n" + "".join(f"{number},text\n" for number in range(rows)))
+        tracemalloc.start()
+        count = sum(1 for _ in SOURCE.read(SourceConfig("csv", str(manifest)), "/nowhere"))
+        used = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert count == rows
+        return used
+
+    assert peak(20_000) < peak(200) + 50_000

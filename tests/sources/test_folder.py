@@ -1,0 +1,299 @@
+"""What the folder source makes of trees of files. It lists; it never looks into a file."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transforms.records import Failure, ImageRecord
+from transforms.sources.folder import FolderSource
+from transforms.sources.source import SourceConfig
+
+SOURCE = FolderSource()
+
+
+def grow(root: Path, names: Iterable[str]) -> Path:
+    """Makes files, each of as many bytes as its name has characters; names that end in / are folders."""
+    for name in names:
+        path = root / name
+        (path if name.endswith("/") else path.parent).mkdir(parents=True, exist_ok=True)
+        if not name.endswith("/"):
+            path.write_bytes(b"x" * len(name))
+    return root
+
+
+def listed(root: Path, **options: object) -> list[ImageRecord | Failure]:
+    return list(SOURCE.read(SourceConfig("folder", str(root), **options), "/nowhere"))  # type: ignore[arg-type]
+
+
+def rows(items: Iterable[ImageRecord | Failure]) -> list[tuple[str, str | None, tuple[str | int, ...]]]:
+    return [
+        (item.key, item.split, item.annotations.labels) for item in items if isinstance(item, ImageRecord)
+    ]
+
+
+def faults(items: Iterable[ImageRecord | Failure]) -> list[tuple[str, str, bool]]:
+    return [(item.key, item.reason, item.skipped) for item in items if isinstance(item, Failure)]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["b.jpg", "a.png"], [("a.png", None, ()), ("b.jpg", None, ())]),
+        (
+            ["dog/1.jpg", "cat/deep/er/2.jpg", "top.jpg"],
+            [("cat/deep/er/2.jpg", None, ("cat",)), ("dog/1.jpg", None, ("dog",)), ("top.jpg", None, ())],
+        ),
+        (
+            ["train/cat/x/1.jpg", "Validation/dog/1.jpg", "test/1.jpg", "1.jpg"],
+            [
+                ("1.jpg", None, ()),
+                ("Validation/dog/1.jpg", "Validation", ("dog",)),
+                ("test/1.jpg", "test", ()),
+                ("train/cat/x/1.jpg", "train", ("cat",)),
+            ],
+        ),
+        (
+            ["train/1.jpg", "other/1.jpg"],
+            [("other/1.jpg", None, ("other",)), ("train/1.jpg", None, ("train",))],
+        ),
+        (["val/1.jpg", ".git/1", "__MACOSX/1.jpg"], [("val/1.jpg", "val", ())]),
+        (
+            ["train/test/1.jpg", "dev/1.jpg"],
+            [("dev/1.jpg", "dev", ()), ("train/test/1.jpg", "train", ("test",))],
+        ),
+        (["ü ö/a b\nc.JPG"], [("ü ö/a b\nc.JPG", None, ("ü ö",))]),
+    ],
+)
+def test_layouts(
+    tmp_path: Path, names: list[str], expected: list[tuple[str, str | None, tuple[str, ...]]]
+) -> None:
+    assert rows(listed(grow(tmp_path, names))) == expected
+
+
+def test_a_record_is_a_reference_with_its_size(tmp_path: Path) -> None:
+    grow(tmp_path, ["cat/1.jpg"])
+    (record,) = listed(tmp_path)
+    assert isinstance(record, ImageRecord) and record.image is not None
+    assert (record.image.uri, record.image.offset, record.image.length) == (f"{tmp_path}/cat/1.jpg", 0, None)
+    assert record.size == len("cat/1.jpg")
+
+
+def test_what_is_no_image_is_counted_with_its_reason(tmp_path: Path) -> None:
+    names = ["a.jpg", "a.xml", "README", ".b.jpg", "Thumbs.db", "@eaDir/c.jpg", "s/.d/e.jpg", "jpg", "a.jpg~"]
+    assert faults(listed(grow(tmp_path, names))) == [
+        (".b.jpg", "hidden", True),
+        ("@eaDir/", "hidden", True),
+        ("README", "not an image by name", True),
+        ("Thumbs.db", "hidden", True),
+        ("a.jpg~", "not an image by name", True),
+        ("a.xml", "not an image by name", True),
+        ("jpg", "not an image by name", True),
+        ("s/.d/", "hidden", True),
+    ]
+
+
+def test_include_exclude_and_limit(tmp_path: Path) -> None:
+    grow(tmp_path, ["a/1.jpg", "a/2.png", "b/1.jpg", "b/2.jpg", "c/1.jpg"])
+    items = listed(tmp_path, include=("*.jpg",), exclude=("b/1*",), limit=2)
+    assert [item[0] for item in rows(items)] == ["a/1.jpg", "b/2.jpg"]
+    excluded = "excluded by --include/--exclude"
+    assert faults(items) == [("a/2.png", excluded, True), ("b/1.jpg", excluded, True)]
+
+
+def test_label_pattern_takes_the_place_of_folders(tmp_path: Path) -> None:
+    grow(tmp_path, ["x/cat_0.jpeg", "x/dog_1.jpg", "x/unknown.jpg"])
+    items = listed(tmp_path, label_pattern="([a-z]+)_")
+    assert rows(items) == [("x/cat_0.jpeg", None, ("cat",)), ("x/dog_1.jpg", None, ("dog",))]
+    assert faults(items) == [("x/unknown.jpg", "label pattern does not match", False)]
+
+
+def test_symbolic_links(tmp_path: Path) -> None:
+    root = grow(tmp_path / "in", ["cat/1.jpg", "dog/2.jpg"])
+    grow(tmp_path / "out", ["3.jpg"])
+    (root / "cat/to_dog.jpg").symlink_to("../dog/2.jpg")
+    (root / "cat/to_out.jpg").symlink_to("../../out/3.jpg")
+    (root / "cat/dangling.jpg").symlink_to("none.jpg")
+    (root / "cat/self.jpg").symlink_to("self.jpg")
+    (root / "cat/folder.jpg").symlink_to(tmp_path / "in/dog")
+    (root / "cat/up").symlink_to("..")
+    (root / "here").symlink_to(".")
+    (root / "out").symlink_to("../out")
+    (root / "root").symlink_to("/")
+    items = listed(root)
+    assert rows(items) == [
+        ("cat/1.jpg", None, ("cat",)),
+        ("cat/folder.jpg/2.jpg", None, ("cat",)),
+        ("cat/to_dog.jpg", None, ("cat",)),
+        ("dog/2.jpg", None, ("dog",)),
+    ]
+    assert faults(items) == [
+        ("cat/dangling.jpg", "not found", False),
+        ("cat/self.jpg", "not found", False),
+        ("cat/to_out.jpg", "outside the input root", False),
+        ("cat/up/", "loop of symbolic links", True),
+        ("here/", "loop of symbolic links", True),
+        ("out/", "outside the input root", False),
+        ("root/", "outside the input root", False),
+    ]
+    uris = {item.key: item.image.uri for item in items if isinstance(item, ImageRecord) and item.image}
+    assert uris["cat/to_dog.jpg"] == f"{root}/dog/2.jpg"
+    allowed = rows(listed(root, image_roots=(str(tmp_path / "out"),)))
+    assert [key for key, _, _ in allowed if "out" in key] == ["cat/to_out.jpg", "out/3.jpg"]
+
+
+def test_folders_that_link_to_each_other_come_to_an_end(tmp_path: Path) -> None:
+    folders = [f"d{number}" for number in range(6)]
+    grow(tmp_path, [f"{name}/1.jpg" for name in folders])
+    for name in folders:
+        for other in folders:
+            (tmp_path / name / f"to_{other}").symlink_to(f"../{other}")
+    items = listed(tmp_path)
+    assert len(items) < 6 * 6**5
+    assert {f"{name}/1.jpg" for name in folders} <= {key for key, _, _ in rows(items)}
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS refuses names that are not UTF-8")
+def test_names_that_are_not_utf8(tmp_path: Path) -> None:
+    grow(tmp_path, ["good/1.jpg"])
+    for name in (b"b\xffd.jpg", b"f\xfe/1.jpg", b"f\xfe/x.txt"):
+        path = os.path.join(os.fsencode(tmp_path), name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb"):
+            pass
+    items = listed(tmp_path)
+    assert rows(items) == [("good/1.jpg", None, ("good",))]
+    assert faults(items) == [
+        ("b\\xffd.jpg", "name is not UTF-8", False),
+        ("f\\xfe/1.jpg", "name is not UTF-8", False),
+        ("f\\xfe/x.txt", "not an image by name", True),
+    ]
+    for item in items:
+        item.key.encode()
+
+
+def test_a_pipe_is_skipped_and_never_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jpg")
+    assert faults(listed(tmp_path)) == [("pipe.jpg", "not a file", True)]
+
+
+def test_a_folder_that_may_not_be_read_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    grow(tmp_path, ["a/1.jpg", "b/1.jpg"])
+    scandir = os.scandir
+
+    def refuse(path: str) -> object:
+        if path.endswith("/a"):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr("transforms.sources.folder.os.scandir", refuse)
+    items = listed(tmp_path)
+    assert (rows(items), faults(items)) == ([("b/1.jpg", None, ("b",))], [("a/", "permission denied", False)])
+
+
+def test_a_fault_that_may_pass_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: str) -> object:
+        raise OSError(errno.EIO, "I/O error")
+
+    monkeypatch.setattr("transforms.sources.folder.os.scandir", fail)
+    with pytest.raises(OSError, match="I/O error"):
+        listed(tmp_path)
+
+
+def test_the_output_is_left_out_without_a_word(tmp_path: Path) -> None:
+    grow(tmp_path, ["train/1.jpg", "out/preview.jpg", "out/train-00000-of-00001.tfrecord"])
+    (tmp_path / "train/link").symlink_to("../out")
+    items = listed(tmp_path, skip_dirs=(str(tmp_path / "out"),))
+    assert (rows(items), faults(items)) == ([("train/1.jpg", "train", ())], [])
+
+
+def test_one_image_file(tmp_path: Path) -> None:
+    grow(tmp_path, ["a/1.jpg", "a/2.jpg", "a/notes.txt"])
+    assert rows(listed(tmp_path / "a/1.jpg")) == [("1.jpg", None, ())]
+    SOURCE.check(SourceConfig("folder", str(tmp_path / "a/1.jpg")))
+    with pytest.raises(ValueError, match=r"notes.txt', a file that is not an image by its name"):
+        SOURCE.check(SourceConfig("folder", str(tmp_path / "a/notes.txt")))
+
+
+NAMES = st.text(st.sampled_from("aB./-_ 0é中\n"), min_size=1, max_size=6)
+
+
+@given(st.sets(st.lists(NAMES, min_size=1, max_size=3).map("/".join), max_size=12), st.randoms())
+def test_keys_come_in_code_point_order_whatever_the_order_of_creation(
+    tmp_path_factory: pytest.TempPathFactory, names: set[str], random: object
+) -> None:
+    root = tmp_path_factory.mktemp("tree")
+    shuffled = sorted(names)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    made = set()
+    for name in shuffled:
+        path = os.path.normpath(f"{name}.png")
+        try:
+            grow(root, [path])
+        except (FileExistsError, NotADirectoryError, IsADirectoryError):
+            continue
+        hidden = any(part.startswith(".") for part in path.split("/"))
+        if not hidden and not path.startswith("/"):
+            made.add(path)
+    assert [key for key, _, _ in rows(listed(root))] == sorted(made)
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "message"),
+    [
+        ([], {}, r"there is no image to convert \(it is empty\)"),
+        (["a.txt", "b.txt", ".c"], {}, r"\(2 not an image by name, 1 hidden\)"),
+        (["a.jpg"], {"include": ("*.png",)}, r"\(1 excluded by --include/--exclude\)"),
+        (["a.jpg"], {"label_pattern": "(x)"}, r"\(1 label pattern does not match\)"),
+        (["a.jpg"], {"label_pattern": "x"}, "--label_pattern is 'x', which has no group"),
+        (
+            ["a.jpg"],
+            {"annotations": ("a.csv",)},
+            "--annotations is 'a.csv', and --source folder does not use it",
+        ),
+        (
+            ["a.jpg"],
+            {"image_column": "path"},
+            "--image_column is 'path', and --source folder does not use it",
+        ),
+        (
+            ["a.jpg"],
+            {"label_column": "path"},
+            "--label_column is 'path', and --source folder does not use it",
+        ),
+        (["a.jpg"], {"image_roots": ("/nowhere",)}, "--image_root is '/nowhere': there is no such folder"),
+    ],
+)
+def test_bad_calls(tmp_path: Path, names: list[str], options: dict[str, object], message: str) -> None:
+    config = SourceConfig("folder", str(grow(tmp_path, names)), **options)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=message) as caught:
+        SOURCE.check(config)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_and_remote_input() -> None:
+    with pytest.raises(ValueError, match="--input is '/nowhere/x': there is no such file or folder"):
+        SOURCE.check(SourceConfig("folder", "/nowhere/x"))
+    with pytest.raises(ValueError, match="--input is 'gs://b/x'; this version reads local"):
+        SOURCE.check(SourceConfig("folder", "gs://b/x"))
+
+
+def test_check_looks_no_further_than_the_first_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    grow(tmp_path, ["a/1.jpg", "b/1.jpg"])
+    visited: list[str] = []
+    scandir = os.scandir
+
+    def watch(path: str) -> object:
+        visited.append(path)
+        return scandir(path)
+
+    monkeypatch.setattr("transforms.sources.folder.os.scandir", watch)
+    SOURCE.check(SourceConfig("folder", str(tmp_path)))
+    assert visited == [str(tmp_path), f"{tmp_path}/a"]

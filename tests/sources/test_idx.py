@@ -1,0 +1,228 @@
+"""IDX files: each image is a range of a plain file, with its label."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from transforms.records import Failure, ImageRecord, JobError
+from transforms.sources.idx import IdxSource
+from transforms.sources.source import SourceConfig
+from transforms.storage.local import LocalReader
+
+SOURCE = IdxSource()
+
+
+def idx(array: np.ndarray, kind: int = 0x08) -> bytes:  # type: ignore[type-arg]
+    """An IDX file, as the format's description has it."""
+    return struct.pack(f">HBB{array.ndim}I", 0, kind, array.ndim, *array.shape) + array.tobytes()
+
+
+def images(count: int, *size: int) -> np.ndarray:  # type: ignore[type-arg]
+    return np.random.default_rng(count).integers(0, 256, (count, *size), dtype=np.uint8)
+
+
+def labels(count: int) -> np.ndarray:  # type: ignore[type-arg]
+    return (np.arange(count) * 7 % 10).astype(np.uint8)
+
+
+def put(path: Path, data: bytes) -> None:
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+
+
+def listed(path: Path, scratch: Path, **options: object) -> list[ImageRecord | Failure]:
+    config = SourceConfig("idx", str(path), **options)  # type: ignore[arg-type]
+    SOURCE.check(config)
+    scratch.mkdir(exist_ok=True)
+    return list(SOURCE.read(config, str(scratch)))
+
+
+def only_records(items: list[ImageRecord | Failure]) -> list[ImageRecord]:
+    return [item for item in items if isinstance(item, ImageRecord)]
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize("size", [(5, 4), (5, 4, 3), (2, 3, 1)])
+def test_every_image_with_its_label(tmp_path: Path, suffix: str, size: tuple[int, ...]) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    arrays = {"train": images(300, *size), "t10k": images(7, *size)}
+    for name, array in arrays.items():
+        put(folder / f"{name}-images-idx{array.ndim}-ubyte{suffix}", idx(array))
+        put(folder / f"{name}-labels-idx1-ubyte{suffix}", idx(labels(len(array))))
+    records = only_records(listed(folder, tmp_path / "scratch"))
+    reader = LocalReader()
+    expected = [
+        (f"{split}/{number:05}", split, (int(label),), (*size, 1)[:3], image.tobytes())
+        for split, array in (("test", arrays["t10k"]), ("train", arrays["train"]))
+        for number, (image, label) in enumerate(zip(array, labels(len(array)), strict=True))
+    ]
+    assert [
+        (item.key, item.split, item.annotations.labels, item.image.pixels, reader.read(item.image))
+        for item in records
+        if item.image is not None
+    ] == expected
+    assert {item.size for item in records} == {int(np.prod(size))}
+    reader.close()
+
+
+@pytest.mark.parametrize(
+    ("file", "key", "split"),
+    [
+        ("train-images-idx3-ubyte", "train/00000", "train"),
+        ("t10k-images.idx3-ubyte.gz", "test/00000", "test"),
+        ("test-images-idx3-ubyte", "test/00000", "test"),
+        ("emnist-letters-train-images-idx3-ubyte.gz", "emnist-letters-train/00000", "train"),
+        ("extra-images-idx3-ubyte", "extra/00000", None),
+        ("images-idx3-ubyte", "images/00000", None),
+    ],
+)
+def test_names_tell_split_and_key(tmp_path: Path, file: str, key: str, split: str | None) -> None:
+    put(tmp_path / file, idx(images(1, 2, 2)))
+    put(tmp_path / file.replace("images", "labels").replace("idx3", "idx1"), idx(labels(1)))
+    for path in (tmp_path, tmp_path / file):  # the folder, and the file alone with its labels beside it
+        (record,) = only_records(listed(path, tmp_path / "scratch"))
+        assert (record.key, record.split, record.annotations.labels) == (key, split, (0,))
+
+
+def test_keys_are_as_wide_as_the_last(tmp_path: Path) -> None:
+    put(tmp_path / "train-images-idx3-ubyte", idx(np.zeros((100_001, 1, 1), np.uint8)))
+    records = only_records(listed(tmp_path, tmp_path / "scratch", limit=2))
+    assert [item.key for item in records] == ["train/000000", "train/000001"]
+
+
+def test_images_without_labels_and_what_else_lies_there(tmp_path: Path) -> None:
+    put(tmp_path / "train-images-idx3-ubyte", idx(images(2, 2, 2)))
+    put(tmp_path / "train-images-idx3-ubyte.gz", b"not even read")
+    put(tmp_path / "t10k-labels-idx1-ubyte", idx(labels(3)))
+    put(tmp_path / "README.md", b"")
+    (tmp_path / "out").mkdir()
+    items = listed(tmp_path, tmp_path / "out", skip_dirs=(str(tmp_path / "out"),))
+    assert [(item.key, item.annotations.labels) for item in only_records(items)] == [
+        ("train/00000", ()),
+        ("train/00001", ()),
+    ]
+    assert [(item.key, item.reason, item.skipped) for item in items if isinstance(item, Failure)] == [
+        ("README.md", "not an IDX file by name", True),
+        ("train-images-idx3-ubyte.gz", "same set as another file", True),
+        ("t10k-labels-idx1-ubyte", "labels without images", True),
+    ]
+
+
+def test_selection_and_limit(tmp_path: Path) -> None:
+    put(tmp_path / "train-images-idx3-ubyte", idx(images(9, 2, 2)))
+    put(tmp_path / "train-labels-idx1-ubyte", idx(labels(9)))
+    items = listed(tmp_path, tmp_path / "s", exclude=("train/00001", "00003"), limit=3)
+    assert [(item.key, item.annotations.labels) for item in only_records(items)] == [
+        ("train/00000", (0,)),
+        ("train/00002", (4,)),
+        ("train/00004", (8,)),
+    ]
+    assert [item.key for item in items if isinstance(item, Failure)] == ["train/00001", "train/00003"]
+
+
+def test_a_packed_file_is_spooled_once_and_leaves_nothing_unfinished(tmp_path: Path) -> None:
+    source, scratch = tmp_path / "train-images-idx3-ubyte.gz", tmp_path / "scratch"
+    put(source, idx(images(3, 2, 2)))
+    first = listed(tmp_path, scratch)
+    (spooled,) = scratch.iterdir()
+    written = spooled.stat().st_mtime_ns
+    assert listed(tmp_path, scratch) == first
+    assert (
+        [spooled.stat().st_mtime_ns] == [path.stat().st_mtime_ns for path in scratch.iterdir()] == [written]
+    )
+    put(source, idx(images(4, 2, 2)))
+    records = only_records(listed(tmp_path, scratch))
+    assert (
+        b"".join(LocalReader().read(item.image) for item in records if item.image)
+        == images(4, 2, 2).tobytes()
+    )
+
+
+GOOD = idx(images(100, 5, 5))
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("a-images-idx3-ubyte", b"", "not an IDX file: it starts with nothing"),
+        ("a-images-idx3-ubyte", b"\x89PNG\r\n", "not an IDX file: it starts with 89 50 4e 47"),
+        ("a-images-idx3-ubyte", idx(np.zeros((1, 2, 2), ">f4"), 0x0D), "elements of type 0x0d"),
+        ("a-images-idx3-ubyte", GOOD[:9], "cut off in its header"),
+        ("a-images-idx3-ubyte", GOOD[:-1], r"has 2515 bytes; its header \(100, 5, 5\) means 2516"),
+        ("a-images-idx3-ubyte", GOOD + b"x", "has 2517 bytes"),
+        ("a-images-idx3-ubyte", idx(images(4)), r"has the shape \(4,\)"),
+        ("a-images-idx3-ubyte", idx(images(4, 3, 5, 5)), r"has the shape \(4, 3, 5, 5\)"),
+        ("a-images-idx3-ubyte", idx(images(0, 3, 5)), r"has the shape \(0, 3, 5\)"),
+        ("a-labels-idx1-ubyte", idx(labels(99)), "a-images-idx3-ubyte' has 100 images and .* has 99 labels"),
+        ("a-labels-idx1-ubyte", idx(images(100, 1)), r"has the shape \(100, 1\); IDX labels are \(number\)"),
+    ],
+)
+def test_bad_files_are_refused_by_name(tmp_path: Path, name: str, data: bytes, message: str) -> None:
+    (tmp_path / "a-images-idx3-ubyte").write_bytes(GOOD)
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(ValueError, match=message) as caught:
+        SOURCE.check(SourceConfig("idx", str(tmp_path)))
+    assert name in str(caught.value)
+
+
+def test_a_file_that_is_not_gzip(tmp_path: Path) -> None:
+    (tmp_path / "a-images-idx3-ubyte.gz").write_bytes(GOOD)
+    with pytest.raises(ValueError, match="a-images-idx3-ubyte.gz' is a broken gzip file"):
+        SOURCE.check(SourceConfig("idx", str(tmp_path)))
+
+
+@pytest.mark.parametrize("part", ["images", "labels"])
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda data: gzip.compress(data)[:-20], "is a broken gzip file"),
+        (lambda data: gzip.compress(data)[:-8] + b"\0" * 8, "is a broken gzip file"),
+        (
+            lambda data: gzip.compress(data[:-1]),
+            "unpacks to .* bytes; its header|has 99 labels; its header says 100",
+        ),
+    ],
+)
+def test_what_only_unpacking_shows_fails_the_job(
+    tmp_path: Path, part: str, damage: object, message: str
+) -> None:
+    rng = np.random.default_rng(0)
+    data = {"images": GOOD, "labels": idx(rng.integers(0, 256, 100, dtype=np.uint8))}
+    for name, dims in (("images", 3), ("labels", 1)):
+        packed = gzip.compress(data[name])
+        path = tmp_path / f"a-{name}-idx{dims}-ubyte.gz"
+        path.write_bytes(damage(data[name]) if name == part else packed)  # type: ignore[operator]
+    scratch = tmp_path / "scratch"
+    with pytest.raises(JobError, match=message) as caught:
+        listed(tmp_path, scratch)
+    assert f"a-{part}" in str(caught.value)
+    assert part == "labels" or os.listdir(scratch) == []
+
+
+def test_a_packed_file_cannot_fill_the_disk(tmp_path: Path) -> None:
+    put(tmp_path / "a-images-idx3-ubyte.gz", GOOD + bytes(50_000_000))
+    with pytest.raises(JobError, match="unpacks to more bytes"):
+        listed(tmp_path, tmp_path / "scratch")
+
+
+@pytest.mark.parametrize(
+    "flag", ["annotations", "image_roots", "image_column", "label_column", "label_pattern"]
+)
+def test_flags_it_does_not_use(tmp_path: Path, flag: str) -> None:
+    value = (str(tmp_path),) if flag in ("annotations", "image_roots") else "(x)"
+    config = SourceConfig("idx", str(tmp_path), **{flag: value})  # type: ignore[arg-type]
+    name = flag.removesuffix("s") if flag == "image_roots" else flag
+    with pytest.raises(ValueError, match=f"--{name} is .*, and --source idx does not use it"):
+        SOURCE.check(config)
+
+
+def test_labels_alone_are_refused(tmp_path: Path) -> None:
+    put(tmp_path / "t10k-labels-idx1-ubyte", idx(labels(3)))
+    with pytest.raises(ValueError, match="no file is called like IDX images"):
+        SOURCE.check(SourceConfig("idx", str(tmp_path)))

@@ -1,0 +1,252 @@
+"""JSON Lines manifests: every line becomes a record or a failure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transforms.records import Annotations, Failure, ImageRecord, ImageRef
+from transforms.sources.jsonl_manifest import JsonlSource
+from transforms.sources.source import SourceConfig
+
+SOURCE = JsonlSource()
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    """A folder with a.jpg of 1 byte and b.jpg of 2."""
+    for size, name in enumerate(["a.jpg", "b.jpg"], 1):
+        (tmp_path / name).write_bytes(b"x" * size)
+    return tmp_path
+
+
+def listed(folder: Path, text: str | bytes, **options: object) -> list[ImageRecord | Failure]:
+    manifest = folder / "m.jsonl"
+    manifest.write_bytes(text.encode() if isinstance(text, str) else text)
+    config = SourceConfig("jsonl", str(manifest), **options)  # type: ignore[arg-type]
+    SOURCE.check(config)
+    return list(SOURCE.read(config, "/nowhere"))
+
+
+def one(folder: Path, row: object, **options: object) -> ImageRecord:
+    (item,) = listed(folder, json.dumps(row) + "\n", **options)
+    assert isinstance(item, ImageRecord), item
+    return item
+
+
+def faults(items: Iterable[ImageRecord | Failure]) -> list[tuple[str, str]]:
+    return [(item.key, item.reason) for item in items if isinstance(item, Failure)]
+
+
+def test_a_row_in_full(images: Path) -> None:
+    row = {
+        "image": "b.jpg",
+        "label": ["cat", 3],
+        "split": "val",
+        "integer": 1,
+        "float": 1.5,
+        "text": "ü\n",
+        "yes": True,
+        "nothing": None,
+        "list": [1, 2],
+        "empty": [],
+        "inner": {"x": 1, "deeper": {"y": "z"}},
+        "boxes": [[1, 2], [3]],
+        "objects": [{"a": "ü"}],
+        "holes": [1, None],
+    }
+    features = {
+        "integer": 1,
+        "float": 1.5,
+        "text": "ü\n",
+        "yes": True,
+        "list": (1, 2),
+        "empty": (),
+        "inner/x": 1,
+        "inner/deeper/y": "z",
+        "boxes": "[[1, 2], [3]]",
+        "objects": '[{"a": "ü"}]',
+        "holes": "[1, null]",
+    }
+    record = one(images, row)
+    assert record == ImageRecord(
+        "b.jpg", ImageRef(f"{images}/b.jpg"), "val", Annotations(("cat", 3), features), "m.jsonl, line 1", 2
+    )
+    kinds = {name: type(value) for name, value in record.annotations.features.items()}
+    assert (kinds["integer"], kinds["float"], kinds["yes"]) == (int, float, bool)
+
+
+@pytest.mark.parametrize(
+    ("row", "options", "labels", "features"),
+    [
+        ({"PATH": "a.jpg", "Category": 7}, {}, (7,), {}),
+        ({"image": "a.jpg", "label": None}, {}, (), {}),
+        ({"image": "a.jpg", "label": ""}, {}, (), {}),
+        ({"image": "a.jpg", "x": "p", "y": "q"}, {"label_column": "x,y"}, ("p", "q"), {}),
+        (
+            {"image": "a.jpg", "meta": {"class": "p", "n": 1}},
+            {"label_column": "meta/class"},
+            ("p",),
+            {"meta/n": 1},
+        ),
+        ({"meta": {"file": "a.jpg"}}, {"image_column": "meta/file"}, (), {}),
+        ({"image": "a.jpg", "label": "x"}, {"label_pattern": "(a)"}, ("a",), {"label": "x"}),
+    ],
+)
+def test_columns(
+    images: Path, row: object, options: dict[str, str], labels: tuple[str, ...], features: dict[str, object]
+) -> None:
+    record = one(images, row, **options)
+    assert (record.key, record.annotations.labels, record.annotations.features) == ("a.jpg", labels, features)
+
+
+def test_faulty_rows_are_counted_and_the_rest_is_read(images: Path) -> None:
+    deep = '{"image": "a.jpg", "x": ' + "[" * 70 + "]" * 70 + "}"
+    deeper = '{"image": "a.jpg", "x": ' + '{"y":' * 100_000 + "1" + "}" * 100_000 + "}"
+    lines = [
+        b'\xef\xbb\xbf{"image": "a.jpg"}\r',
+        b"",
+        b"{broken",
+        b'["a.jpg"]',
+        b'{"label": "cat"}',
+        b'{"image": 5}',
+        b'{"image": ""}',
+        b'{"image": "none.jpg"}',
+        b'{"image": "../../../../../../etc/passwd"}',
+        b'{"image": "a.jpg", "x": "\xff"}',
+        b'{"image": "a.jpg", "x": "\\ud83d"}',
+        b'{"image": "a.jpg", "label": 1.5}',
+        b'{"image": "a.jpg", "label": {"a": 1}}',
+        b'{"image": "a.jpg", "label": [true]}',
+        b'{"image": "a.jpg", "split": "a b"}',
+        b'{"image": "a.jpg", "x/y": 1, "x": {"y": 2}}',
+        b'{"image": "a.jpg", "": 2}',
+        deep.encode(),
+        deeper.encode(),
+        b'{"image": "a.jpg", "x": ' + b"1" * 5000 + b"x}",
+        b'{"image": "b.jpg", "x": "\\ud83d\\ude00"}',
+    ]
+    items = listed(images, b"\n".join(lines))
+    records = [item for item in items if isinstance(item, ImageRecord)]
+    assert [(item.key, item.origin) for item in records] == [
+        ("a.jpg", "m.jsonl, line 1"),
+        ("b.jpg", "m.jsonl, line 21"),
+    ]
+    assert records[1].annotations.features == {"x": "😀"}
+    assert faults(items) == [
+        ("m.jsonl:3", "not JSON"),
+        ("m.jsonl:4", "not a JSON object"),
+        ("m.jsonl:5", "no image path"),
+        ("m.jsonl:6", "no image path"),
+        ("m.jsonl:7", "no image path"),
+        ("m.jsonl:8", "not found"),
+        ("m.jsonl:9", "outside the input root"),
+        ("m.jsonl:10", "row is not UTF-8"),
+        ("m.jsonl:11", "row is not Unicode"),
+        ("m.jsonl:12", "label is not text or an integer"),
+        ("m.jsonl:13", "label is not text or an integer"),
+        ("m.jsonl:14", "label is not text or an integer"),
+        ("m.jsonl:15", "not a split name"),
+        ("m.jsonl:16", "two values have the same name"),
+        ("m.jsonl:17", "a value has no name"),
+        ("m.jsonl:18", "not JSON"),
+        ("m.jsonl:19", "not JSON"),
+        ("m.jsonl:20", "not JSON"),
+    ]
+
+
+def test_records_of_features_alone(tmp_path: Path) -> None:
+    items = listed(tmp_path, '{"x": 1, "label": "a"}\n\n{"x": 2.5}\n')
+    assert items == [
+        ImageRecord("m.jsonl:1", None, None, Annotations((), {"x": 1, "label": "a"}), "m.jsonl, line 1"),
+        ImageRecord("m.jsonl:3", None, None, Annotations((), {"x": 2.5}), "m.jsonl, line 3"),
+    ]
+    labelled = listed(tmp_path, '{"x": 1, "label": "a"}\n', label_column="label")
+    assert isinstance(labelled[0], ImageRecord) and labelled[0].annotations == Annotations(("a",), {"x": 1})
+
+
+USE = "aiplatform.googleapis.com/ml_use"
+
+
+@pytest.mark.parametrize(
+    ("row", "split", "labels", "features"),
+    [
+        ({"classificationAnnotation": {"displayName": "cat"}}, None, ("cat",), {}),
+        (
+            {
+                "classificationAnnotations": [{"displayName": "cat"}, {"displayName": "dog"}],
+                "dataItemResourceLabels": {USE: "training", "site": "x"},
+            },
+            "train",
+            ("cat", "dog"),
+            {"dataItemResourceLabels/site": "x"},
+        ),
+        ({"dataItemResourceLabels": {USE: "test"}}, "test", (), {}),
+        ({"dataItemResourceLabels": {USE: "validation"}, "note": 1}, "validation", (), {"note": 1}),
+    ],
+)
+def test_vertex_import_file(
+    images: Path,
+    row: dict[str, object],
+    split: str | None,
+    labels: tuple[str, ...],
+    features: dict[str, object],
+) -> None:
+    record = one(images, {"imageGcsUri": "gs://bucket/a.jpg", **row}, image_roots=(str(images),))
+    assert (record.key, record.split, record.annotations) == ("a.jpg", split, Annotations(labels, features))
+    assert [
+        reason for _, reason in faults(listed(images, json.dumps({"imageGcsUri": "gs://bucket/a.jpg"})))
+    ] == ["not a local path"]
+
+
+def test_vertex_rows_of_other_tasks(images: Path) -> None:
+    boxes = json.dumps({"imageGcsUri": "a.jpg", "boundingBoxAnnotations": []})
+    with pytest.raises(ValueError, match="an import file for another task"):
+        listed(images, boxes + "\n")
+    plain = json.dumps({"imageGcsUri": "a.jpg"})
+    items = listed(images, f"{plain}\n" * 100 + boxes)
+    assert faults(items) == [("m.jsonl:101", "annotation not supported")]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("", {}, "which is empty"),
+        ('[{"image": "a.jpg"}]', {}, "--source jsonl wants one object a line"),
+        ('{\n  "image": "a.jpg"\n}', {}, "--source jsonl wants one object a line"),
+        ("image,label\na.jpg,cat\n", {}, "--source jsonl wants one object a line"),
+        ('{"x": 1}', {"image_column": "photo"}, "--image_column is 'photo'; .* has the columns x"),
+        ('{"x": 1}', {"label_column": "y"}, "--label_column is 'y'; .* has the columns x"),
+        ('{"x": 1}', {"image_roots": (".",)}, "no column is named like one of image paths"),
+    ],
+)
+def test_bad_calls(tmp_path: Path, text: str, options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        listed(tmp_path, text, **options)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=100)
+@given(st.lists(st.dictionaries(st.text(max_size=4), JSON, max_size=4), min_size=1, max_size=4))
+def test_any_objects_are_records_or_failures(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, object]]
+) -> None:
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    items = listed(tmp_path_factory.mktemp("jsonl"), text)
+    assert [item.key for item in items] == [f"m.jsonl:{number}" for number in range(1, len(rows) + 1)]
+    for row, item in zip(rows, items, strict=True):
+        if isinstance(item, ImageRecord) and "split" not in row:
+            scalars = {name: value for name, value in row.items() if isinstance(value, str | int | float)}
+            features = item.annotations.features
+            assert {name: features[name] for name in scalars if name in features} == scalars

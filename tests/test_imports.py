@@ -1,0 +1,95 @@
+"""Imports go one way: pipelines -> transforms -> its pure folders -> libraries."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+BEAM, TENSORFLOW = "apache_beam", "tensorflow"
+
+# What a file may import of our own, by the longest prefix of its module.
+ALLOWED = {
+    "transforms.records": (),
+    "transforms.storage": ("transforms.records", "transforms.storage"),
+    "transforms.images": ("transforms.records", "transforms.images"),
+    "transforms.examples": ("transforms.records", "transforms.examples"),
+    "transforms.sources": ("transforms.records", "transforms.storage", "transforms.sources"),
+    "transforms.config": ("transforms.images.policy",),
+    "transforms.shards": (
+        "transforms.records",
+        "transforms.config",
+        "transforms.storage",
+        "transforms.images",
+        "transforms.examples",
+        "transforms.shards",
+    ),
+    "transforms": ("transforms",),
+    "pipelines": ("transforms", "pipelines"),
+    "benchmarks": ("transforms", "pipelines", "benchmarks"),
+}
+# Modules that a spawned writer, or the launcher before it has checked a call, must be able to import.
+WITHOUT_BEAM = (
+    "transforms.records",
+    "transforms.config",
+    "transforms.storage",
+    "transforms.images",
+    "transforms.examples",
+    "transforms.sources",
+    "transforms.shards",
+    "pipelines",
+)
+
+
+def modules() -> list[tuple[str, Path]]:
+    found = []
+    for top in ("pipelines", "transforms", "benchmarks"):
+        for path in sorted((ROOT / top).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found.append((".".join(parts[:-1] if parts[-1] == "__init__" else parts), path))
+    return found
+
+
+def imported(path: Path) -> list[tuple[str, bool]]:
+    """(module, whether at the top level) of each import."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    top = {id(node) for node in tree.body}
+    names = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [(alias.name, id(node) in top) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import"
+            names += [(f"{node.module}.{alias.name}", id(node) in top) for alias in node.names]
+    return names
+
+
+def starts_with(module: str, prefixes: tuple[str, ...]) -> bool:
+    return any(module == prefix or module.startswith(f"{prefix}.") for prefix in prefixes)
+
+
+@pytest.mark.parametrize(("module", "path"), modules())
+def test_arrows(module: str, path: Path) -> None:
+    allowed = ALLOWED[max((prefix for prefix in ALLOWED if starts_with(module, (prefix,))), key=len)]
+    for name, at_top in imported(path):
+        if starts_with(name, ("pipelines", "transforms", "tests", "benchmarks", "deploy")):
+            assert starts_with(name, allowed), f"{module} imports {name}"
+        if not module.startswith("benchmarks"):
+            assert not starts_with(name, (TENSORFLOW, "tensorflow_datasets")), f"{module} imports {name}"
+        if starts_with(module, WITHOUT_BEAM):
+            assert not (at_top and starts_with(name, (BEAM,))), f"{module} imports {name} at its top"
+
+
+def test_only_the_root_of_transforms_needs_beam() -> None:
+    pure = [module for module, _ in modules() if starts_with(module, WITHOUT_BEAM[:-1])]
+    assert len(pure) > 20
+    for module, path in modules():
+        if module in pure:
+            assert not any(starts_with(name, (BEAM,)) for name, _ in imported(path)), module
+
+
+def test_no_module_of_pipelines_hides_a_standard_one() -> None:
+    import sys
+
+    names = {path.stem for path in (ROOT / "pipelines").glob("*.py")}
+    assert not names & set(sys.stdlib_module_names)

@@ -1,0 +1,1 @@
+"""Recordmill's transforms. Importing this package imports no Beam: the spawned writers need none."""

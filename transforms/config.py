@@ -1,0 +1,109 @@
+"""What a dataset shall be: the one frozen configuration that the transforms see. Imports no Beam."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+
+from transforms.images.policy import ImagePolicy
+
+MIB = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class DatasetConfig:
+    """How records are built, split, sharded, ordered and published; each field is a flag of `convert`.
+
+    Attributes:
+        policy: what is done to the images.
+        schema: `auto`, or a name in `transforms.examples.SCHEMAS`.
+        rename: new feature names by old one.
+        label_names: names of the labels in the order of their ids, or None to number them.
+        label_offset: added to every label id; None for the schema's own.
+        splits: fraction of each split, over the source's own splits; empty to keep those.
+        group_by: feature whose equal values stay in one split.
+        group_pattern: regular expression on the key, whose equal matches stay in one split.
+        num_shards: for every split, or by split; None to derive it from `shard_size`.
+        shard_size: bytes a shard shall have, about.
+        reader_hosts: number of hosts that will read: asks for ten shards a host of at least 10 MB.
+        seed: of the order and the shards, never of the splits.
+        order: `shuffled`, or `key` for ascending keys over all shards of a split.
+        max_failure_ratio: failed over read less skipped, above which nothing is published.
+        name: of the dataset, for TFDS.
+        untyped_features: free features are text cells whose type the whole column tells.
+        workers: processes that write, on the machine of the pipeline; 0 leaves it to the runner's workers.
+    """
+
+    policy: ImagePolicy = ImagePolicy()
+    schema: str = "auto"
+    rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    label_names: tuple[str, ...] | None = None
+    label_offset: int | None = None
+    splits: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    group_by: str | None = None
+    group_pattern: str | None = None
+    num_shards: int | Mapping[str, int] | None = None
+    shard_size: int = 128 * MIB
+    reader_hosts: int | None = None
+    seed: int = 0
+    order: str = "shuffled"
+    max_failure_ratio: float = 0.01
+    name: str = "dataset"
+    untyped_features: bool = False
+    workers: int = 0
+
+    def __post_init__(self) -> None:
+        _check_splits(self.splits)
+        counts = self.num_shards.values() if isinstance(self.num_shards, Mapping) else [self.num_shards]
+        for count in counts:
+            if count is not None and not 1 <= count <= 99_999:
+                raise ValueError(f"--num_shards is {count}; it may be 1 to 99999")
+        if self.shard_size < 1:
+            raise ValueError(f"--shard_size is {self.shard_size}; it must be at least 1 byte")
+        if self.reader_hosts is not None and self.reader_hosts < 1:
+            raise ValueError(f"--reader_hosts is {self.reader_hosts}; it must be at least 1")
+        if self.order not in ("shuffled", "key"):
+            raise ValueError(f"--order is {self.order!r}; it may be shuffled or key")
+        if not 0 <= self.max_failure_ratio <= 1:
+            raise ValueError(f"--max_failure_ratio is {self.max_failure_ratio:g}; it may be 0 to 1")
+        if (self.group_by or self.group_pattern) and not self.splits:
+            flag = "--group_by" if self.group_by else "--group_pattern"
+            raise ValueError(f"{flag} keeps groups in one split of --splits, which is not given")
+        if self.group_by and self.group_pattern:
+            raise ValueError("--group_by and --group_pattern both say how to group; give one of them")
+        if self.group_pattern is not None:
+            try:
+                re.compile(self.group_pattern)
+            except re.error as error:
+                raise ValueError(f"--group_pattern is {self.group_pattern!r}: {error}") from error
+
+    def as_json(self) -> dict[str, object]:
+        """The configuration as manifest.json has it: what decides the bytes, not how they were made."""
+        fields = dataclasses.asdict(self)
+        for name in ("workers", "max_failure_ratio", "untyped_features"):
+            del fields[name]
+        fields.update(fields.pop("policy"))
+        return fields
+
+    def digest(self, codecs: Mapping[str, str], source: Mapping[str, object] | None = None) -> str:
+        """A hash of the configuration, of the source's settings and of the codecs' versions."""
+        parts = [self.as_json(), dict(codecs), dict(source or {})]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+SPLIT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _check_splits(splits: Mapping[str, float]) -> None:
+    for name, fraction in splits.items():
+        if not SPLIT_NAME.fullmatch(name):
+            raise ValueError(f"--splits names a split {name!r}; letters, digits and _ make a name")
+        if not 0 < fraction <= 1:
+            raise ValueError(f"--splits gives {name} {fraction:g}; a fraction is above 0 and at most 1")
+    total = sum(splits.values())
+    if splits and abs(total - 1) > 1e-6:
+        given = ",".join(f"{name}={fraction:g}" for name, fraction in splits.items())
+        raise ValueError(f"--splits={given} adds up to {total:g}; it must add up to 1")

@@ -1,0 +1,245 @@
+"""The type of each free feature, found over the whole dataset.
+
+A TFRecord reader wants one type and, where there is one, a fixed shape for each feature; a CSV file or
+JSON lines promise neither.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from transforms.examples.features import INT64_MAX, INT64_MIN, bytes_feature, float_feature, int64_feature
+from transforms.records import BadInput, FeatureValue
+
+ColumnKind = Literal["int64", "float32", "bytes"]
+
+# What was seen in a column, as bits: scalars, then the same for the elements of lists.
+_INT, _FLOAT, _TEXT = 1, 2, 4
+_LIST_INT, _LIST_FLOAT, _LIST_TEXT, _LIST_EMPTY = 8, 16, 32, 64
+_LISTS = _LIST_INT | _LIST_FLOAT | _LIST_TEXT | _LIST_EMPTY
+_BIT_OF_TYPE = {int: _INT, bool: _INT, float: _FLOAT, str: _TEXT, bytes: _TEXT}
+_LIST_BIT = {_INT: _LIST_INT, _FLOAT: _LIST_FLOAT, _TEXT: _LIST_TEXT}
+
+# Canonical numbers only: 007 and +5 are codes more often than quantities, and would not come back alike.
+_INT_CELL = re.compile(r"0|-?[1-9][0-9]*")
+_FLOAT_CELL = re.compile(
+    r"-?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|nan|NaN|-?(?:inf|Infinity)"
+)
+_FLOAT32_MAX = 3.4028234663852886e38
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Column:
+    """How a free feature is stored.
+
+    Attributes:
+        kind: type of its values.
+        shape: () for one value in each record, (n,) for n in each, (None,) for any number.
+        cells: its values are the text of CSV cells, still to be read.
+        mixed: it holds text and numbers, and all are stored as text.
+    """
+
+    kind: ColumnKind
+    shape: tuple[int | None, ...]
+    cells: bool = False
+    mixed: bool = False
+
+    def cast(self, value: FeatureValue | None) -> list[Any]:
+        """The values to store, flat.
+
+        Args:
+            value: as the source has it; None where the record has none.
+
+        Raises:
+            BadInput: the value does not fit the column.
+        """
+        if value is None or (self.cells and value == ""):
+            values: list[Any] = [b""] if self._is_cell_text else []
+        elif self.cells:
+            values = self._read_cell(value)
+        else:
+            values = self._stored(value)
+        if self.shape != (None,) and len(values) != (self.shape[0] if self.shape else 1):
+            detail = f"got {len(values)} values, the column has shape {self.shape}"
+            raise BadInput("build", "value does not fit its column", detail)
+        return values
+
+    @property
+    def _is_cell_text(self) -> bool:
+        """Its values are cells as they are; a list of text is never of shape ()."""
+        return self.cells and self.kind == "bytes" and self.shape == ()
+
+    def _read_cell(self, value: FeatureValue) -> list[Any]:
+        if self._is_cell_text:
+            return self._stored(value)
+        bits, read = _cell(value)
+        if not bits & _LISTS and self.kind == "bytes":  # an empty list in a column of lists of text
+            raise BadInput("build", "value does not fit its column", f"got {value!r}, expected a JSON list")
+        return self._stored(read)
+
+    def _stored(self, value: Any) -> list[Any]:
+        if self.mixed:
+            value = [_as_text(item) for item in value] if isinstance(value, tuple) else _as_text(value)
+        if self.kind == "int64":
+            return list(int64_feature(value).values)
+        if self.kind == "float32":
+            return list(map(float, float_feature(value).values))
+        return list(bytes_feature(value).values)
+
+
+@dataclasses.dataclass(slots=True)
+class ColumnTypes:
+    """Accumulates what is in the free features: a few integers a column, whatever the number of records.
+
+    Attributes:
+        untyped: the values are the text of CSV cells, and their look decides.
+        seen: by column: the bits above, records with a scalar, records with a list, shortest and
+            longest list.
+    """
+
+    untyped: bool = False
+    seen: dict[str, list[int]] = dataclasses.field(default_factory=dict)
+
+    def observe(self, features: Mapping[str, FeatureValue]) -> None:
+        """Takes in one record's free features."""
+        for name, value in features.items():
+            state = self.seen.get(name)
+            if state is None:
+                state = self.seen[name] = [0, 0, 0, -1, 0]
+            if not self.untyped:
+                bits, length = _typed(value)
+            elif value == "" or state[0] & _TEXT:  # text it is, whatever comes: spare the look
+                continue
+            else:
+                bits, read = _cell(value)
+                length = len(read) if bits & _LISTS else None
+            state[0] |= bits
+            if length is None:
+                state[1] += 1
+            else:
+                _count_list(state, 1, length, length)
+
+    def merge(self, other: ColumnTypes) -> None:
+        """Takes in what another accumulator of the same dataset has seen."""
+        if self.untyped != other.untyped:
+            raise ValueError(f"cannot merge columns of untyped={other.untyped} into untyped={self.untyped}")
+        for name, (bits, scalars, lists, shortest, longest) in other.seen.items():
+            state = self.seen.setdefault(name, [0, 0, 0, -1, 0])
+            state[0] |= bits
+            state[1] += scalars
+            if lists:
+                _count_list(state, lists, shortest, longest)
+
+    def resolve(self, records: int) -> dict[str, Column]:
+        """The columns, in the order of their names.
+
+        Args:
+            records: records in the dataset, with and without free features.
+        """
+        resolve = _untyped_column if self.untyped else _typed_column
+        return {name: resolve(state, records) for name, state in sorted(self.seen.items())}
+
+
+def _count_list(state: list[int], lists: int, shortest: int, longest: int) -> None:
+    state[2] += lists
+    state[3] = shortest if state[3] < 0 else min(state[3], shortest)
+    state[4] = max(state[4], longest)
+
+
+def _typed(value: FeatureValue) -> tuple[int, int | None]:
+    """The bits of a typed value, and its length if it is a list."""
+    try:
+        if not isinstance(value, tuple):
+            return _BIT_OF_TYPE[type(value)], None
+        bits = 0
+        for item in value:
+            bits |= _LIST_BIT[_BIT_OF_TYPE[type(item)]]
+    except KeyError as error:
+        raise TypeError(
+            f"a free feature is text, bytes, int, float, bool or a tuple of these, got {value!r}"
+        ) from error
+    return bits or _LIST_EMPTY, len(value)
+
+
+def _cell(value: FeatureValue) -> tuple[int, Any]:
+    """The bits of a cell that is not empty, and the value it spells: a number, a tuple or its text."""
+    if not isinstance(value, str):
+        raise TypeError(f"a CSV cell must be text, got {value!r} of type {type(value).__name__}")
+    if _INT_CELL.fullmatch(value):
+        number = int(value) if len(value) <= 20 else INT64_MAX + 1
+        return (_INT, number) if INT64_MIN <= number <= INT64_MAX else (_TEXT, value)
+    if _FLOAT_CELL.fullmatch(value):
+        return _number_cell(value)
+    if value[0] == "[" and value[-1] == "]":
+        return _list_cell(value)
+    return _TEXT, value
+
+
+def _number_cell(value: str) -> tuple[int, Any]:
+    """A number that is no canonical integer; digits that float32 cannot hold stay text."""
+    number = float(value)
+    if abs(number) > _FLOAT32_MAX and value[-1] not in "fy":  # inf and Infinity are meant so
+        return _TEXT, value
+    return _FLOAT, number
+
+
+def _list_cell(value: str) -> tuple[int, Any]:
+    """A flat JSON list of numbers, or of texts; anything else is text."""
+    try:
+        items = json.loads(value)
+    except (ValueError, RecursionError):
+        return _TEXT, value
+    types = {type(item) for item in items}
+    if types == {str}:
+        return _LIST_TEXT, tuple(items)
+    if not types <= {int, float}:
+        return _TEXT, value
+    if any(not INT64_MIN <= item <= INT64_MAX for item in items if type(item) is int):
+        return _TEXT, value
+    if any(abs(item) > _FLOAT32_MAX and abs(item) != float("inf") for item in items):
+        return _TEXT, value
+    bits = (_LIST_FLOAT if float in types else 0) | (_LIST_INT if int in types else 0)
+    return bits or _LIST_EMPTY, tuple(items)
+
+
+def _untyped_column(state: list[int], records: int) -> Column:
+    bits = state[0]
+    if bits and not bits & ~_INT:
+        return Column("int64", _shape(state, records), cells=True)
+    if bits and not bits & ~(_INT | _FLOAT):
+        return Column("float32", _shape(state, records), cells=True)
+    elements = bits & ~_LIST_EMPTY
+    if elements and not elements & ~(_LIST_INT | _LIST_FLOAT):
+        kind: ColumnKind = "float32" if elements & _LIST_FLOAT else "int64"
+        return Column(kind, _shape(state, records), cells=True)
+    if elements == _LIST_TEXT:
+        return Column("bytes", _shape(state, records), cells=True)
+    return Column("bytes", (), cells=True)
+
+
+def _typed_column(state: list[int], records: int) -> Column:
+    bits = state[0]
+    shape = _shape(state, records)
+    text = bits & (_TEXT | _LIST_TEXT)
+    numbers = bits & (_INT | _FLOAT | _LIST_INT | _LIST_FLOAT)
+    if text or not numbers:
+        return Column("bytes", shape, mixed=bool(text and numbers))
+    return Column("float32" if bits & (_FLOAT | _LIST_FLOAT) else "int64", shape)
+
+
+def _shape(state: list[int], records: int) -> tuple[int | None, ...]:
+    _, scalars, lists, shortest, longest = state
+    if scalars == records and not lists:
+        return ()
+    if lists == records and not scalars and shortest == longest > 0:
+        return (longest,)
+    return (None,)
+
+
+def _as_text(value: Any) -> str | bytes:
+    """A value of a mixed column: text as it is, a number as JSON writes it."""
+    return value if isinstance(value, str | bytes) else json.dumps(value)

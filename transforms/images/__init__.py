@@ -1,0 +1,1 @@
+"""Bytes of an image in, the image of a record out: format told, checked, kept or stored anew."""

@@ -1,0 +1,58 @@
+"""BMP: TensorFlow reads the plainest only (tensorflow/core/kernels/image/decode_image_op.cc, DecodeBmpV2)."""
+
+from __future__ import annotations
+
+import functools
+import struct
+
+from transforms.images.encoded import Encoded
+from transforms.images.raster import decode_raster
+from transforms.images.reasons import TRUNCATED, check_pixels, undecodable
+from transforms.records import StoredImage
+
+_GRAYS = b"".join(bytes((i, i, i)) for i in range(256))
+
+
+def open_bmp(data: bytes) -> Encoded:
+    """Reads the header.
+
+    Kept are uncompressed BMPs of 24 bits, or of 8 bits where the palette is 0 to 255 in grey, whose size is
+    exactly header and rows. TensorFlow takes palette indices for greys, all compression for none, and the
+    unused fourth byte of 32 bits for alpha.
+
+    Raises:
+        BadInput: truncated, or too many pixels.
+    """
+    if len(data) < 30:
+        raise undecodable(TRUNCATED, "the BMP ends within its header")
+    channels = _channels(data)
+    kept = None
+    if channels:
+        width, height = struct.unpack_from("<ii", data, 18)
+        check_pixels(width, abs(height))
+        start = int.from_bytes(data[10:14], "little")
+        if len(data) == start + (channels * width + 3) // 4 * 4 * abs(height):
+            colorspace = "RGB" if channels == 3 else "Grayscale"
+            kept = StoredImage(data, "bmp", abs(height), width, channels, "uint8", colorspace, ("kept",))
+    decode = functools.partial(decode_raster, data, "bmp")
+    return Encoded("bmp", kept, 1, lambda: _check(data), decode)
+
+
+def _channels(data: bytes) -> int:
+    """3 or 1 for a BMP that TensorFlow reads rightly, else 0."""
+    (size,) = struct.unpack_from("<I", data, 14)
+    if size < 40 or len(data) < 14 + size:
+        return 0
+    bits, compression = struct.unpack_from("<HI", data, 28)
+    if compression != 0:
+        return 0
+    if bits == 24:
+        return 3
+    start = int.from_bytes(data[10:14], "little")
+    palette = data[14 + size : start]
+    grey = len(palette) == 1024 and b"".join(palette[i : i + 3] for i in range(0, 1024, 4)) == _GRAYS
+    return 1 if bits == 8 and grey else 0
+
+
+def _check(data: bytes) -> None:
+    decode_raster(data, "bmp")

@@ -1,0 +1,58 @@
+"""EXIF orientation: reading the tag, and turning pixels by it."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+_ORIENTATION = 0x0112
+_SHORT = 3
+
+
+def read_orientation(tiff: bytes) -> int:
+    """The orientation in a TIFF structure, as EXIF blocks hold it.
+
+    Args:
+        tiff: from the byte order mark on; a leading `Exif\\0\\0` is passed over.
+
+    Returns:
+        1 to 8 (EXIF 2.32, tag 0x0112); 1 where there is none, or where the block is damaged: bad EXIF is
+        never a reason to refuse an image.
+    """
+    if tiff.startswith(b"Exif\0\0"):
+        tiff = tiff[6:]
+    order = {b"II": "<", b"MM": ">"}.get(tiff[:2])
+    if order is None:
+        return 1
+    try:
+        (start,) = struct.unpack_from(order + "I", tiff, 4)
+        (count,) = struct.unpack_from(order + "H", tiff, start)
+        for entry in range(start + 2, start + 2 + 12 * count, 12):
+            tag, kind, _, value = struct.unpack_from(order + "HHIH", tiff, entry)
+            if tag == _ORIENTATION:
+                return value if kind == _SHORT and 1 <= value <= 8 else 1
+    except struct.error:
+        pass
+    return 1
+
+
+def is_transposed(orientation: int) -> bool:
+    """Whether turning by `orientation` exchanges height and width."""
+    return orientation >= 5
+
+
+def turned(pixels: Array, orientation: int) -> Array:
+    """`pixels` (height, width, channels) upright: rows and columns moved, no value changed."""
+    if is_transposed(orientation):
+        pixels = pixels.swapaxes(0, 1)
+    # What is left to mirror once rows and columns are exchanged.
+    if orientation in (3, 4, 7, 8):
+        pixels = pixels[::-1]
+    if orientation in (2, 3, 6, 7):
+        pixels = pixels[:, ::-1]
+    return np.ascontiguousarray(pixels)

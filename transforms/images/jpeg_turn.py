@@ -1,0 +1,103 @@
+"""A JPEG turned upright by its EXIF orientation, at the loss of as little as re-encoding can."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+from PIL import Image
+
+from transforms.images.exif import Array, is_transposed, turned
+from transforms.images.jpeg import JpegHeader, decode_components, quantisation_tables
+from transforms.images.reasons import NOT_SUPPORTED, undecodable
+
+# Zigzag order (T.81, figure A.6): the natural index of each value as a file holds it.
+_ZIGZAG = tuple(
+    row * 8 + column
+    for row, column in sorted(
+        ((r, c) for r in range(8) for c in range(8)),
+        key=lambda at: (sum(at), at[0] if sum(at) % 2 else at[1]),
+    )
+)
+_SUBSAMPLINGS = {(1, 1): "4:4:4", (2, 1): "4:2:2", (2, 2): "4:2:0"}
+
+
+def turned_jpeg(data: bytes, header: JpegHeader) -> bytes:
+    """`data` upright, re-encoded with its own quantisation tables; no EXIF left, the colour profile kept.
+
+    Tables are transposed where height and width are exchanged. Subsampling is the source's where it can be:
+    4:2:2 on its side would be 4:4:0, which the encoder does not write, so it and everything rarer becomes
+    4:4:4, which costs some bytes and no colour, not 4:2:0, which would halve the colour once more.
+
+    Raises:
+        BadInput: truncated or damaged.
+    """
+    pixels = turned(decode_components(data, header), header.orientation)
+    image = _pillow_image(pixels, header)
+    transposed = is_transposed(header.orientation)
+    tables = quantisation_tables(data)
+    try:
+        qtables = [_natural(tables[component[3]], transposed) for component in header.components]
+    except KeyError as error:
+        detail = (
+            f"quantisation table {error} is not defined before the first scan: re-save it, or --exif=ignore"
+        )
+        raise undecodable(NOT_SUPPORTED, detail) from error
+    return _encode(image, qtables, _subsampling(header, transposed), header, _profile(data))
+
+
+def _pillow_image(pixels: Array, header: JpegHeader) -> Image.Image:
+    if len(header.components) == 1:
+        return Image.fromarray(pixels[:, :, 0], "L")
+    if len(header.components) == 3:
+        return Image.fromarray(pixels, "RGB")
+    # Pillow's CMYK has 255 as full ink.
+    return Image.fromarray(255 - pixels if header.adobe is not None else pixels, "CMYK")
+
+
+def _natural(table: list[int], transposed: bool) -> list[int]:
+    """A table in natural order, as Pillow takes it."""
+    natural = np.zeros(64, np.int64)
+    natural[list(_ZIGZAG)] = table
+    square = natural.reshape(8, 8)
+    return [int(value) for value in (square.T if transposed else square).ravel()]
+
+
+def _subsampling(header: JpegHeader, transposed: bool) -> str:
+    first, *others = ((h, v) for _, h, v, _ in header.components)
+    if len(header.components) != 3 or header.stores_rgb or any(factors != (1, 1) for factors in others):
+        return "4:4:4"
+    if transposed:
+        first = (first[1], first[0])
+    return _SUBSAMPLINGS.get(first, "4:4:4")
+
+
+def _profile(data: bytes) -> bytes | None:
+    with Image.open(io.BytesIO(data), formats=("JPEG",)) as image:
+        profile = image.info.get("icc_profile")
+    return profile if isinstance(profile, bytes) else None
+
+
+def _encode(
+    image: Image.Image, qtables: list[list[int]], subsampling: str, header: JpegHeader, profile: bytes | None
+) -> bytes:
+    def save(progressive: bool, optimize: bool) -> bytes:
+        out = io.BytesIO()
+        image.save(
+            out,
+            "JPEG",
+            qtables=qtables,
+            quality=100,  # of the tables, in per cent
+            subsampling=subsampling,
+            progressive=progressive,
+            optimize=optimize,
+            keep_rgb=header.stores_rgb,
+            icc_profile=profile,
+        )
+        return out.getvalue()
+
+    try:
+        return save(progressive=header.process in (0xC2, 0xCA), optimize=True)
+    except OSError:
+        # Both need the whole result in a buffer that Pillow sizes by guess; noise at quality 100 exceeds it.
+        return save(progressive=False, optimize=False)

@@ -1,0 +1,102 @@
+"""Decoded pixels, and what of them must not be lost on the way to another format."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from transforms.images.exif import turned
+
+Array = npt.NDArray[Any]
+
+COLORSPACES = {1: "Grayscale", 2: "GrayscaleAlpha", 3: "RGB", 4: "RGBA"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Picture:
+    """Pixels in memory.
+
+    Attributes:
+        pixels: uint8 or uint16 (height, width, 1 to 4): grey, grey and alpha, RGB, RGBA; or palette indices.
+        palette: RGB bytes of each index; empty where the pixels are colours themselves.
+        palette_alpha: alpha of the first indices; opaque beyond.
+        narrowed: whether the source has more bits a sample than these pixels.
+        turned: whether the decoder has turned them upright already.
+        frames: how many frames or pages the source has; this is the first.
+    """
+
+    pixels: Array
+    palette: bytes = b""
+    palette_alpha: bytes = b""
+    narrowed: bool = False
+    turned: bool = False
+    frames: int = 1
+
+    def upright(self, orientation: int) -> Picture:
+        """This picture turned by an EXIF orientation."""
+        return dataclasses.replace(self, pixels=turned(self.pixels, orientation), turned=True)
+
+    def expanded(self) -> Array:
+        """The colours themselves: palette indices become RGB, or RGBA where the palette has alpha."""
+        if not self.palette:
+            return self.pixels
+        table = np.zeros((256, 3), np.uint8)
+        colors = np.frombuffer(self.palette, np.uint8).reshape(-1, 3)
+        table[: len(colors)] = colors
+        if self.palette_alpha:
+            alpha = np.full((256, 1), 255, np.uint8)
+            alpha[: len(self.palette_alpha), 0] = np.frombuffer(self.palette_alpha, np.uint8)
+            table = np.concatenate([table, alpha], axis=1)
+        return table[self.pixels[:, :, 0]]
+
+
+def split_alpha(pixels: Array) -> tuple[Array, bool]:
+    """Pixels without their alpha channel, and whether that hides anything.
+
+    Args:
+        pixels: (height, width, 1 to 4).
+
+    Returns:
+        Grey or RGB pixels; and whether any pixel is not opaque.
+    """
+    channels = pixels.shape[2]
+    if channels in (1, 3):
+        return pixels, False
+    opaque = np.iinfo(pixels.dtype).max
+    return np.ascontiguousarray(pixels[:, :, :-1]), bool((pixels[:, :, -1] != opaque).any())
+
+
+def to_eight_bits(pixels: Array) -> Array:
+    """16-bit pixels scaled to 8 bits, rounded to the nearest."""
+    if pixels.dtype != np.uint16:
+        return pixels
+    return ((pixels.astype(np.uint32) + 128) // 257).astype(np.uint8)
+
+
+def encode_png(pixels: Array, palette: bytes = b"", palette_alpha: bytes = b"") -> bytes:
+    """An 8-bit PNG, or one of palette indices as they are.
+
+    Args:
+        pixels: uint8 (height, width, 1 to 4); indices where there is a palette.
+        palette: RGB bytes.
+        palette_alpha: alpha of the first indices.
+    """
+    channels = pixels.shape[2]
+    options: dict[str, Any] = {}
+    if palette:
+        image = Image.fromarray(pixels[:, :, 0], "P")
+        image.putpalette(palette)
+        if palette_alpha:
+            options["transparency"] = palette_alpha
+    elif channels == 1:
+        image = Image.fromarray(pixels[:, :, 0], "L")
+    else:
+        image = Image.fromarray(pixels, {2: "LA", 3: "RGB", 4: "RGBA"}[channels])
+    out = io.BytesIO()
+    image.save(out, "PNG", **options)
+    return out.getvalue()

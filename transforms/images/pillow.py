@@ -1,0 +1,49 @@
+"""Pillow, fenced in: its warnings silenced, its errors named."""
+
+from __future__ import annotations
+
+import logging
+import struct
+import warnings
+import zlib
+
+from PIL import Image
+
+from transforms.images.reasons import CORRUPT, NOT_SUPPORTED, TOO_MANY_PIXELS, TRUNCATED, undecodable
+from transforms.records import BadInput
+
+# Pillow warns and logs of odd metadata and large images; what matters of that is a BadInput here. For the
+# whole process, since warnings.catch_warnings is not safe where threads decode side by side.
+warnings.filterwarnings("ignore", module=r"PIL(\..*)?$")
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+logging.getLogger("PIL").setLevel(logging.CRITICAL)
+
+# What Pillow's readers are known to raise on bad data. MemoryError is not among them: it is the machine's.
+DECODER_ERRORS = (
+    OSError,
+    EOFError,
+    SyntaxError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    AssertionError,
+    RuntimeError,
+    struct.error,
+    zlib.error,
+    Image.DecompressionBombError,
+)
+
+
+def named(error: BaseException) -> BadInput:
+    """A decoder's error as the BadInput that it means."""
+    detail = str(error) or type(error).__name__
+    if isinstance(error, Image.DecompressionBombError):
+        return undecodable(TOO_MANY_PIXELS, detail)
+    if isinstance(error, NotImplementedError):
+        return undecodable(NOT_SUPPORTED, detail)
+    text = detail.lower()
+    if isinstance(error, EOFError) or "truncat" in text or "unexpected end" in text or "not enough" in text:
+        return undecodable(TRUNCATED, detail)
+    return undecodable(CORRUPT, detail)

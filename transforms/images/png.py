@@ -1,0 +1,222 @@
+"""PNG: its chunks, and checks as strict as libpng's (ISO/IEC 15948)."""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+import zlib
+from collections.abc import Iterator
+
+from transforms.images.exif import read_orientation
+from transforms.images.reasons import CORRUPT, NOT_SUPPORTED, TRUNCATED, check_pixels, undecodable
+
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+GRAY, RGB, PALETTE, GRAY_ALPHA, RGBA = 0, 2, 3, 4, 6
+SAMPLES = {GRAY: 1, RGB: 3, PALETTE: 1, GRAY_ALPHA: 2, RGBA: 4}
+_DEPTHS = {
+    GRAY: (1, 2, 4, 8, 16),
+    RGB: (8, 16),
+    PALETTE: (1, 2, 4, 8),
+    GRAY_ALPHA: (8, 16),
+    RGBA: (8, 16),
+}
+_COLORSPACES = {GRAY: "Grayscale", RGB: "RGB", PALETTE: "RGB", GRAY_ALPHA: "GrayscaleAlpha", RGBA: "RGBA"}
+_ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
+_ANIMATION = frozenset((b"acTL", b"fcTL", b"fdAT"))
+_SIDE_LIMIT = 1_000_000  # libpng's own, which TensorFlow leaves as it is
+_EXIF_LIMIT = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PngHeader:
+    """A PNG's structure; every critical chunk's checksum is right.
+
+    Attributes:
+        height: pixels.
+        width: pixels.
+        depth: bits a sample.
+        color: the colour type, 0, 2, 3, 4 or 6.
+        interlaced: Adam7.
+        transparency: the tRNS chunk; empty where there is none.
+        orientation: EXIF, 1 to 8.
+        animated: APNG with more frames than one.
+        chunks: (type, start, end) of every chunk, from its length through its checksum.
+    """
+
+    height: int
+    width: int
+    depth: int
+    color: int
+    interlaced: bool
+    transparency: bytes
+    orientation: int
+    animated: bool
+    chunks: tuple[tuple[bytes, int, int], ...]
+
+    @property
+    def channels(self) -> int:
+        """As tf.io.decode_image decodes it."""
+        if self.color == PALETTE:
+            return 4 if self.transparency else 3
+        return SAMPLES[self.color]
+
+    @property
+    def dtype(self) -> str:
+        """Of the decoded pixels."""
+        return "uint16" if self.depth == 16 else "uint8"
+
+    @property
+    def colorspace(self) -> str:
+        """A palette counts as the colours in it."""
+        return "RGBA" if self.color == PALETTE and self.transparency else _COLORSPACES[self.color]
+
+
+def read_header(data: bytes) -> PngHeader:
+    """Walks all chunks.
+
+    Raises:
+        BadInput: truncated or damaged, too many pixels, or Apple's variant.
+    """
+    chunks = tuple(_walk(data))
+    kinds = [kind for kind, _, _ in chunks]
+    if kinds[0] == b"CgBI":
+        detail = "an iPhone-optimised PNG: turn it back first, with `pngcrush -revert-iphone-optimizations`"
+        raise undecodable(NOT_SUPPORTED, detail)
+    _check_order(kinds)
+    width, height, depth, color, compression, filtering, interlace = struct.unpack_from(">IIBBBBB", data, 16)
+    if depth not in _DEPTHS.get(color, ()) or compression or filtering or interlace > 1:
+        raise undecodable(CORRUPT, f"a PNG of colour type {color} and {depth} bits, interlace {interlace}")
+    check_pixels(width, height)
+    if max(width, height) > _SIDE_LIMIT:
+        raise undecodable(
+            NOT_SUPPORTED, f"a PNG of {width}x{height} pixels; libpng reads up to {_SIDE_LIMIT:,} a side"
+        )
+    first = {
+        kind: data[start + 8 : end - 4] for kind, start, end in reversed(chunks) if kind in (b"PLTE", b"tRNS")
+    }
+    _check_palette(first.get(b"PLTE"), color)
+    transparency = first.get(b"tRNS", b"") if color in (GRAY, RGB, PALETTE) else b""
+    if transparency and color != PALETTE and len(transparency) != 2 * SAMPLES[color]:
+        transparency = b""
+    animated = kinds.count(b"fcTL") > 1
+    orientation = _orientation(data, chunks)
+    return PngHeader(
+        height, width, depth, color, bool(interlace), transparency, orientation, animated, chunks
+    )
+
+
+def _walk(data: bytes) -> Iterator[tuple[bytes, int, int]]:
+    position = len(SIGNATURE)
+    while True:
+        if position + 12 > len(data):
+            raise undecodable(TRUNCATED, "the PNG ends before its IEND chunk")
+        (length,) = struct.unpack_from(">I", data, position)
+        kind, end = data[position + 4 : position + 8], position + 12 + length
+        if not kind.isalpha() or length > 0x7FFFFFFF:
+            raise undecodable(CORRUPT, f"{kind!r} is no PNG chunk")
+        if end > len(data):
+            raise undecodable(TRUNCATED, f"the PNG ends within its {kind.decode('ascii')} chunk")
+        if not kind[0] & 0x20 and zlib.crc32(data[position + 4 : end - 4]) != int.from_bytes(
+            data[end - 4 : end], "big"
+        ):
+            raise undecodable(CORRUPT, f"the checksum of its {kind.decode('ascii')} chunk is wrong")
+        yield kind, position, end
+        if kind == b"IEND":
+            return
+        position = end
+
+
+def _check_order(kinds: list[bytes]) -> None:
+    if kinds[0] != b"IHDR" or kinds.count(b"IHDR") != 1:
+        raise undecodable(CORRUPT, "the PNG does not start with its one IHDR chunk")
+    unknown = [
+        kind for kind in kinds if not kind[0] & 0x20 and kind not in (b"IHDR", b"PLTE", b"IDAT", b"IEND")
+    ]
+    if unknown:
+        raise undecodable(CORRUPT, f"the PNG has a critical chunk that no standard knows, {unknown[0]!r}")
+    if b"IDAT" not in kinds:
+        raise undecodable(CORRUPT, "the PNG has no IDAT chunk")
+    first = kinds.index(b"IDAT")
+    run = kinds[first : first + kinds.count(b"IDAT")]
+    if set(run) != {b"IDAT"}:
+        raise undecodable(CORRUPT, "the PNG's IDAT chunks do not follow each other")
+    if b"PLTE" in kinds[first:] or kinds.count(b"PLTE") > 1:
+        raise undecodable(CORRUPT, "the PNG's PLTE chunk is not where it may be")
+
+
+def _check_palette(palette: bytes | None, color: int) -> None:
+    if color == PALETTE and (palette is None or not palette or len(palette) % 3 or len(palette) > 768):
+        raise undecodable(CORRUPT, "the PNG has no proper palette")
+
+
+def _orientation(data: bytes, chunks: tuple[tuple[bytes, int, int], ...]) -> int:
+    for kind, start, end in chunks:
+        if kind == b"eXIf":
+            return read_orientation(data[start + 8 : end - 4])
+        if kind in (b"tEXt", b"zTXt") and data.startswith(b"Raw profile type ", start + 8):
+            block = _raw_profile(kind, data[start + 8 : end - 4])
+            if block:
+                return read_orientation(block)
+    return 1
+
+
+def _raw_profile(kind: bytes, payload: bytes) -> bytes:
+    """EXIF as ImageMagick writes it into text: a name, a length and hexadecimal lines; empty if damaged."""
+    name, _, text = payload.partition(b"\0")
+    if name not in (b"Raw profile type exif", b"Raw profile type APP1"):
+        return b""
+    try:
+        if kind == b"zTXt":
+            text = zlib.decompressobj().decompress(text[1:], _EXIF_LIMIT)
+        return bytes.fromhex("".join(text.decode("ascii").split()[2:]))
+    except (ValueError, zlib.error):
+        return b""
+
+
+def without_animation(data: bytes, header: PngHeader) -> bytes:
+    """The still image that an APNG shows where animation is not known."""
+    return SIGNATURE + b"".join(
+        data[start:end] for kind, start, end in header.chunks if kind not in _ANIMATION
+    )
+
+
+def check_whole(data: bytes, header: PngHeader) -> None:
+    """Inflates all pixels, and checks their number and every row's filter.
+
+    Raises:
+        BadInput: truncated or damaged.
+    """
+    rows = _rows(header)
+    expected = sum(count * size for count, size in rows)
+    inflate = zlib.decompressobj()
+    try:
+        raw = inflate.decompress(_image_data(data, header), expected)
+        if len(raw) == expected:
+            inflate.decompress(inflate.unconsumed_tail, 1)
+    except zlib.error as error:
+        raise undecodable(CORRUPT, str(error)) from error
+    if len(raw) < expected:
+        raise undecodable(TRUNCATED, f"the PNG's pixels end after {len(raw):,} of {expected:,} bytes")
+    position = 0
+    for count, size in rows:
+        end = position + count * size
+        if count and max(raw[position:end:size]) > 4:
+            raise undecodable(CORRUPT, "a row of the PNG has an unknown filter")
+        position = end
+
+
+def _image_data(data: bytes, header: PngHeader) -> bytes:
+    return b"".join(data[start + 8 : end - 4] for kind, start, end in header.chunks if kind == b"IDAT")
+
+
+def _rows(header: PngHeader) -> list[tuple[int, int]]:
+    """(rows, bytes a row with its filter byte) of each pass."""
+    bits = header.depth * SAMPLES[header.color]
+    if not header.interlaced:
+        return [(header.height, 1 + (header.width * bits + 7) // 8)]
+    rows = []
+    for left, top, across, down in _ADAM7:
+        width, height = -(-(header.width - left) // across), -(-(header.height - top) // down)
+        if width > 0 and height > 0:
+            rows.append((height, 1 + (width * bits + 7) // 8))
+    return rows

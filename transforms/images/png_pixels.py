@@ -1,0 +1,106 @@
+"""PNG pixels in and out, 16 bits a sample included, for which Pillow has no colour mode (ISO/IEC 15948)."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+
+import numpy as np
+from PIL import Image, ImageFile
+
+from transforms.images.exif import Array
+from transforms.images.picture import Picture
+from transforms.images.pillow import DECODER_ERRORS, named
+from transforms.images.png import GRAY, GRAY_ALPHA, PALETTE, RGB, RGBA, SAMPLES, SIGNATURE, PngHeader
+
+
+def decode(data: bytes, header: PngHeader) -> Picture:
+    """The pixels: palettes as indices and palette, 16 bits as they are, transparency as alpha.
+
+    Raises:
+        BadInput: truncated or damaged.
+    """
+    essential = _essential(data, header)
+    try:
+        pixels = _pixels(essential, header)
+    except DECODER_ERRORS as error:
+        raise named(error) from error
+    if header.color == PALETTE:
+        kind, start, end = next(chunk for chunk in header.chunks if chunk[0] == b"PLTE")
+        return Picture(pixels, palette=data[start + 8 : end - 4], palette_alpha=header.transparency)
+    if header.transparency:
+        pixels = _with_key(pixels, header)
+    return Picture(pixels)
+
+
+def _essential(data: bytes, header: PngHeader) -> bytes:
+    """`data` without text, profiles and animation: nothing but pixels can then trip a decoder."""
+    kept = (b"IHDR", b"PLTE", b"IDAT", b"IEND")
+    return SIGNATURE + b"".join(data[start:end] for kind, start, end in header.chunks if kind in kept)
+
+
+def _pixels(essential: bytes, header: PngHeader) -> Array:
+    with Image.open(io.BytesIO(essential), formats=("PNG",)) as image:
+        if header.depth == 16 and header.color != GRAY:
+            return _deep_pixels(essential, image, header.color)
+        pixels = np.asarray(image.convert("L") if image.mode == "1" else image)
+    if header.depth == 16:
+        pixels = pixels.astype(np.uint16)
+    return pixels.reshape(header.height, header.width, SAMPLES[header.color])
+
+
+def _deep_pixels(essential: bytes, image: ImageFile.ImageFile, color: int) -> Array:
+    """16 bits a sample: Pillow unpacks the high bytes and the low ones, each in a pass of its own."""
+    if color == GRAY_ALPHA:
+        # Two 16-bit samples are the four bytes of an RGBA pixel.
+        image.tile = [tile._replace(args="RGBA") for tile in image.tile]
+        samples: Array = np.asarray(image).view(">u2").astype(np.uint16)
+        return samples
+    high = np.asarray(image)
+    mode = image.mode
+    with Image.open(io.BytesIO(essential), formats=("PNG",)) as again:
+        again.tile = [tile._replace(args=f"{mode};16L") for tile in again.tile]
+        low = np.asarray(again)
+    return high.astype(np.uint16) << 8 | low
+
+
+def _with_key(pixels: Array, header: PngHeader) -> Array:
+    """Pixels with an alpha channel: 0 where they have the colour that tRNS names."""
+    key = np.frombuffer(header.transparency, ">u2").astype(np.uint16)
+    if header.depth < 8:
+        key = key * (255 // ((1 << header.depth) - 1))
+    opaque = np.iinfo(pixels.dtype).max
+    alpha = np.where((pixels == key).all(axis=2, keepdims=True), 0, opaque).astype(pixels.dtype)
+    return np.concatenate([pixels, alpha], axis=2)
+
+
+def encode_deep(pixels: Array) -> bytes:
+    """A 16-bit PNG; every row has the Paeth filter.
+
+    Args:
+        pixels: uint16 (height, width, 1 to 4).
+    """
+    height, width, channels = pixels.shape
+    step = 2 * channels
+    rows = np.zeros((height + 1, step + width * step), np.uint8)
+    rows[1:, step:] = pixels.astype(">u2").reshape(height, -1).view(np.uint8)
+    here, left = rows[1:, step:], rows[1:, :-step]
+    above, corner = rows[:-1, step:], rows[:-1, :-step]
+    filtered = np.full((height, 1 + width * step), 4, np.uint8)
+    filtered[:, 1:] = here - _paeth(left, above, corner)
+    color = {1: GRAY, 2: GRAY_ALPHA, 3: RGB, 4: RGBA}[channels]
+    head = struct.pack(">IIBBBBB", width, height, 16, color, 0, 0, 0)
+    body = zlib.compress(filtered.tobytes(), 6)
+    return SIGNATURE + _chunk(b"IHDR", head) + _chunk(b"IDAT", body) + _chunk(b"IEND", b"")
+
+
+def _paeth(left: Array, above: Array, corner: Array) -> Array:
+    a, b, c = (part.astype(np.int16) for part in (left, above, corner))
+    to_left, to_above, to_corner = abs(b - c), abs(a - c), abs(a + b - 2 * c)
+    nearest = np.where(to_above <= to_corner, above, corner)
+    return np.where((to_left <= to_above) & (to_left <= to_corner), left, nearest)
+
+
+def _chunk(kind: bytes, payload: bytes) -> bytes:
+    return struct.pack(">I", len(payload)) + kind + payload + struct.pack(">I", zlib.crc32(kind + payload))

@@ -1,0 +1,227 @@
+"""Every other format, decoded by Pillow; no bit of a pixel is lost unnoticed."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import io
+import re
+import sys
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageFile, UnidentifiedImageError
+
+from transforms.images.encoded import Encoded
+from transforms.images.exif import Array, read_orientation, turned
+from transforms.images.picture import Picture
+from transforms.images.pillow import DECODER_ERRORS, named
+from transforms.images.reasons import NOT_AN_IMAGE, NOT_SUPPORTED, check_pixels, undecodable
+from transforms.records import StoredImage
+
+_FORMATS = {
+    "avif": ("AVIF",),
+    "bmp": ("BMP",),
+    "gif": ("GIF",),
+    "jpeg2000": ("JPEG2000",),
+    "pcx": ("PCX",),
+    "pnm": ("PPM",),
+    "qoi": ("QOI",),
+    "sgi": ("SGI",),
+    "tga": ("TGA",),
+    "tiff": ("TIFF",),
+    "webp": ("WEBP",),
+}
+_TIFF_ORIENTATION, _TIFF_BITS = 274, 258
+_UNDO = {6: 8, 8: 6}
+# Modes that become another without loss, or (CMYK, YCbCr) by the one conversion there is without a profile.
+_CONVERSIONS = {
+    "1": "L",
+    "PA": "RGBA",
+    "La": "LA",
+    "RGBa": "RGBA",
+    "RGBX": "RGB",
+    "CMYK": "RGB",
+    "YCbCr": "RGB",
+}
+_NATIVE = "L" if sys.byteorder == "little" else "B"
+
+
+def open_raster(data: bytes, kind: str) -> Encoded:
+    """An image that is always decoded, since TensorFlow does not read its format.
+
+    Raises:
+        BadInput: not an image, damaged, too many pixels, or of a kind that nothing here decodes.
+    """
+    with _opened(data, kind) as image:
+        orientation = _orientation(image)
+    decode = functools.partial(decode_raster, data, kind)
+    return Encoded(kind, None, orientation, lambda: None, decode)
+
+
+def open_webp(data: bytes) -> Encoded:
+    """A WebP; a still one is kept.
+
+    Raises:
+        BadInput: damaged, or too many pixels.
+    """
+    with _opened(data, "webp") as image:
+        orientation = _orientation(image)
+        colorspace = image.mode
+        width, height = image.size
+    moving = data[12:16] == b"VP8X" and bool(data[20] & 2)
+    kept = None
+    if not moving:
+        kept = StoredImage(data, "webp", height, width, len(colorspace), "uint8", colorspace, ("kept",))
+    decode = functools.partial(decode_raster, data, "webp")
+    return Encoded("webp", kept, orientation, lambda: _check(data, "webp"), decode)
+
+
+def _check(data: bytes, kind: str) -> None:
+    decode_raster(data, kind)
+
+
+def decode_raster(data: bytes, kind: str) -> Picture:
+    """The first frame, as it is stored: not turned.
+
+    Raises:
+        BadInput: not an image, damaged, too many pixels, or more than 16 bits a sample.
+    """
+    try:
+        with _opened(data, kind) as image:
+            frames = _count_frames(image)
+            orientation = _orientation(image) if kind == "tiff" else 1
+            picture = _deep_tiff(data, image) if kind == "tiff" else None
+            if picture is None:
+                picture = _shallow(image, data, kind)
+    except DECODER_ERRORS as error:
+        if kind == "tga":
+            raise undecodable(NOT_AN_IMAGE, "no known image format begins like this") from error
+        raise named(error) from error
+    # Pillow turns a TIFF while loading it; --exif decides that here.
+    pixels = turned(picture.pixels, _UNDO.get(orientation, orientation))
+    return dataclasses.replace(picture, pixels=pixels, frames=frames)
+
+
+def _opened(data: bytes, kind: str) -> ImageFile.ImageFile:
+    try:
+        image = Image.open(io.BytesIO(data), formats=_FORMATS[kind])
+    except UnidentifiedImageError as error:
+        if kind == "tga":
+            raise undecodable(NOT_AN_IMAGE, "no known image format begins like this") from error
+        raise named(ValueError(f"its {kind} header cannot be read")) from error
+    except DECODER_ERRORS as error:
+        raise named(error) from error
+    check_pixels(*image.size)
+    return image
+
+
+def _orientation(image: Image.Image) -> int:
+    if image.format == "TIFF":
+        value = image.getexif().get(_TIFF_ORIENTATION, 1)
+        return value if isinstance(value, int) and 1 <= value <= 8 else 1
+    block = image.info.get("exif")
+    return read_orientation(block) if isinstance(block, bytes) else 1
+
+
+def _count_frames(image: Image.Image) -> int:
+    """Frames or pages; where those behind the first are damaged, they are not wanted anyway."""
+    try:
+        return int(getattr(image, "n_frames", 1))
+    except DECODER_ERRORS:
+        return 1
+    finally:
+        image.seek(0)
+
+
+def _deep_tiff(data: bytes, image: ImageFile.ImageFile) -> Picture | None:
+    """A TIFF of 16 bits in RGB or RGBA: Pillow unpacks high bytes and low bytes, each in a pass of its own.
+
+    Returns:
+        None for every other TIFF.
+    """
+    rawmode = _rawmode(image)
+    if image.mode not in ("RGB", "RGBA") or rawmode[:-1] != f"{image.mode};16":
+        return None
+    order = _NATIVE if rawmode.endswith("N") else rawmode[-1]
+    opposite = f"{rawmode[:-1]}{'B' if order == 'L' else 'L'}"
+    high = np.asarray(image)
+    with _opened(data, "tiff") as again:
+        again.tile = [tile._replace(args=(opposite, *tile.args[1:])) for tile in again.tile]
+        low = np.asarray(again)
+    return Picture(high.astype(np.uint16) << 8 | low)
+
+
+def _rawmode(image: ImageFile.ImageFile) -> str:
+    args = image.tile[0].args if image.tile else ""
+    rawmode = args[0] if isinstance(args, tuple) else args
+    return rawmode if isinstance(rawmode, str) else ""
+
+
+def _shallow(image: Image.Image, data: bytes, kind: str) -> Picture:
+    narrowed = _bits(image, data, kind) > 8 and not image.mode.startswith("I")
+    image.load()
+    _refuse_wide(image, kind)
+    transparency = image.info.get("transparency")
+    mode = _CONVERSIONS.get(image.mode, image.mode)
+    if mode != image.mode:
+        image = image.convert(mode)
+    pixels = np.asarray(image)
+    if image.mode.startswith("I"):
+        pixels = pixels.astype(np.uint16)
+    pixels = pixels.reshape(image.height, image.width, -1)
+    if image.mode == "P":
+        palette = image.getpalette("RGB") or []
+        alpha = _palette_alpha(image, transparency)
+        return Picture(pixels, bytes(palette), alpha if _is_used(alpha, pixels) else b"")
+    if transparency is not None and image.mode in ("L", "RGB"):
+        pixels = _with_key(pixels, transparency)
+    return Picture(pixels, narrowed=narrowed)
+
+
+def _refuse_wide(image: Image.Image, kind: str) -> None:
+    """Refuses what neither 8 nor 16 bits a sample can hold."""
+    # A 16-bit PGM is in mode I too, since Pillow has it so.
+    known = image.mode in ("L", "P", "RGB", "RGBA", "LA", *_CONVERSIONS) or image.mode.startswith("I;16")
+    if not known and not (image.mode == "I" and kind == "pnm"):
+        detail = (
+            f"mode {image.mode}, which is 32 bits, floating point or Lab: convert it to 8 or 16 bits first"
+        )
+        raise undecodable(NOT_SUPPORTED, detail)
+
+
+def _palette_alpha(image: Image.Image, transparency: Any) -> bytes:
+    if isinstance(transparency, bytes):
+        return transparency
+    if isinstance(transparency, int):
+        return b"\xff" * transparency + b"\0"
+    if image.palette is not None and image.palette.mode == "RGBA":
+        return bytes((image.getpalette("RGBA") or [])[3::4])
+    return b""
+
+
+def _is_used(alpha: bytes, pixels: Array) -> bool:
+    """Whether a pixel has an index that is not opaque."""
+    return any(value != 255 and bool((pixels == index).any()) for index, value in enumerate(alpha))
+
+
+def _with_key(pixels: Array, key: Any) -> Array:
+    alpha = np.where((pixels == np.array(key)).all(axis=2, keepdims=True), 0, 255).astype(np.uint8)
+    return np.concatenate([pixels, alpha], axis=2) if (alpha == 0).any() else pixels
+
+
+def _bits(image: Image.Image, data: bytes, kind: str) -> int:
+    """Bits a sample of the source, where its format may have more than 8."""
+    if kind == "tiff":
+        bits: Any = getattr(image, "tag_v2", {}).get(_TIFF_BITS, (8,))
+        return max(bits) if isinstance(bits, tuple) and bits else 8
+    if kind == "pnm":
+        found = re.match(rb"P[2356]\s(?:\s|#[^\n]*\n)*\d+(?:\s|#[^\n]*\n)+\d+(?:\s|#[^\n]*\n)+(\d+)", data)
+        return int(found[1]).bit_length() if found else 8
+    if kind == "jpeg2000":  # The code stream's SIZ segment (ISO/IEC 15444-1, A.5.1).
+        start = data.find(b"\xff\x4f\xff\x51")
+        return (data[start + 42] & 0x7F) + 1 if 0 <= start < len(data) - 42 else 8
+    if kind == "avif":  # high_bitdepth in the AV1 codec configuration.
+        start = data.find(b"av1C")
+        return 10 if 0 <= start < len(data) - 6 and data[start + 6] & 0x40 else 8
+    return 8

@@ -1,0 +1,25 @@
+"""Which codecs decide the bytes that come out."""
+
+from __future__ import annotations
+
+import zlib
+
+import PIL
+import simplejpeg
+from PIL import features
+
+
+def codec_versions() -> dict[str, str]:
+    """Name and version of every library whose change may change a stored byte; part of a dataset's digest."""
+    found = {
+        "pillow": PIL.__version__,
+        "simplejpeg": simplejpeg.__version__,
+        "zlib": zlib.ZLIB_RUNTIME_VERSION,
+        "libjpeg-turbo": features.version_feature("libjpeg_turbo"),
+        "zlib-ng": features.version_feature("zlib_ng"),
+        "webp": features.version_module("webp"),
+        "avif": features.version_module("avif"),
+        "openjpeg": features.version_codec("jpg_2000"),
+        "libtiff": features.version_codec("libtiff"),
+    }
+    return {name: version for name, version in found.items() if version}

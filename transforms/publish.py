@@ -1,0 +1,117 @@
+"""Publish: reconcile, gate, move the shards, then metadata, manifest.json last; all can be repeated."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import apache_beam as beam
+
+from transforms.config import DatasetConfig
+from transforms.records import Failure
+from transforms.shards.manifest import Provenance, metadata_files, published_names, shard_name
+from transforms.shards.plan import DatasetPlan
+from transforms.shards.reconcile import Reconciled, reconcile
+from transforms.shards.report import ShardReport
+from transforms.storage.output import announce_publication, end_runs, publish_file, write_failures, write_text
+
+_SUMMARY = "summary"
+
+
+class Publish(beam.PTransform):
+    """PCollection[ShardReport] -> PCollection[str]: the path of manifest.json, when the dataset is published.
+
+    Args:
+        output: folder of the dataset.
+        run: folder of the run, with the shards.
+        config: of the dataset.
+        plan: of the dataset, one element.
+        failures: what the source listed and is no record.
+        provenance: for the manifest.
+    """
+
+    def __init__(
+        self,
+        output: str,
+        run: str,
+        config: DatasetConfig,
+        plan: beam.PCollection[DatasetPlan],
+        failures: beam.PCollection[Failure],
+        provenance: Provenance,
+    ) -> None:
+        super().__init__()
+        self._output = output
+        self._run = run
+        self._config = config
+        self._plan = plan
+        self._failures = failures
+        self._provenance = provenance
+
+    def expand(self, reports: beam.PCollection[ShardReport]) -> beam.PCollection[str]:
+        """All reports -> gate -> moves -> all moved -> metadata."""
+        moves, summary = (
+            reports.pipeline
+            | "Start" >> beam.Create([self._output])
+            | "Reconcile"
+            >> beam.ParDo(
+                Reconcile(self._run, self._config),
+                beam.pvalue.AsSingleton(self._plan),
+                beam.pvalue.AsIter(reports),
+                beam.pvalue.AsIter(self._failures),
+            ).with_outputs(_SUMMARY, main="moves")
+        )
+        moved = moves | "Spread" >> beam.Reshuffle() | "MoveShards" >> beam.MapTuple(publish_file)
+        return summary | "WriteMetadata" >> beam.Map(
+            write_metadata,
+            beam.pvalue.AsList(moved),
+            output=self._output,
+            config=self._config,
+            provenance=self._provenance,
+        ).with_output_types(str)
+
+
+class Reconcile(beam.DoFn):
+    """Output folder -> (unpublished path, published path) of each file; the Reconciled to `summary`."""
+
+    def __init__(self, run: str, config: DatasetConfig) -> None:
+        self._run = run
+        self._config = config
+
+    def process(
+        self,
+        element: str,
+        plan: DatasetPlan,
+        reports: Iterable[ShardReport],
+        failures: Iterable[Failure],
+    ) -> Iterator[Any]:
+        """The one element: failures.jsonl is written first, whatever the gate says."""
+        files = [report.file.failures_path for report in reports]
+        write_failures(element, failures, [path for path in files if path is not None])
+        reconciled = reconcile(plan, reports, failures, self._config.max_failure_ratio)
+        announce_publication(self._run, published_names(reconciled, self._config))
+        for report in reconciled.reports:
+            name = shard_name(report.split, report.shard, plan.splits[report.split].num_shards)
+            yield report.file.path, os.path.join(element, f"{name}.tfrecord")
+            yield report.file.index_path, os.path.join(element, "index", f"{name}.idx")
+        yield beam.pvalue.TaggedOutput(_SUMMARY, reconciled)
+
+
+def write_metadata(
+    reconciled: Reconciled,
+    moved: Iterable[None],
+    output: str,
+    config: DatasetConfig,
+    provenance: Provenance,
+) -> str:
+    """Writes what describes the dataset, once all its shards are moved; manifest.json last.
+
+    Returns:
+        The path of manifest.json.
+    """
+    path = ""
+    for name, text in metadata_files(reconciled, config, provenance).items():
+        path = os.path.join(output, name)
+        write_text(path, text)
+    end_runs(output)
+    return path

@@ -1,0 +1,70 @@
+"""ReadSource: from a place on disk to records and failures, listed inside the pipeline.
+
+with beam.Pipeline() as p:
+    p | ReadSource(SourceConfig(kind="folder", input="photos/")) | WriteDataset("out/", DatasetConfig())
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+
+import apache_beam as beam
+
+from transforms.metrics import count
+from transforms.records import Failure, ImageRecord
+from transforms.shards import progress
+from transforms.sources.registry import SOURCES
+from transforms.sources.source import SourceConfig
+
+Entry = ImageRecord | Failure
+_PROGRESS_STEP = 1000
+
+
+class ReadSource(beam.PTransform):
+    """Lists a source: an ImageRecord for each image, a Failure for each input that is none.
+
+    The list is made by a worker, never by the launcher: the job graph is the same for ten files and for
+    millions.
+
+    Args:
+        config: which source, and how it is read.
+        scratch: a folder for what has to be decompressed once; it must outlive the pipeline's run. None
+            takes one under the system's temporary folder, removed when the process ends.
+    """
+
+    def __init__(self, config: SourceConfig, scratch: str | None = None) -> None:
+        super().__init__()
+        self._config = config
+        self._scratch = scratch
+
+    def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[Entry]:
+        """PBegin -> PCollection[ImageRecord | Failure]."""
+        return (
+            begin
+            | "Start" >> beam.Create([self._config])
+            | "List" >> beam.FlatMap(list_source, self._scratch).with_output_types(Entry)
+        )
+
+
+def list_source(config: SourceConfig, scratch: str | None) -> Iterator[Entry]:
+    """The entries of a source, counted as they come."""
+    listed = 0
+    for entry in SOURCES[config.kind].read(config, scratch or _temporary_scratch()):
+        listed += 1
+        if listed % _PROGRESS_STEP == 0:
+            progress.add_listed(_PROGRESS_STEP)
+        yield entry
+    progress.add_listed(listed % _PROGRESS_STEP)
+    count("entries_listed", listed)
+
+
+@functools.cache
+def _temporary_scratch() -> str:
+    path = os.path.join(tempfile.gettempdir(), f"recordmill-{os.getpid()}")
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path

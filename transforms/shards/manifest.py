@@ -1,0 +1,179 @@
+"""The files that describe a published dataset: manifest.json and what TFDS needs."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import importlib.metadata
+import json
+import platform
+from collections.abc import Iterable, Mapping
+
+from transforms.config import DatasetConfig
+from transforms.examples.schema import DatasetSummary, FeatureSpec, apply_rename
+from transforms.examples.tfds import (
+    SplitInfo,
+    dataset_info,
+    dataset_name,
+    features_json,
+    label_files,
+    supervised_keys,
+)
+from transforms.images.versions import codec_versions
+from transforms.shards.reconcile import Reconciled
+from transforms.shards.report import ShardReport
+from transforms.storage.output import MANIFEST
+
+FORMAT_VERSION = 1
+_TFDS_VERSION = "1.0.0"
+_PACKAGES = ("apache-beam", "google-crc32c", "numpy", "pillow", "protobuf", "simplejpeg")
+
+
+@dataclasses.dataclass(frozen=True)
+class Provenance:
+    """Where a dataset comes from: what manifest.json says of it beside its contents."""
+
+    source: Mapping[str, object]
+    config_digest: str
+    runner: str
+    job: str
+    started: str
+
+    @staticmethod
+    def start(source: Mapping[str, object], config_digest: str, runner: str, job: str) -> Provenance:
+        """The provenance of a job that starts now."""
+        return Provenance(source, config_digest, runner, job, _now())
+
+
+def shard_name(split: str, shard: int, num_shards: int) -> str:
+    """The name of a shard, without its ending."""
+    return f"{split}-{shard:05d}-of-{num_shards:05d}"
+
+
+def published_names(reconciled: Reconciled, config: DatasetConfig) -> list[str]:
+    """Paths, under the output, of all files that publishing makes but failures.jsonl."""
+    names = []
+    for report in reconciled.reports:
+        name = shard_name(report.split, report.shard, reconciled.plan.splits[report.split].num_shards)
+        names += [f"{name}.tfrecord", f"index/{name}.idx"]
+    return [*names, *_tfds_files(reconciled, config), MANIFEST]
+
+
+def metadata_files(reconciled: Reconciled, config: DatasetConfig, provenance: Provenance) -> dict[str, str]:
+    """Name and text of each file that describes the dataset, in the order of writing: manifest.json last."""
+    manifest = json.dumps(_manifest(reconciled, config, provenance), indent=2, ensure_ascii=False) + "\n"
+    return {**_tfds_files(reconciled, config), MANIFEST: manifest}
+
+
+def _summary(reconciled: Reconciled) -> DatasetSummary:
+    plan, stats = reconciled.plan, reconciled.stats
+    return DatasetSummary(
+        has_images=plan.has_images,
+        label_counts=plan.label_counts,
+        columns=plan.settings.columns,
+        channels=frozenset(stats.channels),
+        dtypes=frozenset(stats.dtypes),
+        formats=frozenset(stats.formats),
+        class_names=plan.settings.labels.class_names(),
+    )
+
+
+def _specs(reconciled: Reconciled, config: DatasetConfig) -> dict[str, FeatureSpec]:
+    return apply_rename(reconciled.plan.settings.schema.specs(_summary(reconciled)), config.rename)
+
+
+def _reports(reconciled: Reconciled, split: str) -> list[ShardReport]:
+    return [report for report in reconciled.reports if report.split == split]
+
+
+def _tfds_files(reconciled: Reconciled, config: DatasetConfig) -> dict[str, str]:
+    specs = _specs(reconciled, config)
+    summary = _summary(reconciled)
+    splits = {}
+    for name in reconciled.plan.splits:
+        reports = _reports(reconciled, name)
+        lengths = tuple(report.file.stats.written for report in reports)
+        splits[name] = SplitInfo(lengths, sum(report.file.size for report in reports))
+    return {
+        **label_files(specs, summary.class_names),
+        "features.json": features_json(specs, summary),
+        "dataset_info.json": dataset_info(
+            dataset_name(config.name), _TFDS_VERSION, splits, supervised_keys(specs)
+        ),
+    }
+
+
+def _manifest(reconciled: Reconciled, config: DatasetConfig, provenance: Provenance) -> dict[str, object]:
+    plan, stats = reconciled.plan, reconciled.stats
+    return {
+        "format_version": FORMAT_VERSION,
+        "recordmill": _version("recordmill"),
+        "config": {**config.as_json(), "schema": plan.settings.schema.name},
+        "config_digest": provenance.config_digest,
+        "source": {**provenance.source, "digest": plan.digest},
+        "counts": {
+            "read": reconciled.read,
+            "written": stats.written,
+            "failed": sum(reconciled.failed.values()),
+            "skipped": sum(reconciled.skipped.values()),
+        },
+        "reasons": {"failed": _by_reason(reconciled.failed), "skipped": _by_reason(reconciled.skipped)},
+        "bytes": {
+            "source": stats.source_bytes,
+            "encoded": stats.encoded_bytes,
+            "shards": sum(report.file.size for report in reconciled.reports),
+        },
+        "actions": dict(sorted(stats.actions.items())),
+        "formats": dict(sorted(stats.formats.items())),
+        "splits": {name: _split(reconciled, name) for name in plan.splits},
+        "features": {
+            name: {"dtype": spec.dtype, "shape": list(spec.shape)}
+            for name, spec in sorted(_specs(reconciled, config).items())
+        },
+        "labels": {str(number): name for number, name in plan.settings.labels.labels.items()},
+        "provenance": {
+            "runner": provenance.runner,
+            "job": provenance.job,
+            "started": provenance.started,
+            "finished": _now(),
+            "packages": {
+                "python": platform.python_version(),
+                **{package: _version(package) for package in _PACKAGES},
+                **codec_versions(),
+            },
+        },
+    }
+
+
+def _split(reconciled: Reconciled, name: str) -> dict[str, object]:
+    num_shards = reconciled.plan.splits[name].num_shards
+    reports = _reports(reconciled, name)
+    return {
+        "records": sum(report.file.stats.written for report in reports),
+        "shards": [
+            {
+                "file": f"{shard_name(name, report.shard, num_shards)}.tfrecord",
+                "records": report.file.stats.written,
+                "bytes": report.file.size,
+                "sha256": report.file.sha256,
+            }
+            for report in reports
+        ],
+    }
+
+
+def _by_reason(counts: Mapping[tuple[str, str], int]) -> list[dict[str, object]]:
+    rows: Iterable[tuple[tuple[str, str], int]] = sorted(counts.items(), key=lambda row: (-row[1], row[0]))
+    return [{"stage": stage, "reason": reason, "count": count} for (stage, reason), count in rows]
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"  # run from a checkout that is not installed
+
+
+def _now() -> str:
+    """UTC, ISO 8601."""
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")

@@ -1,0 +1,122 @@
+"""Writes whole shards, or parts of them, as files; parts concatenate byte for byte to a shard."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+
+from transforms.examples.index import index_lines
+from transforms.examples.tfrecord import RecordWriter
+from transforms.records import BadInput
+from transforms.shards.packing import unpack_record
+from transforms.shards.record_encoder import RecordEncoder
+from transforms.shards.report import ShardFile, WriteStats, merged
+
+# Called with the records and the source bytes done since the last call.
+Progress = Callable[[int, int], None]
+
+_COPY_BYTES = 1 << 20
+_WRITE_BYTES = 1 << 18
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PartTask:
+    """Packed records, in their final order, and the path without ending to write them under."""
+
+    records: Sequence[bytes]
+    path: str
+
+    def run(self, encoder: RecordEncoder, progress: Progress) -> ShardFile:
+        """Writes the part."""
+        return write_part(self.records, self.path, encoder, progress)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class JoinTask:
+    """Finished parts of one shard, in order, and the path without ending to join them under."""
+
+    parts: Sequence[ShardFile]
+    path: str
+
+    def run(self, encoder: RecordEncoder, progress: Progress) -> ShardFile:
+        """Joins the parts and removes them."""
+        return join_parts(self.parts, self.path)
+
+
+def write_part(packed: Sequence[bytes], path: str, encoder: RecordEncoder, progress: Progress) -> ShardFile:
+    """Encodes `packed` in their order into `path`.tfrecord, with its index and its failures beside it."""
+    stats = WriteStats()
+    failures: list[str] = []
+    with open(f"{path}.tfrecord", "wb", buffering=_WRITE_BYTES) as file:
+        writer = RecordWriter(file)
+        for one in packed:
+            record = unpack_record(one)
+            try:
+                encoded = encoder.encode(record)
+            except BadInput as error:
+                failure = error.failure(record.key)
+                failures.append(failure.to_json())
+                stats.add_failure(failure)
+            else:
+                writer.write(encoded.payload)
+                stats.add(encoded.image, encoded.source_bytes)
+            progress(1, record.size)
+    with open(f"{path}.idx", "w", encoding="ascii") as index:
+        index.writelines(index_lines(writer.lengths))
+    return ShardFile(
+        path=f"{path}.tfrecord",
+        index_path=f"{path}.idx",
+        failures_path=_write_failures(failures, path),
+        size=writer.bytes_written,
+        sha256=writer.sha256,
+        stats=stats,
+    )
+
+
+def join_parts(parts: Sequence[ShardFile], path: str) -> ShardFile:
+    """Appends the parts to the first, under `path`: TFRecord files concatenate to a TFRecord file."""
+    hashed = hashlib.sha256()
+    size = 0
+    os.replace(parts[0].path, f"{path}.tfrecord")
+    os.replace(parts[0].index_path, f"{path}.idx")
+    with open(f"{path}.tfrecord", "rb") as first:
+        while block := first.read(_COPY_BYTES):
+            hashed.update(block)
+            size += len(block)
+    with open(f"{path}.tfrecord", "ab") as file, open(f"{path}.idx", "a") as index:
+        for part in parts[1:]:
+            with open(part.index_path) as lines:
+                for line in lines:
+                    offset, length = line.split()
+                    index.write(f"{int(offset) + size} {length}\n")
+            with open(part.path, "rb") as source:
+                while block := source.read(_COPY_BYTES):
+                    hashed.update(block)
+                    file.write(block)
+                    size += len(block)
+            os.remove(part.path)
+            os.remove(part.index_path)
+    failures = []
+    for part in parts:
+        if part.failures_path is not None:
+            with open(part.failures_path, encoding="utf-8", newline="\n") as lines:
+                failures += [line.rstrip("\n") for line in lines]
+            os.remove(part.failures_path)
+    return ShardFile(
+        path=f"{path}.tfrecord",
+        index_path=f"{path}.idx",
+        failures_path=_write_failures(failures, path),
+        size=size,
+        sha256=hashed.hexdigest(),
+        stats=merged([part.stats for part in parts]),
+    )
+
+
+def _write_failures(lines: Sequence[str], path: str) -> str | None:
+    if not lines:
+        return None
+    with open(f"{path}.failures", "w", encoding="utf-8", newline="\n") as file:
+        file.writelines(f"{line}\n" for line in lines)
+    return f"{path}.failures"

@@ -1,0 +1,200 @@
+"""From totals to a plan: schema, labels, columns, size estimate, and the number of shards of each split."""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+from transforms.config import DatasetConfig
+from transforms.examples.labels import LabelMap
+from transforms.examples.registry import choose_schema
+from transforms.examples.schema import DatasetSummary, apply_rename, check_names
+from transforms.records import BadInput, ImageRecord, JobError
+from transforms.shards.hashing import order_hash, shard_of
+from transforms.shards.record_encoder import RecordEncoder, RecordSettings
+from transforms.shards.totals import SplitTotals, Totals
+
+# TensorFlow's advice to readers (performance guide, and TFDS): ten files a host, none below 10 MB.
+_SHARDS_PER_HOST = 10
+_SMALLEST_HOST_SHARD = 10_000_000
+_MOST_SHARDS = 99_999
+# Stops sampling large images: the estimate need not be exact.
+_SAMPLE_BYTES = 16 << 20
+# Framing of a record, and what its small features take.
+_RECORD_OVERHEAD = 400
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitPlan:
+    """One split: how many records, in how many shards.
+
+    Attributes:
+        records: to write.
+        estimated_bytes: of its shards.
+        num_shards: number of shards.
+        edges: with `--order=key`, the first key of each shard but the first.
+    """
+
+    records: int
+    estimated_bytes: int
+    num_shards: int
+    edges: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class DatasetPlan:
+    """All that is decided before the first image of the dataset is written.
+
+    Attributes:
+        splits: by name, in order of name; shards are numbered through them for the shuffle.
+        settings: of the encoding of each record.
+        label_counts: fewest and most labels of one record.
+        has_images: whether records have images at all.
+        records: of all splits.
+        source_bytes: of their images, where the listing told.
+        digest: of the list of records.
+    """
+
+    splits: Mapping[str, SplitPlan]
+    settings: RecordSettings
+    label_counts: tuple[int, int]
+    has_images: bool
+    records: int
+    source_bytes: int
+    digest: str
+
+    @property
+    def estimated_bytes(self) -> int:
+        """Of all shards."""
+        return sum(split.estimated_bytes for split in self.splits.values())
+
+    def shards(self) -> list[tuple[str, int]]:
+        """(split, shard) of each shard; the place in the list is the shard's number in the shuffle."""
+        return [(name, shard) for name, split in self.splits.items() for shard in range(split.num_shards)]
+
+    def first_shards(self) -> dict[str, int]:
+        """The place in `shards` of each split's first shard."""
+        places = {}
+        place = 0
+        for name, split in self.splits.items():
+            places[name] = place
+            place += split.num_shards
+        return places
+
+
+def plan_dataset(totals: Totals, config: DatasetConfig) -> DatasetPlan:
+    """The plan for a list of records with these totals.
+
+    Raises:
+        JobError: an empty split, a name clash, labels that do not fit: one line that names it.
+    """
+    counts = totals.splits
+    for name in [*config.splits, *(_by_split(config) or {})]:
+        if name not in counts:
+            found = ", ".join(sorted(counts)) or "none"
+            raise JobError(f"split {name!r} is empty: no record falls into it (splits with records: {found})")
+    settings = record_settings(totals, config)
+    sizes = _estimated_sizes(totals, settings)
+    splits = {}
+    for name in sorted(counts):
+        num_shards = _num_shards(name, sizes[name], config)
+        edges = _key_edges(counts[name], num_shards) if config.order == "key" else ()
+        splits[name] = SplitPlan(counts[name].records, sizes[name], num_shards, edges)
+    return DatasetPlan(
+        splits=splits,
+        settings=settings,
+        label_counts=totals.label_counts or (0, 0),
+        has_images=totals.with_image > 0,
+        records=totals.records,
+        source_bytes=totals.source_bytes,
+        digest=f"{totals.digest:032x}",
+    )
+
+
+def record_settings(totals: Totals, config: DatasetConfig) -> RecordSettings:
+    """The settings of the encoding: labels numbered, columns typed, names checked."""
+    columns = totals.columns.resolve(totals.records)
+    try:
+        schema = choose_schema(config.schema, totals.with_image > 0)
+        offset = schema.default_label_offset if config.label_offset is None else config.label_offset
+        labels = LabelMap.build(totals.labels, config.label_names, offset)
+        check_names(schema, columns)
+        formats = frozenset({config.policy.image_format})
+        summary = DatasetSummary(
+            totals.with_image > 0,
+            totals.label_counts or (0, 0),
+            columns,
+            formats=formats,
+            class_names=labels.class_names(),
+        )
+        apply_rename(schema.specs(summary), config.rename)
+    except ValueError as error:
+        raise JobError(str(error)) from error
+    return RecordSettings(config.policy, schema, labels, columns, dict(config.rename))
+
+
+def shard_index(record: ImageRecord, split: SplitPlan, seed: int) -> int:
+    """The shard of a record within its split."""
+    if split.edges:
+        return bisect.bisect_right(split.edges, record.key)
+    return shard_of(order_hash(record.key, seed), split.num_shards)
+
+
+def _by_split(config: DatasetConfig) -> Mapping[str, int] | None:
+    return config.num_shards if isinstance(config.num_shards, Mapping) else None
+
+
+def _num_shards(name: str, size: int, config: DatasetConfig) -> int:
+    if isinstance(config.num_shards, int):
+        return config.num_shards
+    if config.num_shards is not None:
+        if name not in config.num_shards:
+            given = ",".join(f"{split}={count}" for split, count in config.num_shards.items())
+            raise JobError(f"--num_shards={given} says nothing of split {name!r}; add {name}=N")
+        return config.num_shards[name]
+    if config.reader_hosts is not None:
+        wanted = _SHARDS_PER_HOST * config.reader_hosts
+        return max(min(wanted, size // _SMALLEST_HOST_SHARD), 1)
+    return min(max(math.ceil(size / config.shard_size), 1), _MOST_SHARDS)
+
+
+def _estimated_sizes(totals: Totals, settings: RecordSettings) -> dict[str, int]:
+    """Bytes of each split's records: what a sample of them takes, for each byte or each record."""
+    sampled, source, encoded = _encode_sample(totals.sampled(), settings)
+    sizes = {}
+    for name, split in totals.splits.items():
+        if source and not totals.unsized:
+            payload = split.source_bytes * (encoded - sampled * _RECORD_OVERHEAD) / source
+            size = max(payload, 0) + split.records * _RECORD_OVERHEAD
+        else:
+            size = split.records * encoded / max(sampled, 1)
+        sizes[name] = int(size)
+    return sizes
+
+
+def _encode_sample(sample: Sequence[ImageRecord], settings: RecordSettings) -> tuple[int, int, int]:
+    """(records, source bytes, encoded bytes) of those records of the sample that can be encoded."""
+    # Kept images need no decoding to be measured.
+    policy = dataclasses.replace(settings.policy, validate="header")
+    encoder = RecordEncoder(dataclasses.replace(settings, policy=policy))
+    records = source = encoded = read = 0
+    for record in sample:
+        if read > _SAMPLE_BYTES:
+            break
+        read += record.size
+        try:
+            result = encoder.encode(record)
+        except BadInput:
+            continue
+        records += 1
+        source += result.source_bytes
+        encoded += len(result.payload) + 16
+    return records, source, encoded
+
+
+def _key_edges(split: SplitTotals, num_shards: int) -> tuple[str, ...]:
+    """First keys of the shards but the first, at even places of the sorted sample of keys."""
+    keys = sorted(key.decode("utf-8") for key in split.keys.items())
+    return tuple(keys[len(keys) * shard // num_shards] for shard in range(1, num_shards))

@@ -1,0 +1,66 @@
+"""How far the work in this process has come: written by the transforms, read by a progress display."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+
+
+@dataclasses.dataclass
+class ProgressState:
+    """Counts of one conversion; all zero at its start.
+
+    Attributes:
+        listed: records and failures that the source has yielded.
+        records: records to write, once the list is complete, else 0.
+        source_bytes: their bytes, where the listing told.
+        done_records: records that were written or failed.
+        done_bytes: their bytes.
+        writing_since: `time.monotonic` of the first `set_totals`.
+    """
+
+    listed: int = 0
+    records: int = 0
+    source_bytes: int = 0
+    done_records: int = 0
+    done_bytes: int = 0
+    writing_since: float = 0.0
+
+
+_lock = threading.Lock()
+_state = ProgressState()
+
+
+def snapshot() -> ProgressState:
+    """The state now."""
+    with _lock:
+        return dataclasses.replace(_state)
+
+
+def reset() -> None:
+    """Starts a new conversion."""
+    global _state
+    with _lock:
+        _state = ProgressState()
+
+
+def add_listed(count: int) -> None:
+    """Counts entries that the source has yielded."""
+    with _lock:
+        _state.listed += count
+
+
+def set_totals(records: int, source_bytes: int) -> None:
+    """Says what there is to write."""
+    with _lock:
+        _state.records = records
+        _state.source_bytes = source_bytes
+        _state.writing_since = time.monotonic()
+
+
+def add_done(records: int, source_bytes: int) -> None:
+    """Counts records as dealt with."""
+    with _lock:
+        _state.done_records += records
+        _state.done_bytes += source_bytes

@@ -1,0 +1,98 @@
+"""What writing a shard, or a part of one, came to."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+
+from transforms.records import Failure, StoredImage
+
+
+@dataclasses.dataclass(slots=True)
+class WriteStats:
+    """Mergeable counts of what went into a file of records, and of what did not.
+
+    Attributes:
+        written: records.
+        failed: failed records by (stage, reason).
+        source_bytes: of the images that were written, as the source stores them.
+        encoded_bytes: of the same images, as the records store them.
+        actions: what was done to them, by name.
+        formats: image formats as stored, by name.
+        channels: number of channels of the decoded images.
+        dtypes: of their pixels.
+        colorspaces: of the stored images.
+    """
+
+    written: int = 0
+    failed: Counter[tuple[str, str]] = dataclasses.field(default_factory=Counter)
+    source_bytes: int = 0
+    encoded_bytes: int = 0
+    actions: Counter[str] = dataclasses.field(default_factory=Counter)
+    formats: Counter[str] = dataclasses.field(default_factory=Counter)
+    channels: Counter[int] = dataclasses.field(default_factory=Counter)
+    dtypes: Counter[str] = dataclasses.field(default_factory=Counter)
+    colorspaces: Counter[str] = dataclasses.field(default_factory=Counter)
+
+    def add(self, image: StoredImage | None, source_bytes: int) -> None:
+        """Counts one written record."""
+        self.written += 1
+        if image is not None:
+            self.source_bytes += source_bytes
+            self.encoded_bytes += len(image.data)
+            self.actions.update(image.actions)
+            self.formats[image.image_format] += 1
+            self.channels[image.channels] += 1
+            self.dtypes[image.dtype] += 1
+            self.colorspaces[image.colorspace] += 1
+
+    def add_failure(self, failure: Failure) -> None:
+        """Counts one failed record."""
+        self.failed[failure.stage, failure.reason] += 1
+
+    def merge(self, other: WriteStats) -> None:
+        """Counts in all that `other` has counted."""
+        for field in dataclasses.fields(self):
+            mine, theirs = getattr(self, field.name), getattr(other, field.name)
+            if isinstance(mine, Counter):
+                mine.update(theirs)
+            else:
+                setattr(self, field.name, mine + theirs)
+
+
+def merged(stats: list[WriteStats]) -> WriteStats:
+    """The sum of `stats`."""
+    result = WriteStats()
+    for one in stats:
+        result.merge(one)
+    return result
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ShardFile:
+    """A finished file of records that no reader sees yet: a shard, or a part of one.
+
+    Attributes:
+        path: of the TFRecord file.
+        index_path: of its index.
+        failures_path: of the failed records, as lines of failures.jsonl; None where there are none.
+        size: bytes.
+        sha256: of the file, in hex.
+        stats: counts.
+    """
+
+    path: str
+    index_path: str
+    failures_path: str | None
+    size: int
+    sha256: str
+    stats: WriteStats
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ShardReport:
+    """One finished, unpublished shard: what Publish moves and the manifest lists."""
+
+    split: str
+    shard: int
+    file: ShardFile

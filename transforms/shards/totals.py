@@ -1,0 +1,160 @@
+"""What the whole list of records adds up to, before any image is read: mergeable, small, order-free."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import heapq
+from collections.abc import Iterable
+
+from transforms.examples.columns import ColumnTypes
+from transforms.records import ImageRecord
+from transforms.shards.hashing import order_hash
+from transforms.shards.packing import pack_record, unpack_record
+
+DEFAULT_SPLIT = "train"
+_SAMPLE_SIZE = 32
+_KEYS_SAMPLE_SIZE = 1024
+_DIGEST_SPACE = 1 << 128
+
+
+@dataclasses.dataclass(slots=True)
+class LowestHashes:
+    """A sample of at most `size` items: those of the lowest hashes, whatever the order of arrival."""
+
+    size: int
+    heap: list[tuple[int, bytes]] = dataclasses.field(default_factory=list)
+
+    def wants(self, hashed: int) -> bool:
+        """Whether an item of this hash would be taken."""
+        return len(self.heap) < self.size or -hashed > self.heap[0][0]
+
+    def add(self, hashed: int, item: bytes) -> None:
+        """Takes the item if its hash is low enough."""
+        if len(self.heap) < self.size:
+            heapq.heappush(self.heap, (-hashed, item))
+        elif -hashed > self.heap[0][0]:
+            heapq.heapreplace(self.heap, (-hashed, item))
+
+    def merge(self, other: LowestHashes) -> None:
+        """Adds the items of `other`."""
+        for inverted, item in other.heap:
+            self.add(-inverted, item)
+
+    def items(self) -> list[bytes]:
+        """The items, ascending by hash."""
+        return [item for _, item in sorted(self.heap, reverse=True)]
+
+
+@dataclasses.dataclass(slots=True)
+class SplitTotals:
+    """Records of one split, the bytes of their stored images as listed, and a sample of their keys."""
+
+    records: int = 0
+    source_bytes: int = 0
+    keys: LowestHashes = dataclasses.field(default_factory=lambda: LowestHashes(_KEYS_SAMPLE_SIZE))
+
+
+@dataclasses.dataclass(slots=True)
+class Totals:
+    """Counts, labels, column types and a fixed sample of a set of records; equal whatever the order.
+
+    Attributes:
+        splits: by name.
+        labels: every label of the set.
+        label_counts: fewest and most labels of one record.
+        with_image: records that have an image.
+        unsized: records with an image whose size is not known.
+        columns: the types of the free features.
+        digest: sum of the records' hashes, modulo 2**128: tells one source's state from another's.
+        sample: a few packed records.
+    """
+
+    untyped: bool = False
+    splits: dict[str, SplitTotals] = dataclasses.field(default_factory=dict)
+    labels: set[str | int] = dataclasses.field(default_factory=set)
+    label_counts: tuple[int, int] | None = None
+    with_image: int = 0
+    unsized: int = 0
+    columns: ColumnTypes = dataclasses.field(init=False)
+    digest: int = 0
+    sample: LowestHashes = dataclasses.field(default_factory=lambda: LowestHashes(_SAMPLE_SIZE))
+
+    def __post_init__(self) -> None:
+        self.columns = ColumnTypes(untyped=self.untyped)
+
+    @property
+    def records(self) -> int:
+        """Number of records."""
+        return sum(split.records for split in self.splits.values())
+
+    @property
+    def source_bytes(self) -> int:
+        """Bytes of the stored images, as far as their sizes are known."""
+        return sum(split.source_bytes for split in self.splits.values())
+
+    def add(self, record: ImageRecord) -> None:
+        """Counts one record in."""
+        name = record.split or DEFAULT_SPLIT
+        split = self.splits.get(name)
+        if split is None:
+            split = self.splits[name] = SplitTotals()
+        split.records += 1
+        split.source_bytes += record.size
+        labels = record.annotations.labels
+        self.labels.update(labels)
+        self._count_labels(len(labels), len(labels))
+        if record.image is not None:
+            self.with_image += 1
+            self.unsized += not record.size
+        if record.annotations.features:
+            self.columns.observe(record.annotations.features)
+        self.digest = (self.digest + _content_hash(record)) % _DIGEST_SPACE
+        # The sample does not depend on the seed: a plan's figures are the same for all seeds.
+        hashed = int.from_bytes(order_hash(record.key, 0), "big")
+        if self.sample.wants(hashed):
+            self.sample.add(hashed, pack_record(record))
+        if split.keys.wants(hashed):
+            split.keys.add(hashed, record.key.encode("utf-8"))
+
+    def merge(self, other: Totals) -> None:
+        """Counts in all that `other` has counted."""
+        for name, split in other.splits.items():
+            mine = self.splits.setdefault(name, SplitTotals())
+            mine.records += split.records
+            mine.source_bytes += split.source_bytes
+            mine.keys.merge(split.keys)
+        self.labels |= other.labels
+        if other.label_counts is not None:
+            self._count_labels(*other.label_counts)
+        self.with_image += other.with_image
+        self.unsized += other.unsized
+        self.columns.merge(other.columns)
+        self.digest = (self.digest + other.digest) % _DIGEST_SPACE
+        self.sample.merge(other.sample)
+
+    def sampled(self) -> list[ImageRecord]:
+        """The sample, ascending by hash."""
+        return [unpack_record(packed) for packed in self.sample.items()]
+
+    def _count_labels(self, fewest: int, most: int) -> None:
+        if self.label_counts is not None:
+            fewest = min(fewest, self.label_counts[0])
+            most = max(most, self.label_counts[1])
+        self.label_counts = (fewest, most)
+
+
+def total(records: Iterable[ImageRecord], untyped: bool = False) -> Totals:
+    """The totals of `records`."""
+    totals = Totals(untyped)
+    for record in records:
+        totals.add(record)
+    return totals
+
+
+def _content_hash(record: ImageRecord) -> int:
+    """What the listing says of a record, wherever it lies: a moved source keeps its digest."""
+    annotations = record.annotations
+    content = (record.key, record.size, record.split, annotations.labels, tuple(annotations.features.items()))
+    hashed = hashlib.blake2b(repr(content).encode("utf-8", "surrogatepass"), digest_size=16)
+    return int.from_bytes(hashed.digest(), "big")

@@ -1,0 +1,89 @@
+"""The loop of a spawned writer: takes tasks from a socket, runs them, answers with progress and results.
+
+Started by `transforms.shards.pool` as a fresh interpreter that imports this module only: no Beam, and
+nothing of the program that started it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import time
+import traceback
+from multiprocessing.connection import Connection
+
+from transforms.records import JobError
+from transforms.shards.part import JoinTask, PartTask
+from transforms.shards.record_encoder import RecordEncoder, RecordSettings
+from transforms.shards.report import ShardFile
+
+_PROGRESS_SECONDS = 0.1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Advance:
+    """Records and source bytes done since the last message."""
+
+    records: int
+    source_bytes: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fault:
+    """A task that raised: one line for the user, or a traceback for us."""
+
+    message: str
+    expected: bool
+
+
+Answer = ShardFile | Advance | Fault
+
+
+def serve(descriptor: int) -> None:
+    """Runs tasks from the socket `descriptor` until it closes."""
+    # Ctrl-C reaches the whole process group; the parent decides what is stopped.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    connection = Connection(descriptor)
+    try:
+        settings: RecordSettings = connection.recv()
+        encoder = RecordEncoder(settings)
+        while True:
+            task: PartTask | JoinTask = connection.recv()
+            connection.send(_answer(task, encoder, connection))
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return  # the parent is done, or gone
+
+
+def _answer(task: PartTask | JoinTask, encoder: RecordEncoder, connection: Connection) -> Answer:
+    meter = _Meter(connection)
+    try:
+        result = task.run(encoder, meter.advance)
+    except (BrokenPipeError, ConnectionResetError):
+        raise
+    except (JobError, OSError) as error:
+        return Fault(str(error), expected=True)
+    except Exception:
+        return Fault(traceback.format_exc(), expected=False)
+    meter.flush()
+    return result
+
+
+class _Meter:
+    """Sends progress now and then, not for each record."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._records = 0
+        self._source_bytes = 0
+        self._sent = time.monotonic()
+
+    def advance(self, records: int, source_bytes: int) -> None:
+        self._records += records
+        self._source_bytes += source_bytes
+        if time.monotonic() - self._sent > _PROGRESS_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        self._connection.send(Advance(self._records, self._source_bytes))
+        self._records = self._source_bytes = 0
+        self._sent = time.monotonic()

@@ -1,0 +1,73 @@
+"""Cuts shards into parts, hands them to an executor, and joins what comes back."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+
+from transforms.shards.part import JoinTask, PartTask
+from transforms.shards.pool import Executor
+from transforms.shards.report import ShardFile, ShardReport
+
+# Parts for each worker, so that all cores are busy to the end; below so many records a part does not pay.
+_PARTS_PER_WORKER = 4
+_SMALLEST_PART = 64
+
+
+def part_sizes(records: int, total_records: int, workers: int) -> list[int]:
+    """Sizes of the parts of a shard of `records` records: one part, unless shards are few or uneven."""
+    target = max(total_records / (_PARTS_PER_WORKER * max(workers, 1)), _SMALLEST_PART)
+    parts = max(round(records / target), 1) if workers > 1 else 1
+    return [records * (part + 1) // parts - records * part // parts for part in range(parts)]
+
+
+@dataclasses.dataclass(slots=True)
+class _Pending:
+    split: str
+    shard: int
+    path: str
+    parts: list[Future[ShardFile]]
+
+
+class ShardWriter:
+    """Writes shards under `folder`, each under a name that no other attempt uses."""
+
+    def __init__(self, executor: Executor, folder: str, total_records: int, workers: int) -> None:
+        self._executor = executor
+        self._folder = folder
+        self._total_records = total_records
+        self._workers = workers
+        self._pending: list[_Pending] = []
+        os.makedirs(folder, exist_ok=True)
+
+    def submit(self, split: str, shard: int, packed: Sequence[bytes]) -> None:
+        """Starts on a shard of packed records in their final order; waits while the executor is full."""
+        path = os.path.join(self._folder, f"{split}-{shard:05d}-{uuid.uuid4().hex[:12]}")
+        sizes = part_sizes(len(packed), self._total_records, self._workers)
+        futures = []
+        start = 0
+        for number, size in enumerate(sizes):
+            name = path if len(sizes) == 1 else f"{path}-part{number:05d}"
+            futures.append(self._executor.submit(PartTask(packed[start : start + size], name)))
+            start += size
+        self._pending.append(_Pending(split, shard, path, futures))
+
+    def finish(self) -> Iterator[ShardReport]:
+        """The reports of all shards, as they were submitted.
+
+        Raises:
+            JobError: a writer process died, or could not write.
+        """
+        joined: list[tuple[_Pending, Future[ShardFile]]] = []
+        for pending in self._pending:
+            future = pending.parts[0]
+            if len(pending.parts) > 1:
+                parts = [part.result() for part in pending.parts]
+                future = self._executor.submit(JoinTask(parts, pending.path))
+            joined.append((pending, future))
+        self._pending = []
+        for pending, future in joined:
+            yield ShardReport(pending.split, pending.shard, future.result())

@@ -1,0 +1,1 @@
+"""Sources: what each input format lists, as references to images. Imports no Beam."""

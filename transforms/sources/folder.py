@@ -1,0 +1,238 @@
+"""Source `folder`: image files in folders that tell split and label.
+
+`<label>/…`, `<split>/<label>/…`, `<split>/…` or no folders at all; the folders are splits when every
+one at the first level is named like a split. Below the label's folder any depth goes.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+import os
+import stat
+from collections.abc import Iterator
+
+from transforms.records import Annotations, BadInput, Failure, ImageRecord, ImageRef
+from transforms.sources.names import (
+    extension_of,
+    is_hidden,
+    is_image_name,
+    is_split_name,
+    is_unicode,
+    printable,
+)
+from transforms.sources.selection import EXCLUDED, Selection, check_selection, label_pattern, limited
+from transforms.sources.source import SourceConfig, check_input_exists, check_unused
+from transforms.storage.local import os_fault
+from transforms.storage.paths import Confinement
+
+NOT_AN_IMAGE = "not an image by name"
+_MAX_LINKED_FOLDERS = 4  # on one path: folders that link to each other have no end of paths otherwise
+_SNIFFED = 20_000
+
+
+class FolderSource:
+    """Lists image files below a folder."""
+
+    name = "folder"
+    summary = "image files in a folder: <label>/…, <split>/<label>/…, <split>/… or flat; or one image file"
+    untyped = False
+
+    def sniff(self, config: SourceConfig) -> str | None:
+        if config.annotations:
+            return None
+        if os.path.isfile(config.input):
+            return "it is an image file by name" if is_image_name(config.input) else None
+        return _describe(_Listing(dataclasses.replace(config, label_pattern=None)).items())
+
+    def check(self, config: SourceConfig) -> None:
+        check_input_exists(config)
+        check_unused(config, self.name, "annotations", "image_column", "label_column")
+        check_selection(config)
+        if os.path.isfile(config.input) and not is_image_name(config.input):
+            raise ValueError(f"--input is {config.input!r}, a file that is not an image by its name")
+        reasons: collections.Counter[str] = collections.Counter()
+        for item in _Listing(config).items():
+            if isinstance(item, ImageRecord):
+                return
+            reasons[item.reason] += 1
+        found = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common()) or "it is empty"
+        raise ValueError(f"--input is {config.input!r}: there is no image to convert ({found})")
+
+    def read(self, config: SourceConfig, scratch: str) -> Iterator[ImageRecord | Failure]:
+        return limited(_Listing(config).items(), config.limit)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Folder:
+    """A folder on the way.
+
+    Attributes:
+        path: its real path.
+        prefix: what keys of its files start with; empty, or ends in `/`.
+        split: of its files.
+        annotations: of its files, where the label comes from a folder.
+        lineage: real paths of itself and of the folders that led here.
+        links: how many of those were reached by a link.
+    """
+
+    path: str
+    prefix: str
+    split: str | None
+    annotations: Annotations
+    lineage: frozenset[str]
+    links: int
+
+
+class _Listing:
+    """One walk over the input, in code-point order of the keys. Holds one folder's names a level."""
+
+    def __init__(self, config: SourceConfig) -> None:
+        self._config = config
+        self._selection = Selection(config)
+        self._label_pattern = label_pattern(config)
+        self._skip_dirs = frozenset(map(os.path.realpath, config.skip_dirs))
+
+    def items(self) -> Iterator[ImageRecord | Failure]:
+        """Walks the input."""
+        path = os.path.realpath(self._config.input)
+        is_file = os.path.isfile(path)
+        folder = os.path.dirname(path) if is_file else path
+        self._confinement = Confinement((folder, *self._config.image_roots))
+        root = _Folder(folder, "", None, Annotations(), frozenset((folder,)), 0)
+        if is_file:
+            yield self._file(root, os.path.basename(path))
+            return
+        levels = [self._visit(root)]
+        while levels:
+            item = next(levels[-1], None)
+            if item is None:
+                levels.pop()
+            elif isinstance(item, _Folder):
+                levels.append(self._visit(item))
+            else:
+                yield item
+
+    def _visit(self, folder: _Folder) -> Iterator[ImageRecord | Failure | _Folder]:
+        try:
+            names = _sorted_names(folder.path)
+        except OSError as error:
+            yield _failure(folder.prefix or "./", os_fault(error, "list"))
+            return
+        first_level = [] if folder.prefix else [name for name in names if self._is_content(folder, name)]
+        has_splits = bool(first_level) and all(is_split_name(name[:-1]) for name in first_level)
+        for name in names:
+            if not name.endswith("/"):
+                yield self._file(folder, name)
+            elif (item := self._subfolder(folder, name[:-1], has_splits)) is not None:
+                yield item
+
+    def _is_content(self, folder: _Folder, name: str) -> bool:
+        """Whether a first-level name is a folder that may hold images: only those decide about splits."""
+        if not name.endswith("/") or is_hidden(name[:-1]):
+            return False
+        return os.path.realpath(os.path.join(folder.path, name[:-1])) not in self._skip_dirs
+
+    def _subfolder(self, folder: _Folder, name: str, has_splits: bool) -> _Folder | Failure | None:
+        """The folder `name`, what is wrong with it, or None where it is to be left out without a word."""
+        prefix = f"{folder.prefix}{name}/"
+        if is_hidden(name):
+            return _skipped(prefix, "hidden")
+        path, links = os.path.join(folder.path, name), folder.links
+        try:
+            if os.path.islink(path):
+                path, links = self._confinement.resolve(path, "list"), links + 1
+        except BadInput as fault:
+            return _failure(prefix, fault)
+        if path in self._skip_dirs:
+            return None
+        if path in folder.lineage or links > _MAX_LINKED_FOLDERS:
+            return _skipped(prefix, "loop of symbolic links", f"it leads to {printable(path)}")
+        split, annotations = folder.split, folder.annotations
+        if has_splits:
+            split = name
+        elif not annotations.labels:
+            annotations = Annotations((name,))
+        return _Folder(path, prefix, split, annotations, folder.lineage | {path}, links)
+
+    def _file(self, folder: _Folder, name: str) -> ImageRecord | Failure:
+        key = folder.prefix + name
+        if is_hidden(name):
+            return _skipped(key, "hidden")
+        if not is_image_name(name):
+            return _skipped(key, NOT_AN_IMAGE)
+        if not self._selection.takes(key):
+            return _skipped(key, EXCLUDED)
+        try:
+            if not is_unicode(key):
+                raise BadInput("list", "name is not UTF-8", "rename the file")
+            path = os.path.join(folder.path, name)
+            status = os.lstat(path)
+            if stat.S_ISLNK(status.st_mode):
+                path = self._confinement.resolve(path, "list")
+                status = os.stat(path)
+            if not stat.S_ISREG(status.st_mode):
+                return _skipped(key, "not a file")
+            annotations = folder.annotations
+            if self._label_pattern is not None:
+                annotations = Annotations((self._label_pattern.label(key),))
+        except BadInput as fault:
+            return _failure(key, fault)
+        except OSError as error:
+            return _failure(key, os_fault(error, "list"))
+        return ImageRecord(key, ImageRef(path), folder.split, annotations, size=status.st_size)
+
+
+def _sorted_names(path: str) -> list[str]:
+    """Names in a folder, those of folders with a `/` at the end, in the order of the keys they lead to."""
+    names = []
+    with os.scandir(path) as entries:
+        for entry in entries:
+            try:
+                is_folder = entry.is_dir()
+            except OSError:  # a link to itself, or through a folder that may not be searched
+                is_folder = False
+            names.append(f"{entry.name}/" if is_folder else entry.name)
+    names.sort()
+    return names
+
+
+def _failure(key: str, fault: BadInput) -> Failure:
+    return Failure(printable(key), fault.stage, fault.reason, printable(fault.detail))
+
+
+def _skipped(key: str, reason: str, detail: str = "") -> Failure:
+    return Failure(printable(key), "list", reason, detail, skipped=True)
+
+
+def _describe(items: Iterator[ImageRecord | Failure]) -> str | None:
+    """What a folder's first files show, or None where no file at all is an image by name."""
+    splits: dict[str, None] = {}
+    labels: dict[str, None] = {}
+    example = ""
+    unread: collections.Counter[str] = collections.Counter()
+    for number in itertools.count():
+        item = next(items, None)
+        if item is None or (example and number >= _SNIFFED):
+            break
+        if isinstance(item, ImageRecord):
+            example = example or item.key
+            splits.update(dict.fromkeys([item.split] if item.split else []))
+            labels.update(dict.fromkeys(map(str, item.annotations.labels)))
+        elif item.reason == NOT_AN_IMAGE:
+            unread[extension_of(item.key)] += 1
+    if not example:
+        return None
+    text = f"it holds image files such as {example!r}; splits: {_names(splits)}; labels: {_names(labels)}"
+    if unread:
+        others = (
+            f"{count} {f'.{ext}' if ext else 'without extension'}" for ext, count in unread.most_common(5)
+        )
+        text += f"; other files, not read: {', '.join(others)}"
+    return text
+
+
+def _names(found: dict[str, None]) -> str:
+    shown = ", ".join(itertools.islice(found, 5))
+    return f"{shown}, …" if len(found) > 5 else shown or "none"

@@ -1,0 +1,222 @@
+"""Source `jsonl`: a JSON object a line, each about one image; or Vertex AI's import file.
+
+Vertex AI's file for classification has `imageGcsUri`, `classificationAnnotation` or
+`classificationAnnotations` with a `displayName`, and ml_use in `dataItemResourceLabels`
+(https://cloud.google.com/vertex-ai/docs/image-data/classification/prepare-data).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from transforms.records import BadInput, Failure, FeatureValue, ImageRecord
+from transforms.sources.manifests import (
+    Manifest,
+    ManifestLines,
+    check_manifests,
+    flag_of,
+    manifests,
+    open_manifest,
+)
+from transforms.sources.names import extension_of, is_unicode
+from transforms.sources.rows import Columns, Row, RowRecords, describe, pick_columns, split_name
+from transforms.sources.selection import check_selection, limited
+from transforms.sources.source import SourceConfig
+
+_PEEKED = 100  # rows at the start that tell which columns there are
+_MAX_DEPTH = 64
+_VERTEX_IMAGE = "imageGcsUri"
+_VERTEX_ML_USE = "aiplatform.googleapis.com/ml_use"
+_VERTEX_OTHER_TASKS = (
+    "boundingBoxAnnotations",
+    "segmentationAnnotation",
+    "polygonAnnotations",
+    "polylineAnnotations",
+)
+
+
+class JsonlSource:
+    """Lists the rows of JSON Lines manifests."""
+
+    name = "jsonl"
+    summary = "a JSON Lines manifest, an object an image (or features alone); Vertex AI's import JSONL"
+    untyped = False
+
+    def sniff(self, config: SourceConfig) -> str | None:
+        paths = config.annotations or (config.input,)
+        if any(extension_of(path) not in ("jsonl", "ndjson", "jsonlines") for path in paths):
+            return None
+        why = f"{paths[0]!r} is a JSON Lines file by name"
+        try:
+            manifest = manifests(config)[0]
+            return f"{why}; columns: {describe(_columns(_peek(manifest), config, manifest))}"
+        except (OSError, ValueError):  # `check` says what is wrong
+            return why
+
+    def check(self, config: SourceConfig) -> None:
+        check_manifests(config, self.name)
+        check_selection(config)
+        for manifest in manifests(config):
+            first = _peek(manifest)
+            if not first:
+                raise ValueError(
+                    f"{flag_of(config)} is {manifest.path!r}, whose first lines are no JSON objects; "
+                    "--source jsonl wants one object a line"
+                )
+            if any(task in row for row in first for task in _VERTEX_OTHER_TASKS if _VERTEX_IMAGE in row):
+                raise ValueError(
+                    f"{flag_of(config)} is {manifest.path!r}, an import file for another task; "
+                    "this version reads those for classification"
+                )
+            _columns(first, config, manifest)
+
+    def read(self, config: SourceConfig, scratch: str) -> Iterator[ImageRecord | Failure]:
+        return limited(_records(config), config.limit)
+
+
+def _records(config: SourceConfig) -> Iterator[ImageRecord | Failure]:
+    for manifest in manifests(config):
+        columns = _columns(_peek(manifest), config, manifest)
+        rows = RowRecords(config, manifest)
+        for line, item in read_objects(manifest):
+            try:
+                if isinstance(item, BadInput):
+                    raise item
+                row = _vertex_row(item) if _VERTEX_IMAGE in item else _plain_row(item, columns)
+                yield rows.record(row, line)
+            except BadInput as fault:
+                yield rows.failure(line, fault)
+
+
+def read_objects(manifest: Manifest) -> Iterator[tuple[int, dict[str, Any] | BadInput]]:
+    """The objects of a manifest: the line of each, and itself or what is wrong with it.
+
+    Blank lines are no rows.
+    """
+    with open_manifest(manifest) as stream:
+        lines = ManifestLines(stream)
+        for number, line in enumerate(lines, 1):
+            if lines.fault:
+                yield number, BadInput("manifest", lines.fault)
+                lines.fault = ""
+            elif not line.isspace():
+                yield number, _parse(line)
+
+
+def _parse(line: str) -> dict[str, Any] | BadInput:
+    try:
+        item = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return BadInput("manifest", "not JSON", str(error))
+    if not isinstance(item, dict):
+        return BadInput("manifest", "not a JSON object", f"it is a JSON {type(item).__name__}")
+    if line.count("{") + line.count("[") > _MAX_DEPTH and _is_too_deep(item):
+        return BadInput("manifest", "not JSON", f"nested more than {_MAX_DEPTH} deep")
+    # JSON can escape half of a surrogate pair, which no UTF-8 can hold
+    if "\\u" in line and not is_unicode(json.dumps(item, ensure_ascii=False)):
+        return BadInput("manifest", "row is not Unicode", "a \\u escape is half of a pair")
+    return item
+
+
+def _is_too_deep(item: Any) -> bool:
+    level = [item]
+    for _ in range(_MAX_DEPTH):
+        inner = [part.values() if isinstance(part, dict) else part for part in level]
+        level = [part for parts in inner for part in parts if isinstance(part, dict | list)]
+    return bool(level)
+
+
+def _peek(manifest: Manifest) -> list[dict[str, Any]]:
+    rows = itertools.islice(read_objects(manifest), _PEEKED)
+    return [row for _, row in rows if not isinstance(row, BadInput)]
+
+
+def _columns(first: list[dict[str, Any]], config: SourceConfig, manifest: Manifest) -> Columns:
+    if any(_VERTEX_IMAGE in row for row in first):
+        return Columns(_VERTEX_IMAGE, (), None)
+    names = dict.fromkeys(name for row in first for name in (*row, *_flat(row, strict=False)))
+    return pick_columns(list(names), config, manifest)
+
+
+def _plain_row(item: dict[str, Any], columns: Columns) -> Row:
+    image = None
+    if columns.image is not None:
+        image = _take(item, columns.image)
+        if not isinstance(image, str):
+            raise BadInput("manifest", "no image path", f"{columns.image} is {json.dumps(image)[:100]}")
+    labels = tuple(label for name in columns.labels for label in _labels(_take(item, name)))
+    split = None
+    if columns.split is not None:
+        value = _take(item, columns.split)
+        split = split_name("" if value is None else str(value), columns.split)
+    return Row(image, labels, split, _flat(item))
+
+
+def _vertex_row(item: dict[str, Any]) -> Row:
+    other = next((task for task in _VERTEX_OTHER_TASKS if task in item), None)
+    if other is not None:
+        raise BadInput("manifest", "annotation not supported", other)
+    image = item.pop(_VERTEX_IMAGE)
+    if not isinstance(image, str):
+        raise BadInput("manifest", "no image path", f"{_VERTEX_IMAGE} is {json.dumps(image)[:100]}")
+    several = item.pop("classificationAnnotations", None) or []
+    one = item.pop("classificationAnnotation", None)
+    found = (several if isinstance(several, list) else [several]) + ([] if one is None else [one])
+    names = [part.get("displayName") if isinstance(part, dict) else part for part in found]
+    labels = tuple(label for name in names for label in _labels(name))
+    value = _take(item, f"dataItemResourceLabels/{_VERTEX_ML_USE}")
+    split = split_name("" if value is None else str(value), "ml_use")
+    return Row(image, labels, split, _flat(item))
+
+
+def _take(item: dict[str, Any], name: str) -> Any:
+    """Takes a value out of an object by its name, or by `outer/inner`; None where there is none."""
+    if name in item:
+        return item.pop(name)
+    for at in range(len(name)):
+        inner = item.get(name[:at]) if name[at] == "/" else None
+        if isinstance(inner, dict) and (value := _take(inner, name[at + 1 :])) is not None:
+            return value
+    return None
+
+
+def _labels(value: Any) -> tuple[str | int, ...]:
+    if value is None or value == "":
+        return ()
+    labels = value if isinstance(value, list) else [value]
+    if any(isinstance(label, bool) or not isinstance(label, str | int) for label in labels):
+        raise BadInput("manifest", "label is not text or an integer", json.dumps(value)[:100])
+    return tuple(labels)
+
+
+def _flat(item: Mapping[str, Any], strict: bool = True) -> dict[str, FeatureValue]:
+    """The values of an object by name, those of inner objects as `outer/inner`; null is left out.
+
+    A list of scalars is a tuple; a list that holds anything else is its JSON text.
+
+    Raises:
+        BadInput: two values come out under one name, or one has none; not raised unless `strict`.
+    """
+    features: dict[str, FeatureValue] = {}
+    _gather(features, "", item, strict)
+    return features
+
+
+def _gather(features: dict[str, FeatureValue], prefix: str, item: Mapping[str, Any], strict: bool) -> None:
+    for inner, value in item.items():
+        name = f"{prefix}{inner}" if prefix else inner
+        if isinstance(value, dict):
+            _gather(features, f"{name}/", value, strict)
+            continue
+        if strict and (name in features or not name.strip("/")):
+            raise BadInput(
+                "manifest", "two values have the same name" if name else "a value has no name", name
+            )
+        if isinstance(value, list):
+            flat = all(isinstance(part, str | int | float) for part in value)
+            features[name] = tuple(value) if flat else json.dumps(value, ensure_ascii=False)
+        elif value is not None:
+            features[name] = value

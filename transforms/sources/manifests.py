@@ -1,0 +1,127 @@
+"""Manifests: files of rows, each about one image. Finding them, and reading their lines."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Iterator
+from typing import TextIO
+
+from transforms.sources.names import is_unicode, printable
+from transforms.sources.source import SourceConfig, check_input_exists
+
+MAX_LINE = 1 << 24
+"""Characters of the longest line and the longest CSV cell: bounds what a stray quote can swallow."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Manifest:
+    """One manifest.
+
+    Attributes:
+        path: of the file.
+        name: below the input, where it lies there; else its file name. Keys and messages start with it.
+    """
+
+    path: str
+    name: str
+
+    def row_key(self, line: int) -> str:
+        """The key of a row that has no image: unique among the rows of all manifests."""
+        return f"{self.name}:{line}"
+
+    def origin(self, line: int) -> str:
+        """Where a row starts, for messages."""
+        return f"{self.name}, line {line}"
+
+
+class ManifestLines:
+    """The lines of an open manifest, each with its line end.
+
+    Attributes:
+        fault: why the lines since it was last cleared cannot be used; empty where they can.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.fault = ""
+
+    def __iter__(self) -> Iterator[str]:
+        readline = self._stream.readline
+        while line := readline(MAX_LINE):
+            if len(line) == MAX_LINE and not line.endswith(("\n", "\r")):
+                self.fault = "row too long"
+                while (rest := readline(MAX_LINE)) and not rest.endswith(("\n", "\r")):
+                    pass
+                line = "\n"
+            elif not is_unicode(line):
+                self.fault = "row is not UTF-8"
+            elif "\0" in line:
+                self.fault = "row has a NUL byte"
+            yield line
+
+
+@contextlib.contextmanager
+def open_manifest(manifest: Manifest) -> Iterator[TextIO]:
+    """Opens a manifest as UTF-8 with or without BOM; bytes that are not come as lone surrogates."""
+    with open(manifest.path, encoding="utf-8-sig", errors="surrogateescape", newline="") as stream:
+        yield stream
+
+
+def input_root(config: SourceConfig) -> str:
+    """The folder that images of a manifest lie in, unless an `--image_root` says otherwise."""
+    return config.input if os.path.isdir(config.input) else os.path.dirname(config.input) or "."
+
+
+def manifests(config: SourceConfig) -> list[Manifest]:
+    """The manifests of a call, in the order given."""
+    if not config.annotations:
+        return [Manifest(config.input, printable(os.path.basename(config.input)))]
+    root = os.path.realpath(input_root(config))
+    found = []
+    for given in config.annotations:
+        inside = os.path.join(config.input, given)
+        path = given if os.path.exists(given) or not os.path.exists(inside) else inside
+        relative = os.path.relpath(os.path.realpath(path), root)
+        name = os.path.basename(path) if relative.startswith("../") else relative
+        found.append(Manifest(path, printable(name)))
+    return found
+
+
+def flag_of(config: SourceConfig) -> str:
+    """The flag that names the manifests, for messages."""
+    return "--annotations" if config.annotations else "--input"
+
+
+def check_manifests(config: SourceConfig, source: str) -> None:
+    """Raises ValueError where the manifests are missing, or are no text."""
+    check_input_exists(config)
+    if config.annotations and not os.path.isdir(config.input):
+        raise ValueError(
+            f"--annotations is {', '.join(config.annotations)!r} and --input the file {config.input!r}; "
+            "with --annotations, --input is the folder of the images"
+        )
+    if not config.annotations and os.path.isdir(config.input):
+        raise ValueError(
+            f"--input is {config.input!r}, a folder; --source {source} wants the manifest: "
+            "name it with --annotations, or as --input itself"
+        )
+    names: dict[str, str] = {}
+    for manifest in manifests(config):
+        _check_text(manifest, flag_of(config))
+        if (other := names.setdefault(manifest.name, manifest.path)) != manifest.path:
+            raise ValueError(f"--annotations has {other!r} and {manifest.path!r}, which have the same name")
+
+
+def _check_text(manifest: Manifest, flag: str) -> None:
+    if not os.path.isfile(manifest.path):
+        raise ValueError(f"{flag} is {manifest.path!r}: there is no such file")
+    with open(manifest.path, "rb") as stream:
+        start = stream.read(1 << 16)
+    if not start.strip():
+        raise ValueError(f"{flag} is {manifest.path!r}, which is empty")
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise ValueError(f"{flag} is {manifest.path!r}, which is UTF-16; save it as UTF-8")
+    if b"\0" in start[:64]:  # further on it is one bad row
+        raise ValueError(f"{flag} is {manifest.path!r}, which is not a text file")

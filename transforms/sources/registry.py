@@ -1,0 +1,64 @@
+"""The sources there are, and telling which one an input is. A new source is a file, and a line here."""
+
+from __future__ import annotations
+
+import collections
+import os
+
+from transforms.sources.csv_manifest import CsvSource
+from transforms.sources.folder import FolderSource
+from transforms.sources.idx import IdxSource
+from transforms.sources.jsonl_manifest import JsonlSource
+from transforms.sources.names import extension_of
+from transforms.sources.source import Source, SourceConfig, check_input_exists
+
+SOURCES: dict[str, Source] = {
+    source.name: source for source in (FolderSource(), CsvSource(), JsonlSource(), IdxSource())
+}
+"""By what `--source` calls them. The first that an input looks like is detected."""
+
+_LISTED = 10_000  # entries of a folder that an error message looks at
+
+
+def detect(config: SourceConfig) -> tuple[str, str]:
+    """The source of `--source auto`.
+
+    Returns:
+        Its name, and a sentence that says why.
+
+    Raises:
+        ValueError: nothing fits; says what was found, and what --source may be.
+    """
+    check_input_exists(config)
+    for source in SOURCES.values():
+        if (why := source.sniff(config)) is not None:
+            return source.name, why
+    where = (
+        f"--annotations is {', '.join(config.annotations)!r}"
+        if config.annotations
+        else f"--input is {config.input!r}"
+    )
+    remedy = f"--source may be {', '.join(SOURCES)}"
+    if config.annotations:
+        raise ValueError(
+            f"{where}; manifests are called .csv, .tsv or .jsonl; otherwise say what they are: {remedy}"
+        )
+    raise ValueError(f"{where}, which holds no input that is known: {_found(config.input)}; {remedy}")
+
+
+def _found(path: str) -> str:
+    """What is at a path, by extension."""
+    if not os.path.isdir(path):
+        return f"it is a file with the extension .{extension_of(os.path.basename(path))}"
+    found: collections.Counter[str] = collections.Counter()
+    for _, _, names in os.walk(path):
+        found.update(map(extension_of, names))
+        if found.total() > _LISTED:
+            break
+    if not found:
+        return "it is an empty folder"
+    kinds = (
+        f"{count} {f'.{extension}' if extension else 'without extension'}"
+        for extension, count in found.most_common(6)
+    )
+    return f"it has {', '.join(kinds)}"

@@ -1,0 +1,119 @@
+"""Which of the listed records are taken, and labels read from their keys: alike for every source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from transforms.records import BadInput, Failure, ImageRecord
+from transforms.sources.source import SourceConfig
+
+EXCLUDED = "excluded by --include/--exclude"
+
+
+def glob_regex(pattern: str) -> str:
+    """The regular expression that a glob over keys means.
+
+    `*` and `?` stay within a part of the key, `**` crosses parts, `**/` is also no part at all, and
+    `[a-z]` and `[!a-z]` are sets. A pattern without `/` is about the last part alone, the file's
+    name. Case counts.
+    """
+    text = pattern if "/" in pattern else f"**/{pattern}"
+    tokens = re.findall(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]]*\]|.", text.lstrip("/"), re.DOTALL)
+    return "".join(map(_token_regex, tokens))
+
+
+def _token_regex(token: str) -> str:
+    wildcards = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    if token in wildcards:
+        return wildcards[token]
+    if len(token) > 1:
+        inner = token[1:-1]
+        negated = inner.startswith("!")
+        members = re.sub(r"([\\\[\]^&~|])", r"\\\1", inner[negated:])
+        return f"(?!/)[{'^' if negated else ''}{members}]"
+    return re.escape(token)
+
+
+class Selection:
+    """`--include` and `--exclude`, compiled.
+
+    Raises:
+        ValueError: a glob that has no meaning, named with its flag.
+    """
+
+    def __init__(self, config: SourceConfig) -> None:
+        self._include = _compile("--include", config.include)
+        self._exclude = _compile("--exclude", config.exclude)
+
+    def takes(self, key: str) -> bool:
+        """Whether a record with this key is wanted."""
+        if self._include is not None and not self._include.fullmatch(key):
+            return False
+        return self._exclude is None or not self._exclude.fullmatch(key)
+
+
+def _compile(flag: str, globs: tuple[str, ...]) -> re.Pattern[str] | None:
+    for glob in globs:
+        try:
+            re.compile(glob_regex(glob))
+        except re.error as error:
+            raise ValueError(f"{flag} is {glob!r}, which is not a glob: {error}") from error
+    return re.compile("|".join(map(glob_regex, globs)), re.DOTALL) if globs else None
+
+
+class LabelPattern:
+    """`--label_pattern`, compiled.
+
+    Raises:
+        ValueError: it is not a regular expression, or has no group.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+        try:
+            self._regex = re.compile(pattern)
+        except re.error as error:
+            raise ValueError(
+                f"--label_pattern is {pattern!r}, which is not a regular expression: {error}"
+            ) from error
+        if not self._regex.groups:
+            raise ValueError(
+                f"--label_pattern is {pattern!r}, which has no group; "
+                "put the label in parentheses, as in '([a-z]+)_'"
+            )
+        self._group = self._regex.groupindex.get("label", 1)
+
+    def label(self, key: str) -> str:
+        """The label in a key.
+
+        Raises:
+            BadInput: stage `list`, `label pattern does not match`: nothing, or the empty string, was found.
+        """
+        match = self._regex.search(key)
+        label = match[self._group] if match else None
+        if not label:
+            raise BadInput("list", "label pattern does not match", f"--label_pattern {self._pattern!r}", key)
+        return str(label)
+
+
+def label_pattern(config: SourceConfig) -> LabelPattern | None:
+    """The label pattern of a call, if it has one. Raises ValueError where that is wrong."""
+    return None if config.label_pattern is None else LabelPattern(config.label_pattern)
+
+
+def check_selection(config: SourceConfig) -> None:
+    """Raises ValueError where `--include`, `--exclude` or `--label_pattern` has no meaning."""
+    Selection(config)
+    label_pattern(config)
+
+
+def limited(items: Iterable[ImageRecord | Failure], limit: int | None) -> Iterator[ImageRecord | Failure]:
+    """The items up to the `limit`-th record; failures before it do not count."""
+    records = 0
+    for item in items:
+        yield item
+        if limit is not None and isinstance(item, ImageRecord):
+            records += 1
+            if records >= limit:
+                return

@@ -1,0 +1,106 @@
+"""What a source is, and what it is told."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator
+from typing import Protocol
+
+from transforms.records import Failure, ImageRecord
+from transforms.storage.paths import scheme_of
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SourceConfig:
+    """Where the input is, and how it is to be read.
+
+    Attributes:
+        kind: a name in `SOURCES`.
+        input: a folder, or a file that is the whole input (a manifest, an IDX file, one image).
+        annotations: manifests whose images lie under `input`; taken from the working directory, or
+            else from `input`.
+        image_roots: further folders that images may lie in.
+        image_column: a manifest's column of image paths.
+        label_column: a manifest's column of labels, or several with commas between.
+        label_pattern: regular expression, searched in the key; its group named `label`, or else its
+            first group, is the label.
+        include: globs over the key; where there are any, a record has to match one.
+        exclude: globs over the key; a record that matches one is left out.
+        limit: take the first so many records only.
+        skip_dirs: absolute folders to leave out without a word, such as the output.
+    """
+
+    kind: str
+    input: str
+    annotations: tuple[str, ...] = ()
+    image_roots: tuple[str, ...] = ()
+    image_column: str | None = None
+    label_column: str | None = None
+    label_pattern: str | None = None
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    limit: int | None = None
+    skip_dirs: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.limit is not None and self.limit < 1:
+            raise ValueError(f"--limit is {self.limit}; it may be 1 or more")
+
+
+class Source(Protocol):
+    """An input format.
+
+    Attributes:
+        name: what `--source` calls it.
+        summary: one line that says what it reads.
+        untyped: whether feature values are cells of text, whose types only the whole input tells.
+    """
+
+    name: str
+    summary: str
+    untyped: bool
+
+    def sniff(self, config: SourceConfig) -> str | None:
+        """Why the input looks like this source, or None where it does not. `config.input` exists."""
+
+    def check(self, config: SourceConfig) -> None:
+        """Looks for what makes a call wrong, cheaply.
+
+        Raises:
+            ValueError: one line that names the flag, its value and what is wrong.
+        """
+
+    def read(self, config: SourceConfig, scratch: str) -> Iterator[ImageRecord | Failure]:
+        """Lists the input in an order that depends on its contents alone.
+
+        Args:
+            config: one that `check` has passed.
+            scratch: an existing folder of the run's own, for containers that have to be unpacked.
+
+        Yields:
+            A record, or what is not in the dataset and why. Memory does not grow with the input.
+
+        Raises:
+            JobError: the input as a whole cannot be used, which only reading it shows.
+        """
+
+
+def check_input_exists(config: SourceConfig) -> None:
+    """Raises ValueError unless `--input` and every `--image_root` are there and local."""
+    if scheme_of(config.input):
+        raise ValueError(f"--input is {config.input!r}; this version reads local files and folders only")
+    if not os.path.exists(config.input):
+        raise ValueError(f"--input is {config.input!r}: there is no such file or folder")
+    for root in config.image_roots:
+        if not os.path.isdir(root):
+            raise ValueError(f"--image_root is {root!r}: there is no such folder")
+
+
+def check_unused(config: SourceConfig, source: str, *flags: str) -> None:
+    """Raises ValueError where one of `flags`, which `source` has no use for, is set."""
+    for flag in flags:
+        field = "image_roots" if flag == "image_root" else flag
+        if value := getattr(config, field):
+            shown = ", ".join(value) if isinstance(value, tuple) else value
+            raise ValueError(f"--{flag} is {shown!r}, and --source {source} does not use it")

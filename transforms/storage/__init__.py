@@ -1,0 +1,1 @@
+"""Bytes in and out of storage. Imports no Beam."""

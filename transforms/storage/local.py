@@ -1,0 +1,149 @@
+"""Reading images from the local file system: whole files, and ranges of containers."""
+
+from __future__ import annotations
+
+import collections
+import errno
+import io
+import os
+import stat
+
+from transforms.records import BadInput, ImageRef
+
+_OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+
+PERMANENT_FAULTS = {
+    errno.ENOENT: "not found",
+    errno.ENOTDIR: "not found",
+    errno.ELOOP: "not found",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+    errno.ENAMETOOLONG: "name too long",
+    errno.ENXIO: "not a file",
+    errno.EISDIR: "not a file",
+}
+"""The faults of one file that trying again does not mend, and the reason each is counted under."""
+
+
+def os_fault(error: OSError, stage: str) -> BadInput:
+    """The failed record that a fault of the file system is.
+
+    Args:
+        error: what the file system said of one file.
+        stage: what was being done, as in `BadInput`.
+
+    Raises:
+        OSError: `error` itself where it is not the file's own fault (EIO, a time-out, too many open
+            files): it may pass, or concerns the whole machine.
+    """
+    reason = PERMANENT_FAULTS.get(error.errno or 0)
+    if reason is None:
+        raise error
+    detail = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
+    return BadInput(stage, reason, detail)
+
+
+class LocalReader:
+    """Reads images from local files. Keeps descriptors open for ranges, so one reader serves one thread.
+
+    Args:
+        max_open: number of containers kept open; the one used longest ago is closed first.
+    """
+
+    def __init__(self, max_open: int = 16) -> None:
+        self._max_open = max_open
+        self._open: collections.OrderedDict[str, io.FileIO] = collections.OrderedDict()
+
+    def read(self, ref: ImageRef) -> bytes:
+        """The stored bytes of one image.
+
+        Raises:
+            BadInput: stage `load`; `not found`, `not a file`, `permission denied`, `name too long`,
+                `not a file name`, `out of range` or `empty file`.
+            OSError: for what may pass (EIO).
+        """
+        try:
+            if ref.length is None and ref.offset == 0:
+                return _read_whole(ref.uri)
+            return self._read_range(ref)
+        except OSError as error:
+            raise os_fault(error, "load") from error
+        except ValueError as error:  # a NUL byte or a lone surrogate: no file can be called that
+            raise BadInput("load", "not a file name", repr(ref.uri)) from error
+
+    def close(self) -> None:
+        """Closes the containers that are open; the reader may be used again."""
+        for container in self._open.values():
+            container.close()
+        self._open.clear()
+
+    def _read_range(self, ref: ImageRef) -> bytes:
+        descriptor = self._container(ref.uri).fileno()
+        length = os.fstat(descriptor).st_size - ref.offset if ref.length is None else ref.length
+        if ref.offset < 0 or length < 0:
+            raise _out_of_range(ref, os.fstat(descriptor).st_size)
+        if length == 0:
+            raise BadInput("load", "empty file", f"{ref.uri} at byte {ref.offset}")
+        data = os.pread(descriptor, length, ref.offset)
+        while len(data) < length:
+            more = os.pread(descriptor, length - len(data), ref.offset + len(data))
+            if not more:
+                raise _out_of_range(ref, os.fstat(descriptor).st_size)
+            data += more
+        return data
+
+    def _container(self, path: str) -> io.FileIO:
+        container = self._open.get(path)
+        if container is None:
+            container = io.FileIO(_open_regular(path)[0])
+            self._open[path] = container
+            if len(self._open) > self._max_open:
+                self._open.popitem(last=False)[1].close()
+        else:
+            self._open.move_to_end(path)
+        return container
+
+
+def _open_regular(path: str) -> tuple[int, int]:
+    """Opens a regular file. Returns its descriptor, and its size before it was opened.
+
+    A FIFO would hang and a device may act when opened, so it is looked at first; O_NONBLOCK covers
+    a file that becomes one in between.
+    """
+    status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode):
+        raise BadInput("load", "not a file", f"{path} is {_kind(status.st_mode)}")
+    return os.open(path, _OPEN_FLAGS), status.st_size
+
+
+def _read_whole(path: str) -> bytes:
+    descriptor, size = _open_regular(path)
+    try:
+        data = os.read(descriptor, size + 1)
+        if len(data) != size:  # it changed meanwhile, or is longer than one read gives: go on to its end
+            parts = [data]
+            while parts[-1]:
+                parts.append(os.read(descriptor, 1 << 20))
+            data = b"".join(parts)
+    finally:
+        os.close(descriptor)
+    if not data:
+        raise BadInput("load", "empty file", path)
+    return data
+
+
+def _out_of_range(ref: ImageRef, size: int) -> BadInput:
+    wanted = "the rest" if ref.length is None else f"{ref.length} bytes"
+    detail = f"{wanted} from byte {ref.offset} of {ref.uri}, which has {size} bytes"
+    return BadInput("load", "out of range", detail)
+
+
+def _kind(mode: int) -> str:
+    kinds = {
+        stat.S_IFDIR: "a directory",
+        stat.S_IFIFO: "a pipe",
+        stat.S_IFSOCK: "a socket",
+        stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device",
+    }
+    return kinds.get(stat.S_IFMT(mode), "not a regular file")

@@ -1,0 +1,121 @@
+"""The output folder: what may be in it at the start, what a run leaves under it, how files get their names."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable
+
+from transforms.records import Failure
+
+RUNS = ".recordmill"
+MANIFEST = "manifest.json"
+FAILURES = "failures.jsonl"
+_PUBLISHING = "publishing.json"
+
+
+def run_folder(output: str, run: str) -> str:
+    """Where a run keeps its finished shards until the whole dataset is published."""
+    return os.path.join(output, RUNS, run)
+
+
+def check_output(output: str) -> None:
+    """Raises ValueError unless `output` can take a new dataset.
+
+    It may not exist, be empty, or hold only what a run left that did not publish.
+    """
+    if not os.path.lexists(output):
+        return
+    if not os.path.isdir(output):
+        raise ValueError(
+            f"--output is {output!r}, which is a file; give a folder, or a path where none is yet"
+        )
+    if os.path.exists(os.path.join(output, MANIFEST)):
+        raise ValueError(f"--output is {output!r}, which holds a dataset already; give another folder")
+    others = sorted(set(os.listdir(output)) - {RUNS, FAILURES} - _unfinished_publication(output))
+    if others:
+        shown = ", ".join(repr(name) for name in others[:3]) + (", …" if len(others) > 3 else "")
+        raise ValueError(f"--output is {output!r}, which is not empty ({shown}); give an empty or new folder")
+
+
+def start_run(output: str, folder: str) -> None:
+    """Removes what runs left that did not publish, but for the scratch of this one; makes the folder."""
+    for name in _unfinished_publication(output):
+        _remove(os.path.join(output, name))
+    runs = os.path.join(output, RUNS)
+    for name in os.listdir(runs) if os.path.isdir(runs) else ():
+        if os.path.join(runs, name) != folder:
+            shutil.rmtree(os.path.join(runs, name))
+    shutil.rmtree(os.path.join(folder, "shards"), ignore_errors=True)
+    os.makedirs(folder, exist_ok=True)
+
+
+def announce_publication(folder: str, names: Iterable[str]) -> None:
+    """Notes the names that publishing will make in the output: a run cut off there is known by them."""
+    write_text(os.path.join(folder, _PUBLISHING), json.dumps(sorted(names)))
+
+
+def publish_file(unpublished: str, published: str) -> None:
+    """Moves one finished file to the name that readers see; may be repeated."""
+    os.makedirs(os.path.dirname(published), exist_ok=True)
+    if os.path.exists(unpublished) or not os.path.exists(published):
+        os.replace(unpublished, published)
+
+
+def end_runs(output: str) -> None:
+    """Removes all that runs left."""
+    shutil.rmtree(os.path.join(output, RUNS), ignore_errors=True)
+
+
+def write_text(path: str, text: str) -> None:
+    """Writes a whole file, or leaves the old one."""
+    write_lines(path, [text])
+
+
+def write_lines(path: str, lines: Iterable[str]) -> None:
+    """Writes a whole file from pieces that carry their line ends, or leaves the old one."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    temporary = f"{path}.part"
+    with open(temporary, "w", encoding="utf-8", newline="\n") as file:
+        file.writelines(lines)
+    os.replace(temporary, path)
+
+
+def free_bytes(path: str) -> int:
+    """Bytes free where `path` will be."""
+    path = os.path.abspath(path)
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    return shutil.disk_usage(path).free
+
+
+def _unfinished_publication(output: str) -> set[str]:
+    names: set[str] = set()
+    runs = os.path.join(output, RUNS)
+    for run in os.listdir(runs) if os.path.isdir(runs) else ():
+        path = os.path.join(runs, run, _PUBLISHING)
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                names.update(json.load(file))
+    return names
+
+
+def _remove(path: str) -> None:
+    if os.path.lexists(path):
+        os.remove(path)
+
+
+def write_failures(output: str, failures: Iterable[Failure], files: Iterable[str] = ()) -> None:
+    """Writes failures.jsonl: `failures`, and the lines of `files`, sorted by key."""
+    lines = [failure.to_json() for failure in failures]
+    for path in files:
+        with open(path, encoding="utf-8", newline="\n") as file:
+            lines += [line.rstrip("\n") for line in file]
+    lines.sort(key=_failure_order)
+    write_lines(os.path.join(output, FAILURES), (f"{line}\n" for line in lines))
+
+
+def _failure_order(line: str) -> tuple[str, str]:
+    fields = json.loads(line)
+    return fields["key"], fields["stage"]

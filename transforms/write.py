@@ -1,0 +1,248 @@
+"""WriteDataset: from records and failures to a published dataset; all of a conversion but its source.
+
+with beam.Pipeline() as p:
+    p | MyOwnRecords() | WriteDataset("out/", DatasetConfig(num_shards=4))
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.utils.windowed_value import WindowedValue
+
+from transforms import coders as _coders  # noqa: F401  (registers the coders)
+from transforms.config import MIB, DatasetConfig
+from transforms.failures import AssignSplits
+from transforms.images.versions import codec_versions
+from transforms.metrics import count
+from transforms.plan import FindRepeatedKeys, PlanDataset
+from transforms.publish import Publish
+from transforms.records import Failure, ImageRecord, JobError
+from transforms.shards import progress
+from transforms.shards.hashing import key_digest, order_hash
+from transforms.shards.manifest import Provenance
+from transforms.shards.packing import pack_record, unpack_record
+from transforms.shards.plan import DatasetPlan, shard_index
+from transforms.shards.pool import Executor, InlineExecutor, ProcessExecutor
+from transforms.shards.report import ShardReport
+from transforms.shards.writer import ShardWriter
+from transforms.storage.output import run_folder
+
+_REPEATED = "repeated"
+_ORDER_BYTES = 8
+# Below both, starting processes takes longer than the work.
+_SPAWN_RECORDS = 500
+_SPAWN_BYTES = 32 * MIB
+
+
+class WriteDataset(beam.PTransform):
+    """PCollection[ImageRecord | Failure] -> PCollection[str]: the path of manifest.json, once published.
+
+    Args:
+        output: folder of the dataset; empty, or none yet.
+        config: how records are built, split, sharded and published.
+        source: what the records came from, for the manifest: `kind` and `input`, and what else the
+            source was told.
+        job: name of the job, for the manifest.
+    """
+
+    def __init__(
+        self,
+        output: str,
+        config: DatasetConfig,
+        source: Mapping[str, object] | None = None,
+        job: str = "",
+    ) -> None:
+        super().__init__()
+        self._output = os.path.abspath(output)
+        self._config = config
+        self._source = dict(source or {"kind": "pcollection", "input": ""})
+        self._job = job
+        self._digest = config.digest(codec_versions(), self._source)
+
+    @property
+    def run(self) -> str:
+        """The folder that holds what is not published yet."""
+        return run_folder(self._output, self._digest[:16])
+
+    def expand(self, entries: beam.PCollection[ImageRecord | Failure]) -> beam.PCollection[str]:
+        """Records to splits, to a plan, to shards; shards to a dataset."""
+        config = self._config
+        records, failures = entries | "AssignSplits" >> AssignSplits.parting(config)
+        plan = records | "PlanDataset" >> PlanDataset(config, failures, self._output, self.run)
+        reports = records | "WriteShards" >> WriteShards(config, plan, os.path.join(self.run, "shards"))
+        provenance = Provenance.start(
+            self._source, self._digest, type(entries.pipeline.runner).__name__, self._job
+        )
+        return reports | "Publish" >> Publish(self._output, self.run, config, plan, failures, provenance)
+
+
+class WriteShards(beam.PTransform):
+    """PCollection[ImageRecord] -> PCollection[ShardReport]: whole shards, in order, unpublished.
+
+    Only references are shuffled: images are loaded where their shard is written.
+    """
+
+    def __init__(self, config: DatasetConfig, plan: beam.PCollection[DatasetPlan], folder: str) -> None:
+        super().__init__()
+        self._config = config
+        self._plan = plan
+        self._folder = folder
+
+    def expand(self, records: beam.PCollection[ImageRecord]) -> beam.PCollection[ShardReport]:
+        """(shard, packed record) -> GroupByKey -> one file a shard."""
+        plan = beam.pvalue.AsSingleton(self._plan)
+        repeated = records | "FindRepeatedKeys" >> FindRepeatedKeys()
+        assigned, named = records | "AssignShards" >> beam.ParDo(
+            AssignShards(self._config), plan, beam.pvalue.AsList(repeated)
+        ).with_outputs(_REPEATED, main="assigned").with_output_types(tuple[int, bytes])
+        unique = (
+            records.pipeline
+            | "Check" >> beam.Create([None])
+            | "RefuseRepeatedKeys" >> beam.Map(refuse_repeated_keys, beam.pvalue.AsList(named))
+        )
+        # A shard that gets no record is a file all the same.
+        every_shard = self._plan | "EveryShard" >> beam.FlatMap(empty_shards).with_output_types(
+            tuple[int, bytes]
+        )
+        return (
+            (assigned, every_shard)
+            | "Flatten" >> beam.Flatten()
+            | "GroupByShard" >> beam.GroupByKey()
+            | "Write"
+            >> beam.ParDo(
+                WriteShardsFn(self._config, self._folder), plan, beam.pvalue.AsSingleton(unique)
+            ).with_output_types(ShardReport)
+        )
+
+
+class AssignShards(beam.DoFn):
+    """ImageRecord -> (shard, order hash and packed record); records of repeated keys to `repeated`."""
+
+    def __init__(self, config: DatasetConfig) -> None:
+        self._seed = config.seed
+
+    def start_bundle(self) -> None:
+        """The plan may be another one."""
+        self._first: dict[str, int] | None = None
+
+    def process(self, element: ImageRecord, plan: DatasetPlan, repeated: Sequence[int]) -> Iterator[Any]:
+        """One record."""
+        if self._first is None:
+            self._first = plan.first_shards()
+        if repeated and key_digest(element.key) in repeated:
+            yield beam.pvalue.TaggedOutput(_REPEATED, (element.key, described_place(element)))
+        split = str(element.split)
+        shard = self._first[split] + shard_index(element, plan.splits[split], self._seed)
+        yield shard, order_hash(element.key, self._seed) + pack_record(element)
+
+
+def described_place(record: ImageRecord) -> str:
+    """Where a record comes from, for a message."""
+    path = record.image.uri if record.image is not None else ""
+    return " at ".join(part for part in (path, record.origin) if part) or "(no origin)"
+
+
+def refuse_repeated_keys(_: None, named: Sequence[tuple[str, str]]) -> bool:
+    """True if every key is unique.
+
+    Raises:
+        JobError: names one key, and the places of the records that have it.
+    """
+    places: dict[str, list[str]] = {}
+    for key, place in sorted(named):
+        places.setdefault(key, []).append(place)
+    repeated = {key: found for key, found in places.items() if len(found) > 1}
+    if not repeated:
+        return True
+    key, found = next(iter(repeated.items()))
+    more = f" (and {len(repeated) - 1} more keys)" if len(repeated) > 1 else ""
+    raise JobError(
+        f"key {key!r} is not unique: {'; '.join(found[:4])}{more}. Keys must be unique in a dataset"
+    )
+
+
+def empty_shards(plan: DatasetPlan) -> Iterator[tuple[int, bytes]]:
+    """One marker for each shard."""
+    for place in range(len(plan.shards())):
+        yield place, b""
+
+
+def ordered(values: Iterable[bytes], by_key: bool) -> list[bytes]:
+    """The packed records of a shard in their final order, without the markers."""
+    packed = sorted(value for value in values if value)
+    if by_key:
+        packed.sort(key=lambda value: unpack_record(value[_ORDER_BYTES:]).key)
+    return [value[_ORDER_BYTES:] for value in packed]
+
+
+class WriteShardsFn(beam.DoFn):
+    """(shard, packed records) -> ShardReport.
+
+    With workers of our own, shards are handed to them as they come and reported when the bundle ends.
+    """
+
+    def __init__(self, config: DatasetConfig, folder: str) -> None:
+        self._config = config
+        self._folder = folder
+        self._executor: Executor | None = None
+        self._writer: ShardWriter | None = None
+
+    def process(
+        self, element: tuple[int, Iterable[bytes]], plan: DatasetPlan, unique: bool
+    ) -> Iterator[ShardReport]:
+        """One shard."""
+        place, values = element
+        split, shard = plan.shards()[place]
+        try:
+            writer = self._writer or self._start(plan)
+            writer.submit(split, shard, ordered(values, self._config.order == "key"))
+            if isinstance(self._executor, InlineExecutor):
+                yield from self._finished()
+        except BaseException:
+            self.teardown()
+            raise
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        """Waits for the shards that are still written."""
+        if self._writer is None:
+            return
+        window = GlobalWindow()
+        try:
+            for report in self._finished():
+                yield WindowedValue(report, window.max_timestamp(), [window])
+        finally:
+            self.teardown()
+
+    def teardown(self) -> None:
+        """Stops the processes."""
+        if self._executor is not None:
+            self._executor.close()
+        self._executor = self._writer = None
+
+    def _start(self, plan: DatasetPlan) -> ShardWriter:
+        workers = self._config.workers
+        worthwhile = plan.records >= _SPAWN_RECORDS or plan.source_bytes >= _SPAWN_BYTES
+        if workers > 1 and worthwhile:
+            self._executor = ProcessExecutor(plan.settings, progress.add_done, workers)
+        else:
+            self._executor = InlineExecutor(plan.settings, progress.add_done)
+            workers = 1
+        self._writer = ShardWriter(self._executor, self._folder, plan.records, workers)
+        return self._writer
+
+    def _finished(self) -> Iterator[ShardReport]:
+        assert self._writer is not None
+        for report in self._writer.finish():
+            stats = report.file.stats
+            count("records_written", stats.written)
+            count("bytes_written", report.file.size)
+            for action, times in stats.actions.items():
+                count(f"images_{action}", times)
+            for (_, reason), times in stats.failed.items():
+                count(f"failed: {reason}", times)
+            yield report
