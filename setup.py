@@ -24,8 +24,9 @@ setup(
         "transforms.storage",
     ],
     package_data={
-        "pipelines": ["py.typed", "manifest.schema.json"],
+        "pipelines": ["py.typed"],
         "transforms": ["py.typed"],
+        "transforms.shards": ["manifest.schema.json"],
     },
     install_requires=[
         "apache-beam>=2.77,<2.78",

@@ -24,7 +24,6 @@ if __package__ in (None, ""):
 from pipelines import summary
 from pipelines.display import progress_display
 from pipelines.options import ConvertOptions, parse_convert
-from transforms.records import JobError
 from transforms.shards import progress
 from transforms.sources.source import SourceConfig
 from transforms.storage.output import MANIFEST
@@ -176,10 +175,8 @@ def _source_settings(source: SourceConfig) -> dict[str, object]:
 
 def _job_error(error: BaseException) -> str | None:
     """The one line of a JobError that the pipeline raised, or of an error of the machine."""
-    match = _JOB_ERROR.search(str(error))
-    if match is not None:
-        return match.group(1)
-    return str(error) if isinstance(error, JobError | OSError) else None
+    match = _JOB_ERROR.search(f"{type(error).__name__}: {error}")
+    return match.group(1) if match is not None else None
 
 
 def _set_up_logging(verbose: bool) -> None:

@@ -269,6 +269,7 @@ def _dataset(args: argparse.Namespace, source: SourceConfig) -> DatasetConfig:
         label_names=None if args.label_file is None else _label_names(args.label_file),
         label_offset=args.label_offset,
         splits=args.splits,
+        expected_splits=_expected_splits(args, source),
         group_by=args.group_by,
         group_pattern=args.group_pattern,
         num_shards=args.num_shards,
@@ -280,6 +281,13 @@ def _dataset(args: argparse.Namespace, source: SourceConfig) -> DatasetConfig:
         untyped_features=SOURCES[source.kind].untyped,
         **sizes,
     )
+
+
+def _expected_splits(args: argparse.Namespace, source: SourceConfig) -> tuple[str, ...]:
+    """The splits of the layout, unless what was asked for may well leave one empty."""
+    if args.splits or args.include or args.exclude or args.limit:
+        return ()
+    return SOURCES[source.kind].split_names(source)
 
 
 def _label_names(path: str) -> tuple[str, ...]:

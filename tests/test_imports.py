@@ -15,7 +15,7 @@ ALLOWED = {
     "transforms.images": ("transforms.records", "transforms.images"),
     "transforms.examples": ("transforms.records", "transforms.examples"),
     "transforms.sources": ("transforms.records", "transforms.storage", "transforms.sources"),
-    "transforms.config": ("transforms.images.policy",),
+    "transforms.config": ("transforms.records", "transforms.images.policy"),
     "transforms.shards": (
         "transforms.records",
         "transforms.config",

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 
 from transforms.images.policy import ImagePolicy
+from transforms.records import SPLIT_NAME
 
 MIB = 1 << 20
 
@@ -24,6 +25,7 @@ class DatasetConfig:
         label_names: names of the labels in the order of their ids, or None to number them.
         label_offset: added to every label id; None for the schema's own.
         splits: fraction of each split, over the source's own splits; empty to keep those.
+        expected_splits: splits that the source's layout names: without a record, the job fails.
         group_by: feature whose equal values stay in one split.
         group_pattern: regular expression on the key, whose equal matches stay in one split.
         num_shards: for every split, or by split; None to derive it from `shard_size`.
@@ -43,6 +45,7 @@ class DatasetConfig:
     label_names: tuple[str, ...] | None = None
     label_offset: int | None = None
     splits: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    expected_splits: tuple[str, ...] = ()
     group_by: str | None = None
     group_pattern: str | None = None
     num_shards: int | Mapping[str, int] | None = None
@@ -83,7 +86,7 @@ class DatasetConfig:
     def as_json(self) -> dict[str, object]:
         """The configuration as manifest.json has it: what decides the bytes, not how they were made."""
         fields = dataclasses.asdict(self)
-        for name in ("workers", "max_failure_ratio", "untyped_features"):
+        for name in ("workers", "max_failure_ratio", "untyped_features", "expected_splits"):
             del fields[name]
         fields.update(fields.pop("policy"))
         return fields
@@ -94,13 +97,10 @@ class DatasetConfig:
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-SPLIT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-
 def _check_splits(splits: Mapping[str, float]) -> None:
     for name, fraction in splits.items():
         if not SPLIT_NAME.fullmatch(name):
-            raise ValueError(f"--splits names a split {name!r}; letters, digits and _ make a name")
+            raise ValueError(f"--splits names a split {name!r}; letters, digits, _ and - make a name")
         if not 0 < fraction <= 1:
             raise ValueError(f"--splits gives {name} {fraction:g}; a fraction is above 0 and at most 1")
     total = sum(splits.values())

@@ -8,9 +8,9 @@ from typing import Any
 
 import apache_beam as beam
 
-from transforms.config import SPLIT_NAME, DatasetConfig
+from transforms.config import DatasetConfig
 from transforms.metrics import count
-from transforms.records import BadInput, Failure, ImageRecord
+from transforms.records import SPLIT_NAME, BadInput, Failure, ImageRecord
 from transforms.shards.hashing import group_of, split_of
 from transforms.shards.totals import DEFAULT_SPLIT
 
@@ -28,10 +28,8 @@ def with_split(record: ImageRecord, config: DatasetConfig, pattern: re.Pattern[s
     else:
         split = record.split or DEFAULT_SPLIT
         if not SPLIT_NAME.fullmatch(split):
-            detail = (
-                f"{split!r}; a split's name has letters, digits and _ (--splits overrides the source's own)"
-            )
-            raise BadInput("manifest", "bad split name", detail, record.key)
+            detail = f"{split!r}; letters, digits, _ and - make one (--splits overrides the source's own)"
+            raise BadInput("manifest", "not a split name", detail, record.key)
     if split == record.split:
         return record
     return ImageRecord(record.key, record.image, split, record.annotations, record.origin, record.size)

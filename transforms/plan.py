@@ -24,7 +24,7 @@ from transforms.storage.output import FAILURES, free_bytes, start_run, write_fai
 # Room that a disk must have beside the estimate.
 _DISK_MARGIN = 1.05
 _BUCKETS = 256
-_BUCKET_SHIFT = 56
+_BUCKET_SHIFT = 55
 _MOST_BUFFERED = 1 << 18
 
 
@@ -84,10 +84,11 @@ class PlanDataset(beam.PTransform):
         totals = records | "SumUp" >> beam.CombineGlobally(TotalsFn(self._config.untyped_features))
         return (
             records.pipeline
-            | "Start" >> beam.Create([self._config])
+            | "Start" >> beam.Impulse()
             | "Plan"
             >> beam.Map(
                 make_plan,
+                self._config,
                 totals=beam.pvalue.AsSingleton(totals),
                 failures=beam.pvalue.AsIter(self._failures),
                 output=self._output,
@@ -97,6 +98,7 @@ class PlanDataset(beam.PTransform):
 
 
 def make_plan(
+    _: bytes,
     config: DatasetConfig,
     totals: Totals,
     failures: Iterable[Failure],
@@ -144,7 +146,7 @@ def _check_space(output: str, plan: DatasetPlan) -> None:
 
 
 class CollectKeyHashes(beam.DoFn):
-    """ImageRecord -> (bucket, 64-bit key hashes, packed): thousands of keys in one element."""
+    """ImageRecord -> (bucket, key hashes, packed): thousands of keys in one element."""
 
     def start_bundle(self) -> None:
         """Nothing collected."""

@@ -52,10 +52,10 @@ class Publish(beam.PTransform):
         """All reports -> gate -> moves -> all moved -> metadata."""
         moves, summary = (
             reports.pipeline
-            | "Start" >> beam.Create([self._output])
+            | "Start" >> beam.Impulse()
             | "Reconcile"
             >> beam.ParDo(
-                Reconcile(self._run, self._config),
+                Reconcile(self._output, self._run, self._config),
                 beam.pvalue.AsSingleton(self._plan),
                 beam.pvalue.AsIter(reports),
                 beam.pvalue.AsIter(self._failures),
@@ -72,28 +72,29 @@ class Publish(beam.PTransform):
 
 
 class Reconcile(beam.DoFn):
-    """Output folder -> (unpublished path, published path) of each file; the Reconciled to `summary`."""
+    """Once -> (unpublished path, published path) of each file; the Reconciled to `summary`."""
 
-    def __init__(self, run: str, config: DatasetConfig) -> None:
+    def __init__(self, output: str, run: str, config: DatasetConfig) -> None:
+        self._output = output
         self._run = run
         self._config = config
 
     def process(
         self,
-        element: str,
+        element: bytes,
         plan: DatasetPlan,
         reports: Iterable[ShardReport],
         failures: Iterable[Failure],
     ) -> Iterator[Any]:
-        """The one element: failures.jsonl is written first, whatever the gate says."""
+        """Once: failures.jsonl is written first, whatever the gate says."""
         files = [report.file.failures_path for report in reports]
-        write_failures(element, failures, [path for path in files if path is not None])
+        write_failures(self._output, failures, [path for path in files if path is not None])
         reconciled = reconcile(plan, reports, failures, self._config.max_failure_ratio)
         announce_publication(self._run, published_names(reconciled, self._config))
         for report in reconciled.reports:
             name = shard_name(report.split, report.shard, plan.splits[report.split].num_shards)
-            yield report.file.path, os.path.join(element, f"{name}.tfrecord")
-            yield report.file.index_path, os.path.join(element, "index", f"{name}.idx")
+            yield report.file.path, os.path.join(self._output, f"{name}.tfrecord")
+            yield report.file.index_path, os.path.join(self._output, "index", f"{name}.idx")
         yield beam.pvalue.TaggedOutput(_SUMMARY, reconciled)
 
 

@@ -46,15 +46,17 @@ class ReadSource(beam.PTransform):
         """PBegin -> PCollection[ImageRecord | Failure]."""
         return (
             begin
-            | "Start" >> beam.Create([self._config])
-            | "List" >> beam.FlatMap(list_source, self._scratch).with_output_types(Entry)
+            | "Start" >> beam.Impulse()
+            | "List" >> beam.FlatMap(list_source, self._config, self._scratch).with_output_types(Entry)
         )
 
 
-def list_source(config: SourceConfig, scratch: str | None) -> Iterator[Entry]:
+def list_source(_: bytes, config: SourceConfig, scratch: str | None) -> Iterator[Entry]:
     """The entries of a source, counted as they come."""
+    scratch = scratch or _temporary_scratch()
+    os.makedirs(scratch, exist_ok=True)
     listed = 0
-    for entry in SOURCES[config.kind].read(config, scratch or _temporary_scratch()):
+    for entry in SOURCES[config.kind].read(config, scratch):
         listed += 1
         if listed % _PROGRESS_STEP == 0:
             progress.add_listed(_PROGRESS_STEP)

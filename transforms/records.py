@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping
+
+SPLIT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
+"""What may be a split's name: part of its shards' names, and of TFDS's split expressions."""
 
 Scalar = str | int | float | bool | bytes
 FeatureValue = Scalar | tuple[Scalar, ...]

@@ -23,9 +23,9 @@ from transforms.plan import FindRepeatedKeys, PlanDataset
 from transforms.publish import Publish
 from transforms.records import Failure, ImageRecord, JobError
 from transforms.shards import progress
-from transforms.shards.hashing import key_digest, order_hash
+from transforms.shards.hashing import key_digest
 from transforms.shards.manifest import Provenance
-from transforms.shards.packing import pack_record, unpack_record
+from transforms.shards.packing import pack_reference, reference_record
 from transforms.shards.plan import DatasetPlan, shard_index
 from transforms.shards.pool import Executor, InlineExecutor, ProcessExecutor
 from transforms.shards.report import ShardReport
@@ -33,7 +33,6 @@ from transforms.shards.writer import ShardWriter
 from transforms.storage.output import run_folder
 
 _REPEATED = "repeated"
-_ORDER_BYTES = 8
 # Below both, starting processes takes longer than the work.
 _SPAWN_RECORDS = 500
 _SPAWN_BYTES = 32 * MIB
@@ -74,7 +73,13 @@ class WriteDataset(beam.PTransform):
         config = self._config
         records, failures = entries | "AssignSplits" >> AssignSplits.parting(config)
         plan = records | "PlanDataset" >> PlanDataset(config, failures, self._output, self.run)
-        reports = records | "WriteShards" >> WriteShards(config, plan, os.path.join(self.run, "shards"))
+        references = records | "PackReferences" >> beam.Map(split_reference, config.seed).with_output_types(
+            tuple[str, bytes]
+        )
+        repeated = records | "FindRepeatedKeys" >> FindRepeatedKeys()
+        reports = references | "WriteShards" >> WriteShards(
+            config, plan, repeated, os.path.join(self.run, "shards")
+        )
         provenance = Provenance.start(
             self._source, self._digest, type(entries.pipeline.runner).__name__, self._job
         )
@@ -82,27 +87,39 @@ class WriteDataset(beam.PTransform):
 
 
 class WriteShards(beam.PTransform):
-    """PCollection[ImageRecord] -> PCollection[ShardReport]: whole shards, in order, unpublished.
+    """PCollection[(split, reference)] -> PCollection[ShardReport]: whole shards, in order, unpublished.
 
     Only references are shuffled: images are loaded where their shard is written.
+
+    Args:
+        config: of the dataset.
+        plan: of the dataset, one element.
+        repeated: hashes of keys that may not be unique.
+        folder: where the shards go.
     """
 
-    def __init__(self, config: DatasetConfig, plan: beam.PCollection[DatasetPlan], folder: str) -> None:
+    def __init__(
+        self,
+        config: DatasetConfig,
+        plan: beam.PCollection[DatasetPlan],
+        repeated: beam.PCollection[int],
+        folder: str,
+    ) -> None:
         super().__init__()
         self._config = config
         self._plan = plan
+        self._repeated = repeated
         self._folder = folder
 
-    def expand(self, records: beam.PCollection[ImageRecord]) -> beam.PCollection[ShardReport]:
-        """(shard, packed record) -> GroupByKey -> one file a shard."""
+    def expand(self, references: beam.PCollection[tuple[str, bytes]]) -> beam.PCollection[ShardReport]:
+        """(shard, reference) -> GroupByKey -> one file a shard."""
         plan = beam.pvalue.AsSingleton(self._plan)
-        repeated = records | "FindRepeatedKeys" >> FindRepeatedKeys()
-        assigned, named = records | "AssignShards" >> beam.ParDo(
-            AssignShards(self._config), plan, beam.pvalue.AsList(repeated)
+        assigned, named = references | "AssignShards" >> beam.ParDo(
+            AssignShards(), plan, beam.pvalue.AsList(self._repeated)
         ).with_outputs(_REPEATED, main="assigned").with_output_types(tuple[int, bytes])
         unique = (
-            records.pipeline
-            | "Check" >> beam.Create([None])
+            references.pipeline
+            | "Check" >> beam.Impulse()
             | "RefuseRepeatedKeys" >> beam.Map(refuse_repeated_keys, beam.pvalue.AsList(named))
         )
         # A shard that gets no record is a file all the same.
@@ -120,25 +137,30 @@ class WriteShards(beam.PTransform):
         )
 
 
-class AssignShards(beam.DoFn):
-    """ImageRecord -> (shard, order hash and packed record); records of repeated keys to `repeated`."""
+def split_reference(record: ImageRecord, seed: int) -> tuple[str, bytes]:
+    """(split, reference) of a record that has its split."""
+    return str(record.split), pack_reference(record, seed)
 
-    def __init__(self, config: DatasetConfig) -> None:
-        self._seed = config.seed
+
+class AssignShards(beam.DoFn):
+    """(split, reference) -> (shard, reference); key and place of repeated keys to `repeated`."""
 
     def start_bundle(self) -> None:
         """The plan may be another one."""
         self._first: dict[str, int] | None = None
 
-    def process(self, element: ImageRecord, plan: DatasetPlan, repeated: Sequence[int]) -> Iterator[Any]:
-        """One record."""
+    def process(
+        self, element: tuple[str, bytes], plan: DatasetPlan, repeated: Sequence[int]
+    ) -> Iterator[Any]:
+        """One reference."""
         if self._first is None:
             self._first = plan.first_shards()
-        if repeated and key_digest(element.key) in repeated:
-            yield beam.pvalue.TaggedOutput(_REPEATED, (element.key, described_place(element)))
-        split = str(element.split)
-        shard = self._first[split] + shard_index(element, plan.splits[split], self._seed)
-        yield shard, order_hash(element.key, self._seed) + pack_record(element)
+        split, reference = element
+        if repeated:
+            record = reference_record(reference)
+            if key_digest(record.key) in repeated:
+                yield beam.pvalue.TaggedOutput(_REPEATED, (record.key, described_place(record)))
+        yield self._first[split] + shard_index(reference, plan.splits[split]), reference
 
 
 def described_place(record: ImageRecord) -> str:
@@ -147,7 +169,7 @@ def described_place(record: ImageRecord) -> str:
     return " at ".join(part for part in (path, record.origin) if part) or "(no origin)"
 
 
-def refuse_repeated_keys(_: None, named: Sequence[tuple[str, str]]) -> bool:
+def refuse_repeated_keys(_: bytes, named: Sequence[tuple[str, str]]) -> bool:
     """True if every key is unique.
 
     Raises:
@@ -173,15 +195,15 @@ def empty_shards(plan: DatasetPlan) -> Iterator[tuple[int, bytes]]:
 
 
 def ordered(values: Iterable[bytes], by_key: bool) -> list[bytes]:
-    """The packed records of a shard in their final order, without the markers."""
-    packed = sorted(value for value in values if value)
+    """The references of a shard in their final order, without the marker."""
+    references = sorted(value for value in values if value)
     if by_key:
-        packed.sort(key=lambda value: unpack_record(value[_ORDER_BYTES:]).key)
-    return [value[_ORDER_BYTES:] for value in packed]
+        references.sort(key=lambda reference: reference_record(reference).key)
+    return references
 
 
 class WriteShardsFn(beam.DoFn):
-    """(shard, packed records) -> ShardReport.
+    """(shard, references) -> ShardReport.
 
     With workers of our own, shards are handed to them as they come and reported when the bundle ends.
     """

@@ -5,7 +5,7 @@ import struct
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transforms.examples.columns import Column, ColumnTypes
@@ -166,6 +166,7 @@ def _records(values: st.SearchStrategy[Any]) -> st.SearchStrategy[list[dict[str,
     return st.lists(st.dictionaries(st.sampled_from("ab"), values), max_size=8)
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(
     st.one_of(st.tuples(st.just(True), _records(CELLS)), st.tuples(st.just(False), _records(TYPED))),
     st.data(),
@@ -185,6 +186,7 @@ def test_bundles_and_their_order_do_not_matter(case: Any, data: Any) -> None:
     assert merged.resolve(len(records)) == whole.resolve(len(records))
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(st.one_of(st.tuples(st.just(True), _records(CELLS)), st.tuples(st.just(False), _records(TYPED))))
 def test_whatever_was_observed_fits(case: Any) -> None:
     untyped, records = case
@@ -203,6 +205,7 @@ def test_whatever_was_observed_fits(case: Any) -> None:
                 struct.pack(f"{len(values)}f", *values)
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(st.lists(st.one_of(TEXTS, INTS.map(str)).filter(bool), min_size=1, max_size=5))
 def test_integer_and_text_cells_come_back_as_they_were(cells: list[str]) -> None:
     column = _column(cells, untyped=True)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transforms.examples.features import (
@@ -204,6 +204,7 @@ SCALARS = st.one_of(
 )
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(st.dictionaries(st.text(st.characters(codec="utf-8")), SCALARS))
 def test_bytes_are_those_of_tensorflow(values: dict[str, Any]) -> None:
     theirs = tf.train.Example()
@@ -221,6 +222,7 @@ def test_bytes_are_those_of_tensorflow(values: dict[str, Any]) -> None:
     assert tf.train.Example.FromString(ours).features == theirs.features
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=3), st.data())
 def test_arrays_flatten_row_major(shape: list[int], data: Any) -> None:
     array = np.arange(

@@ -4,7 +4,7 @@ import pickle
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transforms.examples.labels import LabelMap, read_label_file
@@ -111,6 +111,7 @@ def test_many_real_classes_keep_their_names() -> None:
     assert len(names) == 150_000
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(st.sets(st.one_of(st.text(), st.integers(0, 300)), max_size=30), st.integers(0, 3))
 def test_class_names_are_fit_for_a_file(labels: set[Any], offset: int) -> None:
     label_map = LabelMap.build(labels, offset=offset)
@@ -122,6 +123,7 @@ def test_class_names_are_fit_for_a_file(labels: set[Any], offset: int) -> None:
         assert 0 <= label_map.id_of(label) < len(names)
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(st.sets(st.one_of(st.text(), st.integers()), max_size=30), st.randoms())
 def test_order_does_not_matter(labels: set[Any], random: Any) -> None:
     shuffled = list(labels)

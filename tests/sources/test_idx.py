@@ -18,16 +18,16 @@ from transforms.storage.local import LocalReader
 SOURCE = IdxSource()
 
 
-def idx(array: np.ndarray, kind: int = 0x08) -> bytes:  # type: ignore[type-arg]
+def idx(array: np.ndarray, kind: int = 0x08) -> bytes:
     """An IDX file, as the format's description has it."""
     return struct.pack(f">HBB{array.ndim}I", 0, kind, array.ndim, *array.shape) + array.tobytes()
 
 
-def images(count: int, *size: int) -> np.ndarray:  # type: ignore[type-arg]
+def images(count: int, *size: int) -> np.ndarray:
     return np.random.default_rng(count).integers(0, 256, (count, *size), dtype=np.uint8)
 
 
-def labels(count: int) -> np.ndarray:  # type: ignore[type-arg]
+def labels(count: int) -> np.ndarray:
     return (np.arange(count) * 7 % 10).astype(np.uint8)
 
 
@@ -117,7 +117,7 @@ def test_images_without_labels_and_what_else_lies_there(tmp_path: Path) -> None:
 def test_selection_and_limit(tmp_path: Path) -> None:
     put(tmp_path / "train-images-idx3-ubyte", idx(images(9, 2, 2)))
     put(tmp_path / "train-labels-idx1-ubyte", idx(labels(9)))
-    items = listed(tmp_path, tmp_path / "s", exclude=("train/00001", "00003"), limit=3)
+    items = listed(tmp_path, tmp_path, exclude=("train/00001", "00003"), limit=3)
     assert [(item.key, item.annotations.labels) for item in only_records(items)] == [
         ("train/00000", (0,)),
         ("train/00002", (4,)),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.records import Annotations, Failure, ImageRecord, ImageRef
+from transforms.records import Annotations, Failure, FeatureValue, ImageRecord, ImageRef
 from transforms.sources.jsonl_manifest import JsonlSource
 from transforms.sources.source import SourceConfig
 
@@ -60,7 +60,7 @@ def test_a_row_in_full(images: Path) -> None:
         "objects": [{"a": "ü"}],
         "holes": [1, None],
     }
-    features = {
+    features: dict[str, FeatureValue] = {
         "integer": 1,
         "float": 1.5,
         "text": "ü\n",
@@ -99,7 +99,11 @@ def test_a_row_in_full(images: Path) -> None:
     ],
 )
 def test_columns(
-    images: Path, row: object, options: dict[str, str], labels: tuple[str, ...], features: dict[str, object]
+    images: Path,
+    row: object,
+    options: dict[str, str],
+    labels: tuple[str, ...],
+    features: dict[str, FeatureValue],
 ) -> None:
     record = one(images, row, **options)
     assert (record.key, record.annotations.labels, record.annotations.features) == ("a.jpg", labels, features)
@@ -195,7 +199,7 @@ def test_vertex_import_file(
     row: dict[str, object],
     split: str | None,
     labels: tuple[str, ...],
-    features: dict[str, object],
+    features: dict[str, FeatureValue],
 ) -> None:
     record = one(images, {"imageGcsUri": "gs://bucket/a.jpg", **row}, image_roots=(str(images),))
     assert (record.key, record.split, record.annotations) == ("a.jpg", split, Annotations(labels, features))

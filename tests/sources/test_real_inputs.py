@@ -65,23 +65,12 @@ def test_raccoon_boxes_as_rows(corpus: Path, tmp_path: Path) -> None:
     manifest = str(corpus / "raccoon/data/train_labels.csv")
     kind, items = listed(corpus / "raccoon/images", tmp_path, annotations=(manifest,))
     assert (kind, len(items)) == ("csv", 173)
-    assert items[0] == ImageRecord(
-        "raccoon-17.jpg",
-        items[0].image,  # type: ignore[union-attr]
-        None,
-        items[0].annotations,  # type: ignore[union-attr]
-        "train_labels.csv, line 2",
-        os.path.getsize(corpus / "raccoon/images/raccoon-17.jpg"),
-    )
-    features = items[0].annotations.features  # type: ignore[union-attr]
-    assert features == {
-        "width": "259",
-        "height": "194",
-        "xmin": "95",
-        "ymin": "60",
-        "xmax": "167",
-        "ymax": "118",
-    }
+    (first, *_) = items
+    assert isinstance(first, ImageRecord)
+    assert (first.key, first.origin) == ("raccoon-17.jpg", "train_labels.csv, line 2")
+    assert first.size == os.path.getsize(corpus / "raccoon/images/raccoon-17.jpg")
+    cells = {"width": "259", "height": "194", "xmin": "95", "ymin": "60", "xmax": "167", "ymax": "118"}
+    assert first.annotations.features == cells
     assert {item.annotations.labels for item in items if isinstance(item, ImageRecord)} == {("raccoon",)}
 
 

@@ -59,6 +59,8 @@ def float_feature(value: object, *, fixed_length: int | None = None) -> Feature:
     Raises:
         BadInput: a value is no number or too large for float32, a list is ragged, or the length is wrong.
     """
+    if type(value) is float and abs(value) < _FLOAT32_OVERFLOW and fixed_length is None:
+        return Feature("float_list", (value,))
     values = _values(value)
     _require(values, (float, int), "a number")
     return _checked("float_list", _within_float32(values), fixed_length)

@@ -159,6 +159,8 @@ def apply_rename(items: Mapping[str, _T], renames: Mapping[str, str]) -> dict[st
     Raises:
         ValueError: an old name that is not there, a new one that is blank or taken.
     """
+    if not renames:
+        return dict(items)
     unknown = sorted(set(renames).difference(items))
     if unknown:
         raise ValueError(f"cannot rename {unknown[0]!r}: the features are {', '.join(sorted(items))}")

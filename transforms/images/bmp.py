@@ -35,7 +35,7 @@ def open_bmp(data: bytes) -> Encoded:
             colorspace = "RGB" if channels == 3 else "Grayscale"
             kept = StoredImage(data, "bmp", abs(height), width, channels, "uint8", colorspace, ("kept",))
     decode = functools.partial(decode_raster, data, "bmp")
-    return Encoded("bmp", kept, 1, lambda: _check(data), decode)
+    return Encoded("bmp", kept, 1, decode, decode)
 
 
 def _channels(data: bytes) -> int:
@@ -52,7 +52,3 @@ def _channels(data: bytes) -> int:
     palette = data[14 + size : start]
     grey = len(palette) == 1024 and b"".join(palette[i : i + 3] for i in range(0, 1024, 4)) == _GRAYS
     return 1 if bits == 8 and grey else 0
-
-
-def _check(data: bytes) -> None:
-    decode_raster(data, "bmp")

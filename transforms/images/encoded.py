@@ -25,5 +25,5 @@ class Encoded:
     kind: str
     kept: StoredImage | None
     orientation: int
-    check: Callable[[], None]
+    check: Callable[[], object]
     decode: Callable[[], Picture]

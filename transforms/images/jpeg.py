@@ -26,13 +26,11 @@ _APP0, _APP1, _APP14 = 0xE0, 0xE1, 0xEE
 _ALONE = frozenset((0x01, *range(0xD0, 0xD8)))
 # Baseline, extended and progressive, Huffman or arithmetic coding: what TensorFlow's libjpeg-turbo decodes.
 _TENSORFLOW_PROCESSES = frozenset((0xC0, 0xC1, 0xC2, 0xC9, 0xCA))
+_PROGRESSIVE = frozenset((0xC2, 0xCA))
 _LOSSLESS = 0xC3
 
 # libjpeg reports its first warning only. These say nothing about the pixels.
-_HARMLESS = re.compile(
-    r"extraneous bytes before marker 0xd9|Invalid SOS parameters|unknown JFIF revision"
-    r"|Unknown Adobe color transform"
-)
+_HARMLESS = re.compile(r"Invalid SOS parameters|unknown JFIF revision|Unknown Adobe color transform")
 _STRAY = re.compile(r"extraneous bytes before marker 0x(?!d[0-7])")
 _NO_SUBSAMPLING = "Could not determine subsampling"
 
@@ -228,14 +226,17 @@ def decode_components(data: bytes, header: JpegHeader) -> Array:
     except ValueError as error:
         _judge(str(error), header)
         pixels = _decode_with_pillow(data)
-        if len(header.components) == 4 and header.adobe is not None:
-            pixels = 255 - pixels
+        if len(header.components) == 4:
+            pixels = 255 - pixels  # Pillow takes all CMYK for inverted.
     return pixels
 
 
 def _judge(message: str, header: JpegHeader) -> None:
     """Raises what a decoder's message means, unless it says nothing about the pixels."""
     if _HARMLESS.search(message) or _NO_SUBSAMPLING in message:
+        return
+    # Padding; but in a progressive JPEG it may be a scan whose marker is lost.
+    if "extraneous bytes before marker 0xd9" in message and header.process not in _PROGRESSIVE:
         return
     if header.stray and _STRAY.search(message):
         return

@@ -43,6 +43,8 @@ def turned_jpeg(data: bytes, header: JpegHeader) -> bytes:
             f"quantisation table {error} is not defined before the first scan: re-save it, or --exif=ignore"
         )
         raise undecodable(NOT_SUPPORTED, detail) from error
+    while len(qtables) > 1 and qtables[-1] == qtables[-2]:
+        qtables.pop()  # the last table serves all further components
     return _encode(image, qtables, _subsampling(header, transposed), header, _profile(data))
 
 
@@ -87,7 +89,6 @@ def _encode(
             out,
             "JPEG",
             qtables=qtables,
-            quality=100,  # of the tables, in per cent
             subsampling=subsampling,
             progressive=progressive,
             optimize=optimize,

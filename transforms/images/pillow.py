@@ -39,6 +39,8 @@ DECODER_ERRORS = (
 def named(error: BaseException) -> BadInput:
     """A decoder's error as the BadInput that it means."""
     detail = str(error) or type(error).__name__
+    if detail.lstrip("-").isdigit():
+        detail = f"decoder error {detail}"
     if isinstance(error, Image.DecompressionBombError):
         return undecodable(TOO_MANY_PIXELS, detail)
     if isinstance(error, NotImplementedError):

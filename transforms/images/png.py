@@ -91,13 +91,10 @@ def read_header(data: bytes) -> PngHeader:
         raise undecodable(
             NOT_SUPPORTED, f"a PNG of {width}x{height} pixels; libpng reads up to {_SIDE_LIMIT:,} a side"
         )
-    first = {
-        kind: data[start + 8 : end - 4] for kind, start, end in reversed(chunks) if kind in (b"PLTE", b"tRNS")
-    }
-    _check_palette(first.get(b"PLTE"), color)
-    transparency = first.get(b"tRNS", b"") if color in (GRAY, RGB, PALETTE) else b""
-    if transparency and color != PALETTE and len(transparency) != 2 * SAMPLES[color]:
-        transparency = b""
+    palette = next((data[start + 8 : end - 4] for kind, start, end in chunks if kind == b"PLTE"), b"")
+    if color == PALETTE and (not palette or len(palette) % 3 or len(palette) > 768):
+        raise undecodable(CORRUPT, "the PNG has no proper palette")
+    transparency = _transparency(data, chunks, color, len(palette) // 3)
     animated = kinds.count(b"fcTL") > 1
     orientation = _orientation(data, chunks)
     return PngHeader(
@@ -116,9 +113,7 @@ def _walk(data: bytes) -> Iterator[tuple[bytes, int, int]]:
             raise undecodable(CORRUPT, f"{kind!r} is no PNG chunk")
         if end > len(data):
             raise undecodable(TRUNCATED, f"the PNG ends within its {kind.decode('ascii')} chunk")
-        if not kind[0] & 0x20 and zlib.crc32(data[position + 4 : end - 4]) != int.from_bytes(
-            data[end - 4 : end], "big"
-        ):
+        if not kind[0] & 0x20 and not _is_sound(data, position, end):
             raise undecodable(CORRUPT, f"the checksum of its {kind.decode('ascii')} chunk is wrong")
         yield kind, position, end
         if kind == b"IEND":
@@ -144,9 +139,22 @@ def _check_order(kinds: list[bytes]) -> None:
         raise undecodable(CORRUPT, "the PNG's PLTE chunk is not where it may be")
 
 
-def _check_palette(palette: bytes | None, color: int) -> None:
-    if color == PALETTE and (palette is None or not palette or len(palette) % 3 or len(palette) > 768):
-        raise undecodable(CORRUPT, "the PNG has no proper palette")
+def _transparency(data: bytes, chunks: tuple[tuple[bytes, int, int], ...], color: int, colors: int) -> bytes:
+    """The tRNS chunk where libpng heeds it: undamaged, in its place, and of the length it should have."""
+    kinds = [kind for kind, _, _ in chunks]
+    if b"tRNS" not in kinds or color not in (GRAY, RGB, PALETTE):
+        return b""
+    index = kinds.index(b"tRNS")
+    _, start, end = chunks[index]
+    placed = index < kinds.index(b"IDAT") and (color != PALETTE or kinds.index(b"PLTE") < index)
+    content = data[start + 8 : end - 4]
+    fits = 0 < len(content) <= colors if color == PALETTE else len(content) == 2 * SAMPLES[color]
+    return content if placed and fits and _is_sound(data, start, end) else b""
+
+
+def _is_sound(data: bytes, start: int, end: int) -> bool:
+    """Whether a chunk's checksum is right."""
+    return zlib.crc32(data[start + 4 : end - 4]) == int.from_bytes(data[end - 4 : end], "big")
 
 
 def _orientation(data: bytes, chunks: tuple[tuple[bytes, int, int], ...]) -> int:

@@ -55,14 +55,14 @@ def _deep_pixels(essential: bytes, image: ImageFile.ImageFile, color: int) -> Ar
     if color == GRAY_ALPHA:
         # Two 16-bit samples are the four bytes of an RGBA pixel.
         image.tile = [tile._replace(args="RGBA") for tile in image.tile]
-        samples: Array = np.asarray(image).view(">u2").astype(np.uint16)
-        return samples
-    high = np.asarray(image)
+        return np.asarray(image).view(">u2").astype(np.uint16)
+    high: Array = np.asarray(image).astype(np.uint16)
     mode = image.mode
     with Image.open(io.BytesIO(essential), formats=("PNG",)) as again:
         again.tile = [tile._replace(args=f"{mode};16L") for tile in again.tile]
         low = np.asarray(again)
-    return high.astype(np.uint16) << 8 | low
+    both: Array = high << 8 | low
+    return both
 
 
 def _with_key(pixels: Array, header: PngHeader) -> Array:

@@ -16,8 +16,8 @@ from transforms.images.encoded import Encoded
 from transforms.images.exif import Array, read_orientation, turned
 from transforms.images.picture import Picture
 from transforms.images.pillow import DECODER_ERRORS, named
-from transforms.images.reasons import NOT_AN_IMAGE, NOT_SUPPORTED, check_pixels, undecodable
-from transforms.records import StoredImage
+from transforms.images.reasons import NOT_AN_IMAGE, NOT_SUPPORTED, TRUNCATED, check_pixels, undecodable
+from transforms.records import BadInput, StoredImage
 
 _FORMATS = {
     "avif": ("AVIF",),
@@ -56,7 +56,7 @@ def open_raster(data: bytes, kind: str) -> Encoded:
     with _opened(data, kind) as image:
         orientation = _orientation(image)
     decode = functools.partial(decode_raster, data, kind)
-    return Encoded(kind, None, orientation, lambda: None, decode)
+    return Encoded(kind, None, orientation, decode, decode)
 
 
 def open_webp(data: bytes) -> Encoded:
@@ -74,11 +74,7 @@ def open_webp(data: bytes) -> Encoded:
     if not moving:
         kept = StoredImage(data, "webp", height, width, len(colorspace), "uint8", colorspace, ("kept",))
     decode = functools.partial(decode_raster, data, "webp")
-    return Encoded("webp", kept, orientation, lambda: _check(data, "webp"), decode)
-
-
-def _check(data: bytes, kind: str) -> None:
-    decode_raster(data, kind)
+    return Encoded("webp", kept, orientation, decode, decode)
 
 
 def decode_raster(data: bytes, kind: str) -> Picture:
@@ -97,7 +93,7 @@ def decode_raster(data: bytes, kind: str) -> Picture:
     except DECODER_ERRORS as error:
         if kind == "tga":
             raise undecodable(NOT_AN_IMAGE, "no known image format begins like this") from error
-        raise named(error) from error
+        raise _truncated_webp(data) or named(error) from error
     # Pillow turns a TIFF while loading it; --exif decides that here.
     pixels = turned(picture.pixels, _UNDO.get(orientation, orientation))
     return dataclasses.replace(picture, pixels=pixels, frames=frames)
@@ -109,11 +105,19 @@ def _opened(data: bytes, kind: str) -> ImageFile.ImageFile:
     except UnidentifiedImageError as error:
         if kind == "tga":
             raise undecodable(NOT_AN_IMAGE, "no known image format begins like this") from error
-        raise named(ValueError(f"its {kind} header cannot be read")) from error
+        raise _truncated_webp(data) or named(ValueError(f"its {kind} header cannot be read")) from error
     except DECODER_ERRORS as error:
-        raise named(error) from error
+        raise _truncated_webp(data) or named(error) from error
     check_pixels(*image.size)
     return image
+
+
+def _truncated_webp(data: bytes) -> BadInput | None:
+    """What ails a RIFF file that is shorter than it says; libwebp does not tell."""
+    size = 8 + int.from_bytes(data[4:8], "little")
+    if data[:4] != b"RIFF" or len(data) >= size:
+        return None
+    return undecodable(TRUNCATED, f"the WebP has {len(data):,} of {size:,} bytes")
 
 
 def _orientation(image: Image.Image) -> int:
@@ -147,15 +151,18 @@ def _deep_tiff(data: bytes, image: ImageFile.ImageFile) -> Picture | None:
     opposite = f"{rawmode[:-1]}{'B' if order == 'L' else 'L'}"
     high = np.asarray(image)
     with _opened(data, "tiff") as again:
-        again.tile = [tile._replace(args=(opposite, *tile.args[1:])) for tile in again.tile]
+        again.tile = [tile._replace(args=_with_rawmode(tile.args, opposite)) for tile in again.tile]
         low = np.asarray(again)
     return Picture(high.astype(np.uint16) << 8 | low)
 
 
 def _rawmode(image: ImageFile.ImageFile) -> str:
-    args = image.tile[0].args if image.tile else ""
-    rawmode = args[0] if isinstance(args, tuple) else args
-    return rawmode if isinstance(rawmode, str) else ""
+    args = image.tile[0].args if image.tile else None
+    return str(args[0]) if isinstance(args, tuple) and args else ""
+
+
+def _with_rawmode(args: tuple[Any, ...] | str | None, rawmode: str) -> tuple[Any, ...]:
+    return (rawmode, *args[1:]) if isinstance(args, tuple) else (rawmode,)
 
 
 def _shallow(image: Image.Image, data: bytes, kind: str) -> Picture:

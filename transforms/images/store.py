@@ -231,5 +231,7 @@ def _notes(picture: Picture) -> tuple[str, ...]:
 
 def _refuse_narrowed(picture: Picture) -> None:
     if picture.narrowed:
-        detail = "more than 8 bits a sample, cut to 8 by its decoder: convert it to PNG, or use --image_format=jpeg"
+        detail = (
+            "more than 8 bits a sample, which its decoder cuts: convert it to PNG, or --image_format=jpeg"
+        )
         raise undecodable(NOT_SUPPORTED, detail)

@@ -18,8 +18,8 @@ def _hash64(text: str, salt: bytes) -> bytes:
 
 
 def key_digest(key: str) -> int:
-    """The 64-bit hash by which equal keys are found."""
-    return int.from_bytes(_hash64(key, b"recordmill/key"), "big")
+    """The 63-bit hash by which equal keys are found: it fits Beam's coder of integers, which are signed."""
+    return int.from_bytes(_hash64(key, b"recordmill/key"), "big") >> 1
 
 
 def order_hash(key: str, seed: int) -> bytes:

@@ -7,9 +7,11 @@ import json
 from typing import Any
 
 from transforms.records import Annotations, ImageRecord, ImageRef
+from transforms.shards.hashing import order_hash, shard_of
 
 # In place of the key's own characters at the end of a URI. No path holds a NUL.
 _KEY = "\0"
+_HASH_BYTES = 8
 
 
 def _plain(value: Any) -> Any:
@@ -54,6 +56,21 @@ def pack_record(record: ImageRecord) -> bytes:
         list(annotations.features.items()),
     )
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":"), default=_plain).encode("utf-8")
+
+
+def pack_reference(record: ImageRecord, seed: int) -> bytes:
+    """What is shuffled: the hash that decides shard and place, and the packed record; sorts by the hash."""
+    return order_hash(record.key, seed) + pack_record(record)
+
+
+def reference_shard(reference: bytes, num_shards: int) -> int:
+    """The shard of a reference within its split."""
+    return shard_of(reference[:_HASH_BYTES], num_shards)
+
+
+def reference_record(reference: bytes) -> ImageRecord:
+    """The record of a reference."""
+    return unpack_record(reference[_HASH_BYTES:])
 
 
 def unpack_record(packed: bytes) -> ImageRecord:

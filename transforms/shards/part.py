@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from transforms.examples.index import index_lines
 from transforms.examples.tfrecord import RecordWriter
 from transforms.records import BadInput
-from transforms.shards.packing import unpack_record
+from transforms.shards.packing import reference_record
 from transforms.shards.record_encoder import RecordEncoder
 from transforms.shards.report import ShardFile, WriteStats, merged
 
@@ -23,14 +23,14 @@ _WRITE_BYTES = 1 << 18
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PartTask:
-    """Packed records, in their final order, and the path without ending to write them under."""
+    """References, in their final order, and the path without ending to write them under."""
 
-    records: Sequence[bytes]
+    references: Sequence[bytes]
     path: str
 
     def run(self, encoder: RecordEncoder, progress: Progress) -> ShardFile:
         """Writes the part."""
-        return write_part(self.records, self.path, encoder, progress)
+        return write_part(self.references, self.path, encoder, progress)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,14 +45,16 @@ class JoinTask:
         return join_parts(self.parts, self.path)
 
 
-def write_part(packed: Sequence[bytes], path: str, encoder: RecordEncoder, progress: Progress) -> ShardFile:
-    """Encodes `packed` in their order into `path`.tfrecord, with its index and its failures beside it."""
+def write_part(
+    references: Sequence[bytes], path: str, encoder: RecordEncoder, progress: Progress
+) -> ShardFile:
+    """Encodes `references`, in their order, into `path`.tfrecord; index and failures beside it."""
     stats = WriteStats()
     failures: list[str] = []
     with open(f"{path}.tfrecord", "wb", buffering=_WRITE_BYTES) as file:
         writer = RecordWriter(file)
-        for one in packed:
-            record = unpack_record(one)
+        for reference in references:
+            record = reference_record(reference)
             try:
                 encoded = encoder.encode(record)
             except BadInput as error:

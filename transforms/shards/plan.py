@@ -12,7 +12,7 @@ from transforms.examples.labels import LabelMap
 from transforms.examples.registry import choose_schema
 from transforms.examples.schema import DatasetSummary, apply_rename, check_names
 from transforms.records import BadInput, ImageRecord, JobError
-from transforms.shards.hashing import order_hash, shard_of
+from transforms.shards.packing import reference_record, reference_shard
 from transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from transforms.shards.totals import SplitTotals, Totals
 
@@ -91,7 +91,7 @@ def plan_dataset(totals: Totals, config: DatasetConfig) -> DatasetPlan:
         JobError: an empty split, a name clash, labels that do not fit: one line that names it.
     """
     counts = totals.splits
-    for name in [*config.splits, *(_by_split(config) or {})]:
+    for name in [*config.splits, *config.expected_splits, *(_by_split(config) or {})]:
         if name not in counts:
             found = ", ".join(sorted(counts)) or "none"
             raise JobError(f"split {name!r} is empty: no record falls into it (splits with records: {found})")
@@ -135,11 +135,11 @@ def record_settings(totals: Totals, config: DatasetConfig) -> RecordSettings:
     return RecordSettings(config.policy, schema, labels, columns, dict(config.rename))
 
 
-def shard_index(record: ImageRecord, split: SplitPlan, seed: int) -> int:
-    """The shard of a record within its split."""
+def shard_index(reference: bytes, split: SplitPlan) -> int:
+    """The shard, within its split, of a packed reference."""
     if split.edges:
-        return bisect.bisect_right(split.edges, record.key)
-    return shard_of(order_hash(record.key, seed), split.num_shards)
+        return bisect.bisect_right(split.edges, reference_record(reference).key)
+    return reference_shard(reference, split.num_shards)
 
 
 def _by_split(config: DatasetConfig) -> Mapping[str, int] | None:

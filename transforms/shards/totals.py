@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from transforms.examples.columns import ColumnTypes
 from transforms.records import ImageRecord
-from transforms.shards.hashing import order_hash
+from transforms.shards.hashing import key_digest
 from transforms.shards.packing import pack_record, unpack_record
 
 DEFAULT_SPLIT = "train"
@@ -111,7 +111,7 @@ class Totals:
             self.columns.observe(record.annotations.features)
         self.digest = (self.digest + _content_hash(record)) % _DIGEST_SPACE
         # The sample does not depend on the seed: a plan's figures are the same for all seeds.
-        hashed = int.from_bytes(order_hash(record.key, 0), "big")
+        hashed = key_digest(record.key)
         if self.sample.wants(hashed):
             self.sample.add(hashed, pack_record(record))
         if split.keys.wants(hashed):

@@ -43,15 +43,15 @@ class ShardWriter:
         self._pending: list[_Pending] = []
         os.makedirs(folder, exist_ok=True)
 
-    def submit(self, split: str, shard: int, packed: Sequence[bytes]) -> None:
-        """Starts on a shard of packed records in their final order; waits while the executor is full."""
+    def submit(self, split: str, shard: int, references: Sequence[bytes]) -> None:
+        """Starts on a shard of references in their final order; waits while the executor is full."""
         path = os.path.join(self._folder, f"{split}-{shard:05d}-{uuid.uuid4().hex[:12]}")
-        sizes = part_sizes(len(packed), self._total_records, self._workers)
+        sizes = part_sizes(len(references), self._total_records, self._workers)
         futures = []
         start = 0
         for number, size in enumerate(sizes):
             name = path if len(sizes) == 1 else f"{path}-part{number:05d}"
-            futures.append(self._executor.submit(PartTask(packed[start : start + size], name)))
+            futures.append(self._executor.submit(PartTask(references[start : start + size], name)))
             start += size
         self._pending.append(_Pending(split, shard, path, futures))
 

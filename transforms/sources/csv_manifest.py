@@ -77,6 +77,9 @@ class CsvSource:
                     "this version reads those for classification"
                 )
 
+    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
+        return ()
+
     def read(self, config: SourceConfig, scratch: str) -> Iterator[ImageRecord | Failure]:
         return limited(_records(config), config.limit)
 

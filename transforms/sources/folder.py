@@ -29,7 +29,7 @@ from transforms.storage.paths import Confinement
 
 NOT_AN_IMAGE = "not an image by name"
 _MAX_LINKED_FOLDERS = 4  # on one path: folders that link to each other have no end of paths otherwise
-_SNIFFED = 20_000
+_SNIFFED = 1_000
 
 
 class FolderSource:
@@ -59,6 +59,9 @@ class FolderSource:
             reasons[item.reason] += 1
         found = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common()) or "it is empty"
         raise ValueError(f"--input is {config.input!r}: there is no image to convert ({found})")
+
+    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
+        return _Listing(config).split_names()
 
     def read(self, config: SourceConfig, scratch: str) -> Iterator[ImageRecord | Failure]:
         return limited(_Listing(config).items(), config.limit)
@@ -120,13 +123,24 @@ class _Listing:
         except OSError as error:
             yield _failure(folder.prefix or "./", os_fault(error, "list"))
             return
-        first_level = [] if folder.prefix else [name for name in names if self._is_content(folder, name)]
-        has_splits = bool(first_level) and all(is_split_name(name[:-1]) for name in first_level)
+        has_splits = not folder.prefix and bool(self._splits(folder, names))
         for name in names:
             if not name.endswith("/"):
                 yield self._file(folder, name)
             elif (item := self._subfolder(folder, name[:-1], has_splits)) is not None:
                 yield item
+
+    def split_names(self) -> tuple[str, ...]:
+        """The splits that the first-level folders name."""
+        path = os.path.realpath(self._config.input)
+        if not os.path.isdir(path):
+            return ()
+        return self._splits(_Folder(path, "", None, Annotations(), frozenset(), 0), _sorted_names(path))
+
+    def _splits(self, root: _Folder, names: list[str]) -> tuple[str, ...]:
+        """The first-level folders, where every one of them is named like a split; else none."""
+        folders = [name[:-1] for name in names if self._is_content(root, name)]
+        return tuple(folders) if all(map(is_split_name, folders)) else ()
 
     def _is_content(self, folder: _Folder, name: str) -> bool:
         """Whether a first-level name is a folder that may hold images: only those decide about splits."""

@@ -59,6 +59,9 @@ class IdxSource:
         for pair in pairs:
             _read_headers(pair)
 
+    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
+        return ()
+
     def read(self, config: SourceConfig, scratch: str) -> Iterator[ImageRecord | Failure]:
         return limited(_records(config, scratch), config.limit)
 
@@ -244,7 +247,7 @@ def _annotations(path: str | None, count: int) -> Iterator[Annotations]:
     """The label of each image, read as it is asked for.
 
     Raises:
-        JobError: there are fewer labels than the header says.
+        JobError: there are not as many labels as the header says, or gzip is broken.
     """
     if path is None:
         yield from itertools.repeat(Annotations(), count)
@@ -254,15 +257,19 @@ def _annotations(path: str | None, count: int) -> Iterator[Annotations]:
     with _open(path) as stream:
         try:
             stream.seek(read_header(path).offset)
-            while read < count and (labels := stream.read(min(_CHUNK, count - read))):
+            while read < count:
+                labels = stream.read(min(_CHUNK, count - read))
                 read += len(labels)
+                # at the end, one byte more also makes gzip compare its checksum
+                if not labels or (read == count and stream.read(1)):
+                    raise JobError(
+                        f"{path!r} has {'more' if labels else read} labels; its header says {count}"
+                    )
                 yield from map(known.__getitem__, labels)
         except _GZIP_FAULTS as error:
             raise JobError(
                 f"{path!r} is a broken gzip file: {error}, after {read} of {count} labels"
             ) from error
-    if read < count:
-        raise JobError(f"{path!r} has {read} labels; its header says {count}")
 
 
 def _spool(path: str, header: IdxHeader, scratch: str) -> str:

@@ -73,6 +73,9 @@ class JsonlSource:
                 )
             _columns(first, config, manifest)
 
+    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
+        return ()
+
     def read(self, config: SourceConfig, scratch: str) -> Iterator[ImageRecord | Failure]:
         return limited(_records(config), config.limit)
 

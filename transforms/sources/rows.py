@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from transforms.records import Annotations, BadInput, Failure, FeatureValue, ImageRecord, ImageRef
+from transforms.records import SPLIT_NAME, Annotations, BadInput, Failure, FeatureValue, ImageRecord, ImageRef
 from transforms.sources.manifests import Manifest, flag_of, input_root
 from transforms.sources.names import printable
 from transforms.sources.selection import EXCLUDED, Selection, label_pattern
@@ -29,8 +28,6 @@ VERTEX_SPLITS = {
     "": None,
 }
 """Vertex AI's ml_use, in lower case, and the split it is."""
-
-_SPLIT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -134,8 +131,8 @@ def split_name(value: str, column: str | None) -> str | None:
         return VERTEX_SPLITS[value.lower()]
     if not value:
         return None
-    if not _SPLIT_NAME.fullmatch(value):
-        raise BadInput("manifest", "not a split name", f"{value!r}; letters, digits, _, - and . make one")
+    if not SPLIT_NAME.fullmatch(value):
+        raise BadInput("manifest", "not a split name", f"{value!r}; letters, digits, _ and - make one")
     return value
 
 

@@ -71,6 +71,9 @@ class Source(Protocol):
             ValueError: one line that names the flag, its value and what is wrong.
         """
 
+    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
+        """The splits that the layout of the input names, whether there is a record in them or not."""
+
     def read(self, config: SourceConfig, scratch: str) -> Iterator[ImageRecord | Failure]:
         """Lists the input in an order that depends on its contents alone.
 

@@ -1,0 +1,87 @@
+"""What is to be reached, against what was measured."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.contenders import (
+    BEAM,
+    CODEC,
+    KEPT_DECODE,
+    KEPT_HEADER,
+    LOOP,
+    Q90,
+    TWO_WORKERS,
+    MemoryCase,
+    convert,
+)
+from benchmarks.inputs import Inputs
+from benchmarks.job_graph import job_graph_bytes
+from benchmarks.measure import Peaks, Speeds, megabytes, processes_importing
+
+
+@dataclasses.dataclass(frozen=True)
+class Goal:
+    """One thing to reach, and whether it is."""
+
+    name: str
+    limit: str
+    measured: str
+    met: bool
+
+
+def speed_goals(speeds: Speeds) -> list[Goal]:
+    """The ratios to reach, of whole commands; and ten images."""
+    goals = []
+    for ours, theirs, least in ((KEPT_HEADER, BEAM, 6.0), (KEPT_HEADER, LOOP, 0.8), (Q90, CODEC, 0.85)):
+        ratio = speeds[theirs.name].whole / speeds[ours.name].whole
+        name = f"speed of {ours.name}, over {theirs.name}"
+        goals.append(Goal(name, f"≥ {least:g}", f"{ratio:.2f}", ratio >= least))
+    seconds = speeds[KEPT_DECODE.name].startup
+    return [*goals, Goal("ten images, default flags", "< 3 s", f"{seconds:.2f} s", seconds < 3)]
+
+
+def memory_goals(cases: Sequence[MemoryCase], peaks: Peaks) -> list[Goal]:
+    """Every limit, and that ten times the images take no more than 1.15 times the memory."""
+    goals = [
+        Goal(
+            f"peak RSS, {case.name}",
+            f"≤ {megabytes(case.limit)}",
+            megabytes(peaks[case.name].rss),
+            peaks[case.name].rss <= case.limit,
+        )
+        for case in cases
+        if case.limit
+    ]
+    for few, many in zip(cases[0:6:2], cases[1:6:2], strict=True):
+        growth = peaks[many.name].rss / peaks[few.name].rss
+        goals.append(Goal(f"peak RSS, {many.name}, over a tenth", "≤ 1.15", f"{growth:.2f}", growth <= 1.15))
+    return goals
+
+
+def tensorflow_goal(inputs: Inputs, output: Path) -> Goal:
+    """That no process of a conversion imports TensorFlow, where it could."""
+    shutil.rmtree(output, ignore_errors=True)
+    arguments = convert(TWO_WORKERS)(inputs.all_images, output)
+    processes, importing = processes_importing(arguments)
+    shutil.rmtree(output, ignore_errors=True)
+    installed = importlib.util.find_spec("tensorflow") is not None
+    measured = f"{importing} of {processes}" if installed else "TensorFlow is not installed here"
+    return Goal("processes that import TensorFlow", "0", measured, installed and importing == 0 < processes)
+
+
+def graph_goal(inputs: Inputs, output: Path) -> Goal:
+    """That a job's graph does not grow with its input."""
+    sizes = []
+    for source, few, many in (
+        ("folder", inputs.ten_images, inputs.all_images),
+        ("csv", inputs.ten_rows, inputs.all_rows),
+    ):
+        sizes += [job_graph_bytes(source, path, output) for path in (few, many)]
+    measured = "folder {:,} to {:,}, manifest {:,} to {:,} bytes".format(*sizes)
+    met = sizes[1] <= sizes[0] and sizes[3] <= sizes[2]
+    return Goal("job graph, from ten inputs to all", "no larger", measured, met)

@@ -1,0 +1,135 @@
+"""Draws what is measured, into a cache folder: JPEGs like a camera's, digits as IDX files, a manifest."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import gzip
+import io
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from benchmarks.drawings import SHAPES, draw
+
+TEN = 10
+_DRAWINGS = 240  # distinct ones; every file differs by a comment segment
+_DIGIT_SIDE = 28
+
+
+@dataclasses.dataclass(frozen=True)
+class Inputs:
+    """The inputs of one benchmark.
+
+    Attributes:
+        images: number of JPEGs in `all_images`.
+        image_bytes: of all of them.
+        ten_images: folder of ten JPEGs.
+        some_images: folder of a tenth of the JPEGs.
+        all_images: folder of all of them.
+        digits: folder with the IDX files.
+        ten_rows: manifest of ten rows.
+        all_rows: manifest of all rows.
+    """
+
+    images: int
+    image_bytes: int
+    ten_images: Path
+    some_images: Path
+    all_images: Path
+    digits: Path
+    ten_rows: Path
+    all_rows: Path
+
+
+def draw_inputs(work: Path, images: int, digits: int, rows: int) -> Inputs:
+    """Draws what `work` does not hold yet, and reads every image once so that all of them are cached.
+
+    Paths are equally long whatever the numbers: a longer path would make a job graph larger.
+    """
+
+    def jpegs(number: int) -> Path:
+        return _once(work / f"jpeg-{number:08d}", draw_jpegs, number)
+
+    def manifest(number: int) -> Path:
+        return _once(work / f"rows-{number:08d}.csv", draw_manifest, number)
+
+    all_images = jpegs(images)
+    return Inputs(
+        images=images,
+        image_bytes=sum(len(path.read_bytes()) for path in all_images.rglob("*.jpg")),
+        ten_images=jpegs(TEN),
+        some_images=jpegs(images // 10),
+        all_images=all_images,
+        digits=_once(work / f"digits-{digits:08d}", draw_digits, digits),
+        ten_rows=manifest(TEN),
+        all_rows=manifest(rows),
+    )
+
+
+def draw_jpegs(folder: Path, number: int) -> None:
+    """Draws JPEGs of about 70 KB, quality 95 at 4:2:0, into <shape>/."""
+    drawings = [_camera_jpeg(index) for index in range(min(number, _DRAWINGS))]
+    for shape in SHAPES:
+        (folder / shape).mkdir(parents=True)
+    for index in range(number):
+        path = folder / SHAPES[index % len(SHAPES)] / f"{index:08d}.jpg"
+        path.write_bytes(with_comment(drawings[index % len(drawings)], b"%08d" % index))
+
+
+def _camera_jpeg(index: int) -> bytes:
+    stored = io.BytesIO()
+    image = draw(SHAPES[index % len(SHAPES)], seed=index, width=480, height=360, noise=5 + index % 5 / 2)
+    image.save(stored, "JPEG", quality=95, subsampling="4:2:0")
+    return stored.getvalue()
+
+
+def with_comment(jpeg: bytes, comment: bytes) -> bytes:
+    """A JPEG with a COM segment (ITU-T T.81, B.2.4.5) after its first segment, which JFIF wants first."""
+    first_end = 4 + int.from_bytes(jpeg[4:6], "big")
+    segment = b"\xff\xfe" + struct.pack(">H", len(comment) + 2) + comment
+    return jpeg[:first_end] + segment + jpeg[first_end:]
+
+
+def draw_digits(folder: Path, number: int) -> None:
+    """Draws digits of 28x28 pixels as the gzip IDX files of MNIST's test set."""
+    folder.mkdir()
+    font = ImageFont.load_default(size=24)
+    random = np.random.default_rng(0)
+    images = bytearray(struct.pack(">HBBIII", 0, 8, 3, number, _DIGIT_SIDE, _DIGIT_SIDE))
+    for index in range(number):
+        image = Image.new("L", (_DIGIT_SIDE, _DIGIT_SIDE))
+        x, y = random.uniform(4, 10), random.uniform(-4, 2)
+        ImageDraw.Draw(image).text((x, y), str(index % 10), fill=255, font=font)
+        images += image.rotate(random.uniform(-15, 15), Image.Resampling.BILINEAR).tobytes()
+    labels = struct.pack(">HBBI", 0, 8, 1, number) + bytes(index % 10 for index in range(number))
+    for name, content in (("images-idx3", bytes(images)), ("labels-idx1", labels)):
+        path = folder / f"t10k-{name}-ubyte.gz"
+        path.write_bytes(gzip.compress(content, mtime=0))
+
+
+def draw_manifest(path: Path, number: int) -> None:
+    """Writes a CSV of features alone: an integer, a number, and two texts."""
+    random = np.random.default_rng(0)
+    scores = random.normal(0, 1, number)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["customer", "score", "city", "note"])
+        for index, score in enumerate(scores):
+            writer.writerow([index, f"{score:.6f}", f"city {index % 997}", f"drawn as row {index}"])
+
+
+def _once(path: Path, make: Callable[[Path, int], None], number: int) -> Path:
+    """`path`, made unless it is there; what a cut-off run left half made is made anew."""
+    if not path.exists():
+        unfinished = path.with_name(f"unfinished-{path.name}")
+        if unfinished.is_dir():
+            shutil.rmtree(unfinished)
+        unfinished.parent.mkdir(parents=True, exist_ok=True)
+        make(unfinished, number)
+        unfinished.rename(path)
+    return path

@@ -1,0 +1,146 @@
+"""Runs a command as a process of its own, and measures it: wall time, or memory, or what it imports."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+
+ROOT = Path(__file__).parent.parent
+_SAMPLE_SECONDS = 0.02
+_SAMPLES_PER_PSS = 10  # it costs the kernel a walk through all pages
+_WATCH = Path(__file__).parent / "watch"
+
+
+@dataclasses.dataclass(frozen=True)
+class Memory:
+    """The peaks of a process and all its descendants.
+
+    Attributes:
+        rss: bytes, the sum of each process's own; what they share counts for each.
+        pss: bytes, what they share counted once; sampled more rarely than `rss`.
+        processes: most that there were at a time.
+    """
+
+    rss: int = 0
+    pss: int = 0
+    processes: int = 0
+
+    def peak(self, other: Memory) -> Memory:
+        """The higher of both, figure by figure."""
+        pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
+        return Memory(*(max(pair) for pair in pairs))
+
+
+@dataclasses.dataclass
+class Times:
+    """Seconds of a contender, a figure a round: on ten images, and on all of them."""
+
+    ten: list[float] = dataclasses.field(default_factory=list)
+    everything: list[float] = dataclasses.field(default_factory=list)
+
+    @property
+    def startup(self) -> float:
+        """Median with ten images: imports, pipeline, processes."""
+        return statistics.median(self.ten)
+
+    @property
+    def beyond_startup(self) -> float:
+        """What all images take more than ten do."""
+        return self.whole - self.startup
+
+    @property
+    def whole(self) -> float:
+        """Median with all images."""
+        return statistics.median(self.everything)
+
+
+Speeds = dict[str, Times]
+Peaks = dict[str, Memory]
+
+
+def megabytes(size: float) -> str:
+    """Bytes in MB, of a million bytes."""
+    return f"{size / 1e6:,.0f} MB"
+
+
+def wall_seconds(arguments: Sequence[str]) -> float:
+    """Seconds from the start of `python <arguments>` to its end.
+
+    Raises:
+        RuntimeError: it failed; with what it said.
+    """
+    os.sync()  # nobody pays for what the one before has left to write
+    with tempfile.TemporaryFile() as said:
+        start = time.perf_counter()
+        process = _start(arguments, said.fileno())
+        status = process.wait()
+        seconds = time.perf_counter() - start
+        _check(arguments, status, said.fileno())
+    return seconds
+
+
+def peak_memory(arguments: Sequence[str]) -> Memory:
+    """The memory of `python <arguments>`, sampled from its start to its end; raises as `wall_seconds`."""
+    peak = Memory()
+    with tempfile.TemporaryFile() as said:
+        process = _start(arguments, said.fileno())
+        samples = 0
+        while process.poll() is None:
+            peak = peak.peak(_memory_now(process.pid, with_pss=samples % _SAMPLES_PER_PSS == 0))
+            samples += 1
+            time.sleep(_SAMPLE_SECONDS)
+        _check(arguments, process.returncode, said.fileno())
+    return peak
+
+
+def processes_importing(arguments: Sequence[str]) -> tuple[int, int]:
+    """Python processes of `python <arguments>`, and how many of them imported TensorFlow or tried to."""
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as said:
+        paths = [str(_WATCH), *filter(None, [os.environ.get("PYTHONPATH")])]
+        extra = {"PYTHONPATH": os.pathsep.join(paths), "WATCH_FOLDER": folder}
+        status = _start(arguments, said.fileno(), extra).wait()
+        _check(arguments, status, said.fileno())
+        reports = [path.read_text(encoding="utf-8") for path in Path(folder).iterdir()]
+    return len(reports), sum(1 for report in reports if report)
+
+
+def _start(
+    arguments: Sequence[str], output: int, extra: dict[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    command = [sys.executable, *arguments]
+    environment = os.environ | (extra or {})
+    return subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
+    )
+
+
+def _check(arguments: Sequence[str], status: int, output: int) -> None:
+    if status:
+        said = os.pread(output, 1 << 20, 0).decode("utf-8", "replace")
+        raise RuntimeError(f"python {' '.join(arguments)} ended with status {status}:\n{said}")
+
+
+def _memory_now(pid: int, with_pss: bool) -> Memory:
+    rss = pss = processes = 0
+    try:
+        root = psutil.Process(pid)
+        family = [root, *root.children(recursive=True)]
+    except psutil.Error:  # it has just ended
+        return Memory()
+    for process in family:
+        try:
+            rss += process.memory_info().rss
+            pss += getattr(process.memory_full_info(), "pss", 0) if with_pss else 0
+            processes += 1
+        except psutil.Error:
+            continue
+    return Memory(rss, pss, processes)

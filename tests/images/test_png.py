@@ -1,0 +1,113 @@
+"""PNG: as strict as libpng, and no chunk but the pixels' can do harm."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import pytest
+
+from tests.images.drawn import chunk, encoded, gradient, png_file, tensorflow_pixels, with_orientation
+from transforms.images.png_pixels import encode_deep
+from transforms.images.policy import ImagePolicy
+from transforms.images.store import store_image
+from transforms.records import BadInput
+
+KEEP, HEADER, RAW = ImagePolicy(), ImagePolicy(validate="header"), ImagePolicy("raw")
+ROWS = b"".join(b"\0" + bytes(range(row, row + 4)) for row in range(4))
+
+
+def gray(*before: bytes) -> bytes:
+    return png_file((4, 4, 8, 0, 0, 0, 0), ROWS, *before)
+
+
+def reason(data: bytes, policy: ImagePolicy = KEEP) -> str:
+    with pytest.raises(BadInput) as caught:
+        store_image(data, policy)
+    return caught.value.reason
+
+
+def test_every_truncation_is_seen() -> None:
+    data = encoded(gradient(), "PNG")
+    for length in range(8, len(data)):
+        assert reason(data[:length], HEADER) == "truncated", length
+
+
+def test_every_flipped_byte_of_a_critical_chunk_is_seen() -> None:
+    data = gray()
+    for position in range(8, len(data)):
+        damaged = bytearray(data)
+        damaged[position] ^= 0x01
+        with pytest.raises(BadInput):
+            store_image(bytes(damaged), HEADER)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (png_file((4, 4, 8, 0, 0, 0, 0), ROWS[:-1]), "truncated"),
+        (png_file((4, 4, 8, 0, 0, 0, 0), b"\x05" + ROWS[1:]), "corrupt"),
+        (png_file((4, 4, 8, 3, 0, 0, 0), ROWS), "corrupt"),  # no palette
+        (png_file((4, 4, 7, 0, 0, 0, 0), ROWS), "corrupt"),
+        (png_file((0, 4, 8, 0, 0, 0, 0), b""), "corrupt"),
+        (png_file((2_000_000_000, 3_000, 8, 0, 0, 0, 0), ROWS), "too many pixels"),
+        (png_file((1_000_001, 1, 8, 0, 0, 0, 0), b"\0" * 1_000_002), "not supported"),
+        (gray(chunk(b"ABCD", b"")), "corrupt"),  # a critical chunk of no standard
+        (gray().replace(b"IHDR", b"CgBI", 1), "corrupt"),
+        (b"\x89PNG\r\n\x1a\n" + chunk(b"CgBI", b"abcd") + gray()[8:], "not supported"),
+        (gray().replace(b"\r\n", b"\n", 1), "corrupt"),  # sent as text
+    ],
+)
+def test_what_tensorflow_rejects(data: bytes, expected: str) -> None:
+    assert reason(data) == expected
+    with pytest.raises(Exception, match="(?i)png|format"):
+        tensorflow_pixels(data)
+
+
+def test_text_bombs_and_strange_profiles_do_no_harm() -> None:
+    bomb = chunk(b"zTXt", b"Comment\0\0" + zlib.compress(bytes(80_000_000)))
+    profile = chunk(b"iCCP", b"odd\0\x07nothing")
+    data = gray(bomb, profile)
+    assert store_image(data, KEEP).data == data
+    expected = bytes(row + column for row in range(4) for column in range(4))
+    assert store_image(data, RAW).data == expected == tensorflow_pixels(data).tobytes()
+
+
+def test_orientation_in_text_as_imagemagick_writes_it() -> None:
+    block = with_orientation(3).tobytes()
+    text = b"Raw profile type exif\0\nexif\n%8d\n" % len(block) + block.hex().encode()
+    image = store_image(gray(chunk(b"tEXt", text)), KEEP)
+    assert image.actions == ("transcoded", "rotated")
+    np.testing.assert_array_equal(tensorflow_pixels(image.data), tensorflow_pixels(gray())[::-1, ::-1])
+    assert store_image(gray(chunk(b"tEXt", text[:-3] + b"zz")), KEEP).actions == ("kept",)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4, 8, 16])
+def test_a_transparent_grey_becomes_alpha_where_pixels_are_asked_for(depth: int) -> None:
+    width = 8
+    row = b"\0" + bytes(range(width * depth // 8))
+    data = png_file((width, 1, depth, 0, 0, 0, 0), row, chunk(b"tRNS", b"\0\0"))
+    kept = store_image(data, KEEP)
+    assert (kept.data, kept.channels) == (data, 1)
+    raw = store_image(data, RAW)
+    pixels = np.frombuffer(raw.data, f"<u{2 if depth == 16 else 1}").reshape(1, width, 2)
+    np.testing.assert_array_equal(pixels[:, :, :1], tensorflow_pixels(data, raw.dtype))
+    opaque = 65535 if depth == 16 else 255
+    np.testing.assert_array_equal(pixels[:, :, 1], np.where(pixels[:, :, 0] == 0, 0, opaque))
+
+
+def test_a_transparency_that_libpng_ignores_is_none() -> None:
+    palette = chunk(b"PLTE", bytes(range(24)))
+    header = (4, 4, 8, 3, 0, 0, 0)
+    rows = ROWS
+    sound = png_file(header, rows, palette, chunk(b"tRNS", b"\x10"))
+    too_long = png_file(header, rows, palette, chunk(b"tRNS", bytes(9)))
+    early = png_file(header, rows, chunk(b"tRNS", b"\x10"), palette)
+    for data, channels in ((sound, 4), (too_long, 3), (early, 3)):
+        assert store_image(data, KEEP).channels == channels == tensorflow_pixels(data).shape[2]
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+def test_deep_encoder(channels: int) -> None:
+    pixels = gradient(7, 5, channels, "uint16")
+    np.testing.assert_array_equal(tensorflow_pixels(encode_deep(pixels), "uint16"), pixels)

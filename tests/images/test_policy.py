@@ -1,0 +1,29 @@
+"""Every bad choice is one line that names the flag, its value, and what it may be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from transforms.images.policy import ImagePolicy
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"jpeg_quality": 101}, "--jpeg_quality is 101; it may be 1 to 100"),
+        ({"jpeg_quality": 0}, "--jpeg_quality is 0; it may be 1 to 100"),
+        ({"image_format": "gif"}, "--image_format is 'gif'; it may be keep, jpeg, png, raw or tensor"),
+        ({"validate": "none"}, "--validate is 'none'; it may be decode or header"),
+        ({"exif": "keep"}, "--exif is 'keep'; it may be apply or ignore"),
+    ],
+)
+def test_refused(choice: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        ImagePolicy(**choice)
+    assert str(caught.value) == message
+
+
+def test_defaults() -> None:
+    assert ImagePolicy() == ImagePolicy("keep", 90, "decode", "apply")

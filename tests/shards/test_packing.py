@@ -1,0 +1,52 @@
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transforms.records import Annotations, ImageRecord, ImageRef
+from transforms.shards import packing
+
+text = st.text(st.characters(exclude_categories=["Cs"]))
+scalars = text | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False) | st.binary() | st.booleans()
+refs = st.builds(
+    ImageRef,
+    uri=text,
+    offset=st.integers(0, 2**60),
+    length=st.none() | st.integers(0, 2**60),
+    pixels=st.none() | st.tuples(st.integers(1, 999), st.integers(1, 999), st.integers(1, 4)),
+)
+annotations = st.builds(
+    Annotations,
+    labels=st.lists(text | st.integers(0, 2**60)).map(tuple),
+    features=st.dictionaries(text, scalars | st.lists(scalars).map(tuple)),
+)
+records = st.builds(
+    ImageRecord,
+    key=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1),
+    image=st.none() | refs,
+    split=st.none() | text,
+    annotations=annotations,
+    origin=text,
+    size=st.integers(0, 2**60),
+)
+
+
+@given(records)
+def test_round_trip(record: ImageRecord) -> None:
+    packed = packing.pack_record(record)
+    assert packing.unpack_record(packed) == record
+    assert packing.pack_record(packing.unpack_record(packed)) == packed
+
+
+@given(records, st.integers(0, 9))
+def test_reference_round_trip(record: ImageRecord, seed: int) -> None:
+    assert packing.reference_record(packing.pack_reference(record, seed)) == record
+
+
+def test_the_key_is_not_packed_twice() -> None:
+    record = ImageRecord(
+        "cat/0.jpg", ImageRef("/data/photos/cat/0.jpg"), "train", Annotations(("cat",)), size=9
+    )
+    packed = packing.pack_record(record)
+    assert packed.count(b"cat/0.jpg") == 1
+    assert json.loads(packed) == ["cat/0.jpg", "train", 9, "", ["/data/photos/\0"], ["cat"], []]

@@ -1,0 +1,172 @@
+"""Parts, joins, and the processes that write them."""
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transforms.config import DatasetConfig
+from transforms.records import Annotations, ImageRecord, ImageRef, JobError
+from transforms.shards.packing import pack_reference
+from transforms.shards.part import PartTask, join_parts, write_part
+from transforms.shards.plan import plan_dataset
+from transforms.shards.pool import InlineExecutor, ProcessExecutor
+from transforms.shards.record_encoder import RecordEncoder, RecordSettings
+from transforms.shards.report import ShardFile
+from transforms.shards.totals import total
+from transforms.shards.writer import ShardWriter, part_sizes
+
+
+def records(count: int, missing: bool = True) -> list[ImageRecord]:
+    """Features alone, but every seventh names an image that is not there."""
+    found: list[ImageRecord] = []
+    for number in range(count):
+        key = f"{number:04d}\u2028\n"
+        found.append(
+            ImageRecord(key, None, "train", Annotations((), {"x": number, "text": "y" * (number % 50)}))
+        )
+    return found
+
+
+def settings(count: int) -> RecordSettings:
+    return plan_dataset(total(records(count)), DatasetConfig()).settings
+
+
+def ignore(done: int, size: int) -> None:
+    """No progress is shown."""
+
+
+def contents(file: ShardFile) -> tuple[bytes, str, list[str]]:
+    failures = Path(file.failures_path).read_text("utf-8").split("\n")[:-1] if file.failures_path else []
+    return Path(file.path).read_bytes(), Path(file.index_path).read_text(), failures
+
+
+@given(st.integers(0, 5000), st.integers(1, 10**6), st.integers(0, 16))
+def test_part_sizes(count: int, total_records: int, workers: int) -> None:
+    sizes = part_sizes(count, total_records, workers)
+    assert sum(sizes) == count
+    assert max(sizes) - min(sizes) <= 1
+    assert len(sizes) == 1 or min(sizes) > 32
+
+
+@pytest.mark.parametrize(
+    ("count", "total_records", "workers", "parts"),
+    [
+        (1250, 20_000, 2, 1),
+        (20_000, 20_000, 2, 8),
+        (20_000, 20_000, 1, 1),
+        (5000, 20_000, 4, 4),
+        (10, 10, 8, 1),
+    ],
+)
+def test_few_shards_are_cut_and_many_are_not(
+    count: int, total_records: int, workers: int, parts: int
+) -> None:
+    assert len(part_sizes(count, total_records, workers)) == parts
+
+
+@pytest.mark.parametrize("cuts", [[0, 30], [0, 1, 2, 30], [0, 10, 10, 30]])
+def test_joined_parts_equal_the_whole(tmp_path: Path, cuts: list[int]) -> None:
+    # A third of the records fail: a label that no label file has.
+    names = ("cat", "dog")
+    listed = [
+        ImageRecord(f"{number}\u2028\n", None, "train", Annotations((("cat", "dog", "cow")[number % 3],)))
+        for number in range(30)
+    ]
+    made = plan_dataset(total(listed), DatasetConfig(label_names=names)).settings
+    encoder = RecordEncoder(made)
+    references = [pack_reference(record, 0) for record in listed]
+    whole = write_part(references, str(tmp_path / "whole"), encoder, ignore)
+    parts = [
+        write_part(references[start:end], str(tmp_path / f"part{start}-{end}"), encoder, ignore)
+        for start, end in zip(cuts, cuts[1:], strict=False)
+    ]
+    joined = join_parts(parts, str(tmp_path / "joined"))
+    assert contents(joined) == contents(whole)
+    assert (joined.size, joined.sha256, joined.stats) == (whole.size, whole.sha256, whole.stats)
+    assert joined.sha256 == hashlib.sha256(Path(joined.path).read_bytes()).hexdigest()
+    assert joined.stats.written == 20
+    assert joined.stats.failed == {("build", "unknown label"): 10}
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {
+        f"{name}.{end}" for name in ("whole", "joined") for end in ("tfrecord", "idx", "failures")
+    }
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_number_of_workers_changes_no_byte(tmp_path: Path, workers: int) -> None:
+    references = sorted(pack_reference(record, 0) for record in records(700))
+    expected = write_part(references, str(tmp_path / "expected"), RecordEncoder(settings(700)), ignore)
+    done: list[int] = []
+
+    def count_done(count: int, size: int) -> None:
+        done.append(count)
+
+    executor = ProcessExecutor(settings(700), count_done, workers)
+    try:
+        writer = ShardWriter(executor, str(tmp_path / "shards"), 700, workers)
+        writer.submit("train", 0, references)
+        writer.submit("val", 0, [])
+        reports = list(writer.finish())
+    finally:
+        executor.close()
+    assert [(report.split, report.shard) for report in reports] == [("train", 0), ("val", 0)]
+    assert contents(reports[0].file) == contents(expected)
+    assert reports[0].file.sha256 == expected.sha256
+    assert contents(reports[1].file) == (b"", "", [])
+    assert sum(done) == 700
+
+
+def test_a_worker_that_dies_fails_the_job_and_names_its_file(tmp_path: Path) -> None:
+    executor = ProcessExecutor(settings(5), ignore, 2)
+    try:
+        for process in executor._processes:
+            process.kill()
+        futures = [executor.submit(PartTask([], str(tmp_path / str(number)))) for number in range(20)]
+        for future in futures:
+            with pytest.raises(
+                JobError, match=f"a writer process ended with status -9 while it wrote {tmp_path}"
+            ):
+                future.result(timeout=20)
+    finally:
+        executor.close()
+
+
+def test_a_disk_that_fails_is_an_error_of_the_job_and_of_no_record(tmp_path: Path) -> None:
+    missing = str(tmp_path / "none" / "part")
+    executor = ProcessExecutor(settings(5), ignore, 1)
+    try:
+        with pytest.raises(JobError, match="No such file or directory: .*none/part"):
+            executor.submit(PartTask([], missing)).result(timeout=20)
+        # The process goes on.
+        assert executor.submit(PartTask([], str(tmp_path / "part"))).result(timeout=20).size == 0
+    finally:
+        executor.close()
+
+
+def test_a_defect_of_ours_crashes_with_its_traceback(tmp_path: Path) -> None:
+    executor = ProcessExecutor(settings(5), ignore, 1)
+    try:
+        with pytest.raises(RuntimeError, match="Traceback"):
+            executor.submit(PartTask([b"12345678no json"], str(tmp_path / "part"))).result(timeout=20)
+    finally:
+        executor.close()
+
+
+def test_inline_executor_reports_errors_in_the_future(tmp_path: Path) -> None:
+    future = InlineExecutor(settings(5), ignore).submit(PartTask([], os.path.join(tmp_path, "none", "part")))
+    with pytest.raises(FileNotFoundError):
+        future.result()
+
+
+def test_a_missing_image_is_a_failed_record(tmp_path: Path) -> None:
+    listed = [ImageRecord("a.jpg", ImageRef(str(tmp_path / "a.jpg")), "train", size=10)]
+    made = plan_dataset(total(listed), DatasetConfig()).settings
+    file = write_part(
+        [pack_reference(record, 0) for record in listed], str(tmp_path / "p"), RecordEncoder(made), ignore
+    )
+    assert file.stats.failed == {("load", "not found"): 1}
+    assert contents(file)[2][0].startswith('{"key": "a.jpg", "stage": "load", "reason": "not found"')
