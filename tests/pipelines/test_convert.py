@@ -182,13 +182,23 @@ def test_order_by_key(photos: Path, tmp_path: Path) -> None:
 
 def test_splits_from_the_folders(photos: Path, tmp_path: Path) -> None:
     folder = tmp_path / "photos"
-    for split, labels in {"train": ("circle", "square"), "validation": ("circle",)}.items():
-        for label in labels:
-            (folder / split).mkdir(parents=True, exist_ok=True)
-            os.symlink(photos / label, folder / split / label)
+    for path in (
+        "train/square/a.jpg",
+        "train/circle/deep/b.JPG",
+        "validation/circle/c.jpg",
+        "validation/d.jpg",
+    ):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes((photos / "circle/circle_000.jpg").read_bytes())
     output = tmp_path / "out"
-    # The links lead outside the input, to a folder that is named too.
-    assert convert("--input", folder, "--output", output, "--image_root", photos) in (0, 2)
+    assert convert("--input", folder, "--output", output) == 0
+    labels = {key: one["image/class/text"] for key, one in by_key(output, "train*").items()}
+    assert labels == {"train/square/a.jpg": [b"square"], "train/circle/deep/b.JPG": [b"circle"]}
+    labels = {key: one["image/class/text"] for key, one in by_key(output, "validation*").items()}
+    assert labels == {"validation/circle/c.jpg": [b"circle"], "validation/d.jpg": []}
+    # The layout's splits give way to those that are asked for.
+    assert convert("--input", folder, "--output", tmp_path / "all", "--splits=all=1") == 0
+    assert set(manifest(tmp_path / "all")["splits"]) == {"all"}
 
 
 def test_group_by_keeps_groups_together(tmp_path: Path) -> None:
