@@ -23,6 +23,9 @@ from benchmarks.inputs import Inputs
 from benchmarks.job_graph import job_graph_bytes
 from benchmarks.measure import Peaks, Speeds, megabytes, processes_importing
 
+# Beam pickles a transform of its own to some bytes more or less each time.
+_GRAPH_JITTER = 1.005
+
 
 @dataclasses.dataclass(frozen=True)
 class Goal:
@@ -74,14 +77,16 @@ def tensorflow_goal(inputs: Inputs, output: Path) -> Goal:
     return Goal("processes that import TensorFlow", "0", measured, installed and importing == 0 < processes)
 
 
-def graph_goal(inputs: Inputs, output: Path) -> Goal:
+def graph_goals(inputs: Inputs, output: Path) -> list[Goal]:
     """That a job's graph does not grow with its input."""
-    sizes = []
+    goals = []
     for source, few, many in (
         ("folder", inputs.ten_images, inputs.all_images),
         ("csv", inputs.ten_rows, inputs.all_rows),
     ):
-        sizes += [job_graph_bytes(source, path, output) for path in (few, many)]
-    measured = "folder {:,} to {:,}, manifest {:,} to {:,} bytes".format(*sizes)
-    met = sizes[1] <= sizes[0] and sizes[3] <= sizes[2]
-    return Goal("job graph, from ten inputs to all", "no larger", measured, met)
+        sizes = [job_graph_bytes(source, path, output) for path in (few, many)]
+        ratio = sizes[1] / sizes[0]
+        name = f"bytes of the job graph ({source}), all inputs over ten"
+        measured = f"{ratio:.3f} ({sizes[1]:,} over {sizes[0]:,})"
+        goals.append(Goal(name, f"≤ {_GRAPH_JITTER}", measured, ratio <= _GRAPH_JITTER))
+    return goals

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.contenders import CONTENDERS, Contender, MemoryCase, memory_cases
-from benchmarks.goals import graph_goal, memory_goals, speed_goals, tensorflow_goal
+from benchmarks.goals import graph_goals, memory_goals, speed_goals, tensorflow_goal
 from benchmarks.inputs import TEN, Inputs, draw_inputs
 from benchmarks.measure import Memory, Peaks, Speeds, Times, megabytes, peak_memory, wall_seconds
 from benchmarks.report import goals_table, machine, memory_table, speed_table
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         *speed_goals(speeds),
         *memory_goals(cases, peaks),
         tensorflow_goal(inputs, output),
-        graph_goal(inputs, output),
+        *graph_goals(inputs, output),
     ]
     text = _report(
         args, inputs, facts, [speed_table(inputs, speeds), memory_table(cases, peaks), goals_table(goals)]
@@ -107,7 +107,7 @@ def _report(args: argparse.Namespace, inputs: Inputs, facts: str, tables: Sequen
     )
     about = (
         f"{inputs.images:,} JPEGs of {size:.0f} KB on average, 480x360, quality 95 at 4:2:0; {args.digits:,} "
-        f"digits; {args.rows:,} rows. {args.repeats} rounds, times are medians of whole commands, start-up "
+        f"digits; {args.rows:,} rows. Rounds: {args.repeats}; times are medians of whole commands, start-up "
         "included; memory is the highest of all rounds, sampled every 20 ms (PSS: 200 ms)."
     )
     return "\n\n".join((command, facts + ".", about, *tables))

@@ -23,8 +23,8 @@ if __package__ in (None, ""):
 
 from pipelines import summary
 from pipelines.display import progress_display
-from pipelines.options import ConvertOptions, parse_convert
-from transforms.shards import progress
+from pipelines.options import DIRECT_RUNNER, ConvertOptions, parse_convert
+from transforms.shards import pool, progress
 from transforms.sources.source import SourceConfig
 from transforms.storage.output import MANIFEST
 
@@ -66,8 +66,11 @@ def run(options: ConvertOptions) -> int:
             described = _run_plan(options, folder)
         summary.print_plan(described, options.output)
     else:
-        with display:
-            manifest = _run_job(options)
+        try:
+            with display:
+                manifest = _run_job(options)
+        finally:
+            pool.stop_idle()
         if not options.quiet:
             summary.print_result(manifest)
     return 0
@@ -75,15 +78,18 @@ def run(options: ConvertOptions) -> int:
 
 def _run_job(options: ConvertOptions) -> str:
     """Runs the whole job; returns the path of manifest.json."""
+    if options.dataset.workers > 1:
+        pool.prestart(options.dataset.workers)
     import apache_beam as beam
 
     from transforms.read import ReadSource
     from transforms.write import WriteDataset
 
     beam_options = _beam_options(options)
-    config = dataclasses.replace(options.dataset, workers=_workers(beam_options))
-    write = WriteDataset(options.output, config, _source_settings(options.source), _job_name(beam_options))
-    pipeline = beam.Pipeline(_runner(beam_options), beam_options)
+    write = WriteDataset(
+        options.output, options.dataset, _source_settings(options.source), _job_name(beam_options)
+    )
+    pipeline = beam.Pipeline(_runner(options), beam_options)
     (
         pipeline
         | "ReadSource" >> ReadSource(options.source, os.path.join(write.run, "scratch"))
@@ -102,7 +108,7 @@ def _run_plan(options: ConvertOptions, folder: str) -> dict[str, Any]:
 
     beam_options = _beam_options(options)
     path = os.path.join(folder, "plan.json")
-    pipeline = beam.Pipeline(_runner(beam_options), beam_options)
+    pipeline = beam.Pipeline(_runner(options), beam_options)
     (
         pipeline
         | "ReadSource" >> ReadSource(options.source, os.path.join(folder, "scratch"))
@@ -115,48 +121,18 @@ def _run_plan(options: ConvertOptions, folder: str) -> dict[str, Any]:
 
 
 def _beam_options(options: ConvertOptions) -> PipelineOptions:
-    from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+    from apache_beam.options.pipeline_options import PipelineOptions
 
-    beam_options = PipelineOptions(list(options.beam_args))
-    standard = beam_options.view_as(StandardOptions)
-    standard.runner = standard.runner or "DirectRunner"
-    return beam_options
+    return PipelineOptions(list(options.beam_args))
 
 
-def _runner(beam_options: PipelineOptions) -> Any:
+def _runner(options: ConvertOptions) -> Any:
     """The runner; DirectRunner is the in-process one, which downloads nothing."""
-    from apache_beam.options.pipeline_options import DirectOptions, StandardOptions
-
-    runner = beam_options.view_as(StandardOptions).runner
-    if runner != "DirectRunner":
-        return runner
+    if options.runner != DIRECT_RUNNER:
+        return options.runner
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-    direct = beam_options.view_as(DirectOptions)
-    if direct.direct_running_mode == "in_memory":
-        direct.direct_num_workers = 1  # the number is of our own processes
     return FnApiRunner()
-
-
-def _workers(beam_options: PipelineOptions) -> int:
-    """Writer processes of our own: on one machine only."""
-    from apache_beam.options.pipeline_options import DirectOptions, StandardOptions
-
-    direct = beam_options.view_as(DirectOptions)
-    if (
-        beam_options.view_as(StandardOptions).runner != "DirectRunner"
-        or direct.direct_running_mode != "in_memory"
-    ):
-        return 0
-    given = "direct_num_workers" in beam_options.get_all_options(drop_default=True)
-    return (given and direct.direct_num_workers) or available_cores()
-
-
-def available_cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _job_name(beam_options: PipelineOptions) -> str:

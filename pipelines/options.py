@@ -18,6 +18,8 @@ from transforms.sources.registry import SOURCES, detect
 from transforms.sources.source import SourceConfig
 from transforms.storage.output import check_output
 
+DIRECT_RUNNER = "DirectRunner"
+_IN_MEMORY = "in_memory"
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 _Value = TypeVar("_Value")
 
@@ -43,7 +45,8 @@ class ConvertOptions:
         progress: `auto`, `bar`, `lines` or `none`.
         verbose: log what Beam logs.
         quiet: say nothing but errors.
-        beam_args: the flags that are Beam's.
+        runner: Beam's runner, by name.
+        beam_args: the flags that are Beam's, --runner among them.
     """
 
     source: SourceConfig
@@ -54,6 +57,7 @@ class ConvertOptions:
     progress: str
     verbose: bool
     quiet: bool
+    runner: str
     beam_args: tuple[str, ...]
 
 
@@ -62,8 +66,8 @@ def parse_convert(argv: Sequence[str], prog: str) -> ConvertOptions:
     parser = convert_parser(prog)
     args, others = parser.parse_known_args(list(argv))
     try:
-        _check_beam_args(parser, others)
-        return _checked(args, tuple(others))
+        _check_beam_args(parser, others, args.runner)
+        return _checked(args, others)
     except ValueError as error:
         parser.error(str(error))
 
@@ -75,7 +79,7 @@ def convert_parser(prog: str) -> Parser:
         allow_abbrev=False,
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
         description="Converts images and their labels to a sharded TFRecord dataset.",
-        epilog="Every flag of Apache Beam passes through (--runner, --direct_num_workers, …). "
+        epilog="Every flag of Apache Beam passes through. "
         "Exit status: 0 published; 1 the job failed, nothing is published; 2 the call was wrong; "
         "130 interrupted.",
     )
@@ -84,6 +88,7 @@ def convert_parser(prog: str) -> Parser:
     _add_records(parser.add_argument_group("records"))
     _add_shards(parser.add_argument_group("shards"))
     _add_running(parser.add_argument_group("running"))
+    _add_runner(parser.add_argument_group("Beam's runner"))
     return parser
 
 
@@ -216,6 +221,19 @@ def _add_running(group: argparse._ArgumentGroup) -> None:
     _add_switch(group, "--quiet", "say nothing but errors")
 
 
+def _add_runner(group: argparse._ArgumentGroup) -> None:
+    """Flags of Beam that decide about our own processes, so that they are known before Beam is imported."""
+    add = group.add_argument
+    add("--runner", default=DIRECT_RUNNER, metavar="NAME", help="where it runs; DirectRunner is this machine")
+    add("--direct_num_workers", type=_count, metavar="N", help="writer processes (default: one a core)")
+    add(
+        "--direct_running_mode",
+        default=_IN_MEMORY,
+        choices=[_IN_MEMORY, "multi_threading", "multi_processing"],
+        help="in_memory: our own writer processes; else Beam's workers",
+    )
+
+
 def _add_switch(group: argparse._ArgumentGroup, flag: str, text: str) -> None:
     """A boolean as --x, --x=true or --x=false: a template's parameters arrive as text."""
     group.add_argument(
@@ -223,7 +241,7 @@ def _add_switch(group: argparse._ArgumentGroup, flag: str, text: str) -> None:
     )
 
 
-def _checked(args: argparse.Namespace, beam_args: tuple[str, ...]) -> ConvertOptions:
+def _checked(args: argparse.Namespace, others: Sequence[str]) -> ConvertOptions:
     if args.verbose and args.quiet:
         raise ValueError("--verbose and --quiet are both given; give one of them")
     output = os.path.abspath(args.output)
@@ -248,8 +266,41 @@ def _checked(args: argparse.Namespace, beam_args: tuple[str, ...]) -> ConvertOpt
     SOURCES[source.kind].check(source)
     check_output(args.output)
     return ConvertOptions(
-        source, reason, args.output, dataset, args.plan, args.progress, args.verbose, args.quiet, beam_args
+        source=source,
+        source_reason=reason,
+        output=args.output,
+        dataset=dataset,
+        plan=args.plan,
+        progress=args.progress,
+        verbose=args.verbose,
+        quiet=args.quiet,
+        runner=args.runner,
+        beam_args=(*_direct_args(args), *others),
     )
+
+
+def _direct_args(args: argparse.Namespace) -> list[str]:
+    """Beam's flags that we read too, for Beam; the number of our own processes is none of its business."""
+    flags = [f"--runner={args.runner}"]
+    if args.direct_running_mode != _IN_MEMORY:
+        flags.append(f"--direct_running_mode={args.direct_running_mode}")
+        if args.direct_num_workers is not None:
+            flags.append(f"--direct_num_workers={args.direct_num_workers}")
+    return flags
+
+
+def _workers(args: argparse.Namespace) -> int:
+    """Writer processes of our own: on one machine only."""
+    if args.runner != DIRECT_RUNNER or args.direct_running_mode != _IN_MEMORY:
+        return 0
+    return args.direct_num_workers or available_cores()
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _dataset(args: argparse.Namespace, source: SourceConfig) -> DatasetConfig:
@@ -279,6 +330,7 @@ def _dataset(args: argparse.Namespace, source: SourceConfig) -> DatasetConfig:
         max_failure_ratio=args.max_failure_ratio,
         name=args.name or os.path.basename(os.path.abspath(args.output)),
         untyped_features=SOURCES[source.kind].untyped,
+        workers=_workers(args),
         **sizes,
     )
 
@@ -300,17 +352,16 @@ def _label_names(path: str) -> tuple[str, ...]:
         raise ValueError(f"--label_file is {path!r}: {error}") from error
 
 
-def _check_beam_args(parser: Parser, others: Sequence[str]) -> None:
+def _check_beam_args(parser: Parser, others: Sequence[str], runner: str) -> None:
     """Raises ValueError for what is neither our flag nor Beam's, naming the nearest that is."""
     if not others:
         return
-    from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions, _BeamArgumentParser
+    from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
 
     beam_parser = _BeamArgumentParser(allow_abbrev=False, add_help=False)
     for options in PipelineOptions.__subclasses__():
         options._add_argparse_args(beam_parser)
     _, unknown = beam_parser.parse_known_args(list(others))
-    runner = PipelineOptions(list(others)).view_as(StandardOptions).runner or ""
     if not unknown or runner.startswith(("Portable", "Flink", "Spark")):
         return
     name = unknown[0].split("=")[0]
@@ -336,6 +387,13 @@ def _positive(text: str) -> int:
     value = _parsed(int, text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{value} is below 1")
+    return value
+
+
+def _count(text: str) -> int:
+    value = _parsed(int, text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{value} is below 0")
     return value
 
 

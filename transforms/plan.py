@@ -6,6 +6,7 @@ import json
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
@@ -145,6 +146,12 @@ def _check_space(output: str, plan: DatasetPlan) -> None:
         )
 
 
+def in_global_window(value: Any) -> WindowedValue:
+    """A value as `finish_bundle` has to yield it."""
+    window = GlobalWindow()
+    return WindowedValue(value, window.max_timestamp(), [window])
+
+
 class CollectKeyHashes(beam.DoFn):
     """ImageRecord -> (bucket, key hashes, packed): thousands of keys in one element."""
 
@@ -163,9 +170,7 @@ class CollectKeyHashes(beam.DoFn):
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         """The rest."""
-        window = GlobalWindow()
-        for pair in self._flush():
-            yield WindowedValue(pair, window.max_timestamp(), [window])
+        yield from map(in_global_window, self._flush())
 
     def _flush(self) -> Iterator[tuple[int, bytes]]:
         for bucket, hashes in self._hashes.items():

@@ -11,6 +11,7 @@ import apache_beam as beam
 from transforms.config import DatasetConfig
 from transforms.records import Failure
 from transforms.shards.manifest import Provenance, metadata_files, published_names, shard_name
+from transforms.shards.part import write_empty
 from transforms.shards.plan import DatasetPlan
 from transforms.shards.reconcile import Reconciled, reconcile
 from transforms.shards.report import ShardReport
@@ -89,13 +90,23 @@ class Reconcile(beam.DoFn):
         """Once: failures.jsonl is written first, whatever the gate says."""
         files = [report.file.failures_path for report in reports]
         write_failures(self._output, failures, [path for path in files if path is not None])
-        reconciled = reconcile(plan, reports, failures, self._config.max_failure_ratio)
+        every = [*reports, *empty_shards(plan, reports, os.path.join(self._run, "shards"))]
+        reconciled = reconcile(plan, every, failures, self._config.max_failure_ratio)
         announce_publication(self._run, published_names(reconciled, self._config))
         for report in reconciled.reports:
             name = shard_name(report.split, report.shard, plan.splits[report.split].num_shards)
             yield report.file.path, os.path.join(self._output, f"{name}.tfrecord")
             yield report.file.index_path, os.path.join(self._output, "index", f"{name}.idx")
         yield beam.pvalue.TaggedOutput(_SUMMARY, reconciled)
+
+
+def empty_shards(plan: DatasetPlan, reports: Iterable[ShardReport], folder: str) -> Iterator[ShardReport]:
+    """Writes the shards that no record fell into. One that was lost is missed when records are counted."""
+    written = {(report.split, report.shard) for report in reports}
+    for split, shard in plan.shards():
+        if (split, shard) not in written:
+            path = os.path.join(folder, f"{split}-{shard:05d}-empty")
+            yield ShardReport(split, shard, write_empty(path))
 
 
 def write_metadata(

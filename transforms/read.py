@@ -17,7 +17,7 @@ import apache_beam as beam
 
 from transforms.metrics import count
 from transforms.records import Failure, ImageRecord
-from transforms.shards import progress
+from transforms.shards import pool, progress
 from transforms.sources.registry import SOURCES
 from transforms.sources.source import SourceConfig
 
@@ -60,6 +60,7 @@ def list_source(_: bytes, config: SourceConfig, scratch: str | None) -> Iterator
         listed += 1
         if listed % _PROGRESS_STEP == 0:
             progress.add_listed(_PROGRESS_STEP)
+            pool.wake_idle()
         yield entry
     progress.add_listed(listed % _PROGRESS_STEP)
     count("entries_listed", listed)

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
 
 from transforms import coders as _coders  # noqa: F401  (registers the coders)
@@ -19,10 +18,11 @@ from transforms.config import MIB, DatasetConfig
 from transforms.failures import AssignSplits
 from transforms.images.versions import codec_versions
 from transforms.metrics import count
-from transforms.plan import FindRepeatedKeys, PlanDataset
+from transforms.plan import FindRepeatedKeys, PlanDataset, in_global_window
 from transforms.publish import Publish
 from transforms.records import Failure, ImageRecord, JobError
 from transforms.shards import progress
+from transforms.shards.batching import Batches, items
 from transforms.shards.hashing import key_digest
 from transforms.shards.manifest import Provenance
 from transforms.shards.packing import pack_reference, reference_record
@@ -73,7 +73,7 @@ class WriteDataset(beam.PTransform):
         config = self._config
         records, failures = entries | "AssignSplits" >> AssignSplits.parting(config)
         plan = records | "PlanDataset" >> PlanDataset(config, failures, self._output, self.run)
-        references = records | "PackReferences" >> beam.Map(split_reference, config.seed).with_output_types(
+        references = records | "PackReferences" >> beam.ParDo(PackReferences(config.seed)).with_output_types(
             tuple[str, bytes]
         )
         repeated = records | "FindRepeatedKeys" >> FindRepeatedKeys()
@@ -87,7 +87,9 @@ class WriteDataset(beam.PTransform):
 
 
 class WriteShards(beam.PTransform):
-    """PCollection[(split, reference)] -> PCollection[ShardReport]: whole shards, in order, unpublished.
+    """PCollection[(split, references)] -> PCollection[ShardReport]: whole shards, in order, unpublished.
+
+    A shard that gets no record has no report.
 
     Only references are shuffled: images are loaded where their shard is written.
 
@@ -112,7 +114,7 @@ class WriteShards(beam.PTransform):
         self._folder = folder
 
     def expand(self, references: beam.PCollection[tuple[str, bytes]]) -> beam.PCollection[ShardReport]:
-        """(shard, reference) -> GroupByKey -> one file a shard."""
+        """(shard, references) -> GroupByKey -> one file a shard."""
         plan = beam.pvalue.AsSingleton(self._plan)
         assigned, named = references | "AssignShards" >> beam.ParDo(
             AssignShards(), plan, beam.pvalue.AsList(self._repeated)
@@ -122,13 +124,8 @@ class WriteShards(beam.PTransform):
             | "Check" >> beam.Impulse()
             | "RefuseRepeatedKeys" >> beam.Map(refuse_repeated_keys, beam.pvalue.AsList(named))
         )
-        # A shard that gets no record is a file all the same.
-        every_shard = self._plan | "EveryShard" >> beam.FlatMap(empty_shards).with_output_types(
-            tuple[int, bytes]
-        )
         return (
-            (assigned, every_shard)
-            | "Flatten" >> beam.Flatten()
+            assigned
             | "GroupByShard" >> beam.GroupByKey()
             | "Write"
             >> beam.ParDo(
@@ -137,30 +134,60 @@ class WriteShards(beam.PTransform):
         )
 
 
-def split_reference(record: ImageRecord, seed: int) -> tuple[str, bytes]:
-    """(split, reference) of a record that has its split."""
-    return str(record.split), pack_reference(record, seed)
+class PackReferences(beam.DoFn):
+    """ImageRecord -> (split, batch of references)."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def start_bundle(self) -> None:
+        """Nothing collected."""
+        self._batches: Batches[str] = Batches()
+
+    def process(self, element: ImageRecord) -> Iterator[tuple[str, bytes]]:
+        """One record, which has its split."""
+        split = str(element.split)
+        batch = self._batches.add(split, pack_reference(element, self._seed))
+        if batch is not None:
+            yield split, batch
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        """The rest."""
+        yield from map(in_global_window, self._batches.rest())
 
 
 class AssignShards(beam.DoFn):
-    """(split, reference) -> (shard, reference); key and place of repeated keys to `repeated`."""
+    """(split, references) -> (shard, references); key and place of repeated keys to `repeated`."""
 
     def start_bundle(self) -> None:
-        """The plan may be another one."""
+        """Nothing collected; the plan may be another one."""
+        self._batches: Batches[int] = Batches()
         self._first: dict[str, int] | None = None
 
     def process(
         self, element: tuple[str, bytes], plan: DatasetPlan, repeated: Sequence[int]
     ) -> Iterator[Any]:
-        """One reference."""
+        """One batch."""
         if self._first is None:
             self._first = plan.first_shards()
-        split, reference = element
-        if repeated:
-            record = reference_record(reference)
-            if key_digest(record.key) in repeated:
-                yield beam.pvalue.TaggedOutput(_REPEATED, (record.key, described_place(record)))
-        yield self._first[split] + shard_index(reference, plan.splits[split]), reference
+        split, batch = element
+        first, split_plan = self._first[split], plan.splits[split]
+        for reference in items([batch]):
+            if repeated:
+                yield from _if_repeated(reference_record(reference), repeated)
+            place = first + shard_index(reference, split_plan)
+            full = self._batches.add(place, reference)
+            if full is not None:
+                yield place, full
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        """The rest."""
+        yield from map(in_global_window, self._batches.rest())
+
+
+def _if_repeated(record: ImageRecord, repeated: Sequence[int]) -> Iterator[beam.pvalue.TaggedOutput]:
+    if key_digest(record.key) in repeated:
+        yield beam.pvalue.TaggedOutput(_REPEATED, (record.key, described_place(record)))
 
 
 def described_place(record: ImageRecord) -> str:
@@ -188,22 +215,16 @@ def refuse_repeated_keys(_: bytes, named: Sequence[tuple[str, str]]) -> bool:
     )
 
 
-def empty_shards(plan: DatasetPlan) -> Iterator[tuple[int, bytes]]:
-    """One marker for each shard."""
-    for place in range(len(plan.shards())):
-        yield place, b""
-
-
-def ordered(values: Iterable[bytes], by_key: bool) -> list[bytes]:
-    """The references of a shard in their final order, without the marker."""
-    references = sorted(value for value in values if value)
+def ordered(batches: Iterable[bytes], by_key: bool) -> list[bytes]:
+    """The references of a shard in their final order."""
+    references = sorted(items(batches))
     if by_key:
         references.sort(key=lambda reference: reference_record(reference).key)
     return references
 
 
 class WriteShardsFn(beam.DoFn):
-    """(shard, references) -> ShardReport.
+    """(shard, batches of references) -> ShardReport.
 
     With workers of our own, shards are handed to them as they come and reported when the bundle ends.
     """
@@ -218,11 +239,11 @@ class WriteShardsFn(beam.DoFn):
         self, element: tuple[int, Iterable[bytes]], plan: DatasetPlan, unique: bool
     ) -> Iterator[ShardReport]:
         """One shard."""
-        place, values = element
+        place, batches = element
         split, shard = plan.shards()[place]
         try:
             writer = self._writer or self._start(plan)
-            writer.submit(split, shard, ordered(values, self._config.order == "key"))
+            writer.submit(split, shard, ordered(batches, self._config.order == "key"))
             if isinstance(self._executor, InlineExecutor):
                 yield from self._finished()
         except BaseException:
@@ -233,10 +254,8 @@ class WriteShardsFn(beam.DoFn):
         """Waits for the shards that are still written."""
         if self._writer is None:
             return
-        window = GlobalWindow()
         try:
-            for report in self._finished():
-                yield WindowedValue(report, window.max_timestamp(), [window])
+            yield from map(in_global_window, self._finished())
         finally:
             self.teardown()
 

@@ -124,7 +124,7 @@ def test_a_worker_that_dies_fails_the_job_and_names_its_file(tmp_path: Path) -> 
     executor = ProcessExecutor(settings(5), ignore, 2)
     try:
         for process in executor._processes:
-            process.kill()
+            process.popen.kill()
         futures = [executor.submit(PartTask([], str(tmp_path / str(number)))) for number in range(20)]
         for future in futures:
             with pytest.raises(

@@ -20,20 +20,6 @@ class Classification:
 
     name = "classification"
     default_label_offset = 0
-    keys = frozenset(
-        {
-            "image/encoded",
-            "image/format",
-            "image/height",
-            "image/width",
-            "image/channels",
-            "image/dtype",
-            "image/class/label",
-            "image/class/text",
-            "image/filename",
-            "image/key/sha256",
-        }
-    )
 
     def features(
         self, record: ImageRecord, image: StoredImage | None, labels: LabelMap, columns: Mapping[str, Column]

@@ -23,23 +23,6 @@ class Imagenet:
 
     name = "imagenet"
     default_label_offset = 1
-    keys = frozenset(
-        {
-            "image/encoded",
-            "image/format",
-            "image/height",
-            "image/width",
-            "image/colorspace",
-            "image/channels",
-            "image/dtype",
-            "image/filename",
-            "image/class/label",
-            "image/class/synset",
-            "image/class/text",
-            _BOX_LABEL,
-            *_BOX_SIDES,
-        }
-    )
 
     def features(
         self, record: ImageRecord, image: StoredImage | None, labels: LabelMap, columns: Mapping[str, Column]

@@ -20,7 +20,6 @@ class Plain:
 
     name = "plain"
     default_label_offset = 0
-    keys = frozenset({"image_raw", "height", "width", "depth", "dtype", "label"})
 
     def features(
         self, record: ImageRecord, image: StoredImage | None, labels: LabelMap, columns: Mapping[str, Column]

@@ -73,10 +73,6 @@ class Schema(Protocol):
     def default_label_offset(self) -> int:
         """Added to label ids unless the user says otherwise."""
 
-    @property
-    def keys(self) -> frozenset[str]:
-        """Every key it may write, free features apart."""
-
     def features(
         self, record: ImageRecord, image: StoredImage | None, labels: LabelMap, columns: Mapping[str, Column]
     ) -> dict[str, Feature]:
@@ -137,13 +133,15 @@ def stored_image(record: ImageRecord, image: StoredImage | None, schema: str) ->
     return image
 
 
-def check_names(schema: Schema, columns: Mapping[str, Column]) -> None:
-    """Refuses free features whose names the schema uses itself, or that are no names.
+def check_names(schema: Schema, summary: DatasetSummary) -> None:
+    """Refuses free features whose names the schema uses itself for this dataset, or that are no names.
 
     Raises:
         ValueError: naming them.
     """
-    clashes = sorted(schema.keys.intersection(columns))
+    columns = summary.columns
+    own = schema.specs(dataclasses.replace(summary, columns={}))
+    clashes = sorted(own.keys() & columns.keys())
     if clashes:
         raise ValueError(
             f"columns {', '.join(map(repr, clashes))}: schema {schema.name!r} writes these itself; "

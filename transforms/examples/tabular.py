@@ -16,7 +16,6 @@ class FeaturesAlone:
 
     name = "features"
     default_label_offset = 0
-    keys = frozenset({"label", "label/text"})
 
     def features(
         self, record: ImageRecord, image: StoredImage | None, labels: LabelMap, columns: Mapping[str, Column]

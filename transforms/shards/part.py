@@ -77,6 +77,21 @@ def write_part(
     )
 
 
+def write_empty(path: str) -> ShardFile:
+    """A shard without a record: a file all the same, since its name is in the others' names."""
+    for ending in ("tfrecord", "idx"):
+        with open(f"{path}.{ending}", "wb"):
+            pass
+    return ShardFile(
+        path=f"{path}.tfrecord",
+        index_path=f"{path}.idx",
+        failures_path=None,
+        size=0,
+        sha256=hashlib.sha256().hexdigest(),
+        stats=WriteStats(),
+    )
+
+
 def join_parts(parts: Sequence[ShardFile], path: str) -> ShardFile:
     """Appends the parts to the first, under `path`: TFRecord files concatenate to a TFRecord file."""
     hashed = hashlib.sha256()

@@ -120,7 +120,6 @@ def record_settings(totals: Totals, config: DatasetConfig) -> RecordSettings:
         schema = choose_schema(config.schema, totals.with_image > 0)
         offset = schema.default_label_offset if config.label_offset is None else config.label_offset
         labels = LabelMap.build(totals.labels, config.label_names, offset)
-        check_names(schema, columns)
         formats = frozenset({config.policy.image_format})
         summary = DatasetSummary(
             totals.with_image > 0,
@@ -129,6 +128,7 @@ def record_settings(totals: Totals, config: DatasetConfig) -> RecordSettings:
             formats=formats,
             class_names=labels.class_names(),
         )
+        check_names(schema, summary)
         apply_rename(schema.specs(summary), config.rename)
     except ValueError as error:
         raise JobError(str(error)) from error

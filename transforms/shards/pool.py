@@ -6,6 +6,7 @@ a script without a main guard would start itself anew.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import queue
 import socket
@@ -24,10 +25,66 @@ from transforms.shards.worker import Advance, Answer, Fault
 Task = PartTask | JoinTask
 _Job = tuple[Task, "Future[ShardFile]"]
 
+# Waits for a first message before it imports what takes time and memory.
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from transforms.shards.worker import serve; serve(int(sys.argv[2]))"
+    "from multiprocessing.connection import Connection; connection = Connection(int(sys.argv[2])); "
+    "connection.recv_bytes(); from transforms.shards.worker import serve; serve(connection)"
 )
+
+
+@dataclasses.dataclass(eq=False)
+class WriterProcess:
+    """A spawned interpreter, and the socket to it."""
+
+    popen: subprocess.Popen[bytes]
+    connection: Connection
+    awake: bool = False
+
+    @staticmethod
+    def spawn() -> WriterProcess:
+        """Starts one."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-c", _BOOT, json.dumps(sys.path), str(theirs.fileno())]
+            popen = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+        return WriterProcess(popen, Connection(ours.detach()))
+
+    def wake(self) -> None:
+        """Lets it import what it needs."""
+        if not self.awake:
+            self.connection.send_bytes(b"wake")
+            self.awake = True
+
+    def stop(self) -> None:
+        """Ends it."""
+        self.popen.terminate()
+        self.popen.wait()
+
+
+_idle: list[WriterProcess] = []
+
+
+def prestart(processes: int) -> None:
+    """Starts processes for a `ProcessExecutor` to come, while this one is still small and has time.
+
+    They sleep until `wake_idle`, or until they are used; what is not used ends with this process.
+    """
+    _idle.extend(WriterProcess.spawn() for _ in range(processes - len(_idle)))
+
+
+def wake_idle() -> None:
+    """Lets started processes import what they need, beside the work of this one."""
+    for process in _idle:
+        process.wake()
+
+
+def stop_idle() -> None:
+    """Ends the started processes that nothing has used."""
+    while _idle:
+        process = _idle.pop()
+        process.stop()
+        process.connection.close()
 
 
 class InlineExecutor:
@@ -63,7 +120,7 @@ class ProcessExecutor:
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._places = threading.Semaphore(2 * workers)
         self._broken: JobError | None = None
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: list[WriterProcess] = []
         self._threads: list[threading.Thread] = []
         try:
             for _ in range(workers):
@@ -83,30 +140,24 @@ class ProcessExecutor:
         """Stops the processes; tasks that are not done fail."""
         self._broken = self._broken or JobError("the writer processes were stopped")
         for process in self._processes:
-            process.terminate()
+            process.stop()
         for _ in self._threads:
             self._jobs.put(None)
         for thread in self._threads:
             thread.join()
-        for process in self._processes:
-            process.wait()
 
     def _start_one(self) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            command = [sys.executable, "-c", _BOOT, json.dumps(sys.path), str(theirs.fileno())]
-            process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+        process = _idle.pop() if _idle else WriterProcess.spawn()
         self._processes.append(process)
-        thread = threading.Thread(
-            target=self._serve_one, args=(process, Connection(ours.detach())), daemon=True
-        )
+        process.wake()
+        thread = threading.Thread(target=self._serve_one, args=(process,), daemon=True)
         self._threads.append(thread)
         thread.start()
 
-    def _serve_one(self, process: subprocess.Popen[bytes], connection: Connection) -> None:
+    def _serve_one(self, process: WriterProcess) -> None:
         """Feeds one process, task by task, and resolves their futures."""
         settings: RecordSettings | None = self._settings
-        with connection:
+        with process.connection as connection:
             while (job := self._jobs.get()) is not None:
                 self._places.release()
                 task, future = job
@@ -119,7 +170,7 @@ class ProcessExecutor:
                     connection.send(task)
                     future.set_result(self._await(connection))
                 except (EOFError, BrokenPipeError, ConnectionResetError):
-                    status = process.wait()
+                    status = process.popen.wait()
                     message = f"a writer process ended with status {status} while it wrote {task.path}"
                     self._broken = self._broken or JobError(message)
                     future.set_exception(self._broken)

@@ -39,11 +39,10 @@ class Fault:
 Answer = ShardFile | Advance | Fault
 
 
-def serve(descriptor: int) -> None:
-    """Runs tasks from the socket `descriptor` until it closes."""
+def serve(connection: Connection) -> None:
+    """Runs tasks from the socket until it closes."""
     # Ctrl-C reaches the whole process group; the parent decides what is stopped.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    connection = Connection(descriptor)
     try:
         settings: RecordSettings = connection.recv()
         encoder = RecordEncoder(settings)

@@ -1,4 +1,4 @@
-"""The output folder: what may be in it at the start, what a run leaves under it, how files get their names."""
+"""The output folder: what may be in it at the start, and what a run leaves under it."""
 
 from __future__ import annotations
 

@@ -1,0 +1,47 @@
+"""Many small byte strings in one element: a runner's cost is by the element."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Generic, TypeVar
+
+BATCH_BYTES = 64 << 10
+_LENGTH = struct.Struct("<I")
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Batches(Generic[K]):
+    """Collects items by key; gives a batch of a key back when it is full."""
+
+    def __init__(self) -> None:
+        self._open: dict[K, bytearray] = {}
+
+    def add(self, key: K, item: bytes) -> bytes | None:
+        """Takes an item; the key's batch if that filled it."""
+        batch = self._open.get(key)
+        if batch is None:
+            batch = self._open[key] = bytearray()
+        batch += _LENGTH.pack(len(item))
+        batch += item
+        if len(batch) < BATCH_BYTES:
+            return None
+        del self._open[key]
+        return bytes(batch)
+
+    def rest(self) -> Iterator[tuple[K, bytes]]:
+        """The batches that are not full; forgets them."""
+        opened, self._open = self._open, {}
+        for key, batch in opened.items():
+            yield key, bytes(batch)
+
+
+def items(batches: Iterable[bytes]) -> Iterator[bytes]:
+    """The items of batches."""
+    for batch in batches:
+        place = 0
+        while place < len(batch):
+            start = place + _LENGTH.size
+            place = start + _LENGTH.unpack_from(batch, place)[0]
+            yield batch[start:place]
