@@ -8,6 +8,7 @@ python pipelines/convert.py --input photos/ --output out/
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
 import logging
 import os
@@ -39,6 +40,8 @@ _JOB_ERROR = re.compile(r"(?:JobError: |Error: (?=\[Errno))(.*?)(?: \[while runn
 
 def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.convert") -> int:
     """Converts; returns the exit status (see `--help`)."""
+    # Records are many and live to the end: collecting them over and over frees nothing.
+    gc.set_threshold(100_000, 20, 20)
     options = parse_convert(sys.argv[1:] if argv is None else argv, prog)
     _set_up_logging(options.verbose)
     try:

@@ -3,95 +3,50 @@
 from __future__ import annotations
 
 import json
-from array import array
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable
 
 import apache_beam as beam
-import numpy as np
-from apache_beam.transforms.window import GlobalWindow
-from apache_beam.utils.windowed_value import WindowedValue
 
 from transforms.config import DatasetConfig
-from transforms.failures import AssignSplits
 from transforms.records import Failure, ImageRecord, JobError
 from transforms.shards import progress
-from transforms.shards.hashing import key_digest
 from transforms.shards.plan import DatasetPlan, plan_dataset
-from transforms.shards.totals import Totals
+from transforms.shards.totals import Totals, merged_totals
 from transforms.storage.output import FAILURES, free_bytes, start_run, write_failures, write_text
+from transforms.survey import Surveyed, SurveyRecords
 
 # Room that a disk must have beside the estimate.
 _DISK_MARGIN = 1.05
-_BUCKETS = 256
-_BUCKET_SHIFT = 55
-_MOST_BUFFERED = 1 << 18
-
-
-class TotalsFn(beam.CombineFn):
-    """Combines records to their Totals."""
-
-    def __init__(self, untyped: bool) -> None:
-        self._untyped = untyped
-
-    def create_accumulator(self) -> Totals:
-        """Totals of nothing."""
-        return Totals(self._untyped)
-
-    def add_input(self, mutable_accumulator: Totals, element: ImageRecord) -> Totals:
-        """Counts a record in."""
-        mutable_accumulator.add(element)
-        return mutable_accumulator
-
-    def merge_accumulators(self, accumulators: Iterable[Totals]) -> Totals:
-        """Sums totals."""
-        result = Totals(self._untyped)
-        for totals in accumulators:
-            result.merge(totals)
-        return result
-
-    def extract_output(self, accumulator: Totals) -> Totals:
-        """The totals themselves."""
-        return accumulator
 
 
 class PlanDataset(beam.PTransform):
-    """PCollection[ImageRecord], with their splits -> PCollection[DatasetPlan], one element.
+    """Surveyed -> PCollection[DatasetPlan], one element.
 
     Args:
         config: of the dataset.
-        failures: what is not in the list; where there is nothing to plan for, it is the reason.
         output: where free space is looked for, and failures.jsonl is written if there is no plan; None
             to write nothing.
         run: folder of the run, made ready for its shards; None to write nothing.
     """
 
-    def __init__(
-        self,
-        config: DatasetConfig,
-        failures: beam.PCollection[Failure],
-        output: str | None = None,
-        run: str | None = None,
-    ) -> None:
+    def __init__(self, config: DatasetConfig, output: str | None = None, run: str | None = None) -> None:
         super().__init__()
         self._config = config
-        self._failures = failures
         self._output = output
         self._run = run
 
-    def expand(self, records: beam.PCollection[ImageRecord]) -> beam.PCollection[DatasetPlan]:
-        """Totals of all records, and the plan that follows from them."""
-        totals = records | "SumUp" >> beam.CombineGlobally(TotalsFn(self._config.untyped_features))
+    def expand(self, surveyed: Surveyed) -> beam.PCollection[DatasetPlan]:
+        """All totals, and the plan that follows from them."""
         return (
-            records.pipeline
+            surveyed.totals.pipeline
             | "Start" >> beam.Impulse()
             | "Plan"
             >> beam.Map(
                 make_plan,
                 self._config,
-                totals=beam.pvalue.AsSingleton(totals),
-                failures=beam.pvalue.AsIter(self._failures),
+                totals=beam.pvalue.AsIter(surveyed.totals),
+                failures=beam.pvalue.AsIter(surveyed.failures),
                 output=self._output,
                 run=self._run,
             ).with_output_types(DatasetPlan)
@@ -101,7 +56,7 @@ class PlanDataset(beam.PTransform):
 def make_plan(
     _: bytes,
     config: DatasetConfig,
-    totals: Totals,
+    totals: Iterable[Totals],
     failures: Iterable[Failure],
     output: str | None,
     run: str | None,
@@ -111,10 +66,11 @@ def make_plan(
     Raises:
         JobError: no records, an empty split, not enough disk space, …; failures.jsonl is written then.
     """
+    total = merged_totals(totals, config.untyped_features)
     try:
-        if not totals.records:
+        if not total.records:
             raise JobError(_nothing_to_write(failures, output))
-        plan = plan_dataset(totals, config)
+        plan = plan_dataset(total, config)
         if output is not None:
             _check_space(output, plan)
     except JobError:
@@ -146,59 +102,6 @@ def _check_space(output: str, plan: DatasetPlan) -> None:
         )
 
 
-def in_global_window(value: Any) -> WindowedValue:
-    """A value as `finish_bundle` has to yield it."""
-    window = GlobalWindow()
-    return WindowedValue(value, window.max_timestamp(), [window])
-
-
-class CollectKeyHashes(beam.DoFn):
-    """ImageRecord -> (bucket, key hashes, packed): thousands of keys in one element."""
-
-    def start_bundle(self) -> None:
-        """Nothing collected."""
-        self._hashes: defaultdict[int, array[int]] = defaultdict(lambda: array("Q"))
-        self._buffered = 0
-
-    def process(self, element: ImageRecord) -> Iterator[tuple[int, bytes]]:
-        """One record."""
-        hashed = key_digest(element.key)
-        self._hashes[hashed >> _BUCKET_SHIFT].append(hashed)
-        self._buffered += 1
-        if self._buffered >= _MOST_BUFFERED:
-            yield from self._flush()
-
-    def finish_bundle(self) -> Iterator[WindowedValue]:
-        """The rest."""
-        yield from map(in_global_window, self._flush())
-
-    def _flush(self) -> Iterator[tuple[int, bytes]]:
-        for bucket, hashes in self._hashes.items():
-            yield bucket, hashes.tobytes()
-        self._hashes.clear()
-        self._buffered = 0
-
-
-def repeated_hashes(bucket: int, packed: Iterable[bytes]) -> list[int]:
-    """The hashes that occur more than once in a bucket."""
-    hashes = np.sort(np.frombuffer(b"".join(packed), dtype=np.uint64))
-    repeated = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
-    return [int(hashed) for hashed in repeated]
-
-
-class FindRepeatedKeys(beam.PTransform):
-    """PCollection[ImageRecord] -> PCollection[int]: hashes of keys that more than one record has."""
-
-    def expand(self, records: beam.PCollection[ImageRecord]) -> beam.PCollection[int]:
-        """Groups hashes by bucket: eight bytes a record are shuffled."""
-        return (
-            records
-            | "CollectKeyHashes" >> beam.ParDo(CollectKeyHashes()).with_output_types(tuple[int, bytes])
-            | "GroupHashes" >> beam.GroupByKey()
-            | "FindRepeated" >> beam.FlatMapTuple(repeated_hashes).with_output_types(int)
-        )
-
-
 class WritePlan(beam.PTransform):
     """PCollection[ImageRecord | Failure] -> the plan in words, as JSON in the file `path`; nothing else."""
 
@@ -209,9 +112,9 @@ class WritePlan(beam.PTransform):
 
     def expand(self, entries: beam.PCollection[ImageRecord | Failure]) -> beam.PCollection[None]:
         """As far as the plan, as WriteDataset has it."""
-        records, failures = entries | "AssignSplits" >> AssignSplits.parting(self._config)
-        plan = records | "PlanDataset" >> PlanDataset(self._config, failures)
-        return plan | "Write" >> beam.Map(write_plan, beam.pvalue.AsIter(failures), self._path)
+        surveyed = entries | "SurveyRecords" >> SurveyRecords(self._config)
+        plan = surveyed | "PlanDataset" >> PlanDataset(self._config)
+        return plan | "Write" >> beam.Map(write_plan, beam.pvalue.AsIter(surveyed.failures), self._path)
 
 
 def write_plan(plan: DatasetPlan, failures: Iterable[Failure], path: str) -> None:

@@ -62,7 +62,10 @@ class Publish(beam.PTransform):
                 beam.pvalue.AsIter(self._failures),
             ).with_outputs(_SUMMARY, main="moves")
         )
-        moved = moves | "Spread" >> beam.Reshuffle() | "MoveShards" >> beam.MapTuple(publish_file)
+        if not self._config.workers:
+            # On one machine a move is a rename; elsewhere many workers share them.
+            moves = moves | "Spread" >> beam.Reshuffle()
+        moved = moves | "MoveShards" >> beam.MapTuple(publish_file)
         return summary | "WriteMetadata" >> beam.Map(
             write_metadata,
             beam.pvalue.AsList(moved),

@@ -15,22 +15,22 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from transforms import coders as _coders  # noqa: F401  (registers the coders)
 from transforms.config import MIB, DatasetConfig
-from transforms.failures import AssignSplits
 from transforms.images.versions import codec_versions
 from transforms.metrics import count
-from transforms.plan import FindRepeatedKeys, PlanDataset, in_global_window
+from transforms.plan import PlanDataset
 from transforms.publish import Publish
 from transforms.records import Failure, ImageRecord, JobError
 from transforms.shards import progress
 from transforms.shards.batching import Batches, items
 from transforms.shards.hashing import key_digest
 from transforms.shards.manifest import Provenance
-from transforms.shards.packing import pack_reference, reference_record
+from transforms.shards.packing import reference_record
 from transforms.shards.plan import DatasetPlan, shard_index
 from transforms.shards.pool import Executor, InlineExecutor, ProcessExecutor
 from transforms.shards.report import ShardReport
 from transforms.shards.writer import ShardWriter
 from transforms.storage.output import run_folder
+from transforms.survey import SurveyRecords, in_global_window
 
 _REPEATED = "repeated"
 # Below both, starting processes takes longer than the work.
@@ -69,21 +69,19 @@ class WriteDataset(beam.PTransform):
         return run_folder(self._output, self._digest[:16])
 
     def expand(self, entries: beam.PCollection[ImageRecord | Failure]) -> beam.PCollection[str]:
-        """Records to splits, to a plan, to shards; shards to a dataset."""
+        """Records to a survey, to a plan, to shards; shards to a dataset."""
         config = self._config
-        records, failures = entries | "AssignSplits" >> AssignSplits.parting(config)
-        plan = records | "PlanDataset" >> PlanDataset(config, failures, self._output, self.run)
-        references = records | "PackReferences" >> beam.ParDo(PackReferences(config.seed)).with_output_types(
-            tuple[str, bytes]
-        )
-        repeated = records | "FindRepeatedKeys" >> FindRepeatedKeys()
-        reports = references | "WriteShards" >> WriteShards(
-            config, plan, repeated, os.path.join(self.run, "shards")
+        surveyed = entries | "SurveyRecords" >> SurveyRecords(config)
+        plan = surveyed | "PlanDataset" >> PlanDataset(config, self._output, self.run)
+        reports = surveyed.references | "WriteShards" >> WriteShards(
+            config, plan, surveyed.repeated, os.path.join(self.run, "shards")
         )
         provenance = Provenance.start(
             self._source, self._digest, type(entries.pipeline.runner).__name__, self._job
         )
-        return reports | "Publish" >> Publish(self._output, self.run, config, plan, failures, provenance)
+        return reports | "Publish" >> Publish(
+            self._output, self.run, config, plan, surveyed.failures, provenance
+        )
 
 
 class WriteShards(beam.PTransform):
@@ -119,41 +117,14 @@ class WriteShards(beam.PTransform):
         assigned, named = references | "AssignShards" >> beam.ParDo(
             AssignShards(), plan, beam.pvalue.AsList(self._repeated)
         ).with_outputs(_REPEATED, main="assigned").with_output_types(tuple[int, bytes])
-        unique = (
-            references.pipeline
-            | "Check" >> beam.Impulse()
-            | "RefuseRepeatedKeys" >> beam.Map(refuse_repeated_keys, beam.pvalue.AsList(named))
-        )
         return (
             assigned
             | "GroupByShard" >> beam.GroupByKey()
             | "Write"
             >> beam.ParDo(
-                WriteShardsFn(self._config, self._folder), plan, beam.pvalue.AsSingleton(unique)
+                WriteShardsFn(self._config, self._folder), plan, beam.pvalue.AsList(named)
             ).with_output_types(ShardReport)
         )
-
-
-class PackReferences(beam.DoFn):
-    """ImageRecord -> (split, batch of references)."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-
-    def start_bundle(self) -> None:
-        """Nothing collected."""
-        self._batches: Batches[str] = Batches()
-
-    def process(self, element: ImageRecord) -> Iterator[tuple[str, bytes]]:
-        """One record, which has its split."""
-        split = str(element.split)
-        batch = self._batches.add(split, pack_reference(element, self._seed))
-        if batch is not None:
-            yield split, batch
-
-    def finish_bundle(self) -> Iterator[WindowedValue]:
-        """The rest."""
-        yield from map(in_global_window, self._batches.rest())
 
 
 class AssignShards(beam.DoFn):
@@ -196,8 +167,8 @@ def described_place(record: ImageRecord) -> str:
     return " at ".join(part for part in (path, record.origin) if part) or "(no origin)"
 
 
-def refuse_repeated_keys(_: bytes, named: Sequence[tuple[str, str]]) -> bool:
-    """True if every key is unique.
+def refuse_repeated_keys(named: Sequence[tuple[str, str]]) -> None:
+    """Checks the places of keys whose hashes are not unique.
 
     Raises:
         JobError: names one key, and the places of the records that have it.
@@ -207,7 +178,7 @@ def refuse_repeated_keys(_: bytes, named: Sequence[tuple[str, str]]) -> bool:
         places.setdefault(key, []).append(place)
     repeated = {key: found for key, found in places.items() if len(found) > 1}
     if not repeated:
-        return True
+        return
     key, found = next(iter(repeated.items()))
     more = f" (and {len(repeated) - 1} more keys)" if len(repeated) > 1 else ""
     raise JobError(
@@ -236,12 +207,13 @@ class WriteShardsFn(beam.DoFn):
         self._writer: ShardWriter | None = None
 
     def process(
-        self, element: tuple[int, Iterable[bytes]], plan: DatasetPlan, unique: bool
+        self, element: tuple[int, Iterable[bytes]], plan: DatasetPlan, named: Sequence[tuple[str, str]]
     ) -> Iterator[ShardReport]:
         """One shard."""
         place, batches = element
         split, shard = plan.shards()[place]
         try:
+            refuse_repeated_keys(named)
             writer = self._writer or self._start(plan)
             writer.submit(split, shard, ordered(batches, self._config.order == "key"))
             if isinstance(self._executor, InlineExecutor):

@@ -6,8 +6,10 @@ import hashlib
 import re
 from collections.abc import Mapping
 
-from transforms.records import BadInput, ImageRecord
+from transforms.config import DatasetConfig
+from transforms.records import SPLIT_NAME, BadInput, ImageRecord
 
+DEFAULT_SPLIT = "train"
 _SPLIT_SALT = b"recordmill/split"
 _SHARD_SALT = b"recordmill/shard"
 _HASH_SPACE = 1 << 64
@@ -45,6 +47,24 @@ def split_of(group: str, fractions: Mapping[str, float]) -> str:
         if place < edge:
             return name
     return name  # fractions that add up to 0.999… by rounding
+
+
+def with_split(record: ImageRecord, config: DatasetConfig, pattern: re.Pattern[str] | None) -> ImageRecord:
+    """`record` with the split that it goes into; `pattern` is `config.group_pattern`, compiled.
+
+    Raises:
+        BadInput: no group to tell the split by, or a split whose name no shard could carry.
+    """
+    if config.splits:
+        split = split_of(group_of(record, config.group_by, pattern), config.splits)
+    else:
+        split = record.split or DEFAULT_SPLIT
+        if not SPLIT_NAME.fullmatch(split):
+            detail = f"{split!r}; letters, digits, _ and - make one (--splits overrides the source's own)"
+            raise BadInput("manifest", "not a split name", detail, record.key)
+    if split == record.split:
+        return record
+    return ImageRecord(record.key, record.image, split, record.annotations, record.origin, record.size)
 
 
 def group_of(record: ImageRecord, field: str | None, pattern: re.Pattern[str] | None) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Sequence
+from json.encoder import encode_basestring
 from typing import Any
 
 from transforms.records import Annotations, ImageRecord, ImageRef
@@ -22,6 +24,9 @@ def _plain(value: Any) -> Any:
     )
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain).encode
+
+
 def _feature(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(_feature(item) for item in value)
@@ -30,37 +35,45 @@ def _feature(value: Any) -> Any:
     return value
 
 
-def pack_record(record: ImageRecord) -> bytes:
+def content_text(record: ImageRecord) -> str:
+    """What the listing says of a record, wherever it lies: equal for equal records."""
+    annotations = record.annotations
+    features = _encode(list(annotations.features.items())) if annotations.features else "[]"
+    split = "null" if record.split is None else encode_basestring(record.split)
+    key = encode_basestring(record.key)
+    return f"[{key},{split},{record.size},{_labels(annotations.labels)},{features}]"
+
+
+def pack_record(record: ImageRecord, content: str = "") -> bytes:
     """`record` as JSON: about 100 bytes and the length of its key, the same bytes for equal records.
+
+    Args:
+        record: to pack.
+        content: its `content_text`, where that is known.
 
     Raises:
         UnicodeEncodeError: a text with lone surrogates.
     """
-    image = record.image
-    place: list[Any] = []
-    if image is not None:
-        uri = image.uri
-        if uri.endswith(record.key):
-            uri = uri[: -len(record.key)] + _KEY
-        place = [uri]
-        if image.offset or image.length is not None or image.pixels is not None:
-            place += [image.offset, image.length, image.pixels]
-    annotations = record.annotations
-    fields = (
-        record.key,
-        record.split,
-        record.size,
-        record.origin,
-        place,
-        annotations.labels,
-        list(annotations.features.items()),
-    )
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"), default=_plain).encode("utf-8")
+    return f"[{content or content_text(record)},{_place(record)}]".encode()
 
 
-def pack_reference(record: ImageRecord, seed: int) -> bytes:
+def unpack_record(packed: bytes) -> ImageRecord:
+    """The record that `pack_record` packed."""
+    (key, split, size, labels, features), (origin, *place) = json.loads(packed)
+    image = None
+    if place:
+        uri = place[0]
+        if uri.endswith(_KEY):
+            uri = uri[:-1] + key
+        offset, length, pixels = place[1:] or (0, None, None)
+        image = ImageRef(uri, offset, length, tuple(pixels) if pixels else None)
+    annotations = Annotations(tuple(labels), {name: _feature(value) for name, value in features})
+    return ImageRecord(key, image, split, annotations, origin, size)
+
+
+def pack_reference(record: ImageRecord, seed: int, content: str = "") -> bytes:
     """What is shuffled: the hash that decides shard and place, and the packed record; sorts by the hash."""
-    return order_hash(record.key, seed) + pack_record(record)
+    return order_hash(record.key, seed) + pack_record(record, content)
 
 
 def reference_shard(reference: bytes, num_shards: int) -> int:
@@ -73,15 +86,22 @@ def reference_record(reference: bytes) -> ImageRecord:
     return unpack_record(reference[_HASH_BYTES:])
 
 
-def unpack_record(packed: bytes) -> ImageRecord:
-    """The record that `pack_record` packed."""
-    key, split, size, origin, place, labels, features = json.loads(packed)
-    image = None
-    if place:
-        uri = place[0]
-        if uri.endswith(_KEY):
-            uri = uri[:-1] + key
-        offset, length, pixels = place[1:] or (0, None, None)
-        image = ImageRef(uri, offset, length, tuple(pixels) if pixels else None)
-    annotations = Annotations(tuple(labels), {name: _feature(value) for name, value in features})
-    return ImageRecord(key, image, split, annotations, origin, size)
+def _labels(labels: Sequence[str | int]) -> str:
+    # Nearly all records: one label, a name.
+    if len(labels) == 1 and isinstance(labels[0], str):
+        return f"[{encode_basestring(labels[0])}]"
+    return _encode(labels) if labels else "[]"
+
+
+def _place(record: ImageRecord) -> str:
+    """Where the record lies, and where the source lists it."""
+    origin = encode_basestring(record.origin)
+    image = record.image
+    if image is None:
+        return f"[{origin}]"
+    uri = image.uri
+    if uri.endswith(record.key):
+        uri = uri[: -len(record.key)] + _KEY
+    if image.offset or image.length is not None or image.pixels is not None:
+        return _encode([record.origin, uri, image.offset, image.length, image.pixels])
+    return f"[{origin},{encode_basestring(uri)}]"

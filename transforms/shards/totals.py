@@ -9,10 +9,9 @@ from collections.abc import Iterable
 
 from transforms.examples.columns import ColumnTypes
 from transforms.records import ImageRecord
-from transforms.shards.hashing import key_digest
-from transforms.shards.packing import pack_record, unpack_record
+from transforms.shards.hashing import DEFAULT_SPLIT, key_digest
+from transforms.shards.packing import content_text, pack_record, unpack_record
 
-DEFAULT_SPLIT = "train"
 _SAMPLE_SIZE = 32
 _KEYS_SAMPLE_SIZE = 1024
 _DIGEST_SPACE = 1 << 128
@@ -93,8 +92,8 @@ class Totals:
         """Bytes of the stored images, as far as their sizes are known."""
         return sum(split.source_bytes for split in self.splits.values())
 
-    def add(self, record: ImageRecord) -> None:
-        """Counts one record in."""
+    def add(self, record: ImageRecord, hashed: int, content: str) -> None:
+        """Counts one record in, given its `key_digest` and its `content_text`."""
         name = record.split or DEFAULT_SPLIT
         split = self.splits.get(name)
         if split is None:
@@ -102,18 +101,18 @@ class Totals:
         split.records += 1
         split.source_bytes += record.size
         labels = record.annotations.labels
-        self.labels.update(labels)
+        if labels:
+            self.labels.update(labels)
         self._count_labels(len(labels), len(labels))
         if record.image is not None:
             self.with_image += 1
             self.unsized += not record.size
         if record.annotations.features:
             self.columns.observe(record.annotations.features)
-        self.digest = (self.digest + _content_hash(record)) % _DIGEST_SPACE
+        self.digest = (self.digest + _content_hash(content)) % _DIGEST_SPACE
         # The sample does not depend on the seed: a plan's figures are the same for all seeds.
-        hashed = key_digest(record.key)
         if self.sample.wants(hashed):
-            self.sample.add(hashed, pack_record(record))
+            self.sample.add(hashed, pack_record(record, content))
         if split.keys.wants(hashed):
             split.keys.add(hashed, record.key.encode("utf-8"))
 
@@ -138,23 +137,28 @@ class Totals:
         return [unpack_record(packed) for packed in self.sample.items()]
 
     def _count_labels(self, fewest: int, most: int) -> None:
-        if self.label_counts is not None:
-            fewest = min(fewest, self.label_counts[0])
-            most = max(most, self.label_counts[1])
-        self.label_counts = (fewest, most)
+        counted = self.label_counts
+        if counted is None:
+            self.label_counts = (fewest, most)
+        elif fewest < counted[0] or most > counted[1]:
+            self.label_counts = (min(fewest, counted[0]), max(most, counted[1]))
 
 
 def total(records: Iterable[ImageRecord], untyped: bool = False) -> Totals:
     """The totals of `records`."""
     totals = Totals(untyped)
     for record in records:
-        totals.add(record)
+        totals.add(record, key_digest(record.key), content_text(record))
     return totals
 
 
-def _content_hash(record: ImageRecord) -> int:
-    """What the listing says of a record, wherever it lies: a moved source keeps its digest."""
-    annotations = record.annotations
-    content = (record.key, record.size, record.split, annotations.labels, tuple(annotations.features.items()))
-    hashed = hashlib.blake2b(repr(content).encode("utf-8", "surrogatepass"), digest_size=16)
-    return int.from_bytes(hashed.digest(), "big")
+def merged_totals(parts: Iterable[Totals], untyped: bool) -> Totals:
+    """The sum of totals."""
+    result = Totals(untyped)
+    for part in parts:
+        result.merge(part)
+    return result
+
+
+def _content_hash(content: str) -> int:
+    return int.from_bytes(hashlib.blake2b(content.encode(), digest_size=16).digest(), "big")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
+import operator
 import os
 import stat
 from collections.abc import Iterator
@@ -105,7 +106,8 @@ class _Listing:
         self._confinement = Confinement((folder, *self._config.image_roots))
         root = _Folder(folder, "", None, Annotations(), frozenset((folder,)), 0)
         if is_file:
-            yield self._file(root, os.path.basename(path))
+            entries = [entry for name, entry in _sorted_entries(folder) if name == os.path.basename(path)]
+            yield self._file(root, os.path.basename(path), entries[0])
             return
         levels = [self._visit(root)]
         while levels:
@@ -119,14 +121,14 @@ class _Listing:
 
     def _visit(self, folder: _Folder) -> Iterator[ImageRecord | Failure | _Folder]:
         try:
-            names = _sorted_names(folder.path)
+            entries = _sorted_entries(folder.path)
         except OSError as error:
             yield _failure(folder.prefix or "./", os_fault(error, "list"))
             return
-        has_splits = not folder.prefix and bool(self._splits(folder, names))
-        for name in names:
+        has_splits = not folder.prefix and bool(self._splits(folder, [name for name, _ in entries]))
+        for name, entry in entries:
             if not name.endswith("/"):
-                yield self._file(folder, name)
+                yield self._file(folder, name, entry)
             elif (item := self._subfolder(folder, name[:-1], has_splits)) is not None:
                 yield item
 
@@ -135,7 +137,10 @@ class _Listing:
         path = os.path.realpath(self._config.input)
         if not os.path.isdir(path):
             return ()
-        return self._splits(_Folder(path, "", None, Annotations(), frozenset(), 0), _sorted_names(path))
+        return self._splits(
+            _Folder(path, "", None, Annotations(), frozenset(), 0),
+            [name for name, _ in _sorted_entries(path)],
+        )
 
     def _splits(self, root: _Folder, names: list[str]) -> tuple[str, ...]:
         """The first-level folders, where every one of them is named like a split; else none."""
@@ -170,7 +175,7 @@ class _Listing:
             annotations = Annotations((name,))
         return _Folder(path, prefix, split, annotations, folder.lineage | {path}, links)
 
-    def _file(self, folder: _Folder, name: str) -> ImageRecord | Failure:
+    def _file(self, folder: _Folder, name: str, entry: os.DirEntry[str]) -> ImageRecord | Failure:
         key = folder.prefix + name
         if is_hidden(name):
             return _skipped(key, "hidden")
@@ -181,11 +186,12 @@ class _Listing:
         try:
             if not is_unicode(key):
                 raise BadInput("list", "name is not UTF-8", "rename the file")
-            path = os.path.join(folder.path, name)
-            status = os.lstat(path)
-            if stat.S_ISLNK(status.st_mode):
+            path = entry.path
+            if entry.is_symlink():
                 path = self._confinement.resolve(path, "list")
                 status = os.stat(path)
+            else:
+                status = entry.stat(follow_symlinks=False)
             if not stat.S_ISREG(status.st_mode):
                 return _skipped(key, "not a file")
             annotations = folder.annotations
@@ -198,18 +204,18 @@ class _Listing:
         return ImageRecord(key, ImageRef(path), folder.split, annotations, size=status.st_size)
 
 
-def _sorted_names(path: str) -> list[str]:
-    """Names in a folder, those of folders with a `/` at the end, in the order of the keys they lead to."""
-    names = []
+def _sorted_entries(path: str) -> list[tuple[str, os.DirEntry[str]]]:
+    """What is in a folder by name, those of folders with a `/` at the end, in the order of their keys."""
+    found = []
     with os.scandir(path) as entries:
         for entry in entries:
             try:
                 is_folder = entry.is_dir()
             except OSError:  # a link to itself, or through a folder that may not be searched
                 is_folder = False
-            names.append(f"{entry.name}/" if is_folder else entry.name)
-    names.sort()
-    return names
+            found.append((f"{entry.name}/" if is_folder else entry.name, entry))
+    found.sort(key=operator.itemgetter(0))
+    return found
 
 
 def _failure(key: str, fault: BadInput) -> Failure:

@@ -1,0 +1,103 @@
+"""SurveyRecords: the one pass over what a source yields, before anything is decided."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+from apache_beam.pvalue import TaggedOutput
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.utils.windowed_value import WindowedValue
+
+from transforms.config import DatasetConfig
+from transforms.metrics import count
+from transforms.records import BadInput, Failure, ImageRecord
+from transforms.shards.hashing import with_split
+from transforms.shards.survey import Survey, repeated_hashes
+from transforms.shards.totals import Totals
+
+_FAILURES, _TOTALS, _HASHES = "failures", "totals", "hashes"
+
+
+class Surveyed(NamedTuple):
+    """What a survey yields.
+
+    Attributes:
+        references: (split, batch of references).
+        totals: a few elements, to be merged.
+        repeated: hashes of keys that may not be unique.
+        failures: what the source listed and is no record.
+    """
+
+    references: beam.PCollection[tuple[str, bytes]]
+    totals: beam.PCollection[Totals]
+    repeated: beam.PCollection[int]
+    failures: beam.PCollection[Failure]
+
+
+class SurveyRecords(beam.PTransform):
+    """PCollection[ImageRecord | Failure] -> Surveyed."""
+
+    def __init__(self, config: DatasetConfig) -> None:
+        super().__init__()
+        self._config = config
+
+    def expand(self, entries: beam.PCollection[ImageRecord | Failure]) -> Surveyed:
+        """Records to references, totals and hashes, in one go; failures apart."""
+        parted = entries | "Survey" >> beam.ParDo(SurveyFn(self._config)).with_outputs(
+            _FAILURES, _TOTALS, _HASHES, main="references"
+        ).with_output_types(tuple[str, bytes])
+        repeated = (
+            parted[_HASHES]
+            | "TypeHashes" >> beam.Map(lambda pair: pair).with_output_types(tuple[int, bytes])
+            | "GroupHashes" >> beam.GroupByKey()
+            | "FindRepeated"
+            >> beam.FlatMapTuple(lambda _, packed: repeated_hashes(packed)).with_output_types(int)
+        )
+        failures = parted[_FAILURES] | "TypeFailures" >> beam.Map(lambda one: one).with_output_types(Failure)
+        return Surveyed(parted["references"], parted[_TOTALS], repeated, failures)
+
+
+class SurveyFn(beam.DoFn):
+    """One entry after the other; totals and what is not handed on yet when the bundle ends."""
+
+    def __init__(self, config: DatasetConfig) -> None:
+        self._config = config
+        self._pattern = re.compile(config.group_pattern) if config.group_pattern else None
+
+    def start_bundle(self) -> None:
+        """Nothing seen."""
+        self._survey = Survey(self._config.seed, self._config.untyped_features)
+
+    def process(self, element: ImageRecord | Failure) -> Iterator[Any]:
+        """One entry."""
+        if isinstance(element, ImageRecord):
+            try:
+                record = with_split(element, self._config, self._pattern)
+            except BadInput as error:
+                element = error.failure()
+            else:
+                batch = self._survey.add(record)
+                if batch is not None:
+                    yield record.split, batch
+                if self._survey.hashes.full:
+                    yield from (TaggedOutput(_HASHES, pair) for pair in self._survey.hashes.take())
+                return
+        count("entries_skipped" if element.skipped else "entries_failed")
+        yield TaggedOutput(_FAILURES, element)
+
+    def finish_bundle(self) -> Iterator[Any]:
+        """The rest."""
+        survey = self._survey
+        count("records_listed", survey.totals.records)
+        yield from map(in_global_window, survey.references.rest())
+        yield from (TaggedOutput(_HASHES, in_global_window(pair)) for pair in survey.hashes.take())
+        yield TaggedOutput(_TOTALS, in_global_window(survey.totals))
+
+
+def in_global_window(value: Any) -> WindowedValue:
+    """A value as `finish_bundle` has to yield it."""
+    window = GlobalWindow()
+    return WindowedValue(value, window.max_timestamp(), [window])
