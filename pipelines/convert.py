@@ -7,16 +7,20 @@ python pipelines/convert.py --input photos/ --output out/
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import gc
 import json
 import logging
 import os
 import re
+import signal
 import sys
 import tempfile
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import threading
+from collections.abc import Iterator, Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if __package__ in (None, ""):
     # Run as a file: its own folder is first on the path, and holds no package.
@@ -45,17 +49,36 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.con
     options = parse_convert(sys.argv[1:] if argv is None else argv, prog)
     _set_up_logging(options.verbose)
     try:
-        return run(options)
-    except KeyboardInterrupt:
-        print(f"interrupted; nothing is published in {options.output}", file=sys.stderr, flush=True)
-        # Beam's threads would finish their work first.
-        os._exit(_INTERRUPTED)
+        with _stopping_at_once(options.output):
+            return run(options)
     except Exception as error:
         message = _job_error(error)
         if message is None:
             raise
         print(f"{prog}: error: {message}", file=sys.stderr)
         return 1
+
+
+@contextlib.contextmanager
+def _stopping_at_once(output: str) -> Iterator[None]:
+    """Ends the process on Ctrl-C and SIGTERM; its writers end when its sockets close.
+
+    An exception would be caught by whatever part of Beam it hits, and Beam's threads would finish first.
+    """
+
+    def stop(number: int, _: FrameType | None) -> NoReturn:
+        os.write(2, f"\ninterrupted; nothing is published in {output}\n".encode())
+        os._exit(_INTERRUPTED)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python lets only the main thread handle signals
+        return
+    former = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
 
 def run(options: ConvertOptions) -> int:

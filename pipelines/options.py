@@ -369,9 +369,8 @@ def _check_beam_args(parser: Parser, others: Sequence[str], runner: str) -> None
         raise ValueError(f"argument {unknown[0]!r} belongs to no flag; the input is given with --input")
     known = {flag for each in (parser, beam_parser) for flag in each._option_string_actions}
     # Ours are tried first: few mistype Beam's.
-    nearest = difflib.get_close_matches(
-        name, parser._option_string_actions, 1, 0.6
-    ) or difflib.get_close_matches(name, known, 1, 0.6)
+    nearest = difflib.get_close_matches(name, parser._option_string_actions, 1, 0.6)
+    nearest = nearest or difflib.get_close_matches(name, known, 1, 0.75)
     hint = f"; did you mean {nearest[0]}?" if nearest else "; --help lists the flags"
     raise ValueError(f"{name} is not a flag{hint}")
 

@@ -245,7 +245,7 @@ class WriteShardsFn(beam.DoFn):
         else:
             self._executor = InlineExecutor(plan.settings, progress.add_done)
             workers = 1
-        self._writer = ShardWriter(self._executor, self._folder, plan.records, workers)
+        self._writer = ShardWriter(self._executor, self._folder, len(plan.shards()), workers)
         return self._writer
 
     def _finished(self) -> Iterator[ShardReport]:

@@ -44,28 +44,27 @@ def contents(file: ShardFile) -> tuple[bytes, str, list[str]]:
     return Path(file.path).read_bytes(), Path(file.index_path).read_text(), failures
 
 
-@given(st.integers(0, 5000), st.integers(1, 10**6), st.integers(0, 16))
-def test_part_sizes(count: int, total_records: int, workers: int) -> None:
-    sizes = part_sizes(count, total_records, workers)
+@given(st.integers(0, 5000), st.integers(1, 40), st.integers(1, 16), st.data())
+def test_part_sizes(count: int, num_shards: int, workers: int, data: st.DataObject) -> None:
+    sizes = part_sizes(count, data.draw(st.integers(0, num_shards - 1)), num_shards, workers)
     assert sum(sizes) == count
     assert max(sizes) - min(sizes) <= 1
-    assert len(sizes) == 1 or min(sizes) > 32
+    assert len(sizes) == 1 or min(sizes) >= 64
 
 
 @pytest.mark.parametrize(
-    ("count", "total_records", "workers", "parts"),
+    ("count", "num_shards", "workers", "parts"),
     [
-        (1250, 20_000, 2, 1),
-        (20_000, 20_000, 2, 8),
-        (20_000, 20_000, 1, 1),
-        (5000, 20_000, 4, 4),
-        (10, 10, 8, 1),
+        (1250, 4, 2, [1, 1, 1, 1]),
+        (1250, 5, 2, [1, 1, 1, 1, 4]),
+        (20_000, 1, 2, [4]),
+        (20_000, 1, 1, [1]),
+        (20_000, 3, 8, [6, 6, 6]),
+        (10, 1, 8, [1]),
     ],
 )
-def test_few_shards_are_cut_and_many_are_not(
-    count: int, total_records: int, workers: int, parts: int
-) -> None:
-    assert len(part_sizes(count, total_records, workers)) == parts
+def test_only_the_last_round_is_cut(count: int, num_shards: int, workers: int, parts: list[int]) -> None:
+    assert [len(part_sizes(count, shard, num_shards, workers)) for shard in range(num_shards)] == parts
 
 
 @pytest.mark.parametrize("cuts", [[0, 30], [0, 1, 2, 30], [0, 10, 10, 30]])
@@ -107,7 +106,7 @@ def test_the_number_of_workers_changes_no_byte(tmp_path: Path, workers: int) -> 
 
     executor = ProcessExecutor(settings(700), count_done, workers)
     try:
-        writer = ShardWriter(executor, str(tmp_path / "shards"), 700, workers)
+        writer = ShardWriter(executor, str(tmp_path / "shards"), 2, workers)
         writer.submit("train", 0, references)
         writer.submit("val", 0, [])
         reports = list(writer.finish())

@@ -25,8 +25,10 @@ from transforms.shards.worker import Advance, Answer, Fault
 Task = PartTask | JoinTask
 _Job = tuple[Task, "Future[ShardFile]"]
 
-# Waits for a first message before it imports what takes time and memory.
+# Waits for a first message before it imports what takes time and memory. Ctrl-C reaches the whole process
+# group; the parent decides what is stopped.
 _BOOT = (
+    "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from multiprocessing.connection import Connection; connection = Connection(int(sys.argv[2])); "
     "connection.recv_bytes(); from transforms.shards.worker import serve; serve(connection)"

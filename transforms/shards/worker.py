@@ -7,7 +7,6 @@ nothing of the program that started it.
 from __future__ import annotations
 
 import dataclasses
-import signal
 import time
 import traceback
 from multiprocessing.connection import Connection
@@ -41,8 +40,6 @@ Answer = ShardFile | Advance | Fault
 
 def serve(connection: Connection) -> None:
     """Runs tasks from the socket until it closes."""
-    # Ctrl-C reaches the whole process group; the parent decides what is stopped.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         settings: RecordSettings = connection.recv()
         encoder = RecordEncoder(settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import uuid
 from collections.abc import Iterator, Sequence
@@ -12,15 +13,22 @@ from transforms.shards.part import JoinTask, PartTask
 from transforms.shards.pool import Executor
 from transforms.shards.report import ShardFile, ShardReport
 
-# Parts for each worker, so that all cores are busy to the end; below so many records a part does not pay.
-_PARTS_PER_WORKER = 4
+# Parts for each worker in the last round, where shards are fewer than workers; below so many records a
+# part does not pay.
+_PARTS_PER_WORKER = 2
 _SMALLEST_PART = 64
 
 
-def part_sizes(records: int, total_records: int, workers: int) -> list[int]:
-    """Sizes of the parts of a shard of `records` records: one part, unless shards are few or uneven."""
-    target = max(total_records / (_PARTS_PER_WORKER * max(workers, 1)), _SMALLEST_PART)
-    parts = max(round(records / target), 1) if workers > 1 else 1
+def part_sizes(records: int, shard: int, num_shards: int, workers: int) -> list[int]:
+    """Sizes of the parts of a shard of `records` records, the `shard`-th (from 0) that is handed out.
+
+    A shard is one part while there is one for each worker. Those of the last round, which would leave
+    some idle, are cut: joining parts costs reading them once more.
+    """
+    last_round = num_shards % workers
+    parts = 1
+    if shard >= num_shards - last_round:
+        parts = min(math.ceil(_PARTS_PER_WORKER * workers / last_round), max(records // _SMALLEST_PART, 1))
     return [records * (part + 1) // parts - records * part // parts for part in range(parts)]
 
 
@@ -35,18 +43,20 @@ class _Pending:
 class ShardWriter:
     """Writes shards under `folder`, each under a name that no other attempt uses."""
 
-    def __init__(self, executor: Executor, folder: str, total_records: int, workers: int) -> None:
+    def __init__(self, executor: Executor, folder: str, num_shards: int, workers: int) -> None:
         self._executor = executor
         self._folder = folder
-        self._total_records = total_records
+        self._num_shards = num_shards
         self._workers = workers
+        self._submitted = 0
         self._pending: list[_Pending] = []
         os.makedirs(folder, exist_ok=True)
 
     def submit(self, split: str, shard: int, references: Sequence[bytes]) -> None:
         """Starts on a shard of references in their final order; waits while the executor is full."""
         path = os.path.join(self._folder, f"{split}-{shard:05d}-{uuid.uuid4().hex[:12]}")
-        sizes = part_sizes(len(references), self._total_records, self._workers)
+        sizes = part_sizes(len(references), self._submitted, self._num_shards, self._workers)
+        self._submitted += 1
         futures = []
         start = 0
         for number, size in enumerate(sizes):

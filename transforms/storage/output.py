@@ -33,7 +33,8 @@ def check_output(output: str) -> None:
         )
     if os.path.exists(os.path.join(output, MANIFEST)):
         raise ValueError(f"--output is {output!r}, which holds a dataset already; give another folder")
-    others = sorted(set(os.listdir(output)) - {RUNS, FAILURES} - _unfinished_publication(output))
+    unfinished = {name.split("/")[0] for name in _unfinished_publication(output)}
+    others = sorted(set(os.listdir(output)) - {RUNS, FAILURES} - unfinished)
     if others:
         shown = ", ".join(repr(name) for name in others[:3]) + (", …" if len(others) > 3 else "")
         raise ValueError(f"--output is {output!r}, which is not empty ({shown}); give an empty or new folder")

@@ -1,0 +1,124 @@
+"""Each bad call is one clear line, exit status 2, and nothing written."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.drawings import draw
+from pipelines.options import parse_convert
+from tests.pipelines.conversion import convert
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("input")
+    draw("circle", 1).save(folder / "a.jpg")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--input=nowhere"], "--input is 'nowhere': there is no such file or folder"),
+        (["--input=gs://bucket/photos"], "--input is 'gs://bucket/photos'"),
+        (["--inptu=x"], "--inptu is not a flag; did you mean --input?"),
+        (["--jpeg_qualty", "80"], "--jpeg_qualty is not a flag; did you mean --jpeg_quality?"),
+        (["--direct_num_worker", "3"], "did you mean --direct_num_workers?"),
+        (["--frobnicate"], "--frobnicate is not a flag; --help lists the flags"),
+        (["photos"], "argument 'photos' belongs to no flag; the input is given with --input"),
+        (["--image_format=jpeg", "--jpeg_quality=101"], "--jpeg_quality is 101; it may be 1 to 100"),
+        (["--image_format=jpeg", "--jpeg_quality=high"], "--jpeg_quality: invalid int value: 'high'"),
+        (["--jpeg_quality=80"], "which only --image_format=jpeg uses; --image_format is keep"),
+        (["--image_format=gif"], "invalid choice: 'gif'"),
+        (["--validate=no"], "argument --validate: invalid choice: 'no'"),
+        (["--exif=no"], "argument --exif: invalid choice: 'no'"),
+        (["--schema=x"], "argument --schema: invalid choice: 'x'"),
+        (["--splits=train=0.8,val=0.3"], "--splits=train=0.8,val=0.3 adds up to 1.1; it must add up to 1"),
+        (["--splits=train=0.8"], "--splits=train=0.8 adds up to 0.8; it must add up to 1"),
+        (["--splits=train=0.8,val"], "'val' in 'train=0.8,val' is not of the form NAME=VALUE"),
+        (["--splits=a=0.5,a=0.5"], "'a' stands twice"),
+        (["--splits=a b=1"], "--splits names a split 'a b'"),
+        (["--splits=a=1,b=0"], "--splits gives b 0"),
+        (["--group_by=x"], "--group_by keeps groups in one split of --splits, which is not given"),
+        (["--splits=a=1", "--group_by=x", "--group_pattern=y"], "--group_by and --group_pattern"),
+        (["--splits=a=1", "--group_pattern=("], "--group_pattern is '(': "),
+        (["--label_pattern=cat"], "--label_pattern is 'cat', which has no group"),
+        (["--num_shards=0"], "--num_shards is 0; it may be 1 to 99999"),
+        (["--num_shards=train=x"], "'x' is not a number"),
+        (["--num_shards=2", "--shard_size=1MB"], "--num_shards and --shard_size both decide"),
+        (["--shard_size=big"], "'big' is no size; write 128MiB, 100MB or a number of bytes"),
+        (["--reader_hosts=0"], "argument --reader_hosts: 0 is below 1"),
+        (["--max_failure_ratio=2"], "--max_failure_ratio is 2; it may be 0 to 1"),
+        (["--max_failure_ratio=nan"], "--max_failure_ratio is nan; it may be 0 to 1"),
+        (["--limit=0"], "argument --limit: 0 is below 1"),
+        (["--label_file=nowhere"], "--label_file is 'nowhere': No such file or directory"),
+        (["--image_column=x"], "--image_column is 'x', and --source folder does not use it"),
+        (["--plan=maybe"], "'maybe' is neither true nor false"),
+        (["--verbose", "--quiet"], "--verbose and --quiet are both given"),
+        (["--rename=a"], "'a' in 'a' is not of the form NAME=VALUE"),
+    ],
+)
+def test_bad_call(
+    args: list[str], message: str, photos: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out"
+    call = args if any(arg.startswith("--input=") for arg in args) else [f"--input={photos}", *args]
+    assert convert(*call, f"--output={output}") == 2
+    printed = capfd.readouterr()
+    assert message in printed.err
+    assert printed.err.startswith("recordmill convert: error: ")
+    assert printed.err.count("\n") == 1
+    assert printed.out == ""
+    assert not output.exists()
+
+
+def test_an_empty_folder(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "photos").mkdir()
+    assert convert("--input", tmp_path / "photos", "--output", tmp_path / "out") == 2
+    assert str(tmp_path / "photos") in capfd.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "train-00000-of-00001.tfrecord", ".hidden"])
+def test_an_output_that_is_not_empty(
+    name: str, photos: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_text("kept")
+    assert convert("--input", photos, "--output", tmp_path) == 2
+    assert f"--output is {str(tmp_path)!r}" in capfd.readouterr().err
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "kept")]
+
+
+def test_an_output_that_is_a_file(photos: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("kept")
+    assert convert("--input", photos, "--output", tmp_path / "file") == 2
+    assert "which is a file" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1", 1), ("5kB", 5000), ("128MiB", 128 << 20), ("1.5 GiB", 3 << 29), ("2T", 2 * 10**12)],
+)
+def test_sizes(text: str, size: int, photos: Path, tmp_path: Path) -> None:
+    options = parse_convert(
+        [f"--input={photos}", f"--output={tmp_path / 'out'}", f"--shard_size={text}"], "x"
+    )
+    assert options.dataset.shard_size == size
+
+
+@pytest.mark.parametrize(
+    ("flags", "plan"),
+    [(["--plan"], True), (["--plan=true"], True), (["--plan", "false"], False), ([], False)],
+)
+def test_booleans(flags: list[str], plan: bool, photos: Path, tmp_path: Path) -> None:
+    options = parse_convert([f"--input={photos}", f"--output={tmp_path / 'out'}", *flags], "x")
+    assert options.plan is plan
+
+
+def test_flags_of_beam_pass(photos: Path, tmp_path: Path) -> None:
+    call = [f"--input={photos}", f"--output={tmp_path / 'out'}", "--job_name=night", "--labels=a=b"]
+    assert parse_convert(call, "x").beam_args == ("--runner=DirectRunner", "--job_name=night", "--labels=a=b")
+    # What a portable runner's job server will know, we cannot.
+    call = [f"--input={photos}", f"--output={tmp_path / 'out'}", "--runner=FlinkRunner", "--parallelism=2"]
+    assert "--parallelism=2" in parse_convert(call, "x").beam_args
+    assert parse_convert(call, "x").dataset.workers == 0

@@ -1,0 +1,324 @@
+"""The README: its commands and programs are run on drawn inputs, its tables are held against the code."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import importlib.util
+import io
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import CodeType
+
+import numpy as np
+import pytest
+
+from benchmarks.drawings import draw, draw_folder
+from benchmarks.inputs import draw_digits
+from pipelines import cli, convert
+from pipelines.options import convert_parser
+from tests.pipelines.conversion import by_key, examples, failures, manifest
+from transforms.examples.registry import SCHEMAS
+from transforms.examples.schema import DatasetSummary
+from transforms.sources.names import SPLIT_NAMES
+from transforms.sources.registry import SOURCES
+from transforms.sources.rows import IMAGE_COLUMNS, LABEL_COLUMNS, SPLIT_COLUMNS
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text("utf-8")
+PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+# Packages that a reader of the records has, and that nothing of ours depends on.
+FOREIGN = ("nvidia", "tfrecord")
+WAYS_TO_CONVERT: dict[tuple[str, ...], Callable[[list[str]], int]] = {
+    ("recordmill",): cli.main,
+    ("python", "-m", "pipelines.convert"): convert.main,
+    ("python", "pipelines/convert.py"): convert.main,
+}
+
+
+def blocks(language: str) -> list[str]:
+    """The fenced blocks of a language, in order."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def commands() -> list[list[str]]:
+    """The commands of the shell blocks, in order, as argument lists."""
+    lines = "".join(blocks("shell")).replace("\\\n", " ").splitlines()
+    return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+
+def conversions() -> list[tuple[Callable[[list[str]], int], list[str]]]:
+    """What runs each command that converts, and its arguments."""
+    found = []
+    for words in commands():
+        for start, run in WAYS_TO_CONVERT.items():
+            if tuple(words[: len(start)]) == start:
+                found.append((run, words[len(start) :]))
+    return found
+
+
+def section(title: str) -> str:
+    """The text under a heading, up to the next of the same level."""
+    level, _, _ = title.partition(" ")
+    found = re.search(rf"^{re.escape(title)}\n(.*?)(?=^{level} |\Z)", README, re.MULTILINE | re.DOTALL)
+    assert found, title
+    return found[1]
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of all table rows of a text, headers and rules included."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def named(text: str) -> list[str]:
+    """What stands in backticks."""
+    return re.findall(r"`([^`]+)`", text)
+
+
+@contextlib.contextmanager
+def working_in(folder: Path) -> Iterator[None]:
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the inputs that the README's commands name, and the outputs of those commands."""
+    place = tmp_path_factory.mktemp("readme")
+    assert len(list(draw_folder(place / "photos", each=20))) == 60
+    (place / "pets").mkdir()
+    for name in ("cat_0.jpeg", "cat_1.png", "dog_0.jpg"):
+        draw("circle", len(name), 32, 24).save(place / "pets" / name)
+    keys = ["circle/circle_000.jpg", "square/square_000.jpg"]
+    with (place / "labels.csv").open("w", encoding="utf-8", newline="") as file:
+        table = [["path", "label", "age"], *([f"photos/{key}", key[:6], "7"] for key in keys)]
+        csv.writer(file).writerows(table)
+    (place / "lists").mkdir()
+    lines = [json.dumps({"image": key, "label": key.split("/")[0]}) for key in keys]
+    (place / "lists/labels.jsonl").write_text("\n".join(lines), "utf-8")
+    draw_digits(place / "mnist", 20)
+    with working_in(place):
+        for run, arguments in conversions():
+            assert run([*arguments, "--progress=none"]) == 0, arguments
+    return place
+
+
+def test_the_commands_do_what_is_said(folder: Path) -> None:
+    assert manifest(folder / "out")["labels"] == {"0": "circle", "1": "square", "2": "triangle"}
+    small = manifest(folder / "small")
+    assert {name: len(split["shards"]) for name, split in small["splits"].items()} == {"train": 4, "val": 1}
+    assert small["formats"] == {"jpeg": 60}
+    assert manifest(folder / "pets-records")["labels"] == {"0": "cat", "1": "dog"}
+    labelled = by_key(folder / "labelled")
+    assert {one["age"][0] for one in labelled.values()} == {7}
+    listed = by_key(folder / "listed")
+    assert {key: one["image/class/text"] for key, one in listed.items()} == {
+        "circle/circle_000.jpg": [b"circle"],
+        "square/square_000.jpg": [b"square"],
+    }
+    assert set(manifest(folder / "mnist-records")["splits"]) == {"test"}
+    assert not (folder / "later").exists()
+
+
+def test_the_other_commands_are_there() -> None:
+    others = [words for words in commands() if not any(words[0] == start[0] for start in WAYS_TO_CONVERT)]
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    assert [words[:2] for words in others] == [["make", "convert"], ["make", "test"]]
+    for _, target, *variables in others:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+        for variable in variables:
+            assert f"$({variable.partition('=')[0]})" in makefile
+
+
+@pytest.mark.parametrize("flags", ["", "--images 500 --rows 20000 --digits 1000 --repeats 1"])
+def test_the_benchmark_takes_these_flags(flags: str) -> None:
+    from benchmarks.write import _parser
+
+    assert f"python -m benchmarks.write {flags}".strip() in README
+    assert _parser().parse_args(flags.split()).images == (500 if flags else 20_000)
+
+
+def program(containing: str) -> tuple[str, CodeType]:
+    """The one Python block with this text, and its code."""
+    (source,) = [block for block in blocks("python") if containing in block]
+    return source, compile(source, f"README.md, {containing}", "exec")
+
+
+def printed(containing: str, folder: Path) -> list[str]:
+    """What the program prints, line by line, run in `folder`."""
+    _, code = program(containing)
+    out = io.StringIO()
+    with working_in(folder), contextlib.redirect_stdout(out):
+        exec(code, {"__name__": "readme"})
+    return out.getvalue().splitlines()
+
+
+READERS = {
+    "import tensorflow_datasets": r"\(<tf\.Tensor: shape=\(240, 320, 3\), dtype=uint8",
+    "list_files": r"^\(240, 320, 3\) [012] (circle|square|triangle)$",
+    "decode_raw": r"^\(240, 320, 3\)$",
+    "from tfrecord": r"^\[[012]\] [0-9]{4,}$",
+    "from nvidia": r"^\(240, 320, 3\) \[[012]\]$",
+}
+WRITERS = ("ReadSource(source)", "beam.Create(ROWS)")
+
+
+def test_every_program_is_run() -> None:
+    names = [*READERS, *WRITERS]
+    assert sorted(program(name)[0] for name in names) == sorted(blocks("python"))
+
+
+@pytest.mark.parametrize("name", list(READERS)[:3])
+def test_readers(folder: Path, name: str) -> None:
+    text = "\n".join(printed(name, folder))
+    assert len(re.findall(READERS[name], text, re.MULTILINE)) == (3 if name == "list_files" else 1), text
+
+
+@pytest.mark.tfrecord
+@pytest.mark.parametrize(("name", "package"), zip(list(READERS)[3:], ("tfrecord", "nvidia"), strict=True))
+def test_foreign_readers(folder: Path, name: str, package: str) -> None:
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
+    # A process of its own: their protos and TensorFlow's do not go together.
+    done = subprocess.run(
+        [sys.executable, "-c", program(name)[0]], cwd=folder, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == (15 if package == "tfrecord" else 1)
+    assert all(re.search(READERS[name], line) for line in lines), lines
+
+
+def test_a_source_in_a_pipeline_of_ones_own(folder: Path) -> None:
+    import tensorflow as tf
+
+    assert printed("ReadSource(source)", folder) == [str(folder / "from_source/manifest.json")]
+    output = folder / "from_source"
+    made = manifest(output)
+    assert (made["source"]["kind"], made["config"]["name"]) == ("folder", "shapes")
+    assert {name: len(split["shards"]) for name, split in made["splits"].items()} == {"train": 2, "val": 2}
+    found = by_key(output)
+    assert set(found) == {str(path.relative_to(folder / "photos")) for path in folder.rglob("photos/*/*.jpg")}
+    for key, one in found.items():
+        assert one["image/class/text"] == [key.split("/")[0].encode()]
+        assert tf.io.decode_jpeg(one["image/encoded"][0]).shape == (240, 320, 3)
+        assert len(one["image/encoded"][0]) < (folder / "photos" / key).stat().st_size
+    assert made["counts"] == {"read": 60, "written": 54, "failed": 0, "skipped": 6}
+
+
+def test_records_of_ones_own(folder: Path) -> None:
+    import tensorflow as tf
+
+    printed("beam.Create(ROWS)", folder)
+    output = folder / "from_rows"
+    found = by_key(output)
+    assert {key: (one["camera"], one["image/class/label"]) for key, one in found.items()} == {
+        "circle/circle_000.jpg": ([7], [0]),
+        "square/square_000.jpg": ([3], [1]),
+    }
+    for key, one in found.items():
+        stored = (folder / "photos" / key).read_bytes()
+        np.testing.assert_array_equal(tf.io.decode_image(one["image/encoded"][0]), tf.io.decode_image(stored))
+    assert failures(output) == [{"key": "camera 3", "stage": "list", "reason": "no file"}]
+
+
+def flags() -> dict[str, argparse.Action]:
+    """The flags of `convert`, by name."""
+    actions = convert_parser("recordmill convert")._actions
+    return {option: action for action in actions for option in action.option_strings if option[:2] == "--"}
+
+
+def test_the_flags_are_those_of_the_command() -> None:
+    told = {name: row[1] for row in rows(section("## Flags"))[2:] for name in named(row[0])}
+    known = {name: action for name, action in flags().items() if name != "--help"}
+    assert set(told) == set(known)
+    for name, action in known.items():
+        if action.choices:
+            choices = [str(choice) for choice in action.choices]
+            assert sorted(named(told[name])) == sorted(choices), name
+            assert named(told[name])[0] == action.default, name
+        elif action.default is False:
+            assert named(told[name]) == ["false", "true"], name
+        elif action.default not in (None, [], {}) and not action.required:
+            assert re.split("[;,]", told[name])[0] == str(action.default), name
+        repeatable = isinstance(action, argparse._AppendAction)
+        assert ("repeatable" in told[name]) == repeatable, name
+
+
+def test_no_flag_is_made_up() -> None:
+    of_beam = {"--job_name"}
+    for page in PAGES:
+        mentioned = set(re.findall(r"(?<![\w-])--[a-z_]+", (ROOT / page).read_text("utf-8")))
+        assert mentioned <= set(flags()) | of_beam, page
+
+
+def test_the_sources_are_those_there_are() -> None:
+    told = rows(section("## Sources"))
+    names = [name for row in told[2:6] for name in named(row[0])]
+    assert names == list(SOURCES)
+    columns = {row[0]: tuple(named(row[1])) for row in told if row[0] in ("image", "label", "split")}
+    assert columns == {"image": IMAGE_COLUMNS, "label": LABEL_COLUMNS, "split": SPLIT_COLUMNS}
+    (splits,) = re.findall(r"Splits are (.*?), in any", section("## Sources"), re.DOTALL)
+    assert set(named(splits)) == SPLIT_NAMES
+
+
+@pytest.mark.parametrize("name", list(SCHEMAS))
+def test_the_features_are_those_of_the_schema(name: str) -> None:
+    (table,) = re.findall(
+        rf"^\| `{name}` \|.*?\n\n", section("## What is in a record"), re.MULTILINE | re.DOTALL
+    )
+    told = []
+    for row in rows(table)[2:]:
+        keys = named(row[0])
+        told += [key.replace("…", keys[0].rpartition("/")[0]) for key in keys]
+    pixels = DatasetSummary(True, (1, 1), formats=frozenset({"raw"}))
+    assert sorted(told) == sorted(SCHEMAS[name].specs(pixels))
+
+
+def test_the_manifest_is_described(folder: Path) -> None:
+    told = [name for row in rows(section("## What comes out"))[2:] for name in named(row[0])]
+    assert told == list(manifest(folder / "out"))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    text = (ROOT / page).read_text("utf-8")
+    headings = {
+        re.sub(r"[^\w -]", "", title).strip().lower().replace(" ", "-")
+        for title in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    }
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith("#"):
+            assert target[1:] in headings, target
+        elif not target.startswith("https://"):
+            assert (ROOT / target).exists(), target
+
+
+def test_the_folders_of_the_map_are_all_there_are() -> None:
+    told = {name for row in rows(section("## Map of the code"))[2:] for name in named(row[0])}
+    assert all(list(ROOT.glob(name)) or list((ROOT / "transforms").glob(name)) for name in told)
+    folders = {f"transforms/{path.parent.name}/" for path in (ROOT / "transforms").glob("*/__init__.py")}
+    assert folders <= told
+
+
+def test_records_alone_have_no_unread_key(folder: Path) -> None:
+    """The three lines that read pixels name every feature of the schema but the type of the pixels."""
+    spec = {name for name in named_strings(program("decode_raw")[0]) if "/" not in name}
+    assert set(next(examples(folder / "pixels"))) - {"dtype"} == spec
+
+
+def named_strings(source: str) -> set[str]:
+    """Names in quotes that may be those of features."""
+    return {name for name in re.findall(r'"([a-z_]+)"', source)}
