@@ -49,8 +49,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.con
     options = parse_convert(sys.argv[1:] if argv is None else argv, prog)
     _set_up_logging(options.verbose)
     try:
-        with _stopping_at_once(options.output):
-            return run(options)
+        return run(options)
     except Exception as error:
         message = _job_error(error)
         if message is None:
@@ -88,12 +87,12 @@ def run(options: ConvertOptions) -> int:
     progress.reset()
     display = progress_display("none" if options.quiet else options.progress)
     if options.plan:
-        with tempfile.TemporaryDirectory() as folder, display:
+        with tempfile.TemporaryDirectory() as folder, display, _stopping_at_once(options.output):
             described = _run_plan(options, folder)
         summary.print_plan(described, options.output)
     else:
         try:
-            with display:
+            with display, _stopping_at_once(options.output):
                 manifest = _run_job(options)
         finally:
             pool.stop_idle()

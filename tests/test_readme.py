@@ -24,7 +24,7 @@ from benchmarks.drawings import draw, draw_folder
 from benchmarks.inputs import draw_digits
 from pipelines import cli, convert
 from pipelines.options import convert_parser
-from tests.pipelines.conversion import by_key, examples, failures, manifest
+from tests.pipelines.conversion import by_key, failures, manifest
 from transforms.examples.registry import SCHEMAS
 from transforms.examples.schema import DatasetSummary
 from transforms.sources.names import SPLIT_NAMES
@@ -34,8 +34,6 @@ from transforms.sources.rows import IMAGE_COLUMNS, LABEL_COLUMNS, SPLIT_COLUMNS
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
-# Packages that a reader of the records has, and that nothing of ours depends on.
-FOREIGN = ("nvidia", "tfrecord")
 WAYS_TO_CONVERT: dict[tuple[str, ...], Callable[[list[str]], int]] = {
     ("recordmill",): cli.main,
     ("python", "-m", "pipelines.convert"): convert.main,
@@ -97,7 +95,7 @@ def working_in(folder: Path) -> Iterator[None]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the inputs that the README's commands name, and the outputs of those commands."""
     place = tmp_path_factory.mktemp("readme")
-    assert len(list(draw_folder(place / "photos", each=20))) == 60
+    assert len(list(draw_folder(place / "photos", each=10))) == 30
     (place / "pets").mkdir()
     for name in ("cat_0.jpeg", "cat_1.png", "dog_0.jpg"):
         draw("circle", len(name), 32, 24).save(place / "pets" / name)
@@ -119,7 +117,7 @@ def test_the_commands_do_what_is_said(folder: Path) -> None:
     assert manifest(folder / "out")["labels"] == {"0": "circle", "1": "square", "2": "triangle"}
     small = manifest(folder / "small")
     assert {name: len(split["shards"]) for name, split in small["splits"].items()} == {"train": 4, "val": 1}
-    assert small["formats"] == {"jpeg": 60}
+    assert small["formats"] == {"jpeg": 30}
     assert manifest(folder / "pets-records")["labels"] == {"0": "cat", "1": "dog"}
     labelled = by_key(folder / "labelled")
     assert {one["age"][0] for one in labelled.values()} == {7}
@@ -180,14 +178,14 @@ def test_every_program_is_run() -> None:
     assert sorted(program(name)[0] for name in names) == sorted(blocks("python"))
 
 
-@pytest.mark.parametrize("name", list(READERS)[:3])
+@pytest.mark.parametrize("name", ["import tensorflow_datasets", "list_files", "decode_raw"])
 def test_readers(folder: Path, name: str) -> None:
     text = "\n".join(printed(name, folder))
     assert len(re.findall(READERS[name], text, re.MULTILINE)) == (3 if name == "list_files" else 1), text
 
 
 @pytest.mark.tfrecord
-@pytest.mark.parametrize(("name", "package"), zip(list(READERS)[3:], ("tfrecord", "nvidia"), strict=True))
+@pytest.mark.parametrize(("name", "package"), [("from tfrecord", "tfrecord"), ("from nvidia", "nvidia")])
 def test_foreign_readers(folder: Path, name: str, package: str) -> None:
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
@@ -197,7 +195,7 @@ def test_foreign_readers(folder: Path, name: str, package: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert len(lines) == (15 if package == "tfrecord" else 1)
+    assert len(lines) == (7 if package == "tfrecord" else 1)
     assert all(re.search(READERS[name], line) for line in lines), lines
 
 
@@ -215,7 +213,7 @@ def test_a_source_in_a_pipeline_of_ones_own(folder: Path) -> None:
         assert one["image/class/text"] == [key.split("/")[0].encode()]
         assert tf.io.decode_jpeg(one["image/encoded"][0]).shape == (240, 320, 3)
         assert len(one["image/encoded"][0]) < (folder / "photos" / key).stat().st_size
-    assert made["counts"] == {"read": 60, "written": 54, "failed": 0, "skipped": 6}
+    assert made["counts"] == {"read": 30, "written": 27, "failed": 0, "skipped": 3}
 
 
 def test_records_of_ones_own(folder: Path) -> None:
@@ -259,9 +257,10 @@ def test_the_flags_are_those_of_the_command() -> None:
 
 def test_no_flag_is_made_up() -> None:
     of_beam = {"--job_name"}
+    of_the_benchmark = {"--images", "--rows", "--digits", "--repeats"}
     for page in PAGES:
         mentioned = set(re.findall(r"(?<![\w-])--[a-z_]+", (ROOT / page).read_text("utf-8")))
-        assert mentioned <= set(flags()) | of_beam, page
+        assert mentioned <= set(flags()) | of_beam | of_the_benchmark, page
 
 
 def test_the_sources_are_those_there_are() -> None:
@@ -292,18 +291,20 @@ def test_the_manifest_is_described(folder: Path) -> None:
     assert told == list(manifest(folder / "out"))
 
 
+def headings(page: str) -> set[str]:
+    """The anchors of a page's headings."""
+    titles = re.findall(r"^#+ (.*)$", (ROOT / page).read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title).strip().lower().replace(" ", "-") for title in titles}
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page: str) -> None:
-    text = (ROOT / page).read_text("utf-8")
-    headings = {
-        re.sub(r"[^\w -]", "", title).strip().lower().replace(" ", "-")
-        for title in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-    }
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        if target.startswith("#"):
-            assert target[1:] in headings, target
-        elif not target.startswith("https://"):
-            assert (ROOT / target).exists(), target
+    for target in re.findall(r"\]\(([^)\s]+)\)", (ROOT / page).read_text("utf-8")):
+        if target.startswith("https://"):
+            continue
+        name, _, anchor = target.partition("#")
+        assert (ROOT / (name or page)).exists(), target
+        assert not anchor or anchor in headings(name or page), target
 
 
 def test_the_folders_of_the_map_are_all_there_are() -> None:
@@ -311,14 +312,3 @@ def test_the_folders_of_the_map_are_all_there_are() -> None:
     assert all(list(ROOT.glob(name)) or list((ROOT / "transforms").glob(name)) for name in told)
     folders = {f"transforms/{path.parent.name}/" for path in (ROOT / "transforms").glob("*/__init__.py")}
     assert folders <= told
-
-
-def test_records_alone_have_no_unread_key(folder: Path) -> None:
-    """The three lines that read pixels name every feature of the schema but the type of the pixels."""
-    spec = {name for name in named_strings(program("decode_raw")[0]) if "/" not in name}
-    assert set(next(examples(folder / "pixels"))) - {"dtype"} == spec
-
-
-def named_strings(source: str) -> set[str]:
-    """Names in quotes that may be those of features."""
-    return {name for name in re.findall(r'"([a-z_]+)"', source)}

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import apache_beam as beam
+import psutil
 import pytest
 
 from benchmarks.drawings import draw
@@ -88,6 +89,8 @@ def test_a_job_that_is_stopped_publishes_nothing_and_runs_again(
         assert time.monotonic() < deadline
         assert job.poll() is None
         time.sleep(0.02)
+    writers = psutil.Process(job.pid).children()
+    assert len(writers) == 2
     os.killpg(job.pid, number)
     _, printed = job.communicate(timeout=60)
     if number == signal.SIGINT:
@@ -97,10 +100,7 @@ def test_a_job_that_is_stopped_publishes_nothing_and_runs_again(
     assert not list(output.glob("*.tfrecord"))
     assert not (output / "manifest.json").exists()
     # No writer outlives its parent.
-    deadline = time.monotonic() + 60
-    while subprocess.run(["pgrep", "-g", str(job.pid)], capture_output=True).stdout:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    assert psutil.wait_procs(writers, timeout=60)[1] == []
     assert convert("--input", photos, "--output", output, "--limit=20") == 0
     assert sorted(path.name for path in output.iterdir()) == [
         "dataset_info.json",

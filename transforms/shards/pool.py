@@ -25,13 +25,9 @@ from transforms.shards.worker import Advance, Answer, Fault
 Task = PartTask | JoinTask
 _Job = tuple[Task, "Future[ShardFile]"]
 
-# Waits for a first message before it imports what takes time and memory. Ctrl-C reaches the whole process
-# group; the parent decides what is stopped.
 _BOOT = (
-    "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from multiprocessing.connection import Connection; connection = Connection(int(sys.argv[2])); "
-    "connection.recv_bytes(); from transforms.shards.worker import serve; serve(connection)"
+    "from transforms.shards.boot import boot; boot(int(sys.argv[2]))"
 )
 
 
@@ -49,7 +45,13 @@ class WriterProcess:
         ours, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, "-c", _BOOT, json.dumps(sys.path), str(theirs.fileno())]
-            popen = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+            popen = subprocess.Popen(
+                command,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                # Ctrl-C is for this process alone: when it goes, the socket closes, and they go too.
+                start_new_session=True,
+            )
         return WriterProcess(popen, Connection(ours.detach()))
 
     def wake(self) -> None:

@@ -1,7 +1,7 @@
 """The loop of a spawned writer: takes tasks from a socket, runs them, answers with progress and results.
 
-Started by `transforms.shards.pool` as a fresh interpreter that imports this module only: no Beam, and
-nothing of the program that started it.
+It runs in a fresh interpreter that `transforms.shards.pool` has started: no Beam, and nothing of the
+program that started it.
 """
 
 from __future__ import annotations

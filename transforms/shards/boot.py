@@ -1,0 +1,17 @@
+"""Where a spawned writer starts: sleeps on its socket, and imports nothing large before it is woken."""
+
+from __future__ import annotations
+
+from multiprocessing.connection import Connection
+
+
+def boot(descriptor: int) -> None:
+    """Waits for the first message on the socket, then serves until it closes."""
+    connection = Connection(descriptor)
+    try:
+        connection.recv_bytes()
+    except (EOFError, ConnectionResetError):
+        return  # never used
+    from transforms.shards.worker import serve
+
+    serve(connection)
