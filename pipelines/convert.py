@@ -29,17 +29,22 @@ if __package__ in (None, ""):
 from pipelines import summary
 from pipelines.display import progress_display
 from pipelines.options import DIRECT_RUNNER, ConvertOptions, parse_convert
+from transforms.records import JobError
 from transforms.shards import pool, progress
 from transforms.sources.source import SourceConfig
 from transforms.storage.output import MANIFEST
 
 if TYPE_CHECKING:
-    from apache_beam.options.pipeline_options import PipelineOptions
+    import apache_beam as beam
 
 _INTERRUPTED = 130
 # How a JobError, or an error of the machine (disk full, no permission), reads in the message of whatever
 # exception a runner makes of it.
 _JOB_ERROR = re.compile(r"(?:JobError: |Error: (?=\[Errno))(.*?)(?: \[while running .*)?$", re.MULTILINE)
+
+
+class BadCall(Exception):
+    """The call is wrong, which only Beam could tell."""
 
 
 def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.convert") -> int:
@@ -50,6 +55,9 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.con
     _set_up_logging(options.verbose)
     try:
         return run(options)
+    except BadCall as error:
+        print(f"{prog}: error: {error}", file=sys.stderr)
+        return 2
     except Exception as error:
         message = _job_error(error)
         if message is None:
@@ -105,65 +113,68 @@ def _run_job(options: ConvertOptions) -> str:
     """Runs the whole job; returns the path of manifest.json."""
     if options.dataset.workers > 1:
         pool.prestart(options.dataset.workers)
-    import apache_beam as beam
-
     from transforms.read import ReadSource
     from transforms.write import WriteDataset
 
-    beam_options = _beam_options(options)
+    pipeline = _pipeline(options)
     write = WriteDataset(
-        options.output, options.dataset, _source_settings(options.source), _job_name(beam_options)
+        options.output, options.dataset, _source_settings(options.source), _job_name(pipeline)
     )
-    pipeline = beam.Pipeline(_runner(options), beam_options)
     (
         pipeline
         | "ReadSource" >> ReadSource(options.source, os.path.join(write.run, "scratch"))
         | "WriteDataset" >> write
     )
-    pipeline.run().wait_until_finish()
+    _run_to_end(pipeline)
     return os.path.join(options.output, MANIFEST)
 
 
 def _run_plan(options: ConvertOptions, folder: str) -> dict[str, Any]:
     """Runs the job as far as its plan, in `folder`; returns the plan in words."""
-    import apache_beam as beam
-
     from transforms.plan import WritePlan
     from transforms.read import ReadSource
 
-    beam_options = _beam_options(options)
     path = os.path.join(folder, "plan.json")
-    pipeline = beam.Pipeline(_runner(options), beam_options)
+    pipeline = _pipeline(options)
     (
         pipeline
         | "ReadSource" >> ReadSource(options.source, os.path.join(folder, "scratch"))
         | "WritePlan" >> WritePlan(options.dataset, path)
     )
-    pipeline.run().wait_until_finish()
+    _run_to_end(pipeline)
     with open(path, encoding="utf-8") as file:
         described: dict[str, Any] = json.load(file)
     return described
 
 
-def _beam_options(options: ConvertOptions) -> PipelineOptions:
+def _pipeline(options: ConvertOptions) -> beam.Pipeline:
+    """An empty pipeline for the runner; DirectRunner is the in-process one, which downloads nothing.
+
+    Raises:
+        BadCall: Beam knows no such runner, or one of its flags has a value that it does not take.
+    """
+    import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
-
-    return PipelineOptions(list(options.beam_args))
-
-
-def _runner(options: ConvertOptions) -> Any:
-    """The runner; DirectRunner is the in-process one, which downloads nothing."""
-    if options.runner != DIRECT_RUNNER:
-        return options.runner
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-    return FnApiRunner()
+    runner = FnApiRunner() if options.runner == DIRECT_RUNNER else options.runner
+    try:
+        return beam.Pipeline(runner, PipelineOptions(list(options.beam_args)))
+    except ValueError as error:
+        raise BadCall(f"--runner is {options.runner!r}: {' '.join(str(error).split())}") from error
 
 
-def _job_name(beam_options: PipelineOptions) -> str:
+def _run_to_end(pipeline: beam.Pipeline) -> None:
+    result = pipeline.run()
+    result.wait_until_finish()
+    if result.state != "DONE":
+        raise JobError(f"the runner ended the job in state {result.state}; nothing is published")
+
+
+def _job_name(pipeline: beam.Pipeline) -> str:
     from apache_beam.options.pipeline_options import GoogleCloudOptions
 
-    return beam_options.view_as(GoogleCloudOptions).job_name or ""
+    return pipeline.options.view_as(GoogleCloudOptions).job_name or ""
 
 
 def _source_settings(source: SourceConfig) -> dict[str, object]:

@@ -32,6 +32,13 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: error: {message}\n")
 
 
+class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
+    """Says the default where there is one."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        return super()._get_help_string(action) if action.default else action.help
+
+
 @dataclasses.dataclass(frozen=True)
 class ConvertOptions:
     """A checked call of `convert`.
@@ -77,13 +84,13 @@ def convert_parser(prog: str) -> Parser:
     parser = Parser(
         prog=prog,
         allow_abbrev=False,
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        formatter_class=_HelpFormatter,
         description="Converts images and their labels to a sharded TFRecord dataset.",
         epilog="Every flag of Apache Beam passes through. "
         "Exit status: 0 published; 1 the job failed, nothing is published; 2 the call was wrong; "
         "130 interrupted.",
     )
-    _add_source(parser.add_argument_group("source"))
+    _add_source(parser.add_argument_group("input and output"))
     _add_images(parser.add_argument_group("images"))
     _add_records(parser.add_argument_group("records"))
     _add_shards(parser.add_argument_group("shards"))
@@ -95,6 +102,7 @@ def convert_parser(prog: str) -> Parser:
 def _add_source(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--input", required=True, metavar="PATH", help="folder of images, manifest, or IDX files")
+    add("--output", required=True, metavar="FOLDER", help="folder of the dataset; new or empty")
     add("--source", default="auto", choices=["auto", *SOURCES], help="what the input is; auto finds it out")
     add(
         "--annotations",
@@ -202,7 +210,6 @@ def _add_shards(group: argparse._ArgumentGroup) -> None:
 
 def _add_running(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
-    add("--output", required=True, metavar="FOLDER", help="folder of the dataset; new or empty")
     add(
         "--max_failure_ratio",
         type=float,

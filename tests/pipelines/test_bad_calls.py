@@ -72,6 +72,15 @@ def test_bad_call(
     assert not output.exists()
 
 
+def test_a_runner_that_beam_does_not_know(
+    photos: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    args = ("--input", photos, "--output", tmp_path / "out", "--runner=NoRunner", "--quiet")
+    assert convert(*args) == 2
+    assert capfd.readouterr().err.startswith("recordmill convert: error: --runner is 'NoRunner': ")
+    assert not (tmp_path / "out").exists()
+
+
 def test_an_empty_folder(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "photos").mkdir()
     assert convert("--input", tmp_path / "photos", "--output", tmp_path / "out") == 2
