@@ -51,8 +51,11 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.con
     """Converts; returns the exit status (see `--help`)."""
     # Records are many and live to the end: collecting them over and over frees nothing.
     gc.set_threshold(100_000, 20, 20)
+    # Beam's warnings of missing optional parts, and its tracebacks, help nobody who did not ask.
+    logging.basicConfig(level=logging.CRITICAL, stream=sys.stderr)
     options = parse_convert(sys.argv[1:] if argv is None else argv, prog)
-    _set_up_logging(options.verbose)
+    if options.verbose:
+        logging.getLogger().setLevel(logging.INFO)
     try:
         return run(options)
     except BadCall as error:
@@ -189,11 +192,6 @@ def _job_error(error: BaseException) -> str | None:
     """The one line of a JobError that the pipeline raised, or of an error of the machine."""
     match = _JOB_ERROR.search(f"{type(error).__name__}: {error}")
     return match.group(1) if match is not None else None
-
-
-def _set_up_logging(verbose: bool) -> None:
-    """Beam's warnings of missing optional parts, and its tracebacks, help nobody who did not ask."""
-    logging.basicConfig(level=logging.INFO if verbose else logging.CRITICAL, stream=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,8 @@ class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
     """Says the default where there is one."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        return super()._get_help_string(action) if action.default else action.help
+        nothing = action.default is None or action.default is False or action.default in ([], {})
+        return action.help if nothing else super()._get_help_string(action)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,7 +226,7 @@ def _add_running(group: argparse._ArgumentGroup) -> None:
         help="auto: a bar on a terminal, else lines",
     )
     _add_switch(group, "--verbose", "log what Beam logs")
-    _add_switch(group, "--quiet", "say nothing but errors")
+    _add_switch(group, "--quiet", "say nothing but errors, and the plan where that is asked for")
 
 
 def _add_runner(group: argparse._ArgumentGroup) -> None:

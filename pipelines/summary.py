@@ -28,7 +28,8 @@ def print_result(manifest_path: str) -> None:
     table.add_row("bytes in", decimal(size["source"]))
     table.add_row("bytes out", f"{decimal(size['shards'])}; images {decimal(size['encoded'])}{ratio}")
     for name, split in manifest["splits"].items():
-        table.add_row(f"split {name}", f"{split['records']:,} records in {len(split['shards'])} shards")
+        shards = _counted(len(split["shards"]), "shard")
+        table.add_row(f"split {name}", f"{_counted(split['records'], 'record')} in {shards}")
     table.add_row("time", _duration(manifest["provenance"]))
     console = _console()
     console.print(table)
@@ -57,8 +58,8 @@ def print_plan(plan: dict[str, Any], output: str) -> None:
     table.add_row("bytes in", decimal(plan["source_bytes"]))
     table.add_row("bytes out", f"about {decimal(plan['estimated_bytes'])}")
     for name, split in plan["splits"].items():
-        shards = f"{split['records']:,} records, {split['shards']} shards, about {decimal(split['bytes'])}"
-        table.add_row(f"split {name}", shards)
+        counts = f"{_counted(split['records'], 'record')} in {_counted(split['shards'], 'shard')}"
+        table.add_row(f"split {name}", f"{counts}, about {decimal(split['bytes'])}")
     _console().print(table)
     _console().print(f"Nothing was written to {output}: this is the plan.", markup=False, highlight=False)
 
@@ -84,6 +85,10 @@ def _shape(shape: list[int | None]) -> str:
     if not shape:
         return "scalar"
     return "list" if shape[0] is None else f"list of {shape[0]}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _duration(provenance: dict[str, Any]) -> str:

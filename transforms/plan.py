@@ -13,7 +13,14 @@ from transforms.records import Failure, ImageRecord, JobError
 from transforms.shards import progress
 from transforms.shards.plan import DatasetPlan, plan_dataset
 from transforms.shards.totals import Totals, merged_totals
-from transforms.storage.output import FAILURES, free_bytes, start_run, write_failures, write_text
+from transforms.storage.output import (
+    FAILURES,
+    check_output,
+    free_bytes,
+    start_run,
+    write_failures,
+    write_text,
+)
 from transforms.survey import Surveyed, SurveyRecords
 
 # Room that a disk must have beside the estimate.
@@ -67,6 +74,8 @@ def make_plan(
         JobError: no records, an empty split, not enough disk space, …; failures.jsonl is written then.
     """
     total = merged_totals(totals, config.untyped_features)
+    if output is not None:
+        _check_output(output)
     try:
         if not total.records:
             raise JobError(_nothing_to_write(failures, output))
@@ -90,6 +99,13 @@ def _nothing_to_write(failures: Iterable[Failure], output: str | None) -> str:
         skipped += failure.skipped
     message = f"there is no record to write: {failed} inputs failed, {skipped} were skipped"
     return f"{message}; {output}/{FAILURES} says why" if output else message
+
+
+def _check_output(output: str) -> None:
+    try:
+        check_output(output)
+    except ValueError as error:
+        raise JobError(str(error)) from error
 
 
 def _check_space(output: str, plan: DatasetPlan) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import apache_beam as beam
 
 from transforms.metrics import count
-from transforms.records import Failure, ImageRecord
+from transforms.records import Failure, ImageRecord, JobError
 from transforms.shards import pool, progress
 from transforms.sources.registry import SOURCES
 from transforms.sources.source import SourceConfig
@@ -52,11 +52,20 @@ class ReadSource(beam.PTransform):
 
 
 def list_source(_: bytes, config: SourceConfig, scratch: str | None) -> Iterator[Entry]:
-    """The entries of a source, counted as they come."""
+    """The entries of a source, counted as they come.
+
+    Raises:
+        JobError: the source cannot be read as it is configured.
+    """
     scratch = scratch or _temporary_scratch()
     os.makedirs(scratch, exist_ok=True)
+    source = SOURCES[config.kind]
+    try:
+        source.check(config)
+    except ValueError as error:
+        raise JobError(str(error)) from error
     listed = 0
-    for entry in SOURCES[config.kind].read(config, scratch):
+    for entry in source.read(config, scratch):
         listed += 1
         if listed % _PROGRESS_STEP == 0:
             progress.add_listed(_PROGRESS_STEP)

@@ -29,8 +29,8 @@ from transforms.shards.plan import DatasetPlan, shard_index
 from transforms.shards.pool import Executor, InlineExecutor, ProcessExecutor
 from transforms.shards.report import ShardReport
 from transforms.shards.writer import ShardWriter
-from transforms.storage.output import run_folder
-from transforms.survey import SurveyRecords, in_global_window
+from transforms.storage.output import run_folder, write_failures
+from transforms.survey import Surveyed, SurveyRecords, in_global_window
 
 _REPEATED = "repeated"
 # Below both, starting processes takes longer than the work.
@@ -73,8 +73,8 @@ class WriteDataset(beam.PTransform):
         config = self._config
         surveyed = entries | "SurveyRecords" >> SurveyRecords(config)
         plan = surveyed | "PlanDataset" >> PlanDataset(config, self._output, self.run)
-        reports = surveyed.references | "WriteShards" >> WriteShards(
-            config, plan, surveyed.repeated, os.path.join(self.run, "shards")
+        reports = surveyed | "WriteShards" >> WriteShards(
+            config, plan, self._output, os.path.join(self.run, "shards")
         )
         provenance = Provenance.start(
             self._source, self._digest, type(entries.pipeline.runner).__name__, self._job
@@ -85,7 +85,7 @@ class WriteDataset(beam.PTransform):
 
 
 class WriteShards(beam.PTransform):
-    """PCollection[(split, references)] -> PCollection[ShardReport]: whole shards, in order, unpublished.
+    """Surveyed -> PCollection[ShardReport]: whole shards, in order, unpublished.
 
     A shard that gets no record has no report.
 
@@ -94,7 +94,7 @@ class WriteShards(beam.PTransform):
     Args:
         config: of the dataset.
         plan: of the dataset, one element.
-        repeated: hashes of keys that may not be unique.
+        output: of the dataset, for failures.jsonl if keys are not unique.
         folder: where the shards go.
     """
 
@@ -102,27 +102,30 @@ class WriteShards(beam.PTransform):
         self,
         config: DatasetConfig,
         plan: beam.PCollection[DatasetPlan],
-        repeated: beam.PCollection[int],
+        output: str,
         folder: str,
     ) -> None:
         super().__init__()
         self._config = config
         self._plan = plan
-        self._repeated = repeated
+        self._output = output
         self._folder = folder
 
-    def expand(self, references: beam.PCollection[tuple[str, bytes]]) -> beam.PCollection[ShardReport]:
+    def expand(self, surveyed: Surveyed) -> beam.PCollection[ShardReport]:
         """(shard, references) -> GroupByKey -> one file a shard."""
         plan = beam.pvalue.AsSingleton(self._plan)
-        assigned, named = references | "AssignShards" >> beam.ParDo(
-            AssignShards(), plan, beam.pvalue.AsList(self._repeated)
+        assigned, named = surveyed.references | "AssignShards" >> beam.ParDo(
+            AssignShards(), plan, beam.pvalue.AsList(surveyed.repeated)
         ).with_outputs(_REPEATED, main="assigned").with_output_types(tuple[int, bytes])
         return (
             assigned
             | "GroupByShard" >> beam.GroupByKey()
             | "Write"
             >> beam.ParDo(
-                WriteShardsFn(self._config, self._folder), plan, beam.pvalue.AsList(named)
+                WriteShardsFn(self._config, self._output, self._folder),
+                plan,
+                beam.pvalue.AsList(named),
+                beam.pvalue.AsIter(surveyed.failures),
             ).with_output_types(ShardReport)
         )
 
@@ -167,23 +170,17 @@ def described_place(record: ImageRecord) -> str:
     return " at ".join(part for part in (path, record.origin) if part) or "(no origin)"
 
 
-def refuse_repeated_keys(named: Sequence[tuple[str, str]]) -> None:
-    """Checks the places of keys whose hashes are not unique.
-
-    Raises:
-        JobError: names one key, and the places of the records that have it.
-    """
+def repeated_keys(named: Sequence[tuple[str, str]]) -> str:
+    """What is wrong with keys, given (key, place) of those whose hashes are not unique; or nothing."""
     places: dict[str, list[str]] = {}
     for key, place in sorted(named):
         places.setdefault(key, []).append(place)
     repeated = {key: found for key, found in places.items() if len(found) > 1}
     if not repeated:
-        return
+        return ""
     key, found = next(iter(repeated.items()))
     more = f" (and {len(repeated) - 1} more keys)" if len(repeated) > 1 else ""
-    raise JobError(
-        f"key {key!r} is not unique: {'; '.join(found[:4])}{more}. Keys must be unique in a dataset"
-    )
+    return f"key {key!r} is not unique: {'; '.join(found[:4])}{more}. Keys must be unique in a dataset"
 
 
 def ordered(batches: Iterable[bytes], by_key: bool) -> list[bytes]:
@@ -200,20 +197,27 @@ class WriteShardsFn(beam.DoFn):
     With workers of our own, shards are handed to them as they come and reported when the bundle ends.
     """
 
-    def __init__(self, config: DatasetConfig, folder: str) -> None:
+    def __init__(self, config: DatasetConfig, output: str, folder: str) -> None:
         self._config = config
+        self._output = output
         self._folder = folder
         self._executor: Executor | None = None
         self._writer: ShardWriter | None = None
 
     def process(
-        self, element: tuple[int, Iterable[bytes]], plan: DatasetPlan, named: Sequence[tuple[str, str]]
+        self,
+        element: tuple[int, Iterable[bytes]],
+        plan: DatasetPlan,
+        named: Sequence[tuple[str, str]],
+        failures: Iterable[Failure],
     ) -> Iterator[ShardReport]:
         """One shard."""
+        if message := repeated_keys(named):
+            write_failures(self._output, failures)
+            raise JobError(message)
         place, batches = element
         split, shard = plan.shards()[place]
         try:
-            refuse_repeated_keys(named)
             writer = self._writer or self._start(plan)
             writer.submit(split, shard, ordered(batches, self._config.order == "key"))
             if isinstance(self._executor, InlineExecutor):

@@ -282,7 +282,7 @@ def test_bad_images_are_failures_with_reasons_and_the_gate_decides(photos: Path,
         ("notes.txt", "list", True),
     ]
     assert sorted(path.name for path in output.iterdir()) == [".recordmill", "failures.jsonl"]
-    # The same call with a higher ratio goes on where that one ended.
+    # What that left does not stand in the way of the same call with a higher ratio.
     assert convert("--input", folder, "--output", output, "--max_failure_ratio=0.25") == 0
     assert manifest(output)["counts"] == {"read": 9, "written": 6, "failed": 2, "skipped": 1}
     assert not (output / ".recordmill").exists()
@@ -425,6 +425,7 @@ def test_a_repeated_key_is_named_by_both_its_places(
     assert "rows.csv, line 4" in message
     assert message.count("\n") == 1
     assert not list(output.glob("*.tfrecord"))
+    assert failures(output) == []
 
 
 def test_an_empty_split_is_named(photos: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -45,7 +45,9 @@ class FolderSource:
             return None
         if os.path.isfile(config.input):
             return "it is an image file by name" if is_image_name(config.input) else None
-        return _describe(_Listing(dataclasses.replace(config, label_pattern=None)).items())
+        return _describe(
+            _Listing(dataclasses.replace(config, label_pattern=None, include=(), exclude=())).items()
+        )
 
     def check(self, config: SourceConfig) -> None:
         check_input_exists(config)
