@@ -9,8 +9,7 @@ RUN = $(VENV)/bin/python
 READY = $(VENV)/ready
 
 SAMPLE = build/sample
-INPUT ?= $(SAMPLE)
-OUTPUT ?= build/sample-records
+SAMPLE_RECORDS = build/sample-records
 ARGS ?=
 TESTS ?=
 
@@ -25,14 +24,17 @@ $(READY): requirements.lock setup.py
 	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $(READY)
 
+# Without INPUT, a small sample is drawn and converted.
 convert: $(READY)
-ifeq ($(INPUT),$(SAMPLE))
+ifeq ($(INPUT),)
+	@rm -rf $(SAMPLE_RECORDS)
 	@$(RUN) -m benchmarks.drawings $(SAMPLE)
-endif
-ifeq ($(OUTPUT),build/sample-records)
-	@rm -rf build/sample-records
-endif
+	@$(RUN) -m pipelines.convert --input $(SAMPLE) --output "$(or $(OUTPUT),$(SAMPLE_RECORDS))" $(ARGS)
+else ifeq ($(OUTPUT),)
+	@echo "make: INPUT is $(INPUT), and OUTPUT is not given; name a new or empty folder with OUTPUT=…" >&2; exit 2
+else
 	@$(RUN) -m pipelines.convert --input "$(INPUT)" --output "$(OUTPUT)" $(ARGS)
+endif
 
 test: $(READY)
 	$(RUN) -m pytest $(TESTS)
