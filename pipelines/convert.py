@@ -63,6 +63,9 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.con
         return 2
     except Exception as error:
         message = _job_error(error)
+        if message is None and options.runner != DIRECT_RUNNER and not options.verbose:
+            last = str(error).strip().splitlines()[-1:] or [type(error).__name__]
+            message = f"--runner={options.runner} failed: {last[0]} (--verbose shows all)"
         if message is None:
             raise
         print(f"{prog}: error: {message}", file=sys.stderr)
@@ -108,7 +111,9 @@ def run(options: ConvertOptions) -> int:
         finally:
             pool.stop_idle()
         if not options.quiet:
-            summary.print_result(manifest)
+            # Nobody may be reading any more; the dataset is published all the same.
+            with contextlib.suppress(BrokenPipeError, SystemExit):  # rich makes the one of the other
+                summary.print_result(manifest)
     return 0
 
 
@@ -142,7 +147,7 @@ def _run_plan(options: ConvertOptions, folder: str) -> dict[str, Any]:
     (
         pipeline
         | "ReadSource" >> ReadSource(options.source, os.path.join(folder, "scratch"))
-        | "WritePlan" >> WritePlan(options.dataset, path)
+        | "WritePlan" >> WritePlan(options.dataset, options.output, path)
     )
     _run_to_end(pipeline)
     with open(path, encoding="utf-8") as file:

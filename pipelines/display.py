@@ -81,7 +81,7 @@ def _show_lines(console: Console, stop: threading.Event) -> None:
     wait = _FIRST_LINE_SECONDS
     while not stop.wait(wait):
         line = _line(snapshot())
-        if line != shown:
+        if line not in ("", shown):
             print(line, file=sys.stderr, flush=True)
         shown = line
         wait = _LINE_SECONDS
@@ -89,7 +89,7 @@ def _show_lines(console: Console, stop: threading.Event) -> None:
 
 def _line(state: ProgressState) -> str:
     if not state.records:
-        return f"listed {state.listed:,}"
+        return f"listed {state.listed:,}" if state.listed else ""
     share = state.done_records / state.records
     line = f"wrote {state.done_records:,} of {state.records:,} ({share:.0%})"
     seconds = _seconds(state)

@@ -75,9 +75,14 @@ def parse_convert(argv: Sequence[str], prog: str) -> ConvertOptions:
     args, others = parser.parse_known_args(list(argv))
     try:
         _check_beam_args(parser, others, args.runner)
+        missing = [flag for flag in ("--input", "--output") if getattr(args, flag[2:]) is None]
+        if missing:
+            raise ValueError(f"{' and '.join(missing)} must be given")
         return _checked(args, others)
     except ValueError as error:
         parser.error(str(error))
+    except OSError as error:
+        parser.error(f"{error.filename!r}: {error.strerror}")
 
 
 def convert_parser(prog: str) -> Parser:
@@ -102,8 +107,8 @@ def convert_parser(prog: str) -> Parser:
 
 def _add_source(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
-    add("--input", required=True, metavar="PATH", help="folder of images, manifest, or IDX files")
-    add("--output", required=True, metavar="FOLDER", help="folder of the dataset; new or empty")
+    add("--input", metavar="PATH", help="folder of images, manifest, or IDX files")
+    add("--output", metavar="FOLDER", help="folder of the dataset; new or empty")
     add("--source", default="auto", choices=["auto", *SOURCES], help="what the input is; auto finds it out")
     add(
         "--annotations",
@@ -366,7 +371,10 @@ def _check_beam_args(parser: Parser, others: Sequence[str], runner: str) -> None
         return
     from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
 
-    beam_parser = _BeamArgumentParser(allow_abbrev=False, add_help=False)
+    class BeamParser(Parser, _BeamArgumentParser):
+        """Beam's flags, with our way to say what is wrong."""
+
+    beam_parser = BeamParser(prog=parser.prog, allow_abbrev=False, add_help=False)
     for options in PipelineOptions.__subclasses__():
         options._add_argparse_args(beam_parser)
     _, unknown = beam_parser.parse_known_args(list(others))

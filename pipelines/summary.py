@@ -35,8 +35,8 @@ def print_result(manifest_path: str) -> None:
     console.print(table)
     folder = manifest_path.rpartition("/")[0] or "."
     split = next(iter(manifest["splits"]))
-    console.print(f"The dataset is in {folder}/. To read it:\n", markup=False, highlight=False)
-    console.print(_reading(folder, split), markup=False, highlight=False, soft_wrap=True)
+    console.print(f"The dataset is in {folder}/. To read it:\n")
+    console.print(_reading(folder, split))
 
 
 def print_plan(plan: dict[str, Any], output: str) -> None:
@@ -50,6 +50,8 @@ def print_plan(plan: dict[str, Any], output: str) -> None:
             if is_skipped == skipped
         ]
         _add_reasons(table, name, sum(row["count"] for row in rows), rows)
+    if plan["repeated_keys"]:
+        table.add_row("", f"{plan['repeated_keys']:,} keys are not unique: the job would fail")
     table.add_row("schema", plan["schema"])
     if plan["labels"]:
         table.add_row("labels", f"{plan['labels']:,}")
@@ -61,11 +63,12 @@ def print_plan(plan: dict[str, Any], output: str) -> None:
         counts = f"{_counted(split['records'], 'record')} in {_counted(split['shards'], 'shard')}"
         table.add_row(f"split {name}", f"{counts}, about {decimal(split['bytes'])}")
     _console().print(table)
-    _console().print(f"Nothing was written to {output}: this is the plan.", markup=False, highlight=False)
+    _console().print(f"Nothing was written to {output}: this is the plan.")
 
 
 def _console() -> Console:
-    return Console(soft_wrap=True)
+    # Names from the data are shown as they are, brackets and all.
+    return Console(soft_wrap=True, markup=False, highlight=False, emoji=False)
 
 
 def _table() -> Table:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import apache_beam as beam
+from rich.filesize import decimal
 
 from transforms.config import DatasetConfig
 from transforms.records import Failure, ImageRecord, JobError
@@ -32,12 +34,11 @@ class PlanDataset(beam.PTransform):
 
     Args:
         config: of the dataset.
-        output: where free space is looked for, and failures.jsonl is written if there is no plan; None
-            to write nothing.
-        run: folder of the run, made ready for its shards; None to write nothing.
+        output: folder of the dataset; looked at for what it holds and how much it can take.
+        run: folder of the run, made ready for its shards; None to write nothing at all.
     """
 
-    def __init__(self, config: DatasetConfig, output: str | None = None, run: str | None = None) -> None:
+    def __init__(self, config: DatasetConfig, output: str, run: str | None) -> None:
         super().__init__()
         self._config = config
         self._output = output
@@ -65,75 +66,83 @@ def make_plan(
     config: DatasetConfig,
     totals: Iterable[Totals],
     failures: Iterable[Failure],
-    output: str | None,
+    output: str,
     run: str | None,
 ) -> DatasetPlan:
-    """The plan, with the run's folder made ready.
+    """The plan, with the run's folder made ready, and failures.jsonl as far as the list tells.
 
     Raises:
-        JobError: no records, an empty split, not enough disk space, …; failures.jsonl is written then.
+        JobError: no records, an empty split, not enough disk space, …
     """
-    total = merged_totals(totals, config.untyped_features)
-    if output is not None:
-        _check_output(output)
-    try:
-        if not total.records:
-            raise JobError(_nothing_to_write(failures, output))
-        plan = plan_dataset(total, config)
-        if output is not None:
-            _check_space(output, plan)
-    except JobError:
-        if output is not None:
-            write_failures(output, failures)
-        raise
-    if output is not None and run is not None:
-        start_run(output, run)
-    progress.set_totals(plan.records, plan.source_bytes)
-    return plan
-
-
-def _nothing_to_write(failures: Iterable[Failure], output: str | None) -> str:
-    failed = skipped = 0
-    for failure in failures:
-        failed += not failure.skipped
-        skipped += failure.skipped
-    message = f"there is no record to write: {failed} inputs failed, {skipped} were skipped"
-    return f"{message}; {output}/{FAILURES} says why" if output else message
-
-
-def _check_output(output: str) -> None:
     try:
         check_output(output)
     except ValueError as error:
         raise JobError(str(error)) from error
+    if run is not None:
+        start_run(output, run)
+        write_failures(output, failures)
+    total = merged_totals(totals, config.untyped_features)
+    if not total.records:
+        raise JobError(_nothing_to_write(failures, output if run is not None else ""))
+    plan = plan_dataset(total, config)
+    _check_space(output, plan)
+    progress.set_totals(plan.records, plan.source_bytes)
+    return plan
+
+
+def _nothing_to_write(failures: Iterable[Failure], output: str) -> str:
+    skipped = 0
+    failed: Counter[str] = Counter()
+    for failure in failures:
+        if failure.skipped:
+            skipped += 1
+        else:
+            detail = f" ({failure.detail})" if failure.detail else ""
+            failed[f"{failure.stage}: {failure.reason}{detail}"] += 1
+    message = f"there is no record to write: {failed.total()} inputs failed, {skipped} were skipped"
+    if failed:
+        reason, times = failed.most_common(1)[0]
+        message += f"; most often, {times} times, {reason}"
+    return f"{message}; {os.path.join(output, FAILURES)} names each" if output else message
 
 
 def _check_space(output: str, plan: DatasetPlan) -> None:
     free = free_bytes(output)
     if plan.estimated_bytes * _DISK_MARGIN > free:
-        needed = plan.estimated_bytes / 1e9
         raise JobError(
-            f"--output is {output!r}: about {needed:.1f} GB will be written, "
-            f"and {free / 1e9:.1f} GB are free there"
+            f"--output is {output!r}: about {decimal(plan.estimated_bytes)} will be written, "
+            f"and {decimal(free)} are free there"
         )
 
 
 class WritePlan(beam.PTransform):
-    """PCollection[ImageRecord | Failure] -> the plan in words, as JSON in the file `path`; nothing else."""
+    """PCollection[ImageRecord | Failure] -> the plan in words, as JSON in the file `path`; nothing else.
 
-    def __init__(self, config: DatasetConfig, path: str) -> None:
+    Args:
+        config: of the dataset.
+        output: folder that the dataset would have.
+        path: of the file.
+    """
+
+    def __init__(self, config: DatasetConfig, output: str, path: str) -> None:
         super().__init__()
         self._config = config
+        self._output = output
         self._path = path
 
     def expand(self, entries: beam.PCollection[ImageRecord | Failure]) -> beam.PCollection[None]:
         """As far as the plan, as WriteDataset has it."""
         surveyed = entries | "SurveyRecords" >> SurveyRecords(self._config)
-        plan = surveyed | "PlanDataset" >> PlanDataset(self._config)
-        return plan | "Write" >> beam.Map(write_plan, beam.pvalue.AsIter(surveyed.failures), self._path)
+        plan = surveyed | "PlanDataset" >> PlanDataset(self._config, self._output, run=None)
+        return plan | "Write" >> beam.Map(
+            write_plan,
+            beam.pvalue.AsIter(surveyed.failures),
+            beam.pvalue.AsList(surveyed.repeated),
+            self._path,
+        )
 
 
-def write_plan(plan: DatasetPlan, failures: Iterable[Failure], path: str) -> None:
+def write_plan(plan: DatasetPlan, failures: Iterable[Failure], repeated: Sequence[int], path: str) -> None:
     """Writes what `convert --plan` prints."""
     left_out = Counter((failure.skipped, failure.stage, failure.reason) for failure in failures)
     described = {
@@ -149,6 +158,7 @@ def write_plan(plan: DatasetPlan, failures: Iterable[Failure], path: str) -> Non
             name: {"records": split.records, "bytes": split.estimated_bytes, "shards": split.num_shards}
             for name, split in plan.splits.items()
         },
+        "repeated_keys": len(repeated),
         "left_out": [[*key, count] for key, count in sorted(left_out.items())],
     }
     write_text(path, json.dumps(described))

@@ -9,13 +9,20 @@ from typing import Any
 import apache_beam as beam
 
 from transforms.config import DatasetConfig
-from transforms.records import Failure
+from transforms.records import Failure, JobError
 from transforms.shards.manifest import Provenance, metadata_files, published_names, shard_name
 from transforms.shards.part import write_empty
 from transforms.shards.plan import DatasetPlan
 from transforms.shards.reconcile import Reconciled, reconcile
 from transforms.shards.report import ShardReport
-from transforms.storage.output import announce_publication, end_runs, publish_file, write_failures, write_text
+from transforms.storage.output import (
+    announce_publication,
+    check_output,
+    end_runs,
+    publish_file,
+    write_failures,
+    write_text,
+)
 
 _SUMMARY = "summary"
 
@@ -91,6 +98,11 @@ class Reconcile(beam.DoFn):
         failures: Iterable[Failure],
     ) -> Iterator[Any]:
         """Once: failures.jsonl is written first, whatever the gate says."""
+        try:
+            # Another job may have published here since the plan was made.
+            check_output(self._output)
+        except ValueError as error:
+            raise JobError(str(error)) from error
         files = [report.file.failures_path for report in reports]
         write_failures(self._output, failures, [path for path in files if path is not None])
         every = [*reports, *empty_shards(plan, reports, os.path.join(self._run, "shards"))]

@@ -29,7 +29,7 @@ from transforms.shards.plan import DatasetPlan, shard_index
 from transforms.shards.pool import Executor, InlineExecutor, ProcessExecutor
 from transforms.shards.report import ShardReport
 from transforms.shards.writer import ShardWriter
-from transforms.storage.output import run_folder, write_failures
+from transforms.storage.output import check_path, run_folder
 from transforms.survey import Surveyed, SurveyRecords, in_global_window
 
 _REPEATED = "repeated"
@@ -57,6 +57,7 @@ class WriteDataset(beam.PTransform):
         job: str = "",
     ) -> None:
         super().__init__()
+        check_path(output)
         self._output = os.path.abspath(output)
         self._config = config
         self._source = dict(source or {"kind": "pcollection", "input": ""})
@@ -73,9 +74,7 @@ class WriteDataset(beam.PTransform):
         config = self._config
         surveyed = entries | "SurveyRecords" >> SurveyRecords(config)
         plan = surveyed | "PlanDataset" >> PlanDataset(config, self._output, self.run)
-        reports = surveyed | "WriteShards" >> WriteShards(
-            config, plan, self._output, os.path.join(self.run, "shards")
-        )
+        reports = surveyed | "WriteShards" >> WriteShards(config, plan, os.path.join(self.run, "shards"))
         provenance = Provenance.start(
             self._source, self._digest, type(entries.pipeline.runner).__name__, self._job
         )
@@ -94,7 +93,6 @@ class WriteShards(beam.PTransform):
     Args:
         config: of the dataset.
         plan: of the dataset, one element.
-        output: of the dataset, for failures.jsonl if keys are not unique.
         folder: where the shards go.
     """
 
@@ -102,13 +100,11 @@ class WriteShards(beam.PTransform):
         self,
         config: DatasetConfig,
         plan: beam.PCollection[DatasetPlan],
-        output: str,
         folder: str,
     ) -> None:
         super().__init__()
         self._config = config
         self._plan = plan
-        self._output = output
         self._folder = folder
 
     def expand(self, surveyed: Surveyed) -> beam.PCollection[ShardReport]:
@@ -122,10 +118,9 @@ class WriteShards(beam.PTransform):
             | "GroupByShard" >> beam.GroupByKey()
             | "Write"
             >> beam.ParDo(
-                WriteShardsFn(self._config, self._output, self._folder),
+                WriteShardsFn(self._config, self._folder),
                 plan,
                 beam.pvalue.AsList(named),
-                beam.pvalue.AsIter(surveyed.failures),
             ).with_output_types(ShardReport)
         )
 
@@ -137,6 +132,7 @@ class AssignShards(beam.DoFn):
         """Nothing collected; the plan may be another one."""
         self._batches: Batches[int] = Batches()
         self._first: dict[str, int] | None = None
+        self._repeated: frozenset[int] = frozenset()
 
     def process(
         self, element: tuple[str, bytes], plan: DatasetPlan, repeated: Sequence[int]
@@ -144,11 +140,12 @@ class AssignShards(beam.DoFn):
         """One batch."""
         if self._first is None:
             self._first = plan.first_shards()
+            self._repeated = frozenset(repeated)
         split, batch = element
         first, split_plan = self._first[split], plan.splits[split]
         for reference in items([batch]):
-            if repeated:
-                yield from _if_repeated(reference_record(reference), repeated)
+            if self._repeated:
+                yield from _if_repeated(reference_record(reference), self._repeated)
             place = first + shard_index(reference, split_plan)
             full = self._batches.add(place, reference)
             if full is not None:
@@ -159,7 +156,7 @@ class AssignShards(beam.DoFn):
         yield from map(in_global_window, self._batches.rest())
 
 
-def _if_repeated(record: ImageRecord, repeated: Sequence[int]) -> Iterator[beam.pvalue.TaggedOutput]:
+def _if_repeated(record: ImageRecord, repeated: frozenset[int]) -> Iterator[beam.pvalue.TaggedOutput]:
     if key_digest(record.key) in repeated:
         yield beam.pvalue.TaggedOutput(_REPEATED, (record.key, described_place(record)))
 
@@ -197,9 +194,8 @@ class WriteShardsFn(beam.DoFn):
     With workers of our own, shards are handed to them as they come and reported when the bundle ends.
     """
 
-    def __init__(self, config: DatasetConfig, output: str, folder: str) -> None:
+    def __init__(self, config: DatasetConfig, folder: str) -> None:
         self._config = config
-        self._output = output
         self._folder = folder
         self._executor: Executor | None = None
         self._writer: ShardWriter | None = None
@@ -209,11 +205,9 @@ class WriteShardsFn(beam.DoFn):
         element: tuple[int, Iterable[bytes]],
         plan: DatasetPlan,
         named: Sequence[tuple[str, str]],
-        failures: Iterable[Failure],
     ) -> Iterator[ShardReport]:
         """One shard."""
         if message := repeated_keys(named):
-            write_failures(self._output, failures)
             raise JobError(message)
         place, batches = element
         split, shard = plan.shards()[place]

@@ -24,6 +24,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--inptu=x"], "--inptu is not a flag; did you mean --input?"),
         (["--jpeg_qualty", "80"], "--jpeg_qualty is not a flag; did you mean --jpeg_quality?"),
         (["--direct_num_worker", "3"], "did you mean --direct_num_workers?"),
+        (["--num_workers=abc"], "argument --num_workers: invalid int value: 'abc'"),
         (["--frobnicate"], "--frobnicate is not a flag; --help lists the flags"),
         (["photos"], "argument 'photos' belongs to no flag; the input is given with --input"),
         (["--image_format=jpeg", "--jpeg_quality=101"], "--jpeg_quality is 101; it may be 1 to 100"),
@@ -96,6 +97,42 @@ def test_an_output_that_is_not_empty(
     assert convert("--input", photos, "--output", tmp_path) == 2
     assert f"--output is {str(tmp_path)!r}" in capfd.readouterr().err
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "kept")]
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("", "--output is empty; give a folder, new or empty"),
+        ("gs://bucket/out", "--output is 'gs://bucket/out'; this version writes local folders only"),
+        ("o\udce9", "--output is 'o\\udce9', which is not UTF-8"),
+        ("{}/a.jpg/out", "a.jpg' is no folder; give another path"),
+        ("/proc/out", "--output is '/proc/out'"),
+    ],
+)
+@pytest.mark.parametrize("plan", [[], ["--plan"]])
+def test_an_output_that_cannot_be(
+    output: str,
+    message: str,
+    plan: list[str],
+    photos: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if output == "/proc/out":
+        # Root may write anywhere but here; others are told before.
+        monkeypatch.setattr("os.access", lambda path, mode: False)
+    assert convert("--input", photos, f"--output={output.format(photos)}", *plan) == 2
+    assert message in capfd.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_typo_in_a_flag_that_must_be_given(capfd: pytest.CaptureFixture[str]) -> None:
+    assert convert("--input=x", "--outputs=y") == 2
+    assert "--outputs is not a flag; did you mean --output?" in capfd.readouterr().err
+    assert convert("--output=y") == 2
+    assert "--input must be given" in capfd.readouterr().err
 
 
 def test_an_output_that_is_a_file(photos: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

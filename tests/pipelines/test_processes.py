@@ -1,6 +1,5 @@
 """What conversions do to the machine: processes, imports, signals, the size of the job graph."""
 
-import json
 import os
 import signal
 import subprocess
@@ -112,18 +111,37 @@ def test_a_job_that_is_stopped_publishes_nothing_and_runs_again(
     ]
 
 
-def test_a_publication_that_was_cut_off_is_known_and_cleared(photos: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("published", range(1, 10))
+def test_a_publication_that_was_cut_off_is_known_and_cleared(
+    published: int, photos: Path, tmp_path: Path
+) -> None:
+    """Killed after each file that publishing makes: the same call finds its way, and leaves no trace."""
     output = tmp_path / "out"
-    run = output / ".recordmill" / "old"
-    run.mkdir(parents=True)
-    names = ["train-00000-of-00009.tfrecord", "index/train-00000-of-00009.idx", "manifest.json"]
-    (run / "publishing.json").write_text(json.dumps(names))
-    (output / "index").mkdir()
-    for name in names[:2]:
-        (output / name).write_text("old")
-    assert convert("--input", photos, "--output", output, "--limit=10") == 0
-    assert [path.name for path in output.glob("*.tfrecord")] == ["train-00000-of-00001.tfrecord"]
-    assert [path.name for path in output.glob("index/*")] == ["train-00000-of-00001.idx"]
+    script = (
+        "import os, sys\n"
+        "from transforms.storage import output\n"
+        "from pipelines import convert\n"
+        "replace, left = os.replace, [int(sys.argv.pop(1))]\n"
+        "def dying(old, new):\n"
+        "    done = 'failures' in new or '/.recordmill/' in new\n"
+        "    left[0] -= not done\n"
+        "    if left[0] < 0: os._exit(9)\n"
+        "    replace(old, new)\n"
+        "os.replace = dying\n"
+        "convert.main()\n"
+    )
+    call = ["--input", str(photos), "--output", str(output), "--limit=10", "--num_shards=2", "--quiet"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", script, str(published), *call]
+    # Two shards, two indexes, two files of TFDS, the manifest.
+    status = subprocess.run(command, env=environment, timeout=120).returncode
+    assert status == (9 if published < 7 else 0)
+    assert (output / "manifest.json").exists() == (published >= 7)
+    if published < 7:
+        assert convert("--input", photos, "--output", output, "--limit=10", "--num_shards=1") == 0
+        assert [path.name for path in output.glob("*.tfrecord")] == ["train-00000-of-00001.tfrecord"]
+        assert [path.name for path in output.glob("index/*")] == ["train-00000-of-00001.idx"]
+        assert not list(output.glob("*.part"))
     assert not (output / ".recordmill").exists()
 
 

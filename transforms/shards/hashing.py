@@ -82,8 +82,9 @@ def group_of(record: ImageRecord, field: str | None, pattern: re.Pattern[str] | 
         return str(value)
     if pattern is not None:
         match = pattern.search(record.key)
-        if match is None:
+        group = match and match.group(match.re.groups and 1)
+        if group is None:
             detail = f"--group_pattern={pattern.pattern!r} does not match the key"
             raise BadInput("build", "no value to group by", detail, record.key)
-        return match.group(match.re.groups and 1)
+        return str(group)
     return record.key

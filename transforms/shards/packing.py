@@ -5,26 +5,67 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
+from enum import Enum
 from json.encoder import encode_basestring
 from typing import Any
 
-from transforms.records import Annotations, ImageRecord, ImageRef
+import numpy as np
+
+from transforms.records import Annotations, FeatureValue, ImageRecord, ImageRef
 from transforms.shards.hashing import order_hash, shard_of
 
 # In place of the key's own characters at the end of a URI. No path holds a NUL.
 _KEY = "\0"
 _HASH_BYTES = 8
+_PLAIN = (str, int, float, bool, bytes)
 
 
-def _plain(value: Any) -> Any:
+def _other(value: Any) -> Any:
+    """What JSON does not know: bytes, and what `plain_value` turns into plain types."""
     if isinstance(value, bytes):
         return {"b": base64.b64encode(value).decode("ascii")}
-    raise TypeError(
-        f"a feature of type {type(value).__name__}; it may be str, int, float, bool, bytes or a tuple"
-    )
+    return plain_value(value)
 
 
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain).encode
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_other).encode
+
+
+def plain_value(value: Any) -> FeatureValue:
+    """A free feature as the plain types that `FeatureValue` names: numpy's, enums and lists too.
+
+    Raises:
+        TypeError: what no feature can hold.
+    """
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, np.ndarray):
+        value = value.ravel().tolist()
+    elif isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, list | tuple):
+        return tuple(plain_value(item) for item in value)  # type: ignore[misc]
+    if isinstance(value, _PLAIN):
+        return value
+    raise TypeError(f"a feature of type {type(value).__name__}; it may be text, bytes, a number or a list")
+
+
+def plain_record(record: ImageRecord) -> ImageRecord:
+    """`record` with free features of plain types: itself, where they all are.
+
+    Raises:
+        TypeError: names the record and the feature.
+    """
+    features = record.annotations.features
+    if all(type(value) in _PLAIN for value in features.values()):
+        return record
+    plain = {}
+    for name, value in features.items():
+        try:
+            plain[name] = plain_value(value)
+        except TypeError as error:
+            raise TypeError(f"record {record.key!r}, feature {name!r}: {error}") from error
+    annotations = Annotations(record.annotations.labels, plain)
+    return ImageRecord(record.key, record.image, record.split, annotations, record.origin, record.size)
 
 
 def _feature(value: Any) -> Any:

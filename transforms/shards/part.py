@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import errno
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from transforms.examples.index import index_lines
 from transforms.examples.tfrecord import RecordWriter
-from transforms.records import BadInput
+from transforms.records import BadInput, JobError
 from transforms.shards.packing import reference_record
 from transforms.shards.record_encoder import RecordEncoder
 from transforms.shards.report import ShardFile, WriteStats, merged
@@ -18,6 +20,7 @@ from transforms.shards.report import ShardFile, WriteStats, merged
 Progress = Callable[[int, int], None]
 
 _COPY_BYTES = 1 << 20
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _WRITE_BYTES = 1 << 18
 
 
@@ -29,8 +32,9 @@ class PartTask:
     path: str
 
     def run(self, encoder: RecordEncoder, progress: Progress) -> ShardFile:
-        """Writes the part."""
-        return write_part(self.references, self.path, encoder, progress)
+        """Writes the part; an error of the machine is one of the job."""
+        with _naming(self.path):
+            return write_part(self.references, self.path, encoder, progress)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,8 +45,19 @@ class JoinTask:
     path: str
 
     def run(self, encoder: RecordEncoder, progress: Progress) -> ShardFile:
-        """Joins the parts and removes them."""
-        return join_parts(self.parts, self.path)
+        """Joins the parts and removes them; an error of the machine is one of the job."""
+        with _naming(self.path):
+            return join_parts(self.parts, self.path)
+
+
+@contextlib.contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Turns an OSError into a JobError that says which file, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        remedy = "; free space there, or give another --output" if error.errno in _DISK_FULL else ""
+        raise JobError(f"{error.filename or path}: {error.strerror}{remedy}") from error
 
 
 def write_part(

@@ -91,15 +91,23 @@ def plan_dataset(totals: Totals, config: DatasetConfig) -> DatasetPlan:
         JobError: an empty split, a name clash, labels that do not fit: one line that names it.
     """
     counts = totals.splits
-    for name in [*config.splits, *config.expected_splits, *(_by_split(config) or {})]:
-        if name not in counts:
-            found = ", ".join(sorted(counts)) or "none"
-            raise JobError(f"split {name!r} is empty: no record falls into it (splits with records: {found})")
+    named = {
+        "--splits": config.splits,
+        "--num_shards": _by_split(config),
+        "the input": config.expected_splits,
+    }
+    for where, names in named.items():
+        for name in names:
+            if name not in counts:
+                found = ", ".join(sorted(counts))
+                raise JobError(
+                    f"split {name!r} is empty: {where} names it, but records fall only into {found}"
+                )
     settings = record_settings(totals, config)
     sizes = _estimated_sizes(totals, settings)
     splits = {}
     for name in sorted(counts):
-        num_shards = _num_shards(name, sizes[name], config)
+        num_shards = _num_shards(name, sizes[name], counts[name].records, config)
         edges = _key_edges(counts[name], num_shards) if config.order == "key" else ()
         splits[name] = SplitPlan(counts[name].records, sizes[name], num_shards, edges)
     return DatasetPlan(
@@ -142,11 +150,11 @@ def shard_index(reference: bytes, split: SplitPlan) -> int:
     return reference_shard(reference, split.num_shards)
 
 
-def _by_split(config: DatasetConfig) -> Mapping[str, int] | None:
-    return config.num_shards if isinstance(config.num_shards, Mapping) else None
+def _by_split(config: DatasetConfig) -> Mapping[str, int]:
+    return config.num_shards if isinstance(config.num_shards, Mapping) else {}
 
 
-def _num_shards(name: str, size: int, config: DatasetConfig) -> int:
+def _num_shards(name: str, size: int, records: int, config: DatasetConfig) -> int:
     if isinstance(config.num_shards, int):
         return config.num_shards
     if config.num_shards is not None:
@@ -157,7 +165,7 @@ def _num_shards(name: str, size: int, config: DatasetConfig) -> int:
     if config.reader_hosts is not None:
         wanted = _SHARDS_PER_HOST * config.reader_hosts
         return max(min(wanted, size // _SMALLEST_HOST_SHARD), 1)
-    return min(max(math.ceil(size / config.shard_size), 1), _MOST_SHARDS)
+    return min(max(math.ceil(size / config.shard_size), 1), records, _MOST_SHARDS)
 
 
 def _estimated_sizes(totals: Totals, settings: RecordSettings) -> dict[str, int]:

@@ -11,7 +11,7 @@ import numpy as np
 from transforms.records import ImageRecord
 from transforms.shards.batching import Batches
 from transforms.shards.hashing import key_digest
-from transforms.shards.packing import content_text, pack_reference
+from transforms.shards.packing import content_text, pack_reference, plain_record
 from transforms.shards.totals import Totals
 
 _BUCKET_SHIFT = 55  # of 63 bits: 256 buckets
@@ -67,6 +67,7 @@ class Survey:
 
     def add(self, record: ImageRecord) -> bytes | None:
         """Takes a record that has its split; the batch of its split's references if that filled it."""
+        record = plain_record(record)
         content = content_text(record)
         hashed = key_digest(record.key)
         self.totals.add(record, hashed, content)

@@ -56,7 +56,7 @@ def _answer(task: PartTask | JoinTask, encoder: RecordEncoder, connection: Conne
         result = task.run(encoder, meter.advance)
     except (BrokenPipeError, ConnectionResetError):
         raise
-    except (JobError, OSError) as error:
+    except JobError as error:
         return Fault(str(error), expected=True)
     except Exception:
         return Fault(traceback.format_exc(), expected=False)
