@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import random
+import os
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from typing import NamedTuple
 from benchmarks.one_record import Photo, list_photos, photo_example
 from transforms.examples.index import index_lines
 from transforms.examples.tfrecord import RecordWriter
+from transforms.shards.hashing import order_hash, shard_of
 
 _SHARDS = 16
 _BUFFER = 1 << 18
@@ -48,18 +49,24 @@ def write_shard(task: ShardTask) -> ShardResult:
 
 
 def main(photos: str, output: str, processes: str) -> None:
-    """Converts, in shuffled order."""
+    """Converts, in the order of a hash: the same shards again, whatever the order of listing."""
     folder = Path(output)
     folder.mkdir(parents=True)
     listed = list_photos(Path(photos))
-    random.Random(0).shuffle(listed)
+    source_bytes = sum(os.stat(photo.path).st_size for photo in listed)
+    placed = sorted((order_hash(photo.key, 0), photo) for photo in listed)
+    if len({photo.key for photo in listed}) < len(listed):
+        raise SystemExit("keys are not unique")
+    shards: list[list[Photo]] = [[] for _ in range(_SHARDS)]
+    for hashed, photo in placed:
+        shards[shard_of(hashed, _SHARDS)].append(photo)
     tasks = [
-        ShardTask(listed[number::_SHARDS], folder / f"train-{number:05d}-of-{_SHARDS:05d}.tfrecord")
-        for number in range(_SHARDS)
+        ShardTask(shard, folder / f"train-{number:05d}-of-{_SHARDS:05d}.tfrecord")
+        for number, shard in enumerate(shards)
     ]
     with multiprocessing.get_context("spawn").Pool(int(processes)) as pool:
-        shards = pool.map(write_shard, tasks, chunksize=1)
-    manifest = [shard._asdict() for shard in shards]
+        results = pool.map(write_shard, tasks, chunksize=1)
+    manifest = {"source_bytes": source_bytes, "shards": [result._asdict() for result in results]}
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 
 

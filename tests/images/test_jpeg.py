@@ -11,7 +11,7 @@ import tensorflow as tf
 from PIL import Image
 
 from tests.images.drawn import Array, encoded, gradient, psnr, rare_jpeg, tensorflow_pixels, with_orientation
-from transforms.images import jpeg
+from transforms.images.jpeg_header import read_header
 from transforms.images.policy import ImagePolicy
 from transforms.images.store import store_image
 from transforms.records import BadInput
@@ -36,7 +36,7 @@ def reason(data: bytes, policy: ImagePolicy = KEEP) -> str:
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_header(orientation: int) -> None:
     data = encoded(scene(), "JPEG", subsampling="4:2:2", exif=with_orientation(orientation))
-    header = jpeg.read_header(data)
+    header = read_header(data)
     assert (header.height, header.width, header.precision, header.process) == (96, 128, 8, 0xC0)
     assert (header.orientation, header.colorspace, header.storable) == (orientation, "RGB", True)
     assert [c[1:3] for c in header.components] == [(2, 1), (1, 1), (1, 1)]
@@ -155,7 +155,7 @@ def tables(image: Any) -> list[list[int]]:
 
 
 def sampling(data: bytes) -> list[tuple[int, ...]]:
-    return [component[1:3] for component in jpeg.read_header(data).components]
+    return [component[1:3] for component in read_header(data).components]
 
 
 def transposition(orientation: int) -> Image.Transpose:
@@ -177,7 +177,7 @@ def transposition(orientation: int) -> Image.Transpose:
 )
 def test_subsampling_of_a_turned_jpeg(subsampling: str, orientation: int, expected: tuple[int, int]) -> None:
     data = encoded(scene(), "JPEG", subsampling=subsampling, exif=with_orientation(orientation))
-    header = jpeg.read_header(store_image(data, KEEP).data)
+    header = read_header(store_image(data, KEEP).data)
     assert header.components[0][1:3] == expected
 
 

@@ -489,6 +489,16 @@ def test_a_group_that_does_not_take_part_in_the_match(photos: Path, tmp_path: Pa
     assert {one["reason"] for one in failures(tmp_path / "out")} == {"no value to group by"}
 
 
+def test_free_space_is_looked_at_before(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("transforms.plan.free_bytes", lambda path: 1000)
+    output = tmp_path / "out"
+    assert convert("--input", photos, "--output", output, "--quiet") == 1
+    assert "will be written, and 1.0 kB are free there" in capfd.readouterr().err
+    assert not list(output.rglob("*.tfrecord"))
+
+
 def test_no_more_shards_than_records(photos: Path, tmp_path: Path) -> None:
     assert convert("--input", photos, "--output", tmp_path / "out", "--shard_size=1") == 0
     assert len(manifest(tmp_path / "out")["splits"]["train"]["shards"]) == 18

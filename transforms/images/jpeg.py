@@ -1,11 +1,9 @@
-"""JPEG: a header walk that costs microseconds, and whole decodes that miss no damage (ITU-T T.81)."""
+"""JPEG: whole decodes that miss no damage, and encoding (ITU-T T.81)."""
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,179 +11,20 @@ import numpy.typing as npt
 import simplejpeg
 from PIL import Image
 
-from transforms.images.exif import read_orientation
+from transforms.images.jpeg_header import ALONE, APP0, APP14, LOSSLESS, PROGRESSIVE, SOS, JpegHeader, segments
 from transforms.images.pillow import DECODER_ERRORS
-from transforms.images.reasons import CORRUPT, NOT_SUPPORTED, TRUNCATED, check_pixels, undecodable
+from transforms.images.reasons import CORRUPT, NOT_SUPPORTED, TRUNCATED, undecodable
 from transforms.records import BadInput
 
 Array = npt.NDArray[Any]
 
-_SOF = frozenset((*range(0xC0, 0xD0),)) - {0xC4, 0xC8, 0xCC}
-_DQT, _SOS, _EOI, _SOI = 0xDB, 0xDA, 0xD9, 0xD8
-_APP0, _APP1, _APP14 = 0xE0, 0xE1, 0xEE
-_ALONE = frozenset((0x01, *range(0xD0, 0xD8)))
-# Baseline, extended and progressive, Huffman or arithmetic coding: what TensorFlow's libjpeg-turbo decodes.
-_TENSORFLOW_PROCESSES = frozenset((0xC0, 0xC1, 0xC2, 0xC9, 0xCA))
-_PROGRESSIVE = frozenset((0xC2, 0xCA))
-_LOSSLESS = 0xC3
-
-# libjpeg reports its first warning only. These say nothing about the pixels.
-_HARMLESS = re.compile(r"Invalid SOS parameters|unknown JFIF revision|Unknown Adobe color transform")
-_STRAY = re.compile(r"extraneous bytes before marker 0x(?!d[0-7])")
 _NO_SUBSAMPLING = "Could not determine subsampling"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class JpegHeader:
-    """What stands before the first scan.
-
-    Attributes:
-        height: pixels.
-        width: pixels.
-        process: the SOF marker, 0xC0 to 0xCF.
-        precision: bits a sample.
-        components: (id, horizontal sampling, vertical sampling, quantisation table) of each.
-        jfif: whether there is a JFIF marker.
-        adobe: the colour transform of an Adobe marker; None where there is no such marker.
-        orientation: EXIF, 1 to 8.
-        scan: offset of the first scan's marker.
-        stray: whether bytes lie between the header's segments that belong to none.
-    """
-
-    height: int
-    width: int
-    process: int
-    precision: int
-    components: tuple[tuple[int, int, int, int], ...]
-    jfif: bool
-    adobe: int | None
-    orientation: int
-    scan: int
-    stray: bool
-
-    @property
-    def storable(self) -> bool:
-        """Whether tf.io.decode_image decodes such a JPEG."""
-        return self.process in _TENSORFLOW_PROCESSES
-
-    @property
-    def colorspace(self) -> str:
-        """`Grayscale`, `RGB` or `CMYK`."""
-        return {1: "Grayscale", 3: "RGB", 4: "CMYK"}[len(self.components)]
-
-    @property
-    def stores_rgb(self) -> bool:
-        """Whether the three components are RGB, not YCbCr: libjpeg's rule (default_decompress_parms)."""
-        if len(self.components) != 3 or self.jfif:
-            return False
-        if self.adobe is not None:
-            return self.adobe == 0
-        return [c[0] for c in self.components] == [0x52, 0x47, 0x42]
-
-
-def read_header(data: bytes) -> JpegHeader:
-    """Walks the markers up to the first scan, and looks for the end marker behind it.
-
-    Raises:
-        BadInput: truncated or damaged, too many pixels, or of a kind that nothing here decodes.
-    """
-    frame: tuple[int, int, int] | None = None
-    jfif, stray, adobe, orientation, expected = False, False, None, 1, 2
-    for marker, start, end in _segments(data):
-        stray = stray or start != expected + (0 if marker in _ALONE else 4)
-        expected = end
-        if marker == _APP0:
-            jfif = jfif or data.startswith(b"JFIF\0", start)
-        elif marker == _APP1 and orientation == 1 and data.startswith(b"Exif\0\0", start):
-            orientation = read_orientation(data[start:end])
-        elif marker == _APP14 and end - start >= 12 and data.startswith(b"Adobe", start):
-            adobe = data[start + 11]
-        elif marker in _SOF:
-            if frame is not None:
-                raise undecodable(CORRUPT, "two frame headers in one JPEG")
-            frame = (marker, start, end)
-        elif marker == _SOS:
-            if frame is None:
-                raise undecodable(CORRUPT, "a JPEG scan before any frame header")
-            if data.rfind(b"\xff\xd9", end) < 0:
-                raise undecodable(TRUNCATED, "the JPEG has no end marker")
-            height, width, precision, components = _read_frame(data, *frame)
-            return JpegHeader(
-                height, width, frame[0], precision, components, jfif, adobe, orientation, start - 4, stray
-            )
-    raise undecodable(TRUNCATED, "the JPEG ends within its header")
-
-
-def _segments(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """(marker, start, end) of each segment's payload, through the first SOS."""
-    position, size = 2, len(data)
-    while True:
-        position = data.find(b"\xff", position)
-        while position >= 0 and position + 1 < size and data[position + 1] == 0xFF:
-            position += 1
-        if position < 0 or position + 4 > size:
-            return
-        marker = data[position + 1]
-        if marker == 0:
-            position += 2
-        elif marker in _ALONE:
-            position += 2
-            yield marker, position, position
-        elif marker in (_EOI, _SOI):
-            raise undecodable(CORRUPT, "the JPEG ends or starts anew before its first scan")
-        else:
-            length = data[position + 2] << 8 | data[position + 3]
-            end = position + 2 + length
-            if length < 2:
-                raise undecodable(CORRUPT, f"JPEG marker {marker:#x} has length {length}")
-            if end > size:
-                return
-            yield marker, position + 4, end
-            if marker == _SOS:
-                return
-            position = end
-
-
-def _read_frame(
-    data: bytes, marker: int, start: int, end: int
-) -> tuple[int, int, int, tuple[tuple[int, int, int, int], ...]]:
-    """Height, width, precision and components of a frame header (T.81, B.2.2), checked."""
-    payload = data[start:end]
-    if len(payload) < 6 or len(payload) != 6 + 3 * payload[5]:
-        raise undecodable(CORRUPT, "the JPEG's frame header has the wrong length")
-    precision, count = payload[0], payload[5]
-    height, width = payload[1] << 8 | payload[2], payload[3] << 8 | payload[4]
-    if marker not in _TENSORFLOW_PROCESSES and marker != _LOSSLESS:
-        raise undecodable(NOT_SUPPORTED, f"JPEG process {marker:#x} (hierarchical or lossless arithmetic)")
-    if precision != 8:
-        raise undecodable(NOT_SUPPORTED, f"a JPEG of {precision} bits a sample: convert it to 8 bits first")
-    if height == 0:
-        raise undecodable(NOT_SUPPORTED, "a JPEG that tells its height after the scan: re-save it first")
-    if count not in (1, 3, 4):
-        raise undecodable(NOT_SUPPORTED, f"a JPEG of {count} components; 1, 3 or 4 are decoded")
-    check_pixels(width, height, count)
-    parts = [
-        (payload[i], payload[i + 1] >> 4, payload[i + 1] & 15, payload[i + 2])
-        for i in range(6, len(payload), 3)
-    ]
-    if any(not (1 <= h <= 4 and 1 <= v <= 4) for _, h, v, _ in parts):
-        raise undecodable(CORRUPT, "a JPEG sampling factor is not 1 to 4")
-    return height, width, precision, tuple(parts)
-
-
-def quantisation_tables(data: bytes) -> dict[int, list[int]]:
-    """The tables defined before the first scan: 64 values each, in zigzag order (T.81, B.2.4.1)."""
-    tables: dict[int, list[int]] = {}
-    for marker, start, end in _segments(data):
-        position = start if marker == _DQT else end
-        while position < end:
-            wide, number = data[position] >> 4, data[position] & 15
-            values = np.frombuffer(
-                data[position + 1 : position + 1 + 64 * (1 + wide)], ">u2" if wide else "u1"
-            )
-            tables[number] = [int(value) for value in values]
-            position += 1 + 64 * (1 + wide)
-    return tables
+_LEFT_OVER = re.compile(r"(\d+) extraneous bytes before marker 0xd9")
+# The header of a scan: one to four components, then first and last coefficient and bit positions.
+_SCAN_HEADER = re.compile(
+    rb"(\xff\xda\0(?:\x08\x01.{2}|\x0a\x02.{4}|\x0c\x03.{6}|\x0e\x04.{8})).{3}", re.DOTALL
+)
+_MARKER = re.compile(rb"\xff+([^\0\xff])")
 
 
 def check_whole(data: bytes, header: JpegHeader) -> None:
@@ -195,13 +34,8 @@ def check_whole(data: bytes, header: JpegHeader) -> None:
         BadInput: truncated or damaged.
     """
     color = "CMYK" if len(header.components) == 4 else "GRAY"
-    try:
-        simplejpeg.decode_jpeg(
-            data, color, fastdct=True, fastupsample=True, min_height=1, min_width=1, min_factor=8
-        )
-    except ValueError as error:
-        _judge(str(error), header)
-        _decode_with_pillow(data)
+    smallest = {"fastdct": True, "fastupsample": True, "min_height": 1, "min_width": 1, "min_factor": 8}
+    _decode_strictly(data, header, color, smallest)
 
 
 def decode(data: bytes, header: JpegHeader) -> Array:
@@ -220,39 +54,103 @@ def decode(data: bytes, header: JpegHeader) -> Array:
 
 def decode_components(data: bytes, header: JpegHeader) -> Array:
     """As `decode`, but four components stay as the file holds them (inverted CMYK under an Adobe marker)."""
-    color = {1: "GRAY", 3: "RGB", 4: "CMYK"}[len(header.components)]
+    return _decode_strictly(data, header, {1: "GRAY", 3: "RGB", 4: "CMYK"}[len(header.components)], {})
+
+
+def _decode_strictly(data: bytes, header: JpegHeader, color: str, options: dict[str, Any]) -> Array:
+    """simplejpeg's pixels, unless libjpeg has anything to say about them.
+
+    libjpeg reports its first warning only, so a harmless one may hide a later one: where there is one, a
+    copy without the causes of harmless warnings has to decode without any.
+    """
     try:
-        pixels: Array = simplejpeg.decode_jpeg(data, color)
+        pixels: Array = simplejpeg.decode_jpeg(data, color, **options)
+        return pixels
     except ValueError as error:
-        _judge(str(error), header)
-        pixels = _decode_with_pillow(data)
-        if len(header.components) == 4:
-            pixels = 255 - pixels  # Pillow takes all CMYK for inverted.
-    return pixels
-
-
-def _judge(message: str, header: JpegHeader) -> None:
-    """Raises what a decoder's message means, unless it says nothing about the pixels."""
-    if _HARMLESS.search(message) or _NO_SUBSAMPLING in message:
-        return
-    # Padding; but in a progressive JPEG it may be a scan whose marker is lost.
-    if "extraneous bytes before marker 0xd9" in message and header.process not in _PROGRESSIVE:
-        return
-    if header.stray and _STRAY.search(message):
-        return
-    if header.process == _LOSSLESS and "color conversion" in message:
-        return
+        message = str(error)
+    if _NO_SUBSAMPLING in message:
+        return _decode_with_pillow(data, header)
+    mended = _mended(data, header)
+    if mended != data:
+        try:
+            pixels = simplejpeg.decode_jpeg(mended, color, **options)
+            return pixels
+        except ValueError as error:
+            message = str(error)
+    if _is_padding(message, mended[header.scan - len(data) :]):
+        pixels = simplejpeg.decode_jpeg(mended, color, strict=False, **options)
+        return pixels
+    if header.process == LOSSLESS and "color conversion" in message:
+        raise undecodable(NOT_SUPPORTED, "a lossless JPEG in YCbCr: convert it to PNG first")
     raise undecodable(TRUNCATED if "Premature end" in message else CORRUPT, message)
 
 
-def _decode_with_pillow(data: bytes) -> Array:
-    """For what simplejpeg cannot or would not decode to the end; it refuses a scan that is cut off."""
+def _mended(data: bytes, header: JpegHeader) -> bytes:
+    """`data` without what libjpeg warns of though it says nothing about the pixels.
+
+    That is, in the header: stray bytes, a JFIF revision or an Adobe colour transform that libjpeg does not
+    know (it then takes the usual one); and parameters of sequential scans, which their decoder ignores.
+    """
+    single = data[header.scan + 4] == len(header.components)
+    if header.stray and not single and header.process not in PROGRESSIVE:
+        return data  # The stray bytes may be the scan of a component: nothing else would show its loss.
+    parts = [data[:2]]
+    for marker, start, end in segments(data):
+        if marker == SOS:
+            break
+        payload = bytearray(data[start:end])
+        if marker == APP0 and payload.startswith(b"JFIF\0") and len(payload) >= 14:
+            payload[5] = 1
+        elif marker == APP14 and payload.startswith(b"Adobe") and len(payload) >= 12 and payload[11] > 2:
+            payload[11] = 2 if len(header.components) == 4 else 1
+        parts += (data[start - (2 if marker in ALONE else 4) : start], payload)
+    scans = data[header.scan :]
+    if header.process not in PROGRESSIVE and header.process != LOSSLESS:
+        scans = _SCAN_HEADER.sub(rb"\1\0\x3f\0", scans)
+    return b"".join((*parts, scans))
+
+
+def _is_padding(message: str, scans: bytes) -> bool:
+    """Whether a warning is of zero bytes before the end marker: it comes last, so all before is sound.
+
+    Any other bytes there are damage: what a decoder that has lost its step did not come to read.
+    """
+    found = _LEFT_OVER.search(message)
+    end = scans.find(b"\xff\xd9")
+    if found is None or end < 0:
+        return False
+    count = int(found[1])
+    return scans[:end].rstrip(b"\xff")[-count:] == bytes(count)
+
+
+def _decode_with_pillow(data: bytes, header: JpegHeader) -> Array:
+    """For subsampling that simplejpeg does not know.
+
+    Pillow keeps libjpeg's warnings to itself: a scan that is cut off or cut into is refused, a wrong bit
+    in it is not seen.
+    """
+    if header.process not in PROGRESSIVE and data[header.scan + 4] == len(header.components):
+        _check_restarts(data, header.scan + 2)
     try:
         with Image.open(io.BytesIO(data), formats=("JPEG",)) as image:
             pixels: Array = np.asarray(image)
     except DECODER_ERRORS as error:
         raise undecodable(TRUNCATED if "truncated" in str(error) else CORRUPT, str(error)) from error
+    if len(header.components) == 4:
+        return 255 - pixels  # Pillow takes all CMYK for inverted.
     return pixels[:, :, None] if pixels.ndim == 2 else pixels
+
+
+def _check_restarts(data: bytes, position: int) -> None:
+    """Refuses a lone scan that holds any marker but those of its restarts, in turn, before the end marker."""
+    due = 0xD0
+    for found in _MARKER.finditer(data, position):
+        marker = found[1][0]
+        if marker == 0xD9:
+            return
+        if marker != due:
+            raise undecodable(CORRUPT, f"a marker {marker:#x} within the scan of a JPEG")
+        due = 0xD0 + (due - 0xCF) % 8
 
 
 def cmyk_to_rgb(pixels: Array, inverted: bool) -> Array:

@@ -8,7 +8,8 @@ import numpy as np
 from PIL import Image
 
 from transforms.images.exif import Array, is_transposed, turned
-from transforms.images.jpeg import JpegHeader, decode_components, quantisation_tables
+from transforms.images.jpeg import decode_components
+from transforms.images.jpeg_header import JpegHeader, quantisation_tables
 from transforms.images.reasons import NOT_SUPPORTED, undecodable
 
 # Zigzag order (T.81, figure A.6): the natural index of each value as a file holds it.

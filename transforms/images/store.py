@@ -7,7 +7,7 @@ import functools
 
 import numpy as np
 
-from transforms.images import jpeg, png, png_pixels
+from transforms.images import jpeg, jpeg_header, png, png_pixels
 from transforms.images.bmp import open_bmp
 from transforms.images.encoded import Encoded
 from transforms.images.exif import Array
@@ -109,7 +109,7 @@ def opened(data: bytes) -> Encoded:
 
 
 def _open_jpeg(data: bytes) -> Encoded:
-    header = jpeg.read_header(data)
+    header = jpeg_header.read_header(data)
     kept = None
     if header.storable:
         channels = 1 if len(header.components) == 1 else 3
@@ -185,9 +185,9 @@ def _turned(image: Encoded, notes: tuple[str, ...]) -> StoredImage:
     """A JPEG upright, in its own quality."""
     if image.kept is None:
         raise ValueError("only a JPEG that could be kept can be turned as one")
-    header = jpeg.read_header(image.kept.data)
+    header = jpeg_header.read_header(image.kept.data)
     data = turned_jpeg(image.kept.data, header)
-    after = jpeg.read_header(data)
+    after = jpeg_header.read_header(data)
     return dataclasses.replace(
         image.kept,
         data=data,
