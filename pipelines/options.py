@@ -14,7 +14,7 @@ from transforms.config import DatasetConfig
 from transforms.examples.labels import read_label_file
 from transforms.examples.registry import SCHEMAS
 from transforms.images.policy import ImagePolicy
-from transforms.sources.registry import SOURCES, detect
+from transforms.sources.registry import SOURCES, detect, source_of
 from transforms.sources.source import SourceConfig
 from transforms.storage.output import check_output
 
@@ -276,7 +276,7 @@ def _checked(args: argparse.Namespace, others: Sequence[str]) -> ConvertOptions:
         kind, reason = detect(source)
         source = dataclasses.replace(source, kind=kind)
     dataset = _dataset(args, source)
-    SOURCES[source.kind].check(source)
+    source_of(source).check(source)
     check_output(args.output)
     return ConvertOptions(
         source=source,
@@ -342,7 +342,7 @@ def _dataset(args: argparse.Namespace, source: SourceConfig) -> DatasetConfig:
         order=args.order,
         max_failure_ratio=args.max_failure_ratio,
         name=args.name or os.path.basename(os.path.abspath(args.output)),
-        untyped_features=SOURCES[source.kind].untyped,
+        untyped_features=source_of(source).untyped,
         workers=_workers(args),
         **sizes,
     )
@@ -352,7 +352,7 @@ def _expected_splits(args: argparse.Namespace, source: SourceConfig) -> tuple[st
     """The splits of the layout, unless what was asked for may well leave one empty."""
     if args.splits or args.include or args.exclude or args.limit:
         return ()
-    return SOURCES[source.kind].split_names(source)
+    return source_of(source).split_names(source)
 
 
 def _label_names(path: str) -> tuple[str, ...]:

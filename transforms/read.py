@@ -18,7 +18,7 @@ import apache_beam as beam
 from transforms.metrics import count
 from transforms.records import Failure, ImageRecord, JobError
 from transforms.shards import pool, progress
-from transforms.sources.registry import SOURCES
+from transforms.sources.registry import source_of
 from transforms.sources.source import SourceConfig
 
 Entry = ImageRecord | Failure
@@ -59,8 +59,8 @@ def list_source(_: bytes, config: SourceConfig, scratch: str | None) -> Iterator
     """
     scratch = scratch or _temporary_scratch()
     os.makedirs(scratch, exist_ok=True)
-    source = SOURCES[config.kind]
     try:
+        source = source_of(config)
         source.check(config)
     except ValueError as error:
         raise JobError(str(error)) from error

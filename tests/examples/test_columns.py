@@ -41,6 +41,19 @@ def _stored(values: list[Any], column: Column) -> list[list[Any]]:
             [[1e3], [0.5], [5.0], [-0.0], [float("inf")], [float("-inf")]],
         ),
         (["0.5", ""], "float32", (None,), [[0.5], []]),
+        # Integers as pandas writes them where some are missing, and float32 would round one.
+        (["1700000123.0", "", "1700000200.0"], "int64", (None,), [[1700000123], [], [1700000200]]),
+        (["16777217", "5.0"], "int64", (), [[16777217], [5]]),
+        (["16777216.0", "-3.0", "0.0"], "float32", (), [[16777216.0], [-3.0], [0.0]]),
+        (["16777217.0", "0.5"], "float32", (), [[16777217.0], [0.5]]),
+        (["16777217.0", "-0.0"], "float32", (), [[16777217.0], [-0.0]]),
+        (["16777217.0", "5."], "float32", (), [[16777217.0], [5.0]]),
+        (["16777217.0", "nan"], "float32", (), [[16777217.0], [pytest.approx(float("nan"), nan_ok=True)]]),
+        (["16777217.0", "05.0"], "bytes", (), [[b"16777217.0"], [b"05.0"]]),
+        (["9007199254740993.0", f"{-(2**63)}.0"], "int64", (), [[9007199254740993], [-(2**63)]]),
+        ([f"{2**63}.0", "16777217.0"], "float32", (), [[float(2**63)], [16777217.0]]),
+        (["[16777217.0, 1]", "[2, 3.0]"], "int64", (2,), [[16777217, 1], [2, 3]]),
+        (["[16777217.0, 1.5]", "[2, 3]"], "float32", (2,), [[16777217.0, 1.5], [2.0, 3.0]]),
         (["0.5", "1e39"], "bytes", (), [[b"0.5"], [b"1e39"]]),
         (["0.5", "1e999"], "bytes", (), [[b"0.5"], [b"1e999"]]),
         (["1", "007"], "bytes", (), [[b"1"], [b"007"]]),
@@ -83,6 +96,15 @@ def test_cells_of_a_csv_file(cells: list[Any], kind: str, shape: Any, stored: li
         ([True, 2], "int64", (), False, [[1], [2]]),
         ([1, 0.5], "float32", (), False, [[1.0], [0.5]]),
         ([1, ABSENT], "int64", (None,), False, [[1], []]),
+        ([1700000123.0, ABSENT, 5], "int64", (None,), False, [[1700000123], [], [5]]),
+        ([16777217, 5.0], "int64", (), False, [[16777217], [5]]),
+        ([16777216.0, 5], "float32", (), False, [[16777216.0], [5.0]]),
+        ([16777217.0, 0.5], "float32", (), False, [[16777217.0], [0.5]]),
+        ([16777217.0, -0.0], "float32", (), False, [[16777217.0], [-0.0]]),
+        ([16777217.0, float("inf")], "float32", (), False, [[16777217.0], [float("inf")]]),
+        ([16777217.0, 2.0**63], "float32", (), False, [[16777217.0], [2.0**63]]),
+        ([(16777217.0, 1), 3.0], "int64", (None,), False, [[16777217, 1], [3]]),
+        ([16777217.0, "a"], "bytes", (), True, [[b"16777217.0"], [b"a"]]),
         (["007", ""], "bytes", (), False, [[b"007"], [b""]]),
         (["a", ABSENT], "bytes", (None,), False, [[b"a"], []]),
         ([b"\xff", "a"], "bytes", (), False, [[b"\xff"], [b"a"]]),
@@ -143,7 +165,7 @@ def test_accumulators_of_two_kinds_do_not_merge() -> None:
         ColumnTypes(untyped=True).merge(ColumnTypes())
 
 
-FLOATS = st.floats(width=32, allow_nan=False)
+FLOATS = st.one_of(st.floats(width=32, allow_nan=False), st.integers(-(2**53), 2**53).map(float))
 INTS = st.integers(-(2**63), 2**63 - 1)
 TEXTS = st.text(st.characters(codec="utf-8"))
 TYPED = st.one_of(
@@ -203,6 +225,20 @@ def test_whatever_was_observed_fits(case: Any) -> None:
             }
             if column.kind == "float32":
                 struct.pack(f"{len(values)}f", *values)
+
+
+@settings(deadline=None)  # a busy machine is no failure
+@given(
+    st.lists(st.one_of(INTS, st.integers(-(2**53), 2**53).map(float)), min_size=1, max_size=5), st.booleans()
+)
+def test_no_digit_of_an_integer_is_lost(numbers: list[int | float], untyped: bool) -> None:
+    values = [f"{number:.1f}" if isinstance(number, float) else str(number) for number in numbers]
+    column = _column(values if untyped else list(numbers), untyped)
+    for number, value in zip(numbers, values, strict=True):
+        (stored,) = column.cast(value if untyped else number)
+        if column.kind == "float32":
+            (stored,) = struct.unpack("f", struct.pack("f", stored))
+        assert stored == number
 
 
 @settings(deadline=None)  # a busy machine is no failure

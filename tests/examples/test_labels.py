@@ -82,7 +82,9 @@ def test_texts_and_mapping() -> None:
 
 
 def test_an_offset_cannot_make_a_named_class_negative() -> None:
-    with pytest.raises(ValueError, match="label offset is -1"):
+    with pytest.raises(
+        ValueError, match="^--label_offset is -1; named classes are numbered from 0, so it must be 0 or more$"
+    ):
         LabelMap.build(["cat"], offset=-1)
 
 

@@ -142,6 +142,8 @@ def test_nothing_reaches_standard_error() -> None:
     warned = [
         tiff[:-40],
         tiff.replace(b"\x15\x01\x03\x00", b"\x15\x01\x03\x01"),
+        tiff[:400] + b"\xff" * 20 + tiff[420:],  # libtiff says: using code not yet in table
+        tiff[:400] + b"\x80" + tiff[401:],
         b"II*\0\x08\0\0\0\x01\0\x15\x01\x03\0\x01\0\0\0\xff\xff\0\0" + bytes(20),
         encoded(Image.new("1", (9500, 9500)), "TIFF", compression="group4"),  # large enough for a warning
         encoded(gradient(), "JPEG")[:-300],

@@ -132,10 +132,30 @@ def test_image_column_may_have_any_name(images: Path) -> None:
         ("ml_use", "TRAINING", "train"),
         ("ml_use", "Test", "test"),
         ("ml_use", "fold-1", "fold-1"),
+        ("split", "a/b ", "a/b"),  # --splits may replace it: the survey of the records refuses it otherwise
+        ("SET", "dev", "dev"),
     ],
 )
 def test_splits(images: Path, column: str, cell: str, split: str | None) -> None:
     assert records(listed(images, f"image,{column}\na.jpg,{cell}\n")) == [("a.jpg", split, (), {})]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("image,set\na.jpg,train\nb.jpg,red\n", [(None, {"set": "train"}), (None, {"set": "red"})]),
+        ("image,set\na.jpg,train\nb.jpg,\n", [("train", {}), (None, {})]),
+        ("image,set\n" + "a.jpg,\n" * 100 + "a.jpg,val\n", [(None, {})] * 100 + [(None, {"set": "val"})]),
+        ("image,subset,set\na.jpg,7,val\n", [("val", {"subset": "7"})]),
+        ("image,subset,ml_use\na.jpg,train,test\n", [("train", {"ml_use": "test"})]),
+        ("image,subset,ml_use\na.jpg,7,test\n", [("test", {"subset": "7"})]),
+    ],
+)
+def test_set_and_subset_are_splits_where_the_first_rows_name_splits(
+    images: Path, text: str, expected: list[tuple[str | None, dict[str, str]]]
+) -> None:
+    found = [(split, features) for _, split, _, features in records(listed(images, text))]
+    assert found == expected
 
 
 def test_faulty_rows_are_counted_and_the_rest_is_read(images: Path) -> None:
@@ -150,7 +170,7 @@ def test_faulty_rows_are_counted_and_the_rest_is_read(images: Path) -> None:
         b"../../../../../../../etc/passwd,cat,\n"
         b"gs://bucket/a.jpg,cat,\n"
         b"sub,cat,\n"
-        b'"a.jpg","two\nlines\n",x/y\n'
+        b'"a.jpg","two\nlines\n",x/y,\n'
         b"a.jpg,\xff,\n"
         b"a.jpg,c\0at,\n"
         b'a.jpg,"cat"s,\n'
@@ -168,7 +188,7 @@ def test_faulty_rows_are_counted_and_the_rest_is_read(images: Path) -> None:
         ("m.csv:8", "outside the input root"),
         ("m.csv:9", "not a local path"),
         ("m.csv:10", "not a file"),
-        ("m.csv:11", "not a split name"),
+        ("m.csv:11", "wrong number of cells"),
         ("m.csv:14", "row is not UTF-8"),
         ("m.csv:15", "row has a NUL byte"),
         ("m.csv:16", "not CSV"),
@@ -212,6 +232,14 @@ def test_records_of_features_alone(tmp_path: Path) -> None:
     ]
     labelled = listed(tmp_path, "x,label\n1,a\n", label_column="label")
     assert records(labelled) == [("m.csv:2", None, ("a",), {"x": "1"})]
+
+
+def test_features_alone_may_mention_images(tmp_path: Path) -> None:
+    rows = records(listed(tmp_path, "id,note\n1,see a.jpg\n2,blurred\n"))
+    assert [features for *_, features in rows] == [
+        {"id": "1", "note": "see a.jpg"},
+        {"id": "2", "note": "blurred"},
+    ]
 
 
 def test_selection_and_limit(images: Path) -> None:
@@ -303,7 +331,26 @@ def test_where_paths_are_looked_for_and_what_keys_are(tmp_path: Path) -> None:
         ("image\na".encode("utf-16"), {}, "which is UTF-16; save it as UTF-8"),
         (b"\x89PNG\0\0", {}, "which is not a text file"),
         ('{"image": "a.jpg"}\n', {}, "which looks like JSON; --source jsonl"),
-        ('image,"x\n', {}, "whose first row cannot be read"),
+        ('image,"x\n', {}, "first row cannot be read: not CSV: unexpected end of data, up to line 1"),
+        (
+            'image,label\n"a.jpg,cat\nb.jpg,dog\n',
+            {},
+            "no row below the header can be read: not CSV: unexpected end of data, up to line 3, "
+            "in the row that starts at line 2",
+        ),
+        ("photo|label\na.jpg|cat\n", {}, "whose only column is 'photo|label'; columns are separated by"),
+        (
+            "id,photo\n1,a.jpg\n2,b.PNG \n3,\n",
+            {},
+            "the column 'photo' has images .* 'a.jpg'; give --image_col",
+        ),
+        ("id,photo\n1,gs://b/c/a.jpg\n", {}, "--image_column photo"),
+        ("id,photo\n1,a.jpg\n", {"label_column": "id"}, "--image_column photo"),
+        (
+            "image,x\na,b\n",
+            {"label_column": "x", "label_pattern": "(x)"},
+            "--label_column is 'x' and --label_p",
+        ),
         ("TRAIN,gs://b/a.jpg,cat,0.1,0.1,,,0.5,0.5,,\n", {}, "an import file for object detection"),
     ],
 )

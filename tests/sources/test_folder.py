@@ -296,4 +296,75 @@ def test_check_looks_no_further_than_the_first_image(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr("transforms.sources.folder.os.scandir", watch)
     SOURCE.check(SourceConfig("folder", str(tmp_path)))
-    assert visited == [str(tmp_path), f"{tmp_path}/a"]
+    assert visited == [str(tmp_path), str(tmp_path), f"{tmp_path}/a"]  # may it be read, and what is in it
+
+
+@pytest.mark.parametrize(
+    ("names", "splits", "expected"),
+    [
+        (
+            ["annotations/1.txt"],
+            ("train", "val"),
+            [("train/1.jpg", "train", ()), ("val/x/1.jpg", "val", ("x",))],
+        ),
+        (["annotations/"], ("train", "val"), None),
+        (["annotations/.1.jpg", "annotations/.x/1.jpg"], ("train", "val"), None),
+        ([f"{number}/1.txt" for number in range(10)], ("train", "val"), None),
+        ([f"{number}/1.txt" for number in range(11)], (), None),
+        (
+            ["annotations/deep/er/1.jpg"],
+            (),
+            [
+                ("annotations/deep/er/1.jpg", None, ("annotations",)),
+                ("train/1.jpg", None, ("train",)),
+                ("val/x/1.jpg", None, ("val",)),
+            ],
+        ),
+    ],
+)
+def test_folders_without_images_beside_splits(
+    tmp_path: Path,
+    names: list[str],
+    splits: tuple[str, ...],
+    expected: list[tuple[str, str | None, tuple[str, ...]]] | None,
+) -> None:
+    grow(tmp_path, ["train/1.jpg", "val/x/1.jpg", *names])
+    assert SOURCE.split_names(SourceConfig("folder", str(tmp_path))) == splits
+    items = listed(tmp_path)
+    assert {item[1] for item in rows(items)} == set(splits or (None,))
+    assert expected is None or rows(items) == expected
+    skipped = {name for name in names if name.endswith(".txt")}
+    assert {key for key, _, _ in faults(items) if key.endswith(".txt")} == skipped
+
+
+def test_whether_a_folder_beside_splits_counts_does_not_depend_on_what_is_taken(tmp_path: Path) -> None:
+    grow(tmp_path, ["train/1.jpg", "other/1.jpg"])
+    assert rows(listed(tmp_path, exclude=("other/*",))) == [("train/1.jpg", None, ("train",))]
+    (tmp_path / "other/1.jpg").unlink()
+    (tmp_path / "other/up").symlink_to("..")
+    (tmp_path / "other/link.jpg").symlink_to("../train/1.jpg")
+    assert rows(listed(tmp_path))[0] == ("other/link.jpg", None, ("other",))
+    (tmp_path / "other/link.jpg").unlink()
+    (tmp_path / "other/up").unlink()
+    assert rows(listed(tmp_path)) == [("train/1.jpg", "train", ())]
+
+
+def test_only_folders_beside_splits_are_searched_and_to_the_first_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grow(tmp_path, ["train/1.jpg", "val/1.jpg", "a/0.txt", "b/1.jpg", "b/c/2.jpg", "d/1.jpg"])
+    visited: list[str] = []
+    scandir = os.scandir
+
+    def watch(path: str) -> object:
+        visited.append(path.removeprefix(f"{tmp_path}"))
+        return scandir(path)
+
+    monkeypatch.setattr("transforms.sources.folder.os.scandir", watch)
+    assert SOURCE.split_names(SourceConfig("folder", str(tmp_path))) == ()
+    assert visited == ["", "/a", "/b"]
+    for name in ("b/1.jpg", "b/c/2.jpg", "d/1.jpg"):
+        (tmp_path / name).unlink()
+    visited.clear()
+    assert SOURCE.split_names(SourceConfig("folder", str(tmp_path))) == ("train", "val")
+    assert visited == ["", "/a", "/b", "/b/c", "/d"]

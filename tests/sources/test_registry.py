@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import builtins
+import errno
+import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from transforms.sources.registry import SOURCES, detect
+from transforms.sources.registry import SOURCES, detect, source_of
 from transforms.sources.source import SourceConfig
 
 
@@ -102,3 +107,106 @@ def test_registry_names() -> None:
         "idx": False,
     }
     assert all(name == source.name and "\n" not in source.summary for name, source in SOURCES.items())
+
+
+def test_source_of() -> None:
+    assert source_of(SourceConfig("csv", "x")) is SOURCES["csv"]
+    with pytest.raises(ValueError, match="kind is 'zip'; it may be folder, csv, jsonl, idx$"):
+        source_of(SourceConfig("zip", "x"))
+    with pytest.raises(ValueError, match=r"kind is 'auto'; it may be .*; detect\(\) tells which one fits"):
+        source_of(SourceConfig("auto", "x"))
+
+
+def test_two_ways_to_label_are_one_too_many() -> None:
+    with pytest.raises(ValueError, match="--label_column is 'x' and --label_pattern '[(].[)]', which both"):
+        SourceConfig("csv", "x", label_column="x", label_pattern="(.)")
+
+
+@pytest.mark.parametrize(
+    ("kind", "input", "annotations", "refused"),
+    [
+        ("folder", "", (), ""),
+        ("folder", "a.jpg", (), "a.jpg"),
+        ("idx", "", (), ""),
+        ("idx", "", (), "t10k-images-idx3-ubyte"),
+        ("csv", "m.csv", (), "m.csv"),
+        ("csv", "", ("m.csv",), "m.csv"),
+        ("jsonl", "m.jsonl", (), "m.jsonl"),
+        ("jsonl", "", ("m.jsonl",), "m.jsonl"),
+    ],
+)
+def test_what_may_not_be_read_is_refused_by_flag_and_path(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    input: str,
+    annotations: tuple[str, ...],
+    refused: str,
+) -> None:
+    """Tests may run as root, whom nothing is forbidden."""
+    grow(tmp_path, dict.fromkeys(("a.jpg", "m.csv", "m.jsonl", "t10k-images-idx3-ubyte"), "x"))
+    config = SourceConfig(kind, str(tmp_path / input), tuple(str(tmp_path / name) for name in annotations))
+    secret = str(tmp_path / refused)
+
+    def refusing(function: Callable[..., object]) -> Callable[..., object]:
+        def called(path: object, *args: object, **options: object) -> object:
+            if path == secret:
+                raise PermissionError(errno.EACCES, "Permission denied", path)
+            return function(path, *args, **options)
+
+        return called
+
+    for owner, name in ((os, "scandir"), (os, "listdir"), (builtins, "open")):
+        monkeypatch.setattr(owner, name, refusing(getattr(owner, name)))
+    calls: list[Callable[[SourceConfig], object]] = [source_of(config).check]
+    if secret == config.input:
+        calls.append(detect)
+        calls += [source_of(config).split_names] if kind == "folder" and not refused else []
+    calls += [source_of(config).sniff] if kind == "idx" and not refused else []
+    for call in calls:
+        with pytest.raises(ValueError, match="permission denied") as caught:
+            call(config)
+        flag, path = ("--annotations", secret) if annotations else ("--input", config.input)
+        assert str(caught.value).startswith(f"{flag} is {path!r}: ")
+        assert secret in str(caught.value)
+
+
+def test_a_path_that_may_not_even_be_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    grow(tmp_path, {"in/a.jpg": "", "more/b.jpg": ""})
+    stat = os.stat
+
+    def refuse(path: object, **options: object) -> object:
+        if str(path).endswith(hidden):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return stat(path, **options)  # type: ignore[arg-type]
+
+    config = SourceConfig("folder", f"{tmp_path}/in", image_roots=(f"{tmp_path}/more",))
+    hidden = "nothing"
+    monkeypatch.setattr("transforms.sources.source.os.stat", refuse)
+    assert detect(config)[0] == "folder"
+    for hidden, flag in (("/in", "--input"), ("/more", "--image_root")):
+        with pytest.raises(ValueError, match=f"{flag} is '{tmp_path}{hidden}': permission denied$"):
+            detect(config)
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS refuses names that are not UTF-8")
+def test_a_path_that_is_not_utf8(tmp_path: Path) -> None:
+    path = os.fsdecode(os.path.join(os.fsencode(tmp_path), b"caf\xe9"))
+    os.mkdir(path)
+    grow(tmp_path, {"in/a.jpg": "", "in/m.csv": "image\na.jpg\n"})
+    with open(os.path.join(path, "m.csv"), "w") as file:
+        file.write("image\na.jpg\n")
+    os.symlink(path, tmp_path / "link")
+    good = f"{tmp_path}/in"
+    for config, message in [
+        (SourceConfig("folder", path), rf"--input is '{tmp_path}/caf\\xe9', which is not UTF-8; rename it"),
+        (SourceConfig("folder", f"{tmp_path}/link"), r"--input is .*/link', which leads to '.*/caf\\xe9'"),
+        (SourceConfig("csv", f"{good}/m.csv", image_roots=(path,)), r"--image_root is '.*/caf\\xe9', which"),
+        (
+            SourceConfig("csv", good, (f"{path}/m.csv",)),
+            r"--annotations is '.*/caf\\xe9/m.csv', which is not",
+        ),
+    ]:
+        with pytest.raises(ValueError, match=message) as caught:
+            source_of(config).check(config)
+        str(caught.value).encode()

@@ -2,14 +2,19 @@
 
 A TFRecord reader wants one type and, where there is one, a fixed shape for each feature; a CSV file or
 JSON lines promise neither.
+
+A TFRecord's floats are float32: numbers with a fraction are rounded to about seven digits, and so are the
+integers among them. But where all are integers, some of them spelt `N.0` (as pandas writes a column of
+integers with gaps), and float32 would change one, all are stored as int64.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from transforms.examples.features import INT64_MAX, INT64_MIN, bytes_feature, float_feature, int64_feature
@@ -17,19 +22,23 @@ from transforms.records import BadInput, FeatureValue
 
 ColumnKind = Literal["int64", "float32", "bytes"]
 
-# What was seen in a column, as bits: scalars, then the same for the elements of lists.
-_INT, _FLOAT, _TEXT = 1, 2, 4
-_LIST_INT, _LIST_FLOAT, _LIST_TEXT, _LIST_EMPTY = 8, 16, 32, 64
-_LISTS = _LIST_INT | _LIST_FLOAT | _LIST_TEXT | _LIST_EMPTY
+# What was seen in a column, as bits: of scalars, then, shifted, of the elements of lists. Whole is a float
+# that an int64 holds without loss; inexact is an integer, of either type, that float32 would change.
+_INT, _WHOLE, _FLOAT, _TEXT, _INEXACT = 1, 2, 4, 8, 16
+_SHIFT = 5
+_LIST_EMPTY = 1 << 2 * _SHIFT
+_SCALARS = (1 << _SHIFT) - 1
 _BIT_OF_TYPE = {int: _INT, bool: _INT, float: _FLOAT, str: _TEXT, bytes: _TEXT}
-_LIST_BIT = {_INT: _LIST_INT, _FLOAT: _LIST_FLOAT, _TEXT: _LIST_TEXT}
+_FLOAT32_DIGITS = 24  # significant bits
+_EXACT = 1 << _FLOAT32_DIGITS
 
 # Canonical numbers only: 007 and +5 are codes more often than quantities, and would not come back alike.
-_INT_CELL = re.compile(r"0|-?[1-9][0-9]*")
+_INT_CELL = re.compile(r"(0|-?[1-9][0-9]*)(\.0)?")
 _FLOAT_CELL = re.compile(
     r"-?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|nan|NaN|-?(?:inf|Infinity)"
 )
 _FLOAT32_MAX = 3.4028234663852886e38
+_TWO_63 = 2.0**63
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,7 +86,7 @@ class Column:
         if self._is_cell_text:
             return self._stored(value)
         bits, read = _cell(value)
-        if not bits & _LISTS and self.kind == "bytes":  # an empty list in a column of lists of text
+        if not bits >> _SHIFT and self.kind == "bytes":  # an empty list in a column of lists of text
             raise BadInput("build", "value does not fit its column", f"got {value!r}, expected a JSON list")
         return self._stored(read)
 
@@ -85,6 +94,7 @@ class Column:
         if self.mixed:
             value = [_as_text(item) for item in value] if isinstance(value, tuple) else _as_text(value)
         if self.kind == "int64":
+            value = tuple(map(_as_integer, value)) if isinstance(value, tuple) else _as_integer(value)
             return list(int64_feature(value).values)
         if self.kind == "float32":
             return list(map(float, float_feature(value).values))
@@ -116,7 +126,7 @@ class ColumnTypes:
                 continue
             else:
                 bits, read = _cell(value)
-                length = len(read) if bits & _LISTS else None
+                length = len(read) if bits >> _SHIFT else None
             state[0] |= bits
             if length is None:
                 state[1] += 1
@@ -154,24 +164,60 @@ def _typed(value: FeatureValue) -> tuple[int, int | None]:
     """The bits of a typed value, and its length if it is a list."""
     try:
         if not isinstance(value, tuple):
-            return _BIT_OF_TYPE[type(value)], None
-        bits = 0
-        for item in value:
-            bits |= _LIST_BIT[_BIT_OF_TYPE[type(item)]]
+            return _bits(value), None
+        return _list_bits(value), len(value)
     except KeyError as error:
         raise TypeError(
             f"a free feature is text, bytes, int, float, bool or a tuple of these, got {value!r}"
         ) from error
-    return bits or _LIST_EMPTY, len(value)
+
+
+def _list_bits(items: Iterable[Any]) -> int:
+    bits = 0
+    for item in items:
+        bits |= _bits(item)
+    return bits << _SHIFT or _LIST_EMPTY
+
+
+def _bits(value: Any) -> int:
+    """The bits of a scalar."""
+    bits = _BIT_OF_TYPE[type(value)]
+    if bits == _FLOAT and _is_whole(value):
+        return _WHOLE | _inexact(int(value))
+    return bits | _inexact(value) if bits == _INT else bits
+
+
+def _is_whole(number: float) -> bool:
+    """Whether nothing is lost by making it an int64; -0.0 would lose its sign."""
+    return (
+        number.is_integer() and -_TWO_63 <= number < _TWO_63 and (number != 0 or math.copysign(1, number) > 0)
+    )
+
+
+def _inexact(number: int) -> int:
+    if -_EXACT <= number <= _EXACT:
+        return 0
+    lowest = (number & -number).bit_length()
+    return _INEXACT if number.bit_length() - lowest >= _FLOAT32_DIGITS else 0
+
+
+def _as_integer(value: Any) -> Any:
+    """A whole number as the integer that it is; anything else as it is."""
+    return int(value) if isinstance(value, float) and _is_whole(value) else value
 
 
 def _cell(value: FeatureValue) -> tuple[int, Any]:
     """The bits of a cell that is not empty, and the value it spells: a number, a tuple or its text."""
     if not isinstance(value, str):
         raise TypeError(f"a CSV cell must be text, got {value!r} of type {type(value).__name__}")
-    if _INT_CELL.fullmatch(value):
-        number = int(value) if len(value) <= 20 else INT64_MAX + 1
-        return (_INT, number) if INT64_MIN <= number <= INT64_MAX else (_TEXT, value)
+    integer = _INT_CELL.fullmatch(value)
+    if integer:
+        digits, fraction = integer.groups()
+        number = int(digits) if len(digits) <= 20 else INT64_MAX + 1
+        if INT64_MIN <= number <= INT64_MAX:
+            return (_WHOLE if fraction else _INT) | _inexact(number), number
+        if not fraction:
+            return _TEXT, value
     if _FLOAT_CELL.fullmatch(value):
         return _number_cell(value)
     if value[0] == "[" and value[-1] == "]":
@@ -194,41 +240,38 @@ def _list_cell(value: str) -> tuple[int, Any]:
     except (ValueError, RecursionError):
         return _TEXT, value
     types = {type(item) for item in items}
-    if types == {str}:
-        return _LIST_TEXT, tuple(items)
-    if not types <= {int, float}:
+    if types != {str} and not types <= {int, float}:
         return _TEXT, value
     if any(not INT64_MIN <= item <= INT64_MAX for item in items if type(item) is int):
         return _TEXT, value
-    if any(abs(item) > _FLOAT32_MAX and abs(item) != float("inf") for item in items):
+    if any(abs(item) > _FLOAT32_MAX and not math.isinf(item) for item in items if type(item) is float):
         return _TEXT, value
-    bits = (_LIST_FLOAT if float in types else 0) | (_LIST_INT if int in types else 0)
-    return bits or _LIST_EMPTY, tuple(items)
+    return _list_bits(items), tuple(items)
 
 
 def _untyped_column(state: list[int], records: int) -> Column:
-    bits = state[0]
-    if bits and not bits & ~_INT:
-        return Column("int64", _shape(state, records), cells=True)
-    if bits and not bits & ~(_INT | _FLOAT):
-        return Column("float32", _shape(state, records), cells=True)
-    elements = bits & ~_LIST_EMPTY
-    if elements and not elements & ~(_LIST_INT | _LIST_FLOAT):
-        kind: ColumnKind = "float32" if elements & _LIST_FLOAT else "int64"
-        return Column(kind, _shape(state, records), cells=True)
-    if elements == _LIST_TEXT:
+    scalars, lists = state[0] & _SCALARS, state[0] >> _SHIFT
+    elements = lists & _SCALARS
+    if elements == _TEXT and not scalars:
         return Column("bytes", _shape(state, records), cells=True)
-    return Column("bytes", (), cells=True)
+    bits = scalars or elements
+    if not bits or bits & _TEXT or (scalars and lists):
+        return Column("bytes", (), cells=True)
+    return Column(_number_kind(bits), _shape(state, records), cells=True)
 
 
 def _typed_column(state: list[int], records: int) -> Column:
-    bits = state[0]
+    bits = (state[0] | state[0] >> _SHIFT) & _SCALARS
     shape = _shape(state, records)
-    text = bits & (_TEXT | _LIST_TEXT)
-    numbers = bits & (_INT | _FLOAT | _LIST_INT | _LIST_FLOAT)
-    if text or not numbers:
-        return Column("bytes", shape, mixed=bool(text and numbers))
-    return Column("float32" if bits & (_FLOAT | _LIST_FLOAT) else "int64", shape)
+    numbers = bits & (_INT | _WHOLE | _FLOAT)
+    if bits & _TEXT or not numbers:
+        return Column("bytes", shape, mixed=bool(bits & _TEXT and numbers))
+    return Column(_number_kind(bits), shape)
+
+
+def _number_kind(bits: int) -> ColumnKind:
+    kept_whole = not bits & _FLOAT and (bits & _INEXACT or not bits & _WHOLE)
+    return "int64" if kept_whole else "float32"
 
 
 def _shape(state: list[int], records: int) -> tuple[int | None, ...]:

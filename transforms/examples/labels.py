@@ -56,7 +56,7 @@ class LabelMap:
             return cls._of_integers(distinct, offset)
         if offset < 0:
             raise ValueError(
-                f"label offset is {offset}, but named classes are numbered from 0: it must be 0 or more"
+                f"--label_offset is {offset}; named classes are numbered from 0, so it must be 0 or more"
             )
         if names is not None:
             return cls._of_lines(names, offset)

@@ -19,9 +19,12 @@ def choose_schema(name: str, has_images: bool) -> Schema:
         ValueError: the name is unknown, or the schema needs images and there are none.
     """
     if name != "auto" and name not in SCHEMAS:
-        raise ValueError(f"schema {name!r} is unknown; it may be auto, {', '.join(SCHEMAS)}")
+        *others, last = SCHEMAS
+        raise ValueError(f"--schema is {name!r}; it may be auto, {', '.join(others)} or {last}")
     if has_images:
         return CLASSIFICATION if name == "auto" else SCHEMAS[name]
     if name != "auto":
-        raise ValueError(f"schema {name!r} needs images, and the input has none; leave --schema at auto")
+        raise ValueError(
+            f"--schema is {name!r}, which needs images, and the input has none; leave it at auto"
+        )
     return FEATURES_ALONE

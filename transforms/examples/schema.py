@@ -144,8 +144,8 @@ def check_names(schema: Schema, summary: DatasetSummary) -> None:
     clashes = sorted(own.keys() & columns.keys())
     if clashes:
         raise ValueError(
-            f"columns {', '.join(map(repr, clashes))}: schema {schema.name!r} writes these itself; "
-            "rename the columns in the manifest"
+            f"columns {', '.join(map(repr, clashes))}: the schema {schema.name!r} writes these itself; "
+            "rename the columns in the input, or choose another --schema"
         )
     if not all(name.strip() for name in columns):
         raise ValueError("a column has a blank name; each needs a name, which its feature will have")
@@ -161,13 +161,16 @@ def apply_rename(items: Mapping[str, _T], renames: Mapping[str, str]) -> dict[st
         return dict(items)
     unknown = sorted(set(renames).difference(items))
     if unknown:
-        raise ValueError(f"cannot rename {unknown[0]!r}: the features are {', '.join(sorted(items))}")
+        old = unknown[0]
+        raise ValueError(
+            f"--rename {old}={renames[old]}: there is no feature {old!r}; they are {', '.join(sorted(items))}"
+        )
     renamed: dict[str, _T] = {}
     for name, item in items.items():
         new = renames.get(name, name)
         if not new.strip():
-            raise ValueError(f"cannot rename {name!r} to {new!r}: a feature needs a name")
+            raise ValueError(f"--rename {name}={new}: the new name is blank")
         if new in renamed or (new != name and new in items and new not in renames):
-            raise ValueError(f"cannot rename {name!r} to {new!r}: another feature has that name")
+            raise ValueError(f"--rename {name}={new}: another feature has that name")
         renamed[new] = item
     return renamed

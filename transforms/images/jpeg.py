@@ -64,8 +64,7 @@ def _decode_strictly(data: bytes, header: JpegHeader, color: str, options: dict[
     copy without the causes of harmless warnings has to decode without any.
     """
     try:
-        pixels: Array = simplejpeg.decode_jpeg(data, color, **options)
-        return pixels
+        return _decode(data, color, **options)
     except ValueError as error:
         message = str(error)
     if _NO_SUBSAMPLING in message:
@@ -73,16 +72,19 @@ def _decode_strictly(data: bytes, header: JpegHeader, color: str, options: dict[
     mended = _mended(data, header)
     if mended != data:
         try:
-            pixels = simplejpeg.decode_jpeg(mended, color, **options)
-            return pixels
+            return _decode(mended, color, **options)
         except ValueError as error:
             message = str(error)
     if _is_padding(message, mended[header.scan - len(data) :]):
-        pixels = simplejpeg.decode_jpeg(mended, color, strict=False, **options)
-        return pixels
+        return _decode(mended, color, strict=False, **options)
     if header.process == LOSSLESS and "color conversion" in message:
         raise undecodable(NOT_SUPPORTED, "a lossless JPEG in YCbCr: convert it to PNG first")
     raise undecodable(TRUNCATED if "Premature end" in message else CORRUPT, message)
+
+
+def _decode(data: bytes, color: str, **options: Any) -> Array:
+    pixels: Array = simplejpeg.decode_jpeg(data, color, **options)
+    return pixels
 
 
 def _mended(data: bytes, header: JpegHeader) -> bytes:
@@ -106,7 +108,7 @@ def _mended(data: bytes, header: JpegHeader) -> bytes:
         parts += (data[start - (2 if marker in ALONE else 4) : start], payload)
     scans = data[header.scan :]
     if header.process not in PROGRESSIVE and header.process != LOSSLESS:
-        scans = _SCAN_HEADER.sub(rb"\1\0\x3f\0", scans)
+        scans = _SCAN_HEADER.sub(b"\\1\0\x3f\0", scans)
     return b"".join((*parts, scans))
 
 
@@ -130,7 +132,9 @@ def _decode_with_pillow(data: bytes, header: JpegHeader) -> Array:
     in it is not seen.
     """
     if header.process not in PROGRESSIVE and data[header.scan + 4] == len(header.components):
-        _check_restarts(data, header.scan + 2)
+        _check_restarts(
+            data, header.scan + 2 + int.from_bytes(data[header.scan + 2 : header.scan + 4], "big")
+        )
     try:
         with Image.open(io.BytesIO(data), formats=("JPEG",)) as image:
             pixels: Array = np.asarray(image)

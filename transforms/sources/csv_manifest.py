@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 
 from transforms.records import BadInput, Failure, FeatureValue, ImageRecord
 from transforms.sources.manifests import (
     MAX_LINE,
+    PEEKED,
     Manifest,
     ManifestLines,
     check_manifests,
@@ -66,11 +68,7 @@ class CsvSource:
         check_selection(config)
         for manifest in manifests(config):
             layout = read_layout(manifest, config)
-            cells = next(
-                (row for _, row in read_rows(manifest, layout) if not isinstance(row, BadInput)), None
-            )
-            if cells is None:
-                raise ValueError(f"{flag_of(config)} is {manifest.path!r}, which has a header and no row")
+            cells = _first_cells(manifest, layout, flag_of(config))
             if layout.header is None and _has_vertex_box(cells):
                 raise ValueError(
                     f"{flag_of(config)} is {manifest.path!r}, an import file for object detection; "
@@ -137,7 +135,35 @@ def read_layout(manifest: Manifest, config: SourceConfig) -> CsvLayout:
     twice = next((name for name in header if name and header.count(name) > 1), None)
     if twice is not None:
         raise ValueError(f"{flag} is {manifest.path!r}, whose header names two columns {twice!r}")
-    return CsvLayout(delimiter, header, pick_columns([name for name in header if name], config, manifest))
+    layout = CsvLayout(delimiter, header, Columns(None, (), None))
+    rows = itertools.islice(read_rows(manifest, layout), PEEKED)
+    peeked = [dict(zip(header, cells, strict=False)) for _, cells in rows if not isinstance(cells, BadInput)]
+    columns = pick_columns([name for name in header if name], peeked, config, manifest)
+    if columns.image is None and len(header) == 1 and "|" in header[0]:
+        raise ValueError(
+            f"{flag} is {manifest.path!r}, whose only column is {header[0]!r}; "
+            "columns are separated by commas, semicolons or tabs, not by |"
+        )
+    return dataclasses.replace(layout, columns=columns)
+
+
+def _first_cells(manifest: Manifest, layout: CsvLayout, flag: str) -> list[str]:
+    """The first row that can be read. Raises ValueError where there is none, with what is wrong."""
+    fault = None
+    for line, cells in read_rows(manifest, layout):
+        if not isinstance(cells, BadInput):
+            return cells
+        fault = fault or (line, cells)
+    if fault is None:
+        raise ValueError(f"{flag} is {manifest.path!r}, which has a header and no row")
+    raise ValueError(
+        f"{flag} is {manifest.path!r}, where no row below the header can be read: "
+        f"{_told(fault[1])}, in the row that starts at line {fault[0]}"
+    )
+
+
+def _told(fault: BadInput) -> str:
+    return f"{fault.reason}: {fault.detail}" if fault.detail else fault.reason
 
 
 def _first_row(manifest: Manifest, flag: str) -> tuple[str, list[str]]:
@@ -147,7 +173,7 @@ def _first_row(manifest: Manifest, flag: str) -> tuple[str, list[str]]:
         layout = CsvLayout(delimiter, None, Columns(None, (), None))
         _, cells = next(_all_rows(manifest, layout), (0, None))
         if isinstance(cells, BadInput):
-            raise ValueError(f"{flag} is {manifest.path!r}, whose first row cannot be read: {cells.reason}")
+            raise ValueError(f"{flag} is {manifest.path!r}, whose first row cannot be read: {_told(cells)}")
         if cells is not None and (best is None or len(cells) > len(best[1])):
             best = (delimiter, cells)
     if best is None:

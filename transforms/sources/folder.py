@@ -1,7 +1,7 @@
 """Source `folder`: image files in folders that tell split and label.
 
 `<label>/…`, `<split>/<label>/…`, `<split>/…` or no folders at all; the folders are splits when every
-one at the first level is named like a split. Below the label's folder any depth goes.
+one at the first level that holds images is named like a split. Below the label's folder any depth goes.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from transforms.sources.names import (
     printable,
 )
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, label_pattern, limited
-from transforms.sources.source import SourceConfig, check_input_exists, check_unused
+from transforms.sources.source import SourceConfig, check_input_exists, check_unused, permitted
 from transforms.storage.local import os_fault
 from transforms.storage.paths import Confinement
 
 NOT_AN_IMAGE = "not an image by name"
 _MAX_LINKED_FOLDERS = 4  # on one path: folders that link to each other have no end of paths otherwise
 _SNIFFED = 1_000
+_HIDDEN = "hidden"
+_SEARCHED = 10  # folders beside splits that are searched for an image; where there are more, all are labels
 
 
 class FolderSource:
@@ -64,7 +66,8 @@ class FolderSource:
         raise ValueError(f"--input is {config.input!r}: there is no image to convert ({found})")
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
-        return _Listing(config).split_names()
+        with permitted("--input", config.input):
+            return _Listing(config).split_names()
 
     def read(self, config: SourceConfig, scratch: str) -> Iterator[ImageRecord | Failure]:
         return limited(_Listing(config).items(), config.limit)
@@ -95,23 +98,25 @@ class _Listing:
     """One walk over the input, in code-point order of the keys. Holds one folder's names a level."""
 
     def __init__(self, config: SourceConfig) -> None:
-        self._config = config
         self._selection = Selection(config)
         self._label_pattern = label_pattern(config)
         self._skip_dirs = frozenset(map(os.path.realpath, config.skip_dirs))
+        self._path = os.path.realpath(config.input)
+        folder = os.path.dirname(self._path) if os.path.isfile(self._path) else self._path
+        self._root = _Folder(folder, "", None, Annotations(), frozenset((folder,)), 0)
+        self._confinement = Confinement((folder, *config.image_roots))
 
     def items(self) -> Iterator[ImageRecord | Failure]:
         """Walks the input."""
-        path = os.path.realpath(self._config.input)
-        is_file = os.path.isfile(path)
-        folder = os.path.dirname(path) if is_file else path
-        self._confinement = Confinement((folder, *self._config.image_roots))
-        root = _Folder(folder, "", None, Annotations(), frozenset((folder,)), 0)
-        if is_file:
-            entries = [entry for name, entry in _sorted_entries(folder) if name == os.path.basename(path)]
-            yield self._file(root, os.path.basename(path), entries[0])
+        if self._path == self._root.path:
+            yield from self._below(self._root)
             return
-        levels = [self._visit(root)]
+        name = os.path.basename(self._path)
+        entry = next(entry for found, entry in _sorted_entries(self._root.path) if found == name)
+        yield self._file(self._root, name, entry)
+
+    def _below(self, folder: _Folder) -> Iterator[ImageRecord | Failure]:
+        levels = [self._visit(folder)]
         while levels:
             item = next(levels[-1], None)
             if item is None:
@@ -127,7 +132,7 @@ class _Listing:
         except OSError as error:
             yield _failure(folder.prefix or "./", os_fault(error, "list"))
             return
-        has_splits = not folder.prefix and bool(self._splits(folder, [name for name, _ in entries]))
+        has_splits = folder is self._root and bool(self._splits([name for name, _ in entries]))
         for name, entry in entries:
             if not name.endswith("/"):
                 yield self._file(folder, name, entry)
@@ -136,30 +141,40 @@ class _Listing:
 
     def split_names(self) -> tuple[str, ...]:
         """The splits that the first-level folders name."""
-        path = os.path.realpath(self._config.input)
-        if not os.path.isdir(path):
+        if not os.path.isdir(self._path):
             return ()
-        return self._splits(
-            _Folder(path, "", None, Annotations(), frozenset(), 0),
-            [name for name, _ in _sorted_entries(path)],
-        )
+        return self._splits([name for name, _ in _sorted_entries(self._path)])
 
-    def _splits(self, root: _Folder, names: list[str]) -> tuple[str, ...]:
-        """The first-level folders, where every one of them is named like a split; else none."""
-        folders = [name[:-1] for name in names if self._is_content(root, name)]
-        return tuple(folders) if all(map(is_split_name, folders)) else ()
+    def _splits(self, names: list[str]) -> tuple[str, ...]:
+        """The first-level folders that are splits: all that are named so, if no other one holds an image."""
+        folders = [name[:-1] for name in names if self._is_content(name)]
+        splits = tuple(filter(is_split_name, folders))
+        others = [name for name in folders if not is_split_name(name)]
+        if not splits or len(others) > _SEARCHED or any(map(self._holds_image, others)):
+            return ()
+        return splits
 
-    def _is_content(self, folder: _Folder, name: str) -> bool:
+    def _is_content(self, name: str) -> bool:
         """Whether a first-level name is a folder that may hold images: only those decide about splits."""
         if not name.endswith("/") or is_hidden(name[:-1]):
             return False
-        return os.path.realpath(os.path.join(folder.path, name[:-1])) not in self._skip_dirs
+        return os.path.realpath(os.path.join(self._root.path, name[:-1])) not in self._skip_dirs
+
+    def _holds_image(self, name: str) -> bool:
+        """Whether an image by name is listed anywhere below a first-level folder; stops at the first."""
+        folder = self._subfolder(self._root, name, has_splits=False)
+        if not isinstance(folder, _Folder):
+            return False
+        return any(
+            isinstance(item, ImageRecord) or (is_image_name(item.key) and item.reason != _HIDDEN)
+            for item in self._below(folder)
+        )
 
     def _subfolder(self, folder: _Folder, name: str, has_splits: bool) -> _Folder | Failure | None:
         """The folder `name`, what is wrong with it, or None where it is to be left out without a word."""
         prefix = f"{folder.prefix}{name}/"
         if is_hidden(name):
-            return _skipped(prefix, "hidden")
+            return _skipped(prefix, _HIDDEN)
         path, links = os.path.join(folder.path, name), folder.links
         try:
             if os.path.islink(path):
@@ -180,7 +195,7 @@ class _Listing:
     def _file(self, folder: _Folder, name: str, entry: os.DirEntry[str]) -> ImageRecord | Failure:
         key = folder.prefix + name
         if is_hidden(name):
-            return _skipped(key, "hidden")
+            return _skipped(key, _HIDDEN)
         if not is_image_name(name):
             return _skipped(key, NOT_AN_IMAGE)
         if not self._selection.takes(key):

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from transforms.records import Annotations, Failure, ImageRecord, ImageRef, JobError
 from transforms.sources.names import printable
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
-from transforms.sources.source import SourceConfig, check_input_exists, check_unused
+from transforms.sources.source import SourceConfig, check_input_exists, check_unused, permitted
 
 _NAME = re.compile(r"(?P<set>.*?)[-_.]?(?P<part>images|labels)[-_.]idx\d-[a-z0-9]+(?:\.gz)?")
 _SPLITS = {"train": "train", "t10k": "test", "test": "test"}
@@ -42,7 +42,8 @@ class IdxSource:
     def sniff(self, config: SourceConfig) -> str | None:
         if config.annotations:
             return None
-        name = next((name for name in _names(config) if _NAME.fullmatch(name)), None)
+        with permitted("--input", config.input):
+            name = next((name for name in _names(config) if _NAME.fullmatch(name)), None)
         return None if name is None else f"{name!r} is an IDX file by name"
 
     def check(self, config: SourceConfig) -> None:
@@ -50,14 +51,15 @@ class IdxSource:
         unused = ("annotations", "image_root", "image_column", "label_column", "label_pattern")
         check_unused(config, self.name, *unused)
         check_selection(config)
-        pairs, _ = _pairs(config)
-        if not pairs:
-            raise ValueError(
-                f"--input is {config.input!r}: no file is called like IDX images, "
-                "such as train-images-idx3-ubyte.gz"
-            )
-        for pair in pairs:
-            _read_headers(pair)
+        with permitted("--input", config.input):
+            pairs, _ = _pairs(config)
+            if not pairs:
+                raise ValueError(
+                    f"--input is {config.input!r}: no file is called like IDX images, "
+                    "such as train-images-idx3-ubyte.gz"
+                )
+            for pair in pairs:
+                _read_headers(pair)
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
         return ()

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from transforms.records import BadInput, Failure, FeatureValue, ImageRecord
+from transforms.records import BadInput, Failure, ImageRecord
+from transforms.sources.json_columns import VERTEX_IMAGE, RowColumns, all_names, flat, take
 from transforms.sources.manifests import (
+    PEEKED,
     Manifest,
     ManifestLines,
     check_manifests,
@@ -26,9 +28,7 @@ from transforms.sources.rows import Columns, Row, RowRecords, describe, pick_col
 from transforms.sources.selection import check_selection, limited
 from transforms.sources.source import SourceConfig
 
-_PEEKED = 100  # rows at the start that tell which columns there are
 _MAX_DEPTH = 64
-_VERTEX_IMAGE = "imageGcsUri"
 _VERTEX_ML_USE = "aiplatform.googleapis.com/ml_use"
 _VERTEX_OTHER_TASKS = (
     "boundingBoxAnnotations",
@@ -52,7 +52,8 @@ class JsonlSource:
         why = f"{paths[0]!r} is a JSON Lines file by name"
         try:
             manifest = manifests(config)[0]
-            return f"{why}; columns: {describe(_columns(_peek(manifest), config, manifest))}"
+            first = _peek(manifest)
+            return f"{why}; columns: {describe(_columns(first, _names(first), config, manifest))}"
         except (OSError, ValueError):  # `check` says what is wrong
             return why
 
@@ -66,12 +67,12 @@ class JsonlSource:
                     f"{flag_of(config)} is {manifest.path!r}, whose first lines are no JSON objects; "
                     "--source jsonl wants one object a line"
                 )
-            if any(task in row for row in first for task in _VERTEX_OTHER_TASKS if _VERTEX_IMAGE in row):
+            if any(task in row for row in first for task in _VERTEX_OTHER_TASKS if VERTEX_IMAGE in row):
                 raise ValueError(
                     f"{flag_of(config)} is {manifest.path!r}, an import file for another task; "
                     "this version reads those for classification"
                 )
-            _columns(first, config, manifest)
+            _columns(first, _names_and_asked(manifest, first, config), config, manifest)
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
         return ()
@@ -82,13 +83,19 @@ class JsonlSource:
 
 def _records(config: SourceConfig) -> Iterator[ImageRecord | Failure]:
     for manifest in manifests(config):
-        columns = _columns(_peek(manifest), config, manifest)
+        first = _peek(manifest)
+        columns = _columns(first, _names_and_asked(manifest, first, config), config, manifest)
+        row_columns = RowColumns(columns, first, config)
+        reads_vertex = columns.image is not None and not _asks(config)
         rows = RowRecords(config, manifest)
         for line, item in read_objects(manifest):
             try:
                 if isinstance(item, BadInput):
                     raise item
-                row = _vertex_row(item) if _VERTEX_IMAGE in item else _plain_row(item, columns)
+                if reads_vertex and VERTEX_IMAGE in item:
+                    row = _vertex_row(item)
+                else:
+                    row = _plain_row(item, row_columns.of(item), columns.image)
                 yield rows.record(row, line)
             except BadInput as fault:
                 yield rows.failure(line, fault)
@@ -133,57 +140,86 @@ def _is_too_deep(item: Any) -> bool:
 
 
 def _peek(manifest: Manifest) -> list[dict[str, Any]]:
-    rows = itertools.islice(read_objects(manifest), _PEEKED)
+    rows = itertools.islice(read_objects(manifest), PEEKED)
     return [row for _, row in rows if not isinstance(row, BadInput)]
 
 
-def _columns(first: list[dict[str, Any]], config: SourceConfig, manifest: Manifest) -> Columns:
-    if any(_VERTEX_IMAGE in row for row in first):
-        return Columns(_VERTEX_IMAGE, (), None)
-    names = dict.fromkeys(name for row in first for name in (*row, *_flat(row, strict=False)))
-    return pick_columns(list(names), config, manifest)
+def _asks(config: SourceConfig) -> bool:
+    return config.image_column is not None or config.label_column is not None
 
 
-def _plain_row(item: dict[str, Any], columns: Columns) -> Row:
+def _columns(
+    first: list[dict[str, Any]], names: list[str], config: SourceConfig, manifest: Manifest
+) -> Columns:
+    if not _asks(config) and any(VERTEX_IMAGE in row for row in first):
+        return Columns(VERTEX_IMAGE, (), None)
+    return pick_columns(names, [flat(row, strict=False) for row in first], config, manifest)
+
+
+def _names(first: list[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(name for row in first for name in all_names(row)))
+
+
+def _names_and_asked(manifest: Manifest, first: list[dict[str, Any]], config: SourceConfig) -> list[str]:
+    """The names in the first rows, and those that flags name and only later rows have.
+
+    Reads on while one that a flag names has not been seen: none of millions of rows may have it.
+    """
+    names = _names(first)
+    missing = {name.lower() for name in _asked(config, names)} - {name.lower() for name in names}
+    if not missing:
+        return names
+    for _, item in read_objects(manifest):
+        if isinstance(item, BadInput):
+            continue
+        late = [name for name in all_names(item) if name.lower() in missing]
+        names += late
+        missing.difference_update(name.lower() for name in late)
+        if not missing:
+            break
+    return names
+
+
+def _asked(config: SourceConfig, names: list[str]) -> list[str]:
+    """The columns that flags name."""
+    asked = [] if config.image_column is None else [config.image_column]
+    label = config.label_column
+    if label is not None:
+        asked += [label] if label in names else [part.strip() for part in label.split(",")]
+    return asked
+
+
+def _plain_row(item: dict[str, Any], columns: Columns, image_column: str | None) -> Row:
+    """A row by its own columns; `image_column` is that of the manifest, None where it has no images."""
     image = None
-    if columns.image is not None:
-        image = _take(item, columns.image)
+    if image_column is not None:
+        image = None if columns.image is None else take(item, columns.image)
         if not isinstance(image, str):
-            raise BadInput("manifest", "no image path", f"{columns.image} is {json.dumps(image)[:100]}")
-    labels = tuple(label for name in columns.labels for label in _labels(_take(item, name)))
+            name = columns.image or image_column
+            raise BadInput("manifest", "no image path", f"{name} is {json.dumps(image)[:100]}")
+    labels = tuple(label for name in columns.labels for label in _labels(take(item, name)))
     split = None
     if columns.split is not None:
-        value = _take(item, columns.split)
+        value = take(item, columns.split)
         split = split_name("" if value is None else str(value), columns.split)
-    return Row(image, labels, split, _flat(item))
+    return Row(image, labels, split, flat(item))
 
 
 def _vertex_row(item: dict[str, Any]) -> Row:
     other = next((task for task in _VERTEX_OTHER_TASKS if task in item), None)
     if other is not None:
         raise BadInput("manifest", "annotation not supported", other)
-    image = item.pop(_VERTEX_IMAGE)
+    image = item.pop(VERTEX_IMAGE)
     if not isinstance(image, str):
-        raise BadInput("manifest", "no image path", f"{_VERTEX_IMAGE} is {json.dumps(image)[:100]}")
+        raise BadInput("manifest", "no image path", f"{VERTEX_IMAGE} is {json.dumps(image)[:100]}")
     several = item.pop("classificationAnnotations", None) or []
     one = item.pop("classificationAnnotation", None)
     found = (several if isinstance(several, list) else [several]) + ([] if one is None else [one])
     names = [part.get("displayName") if isinstance(part, dict) else part for part in found]
     labels = tuple(label for name in names for label in _labels(name))
-    value = _take(item, f"dataItemResourceLabels/{_VERTEX_ML_USE}")
+    value = take(item, f"dataItemResourceLabels/{_VERTEX_ML_USE}")
     split = split_name("" if value is None else str(value), "ml_use")
-    return Row(image, labels, split, _flat(item))
-
-
-def _take(item: dict[str, Any], name: str) -> Any:
-    """Takes a value out of an object by its name, or by `outer/inner`; None where there is none."""
-    if name in item:
-        return item.pop(name)
-    for at in range(len(name)):
-        inner = item.get(name[:at]) if name[at] == "/" else None
-        if isinstance(inner, dict) and (value := _take(inner, name[at + 1 :])) is not None:
-            return value
-    return None
+    return Row(image, labels, split, flat(item))
 
 
 def _labels(value: Any) -> tuple[str | int, ...]:
@@ -193,33 +229,3 @@ def _labels(value: Any) -> tuple[str | int, ...]:
     if any(isinstance(label, bool) or not isinstance(label, str | int) for label in labels):
         raise BadInput("manifest", "label is not text or an integer", json.dumps(value)[:100])
     return tuple(labels)
-
-
-def _flat(item: Mapping[str, Any], strict: bool = True) -> dict[str, FeatureValue]:
-    """The values of an object by name, those of inner objects as `outer/inner`; null is left out.
-
-    A list of scalars is a tuple; a list that holds anything else is its JSON text.
-
-    Raises:
-        BadInput: two values come out under one name, or one has none; not raised unless `strict`.
-    """
-    features: dict[str, FeatureValue] = {}
-    _gather(features, "", item, strict)
-    return features
-
-
-def _gather(features: dict[str, FeatureValue], prefix: str, item: Mapping[str, Any], strict: bool) -> None:
-    for inner, value in item.items():
-        name = f"{prefix}{inner}" if prefix else inner
-        if isinstance(value, dict):
-            _gather(features, f"{name}/", value, strict)
-            continue
-        if strict and (name in features or not name.strip("/")):
-            raise BadInput(
-                "manifest", "two values have the same name" if name else "a value has no name", name
-            )
-        if isinstance(value, list):
-            flat = all(isinstance(part, str | int | float) for part in value)
-            features[name] = tuple(value) if flat else json.dumps(value, ensure_ascii=False)
-        elif value is not None:
-            features[name] = value

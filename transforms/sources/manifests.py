@@ -9,7 +9,10 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from transforms.sources.names import is_unicode, printable
-from transforms.sources.source import SourceConfig, check_input_exists
+from transforms.sources.source import SourceConfig, check_input_exists, check_unicode, is_there, permitted
+
+PEEKED = 100
+"""Rows at the start of a manifest that tell which columns there are, and what is in them."""
 
 MAX_LINE = 1 << 24
 """Characters of the longest line and the longest CSV cell: bounds what a stray quote can swallow."""
@@ -115,10 +118,12 @@ def check_manifests(config: SourceConfig, source: str) -> None:
 
 
 def _check_text(manifest: Manifest, flag: str) -> None:
-    if not os.path.isfile(manifest.path):
-        raise ValueError(f"{flag} is {manifest.path!r}: there is no such file")
-    with open(manifest.path, "rb") as stream:
-        start = stream.read(1 << 16)
+    check_unicode(flag, manifest.path)
+    with permitted(flag, manifest.path):
+        if not (is_there(manifest.path) and os.path.isfile(manifest.path)):
+            raise ValueError(f"{flag} is {manifest.path!r}: there is no such file")
+        with open(manifest.path, "rb") as stream:
+            start = stream.read(1 << 16)
     if not start.strip():
         raise ValueError(f"{flag} is {manifest.path!r}, which is empty")
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):

@@ -13,7 +13,7 @@ IMAGE_EXTENSIONS = frozenset(_EXTENSIONS.split())
 """Extensions, in lower case, of files that are images by name. Whether they are, decoding tells."""
 
 SPLIT_NAMES = frozenset(("train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"))
-"""Folder names, in lower case, that are splits where all the folders beside them are too."""
+"""Folder names, in lower case, that are splits where no other folder beside them holds images."""
 
 _LITTER = frozenset(
     (

@@ -20,6 +20,18 @@ SOURCES: dict[str, Source] = {
 _LISTED = 10_000  # entries of a folder that an error message looks at
 
 
+def source_of(config: SourceConfig) -> Source:
+    """The source that `config.kind` names.
+
+    Raises:
+        ValueError: there is none of that name.
+    """
+    if config.kind not in SOURCES:
+        hint = "; detect() tells which one fits" if config.kind == "auto" else ""
+        raise ValueError(f"SourceConfig.kind is {config.kind!r}; it may be {', '.join(SOURCES)}{hint}")
+    return SOURCES[config.kind]
+
+
 def detect(config: SourceConfig) -> tuple[str, str]:
     """The source of `--source auto`.
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from transforms.records import SPLIT_NAME, Annotations, BadInput, Failure, FeatureValue, ImageRecord, ImageRef
+from transforms.records import Annotations, BadInput, Failure, FeatureValue, ImageRecord, ImageRef
 from transforms.sources.manifests import Manifest, flag_of, input_root
-from transforms.sources.names import printable
+from transforms.sources.names import is_image_name, is_split_name, printable
 from transforms.sources.selection import EXCLUDED, Selection, label_pattern
 from transforms.sources.source import SourceConfig
 from transforms.storage.paths import Confinement, LocatedFile, not_local, scheme_of
@@ -18,6 +18,7 @@ from transforms.storage.paths import Confinement, LocatedFile, not_local, scheme
 IMAGE_COLUMNS = ("image", "image_path", "filename", "file_name", "path", "uri", "filepath")
 LABEL_COLUMNS = ("label", "class", "category", "labels", "class_name")
 SPLIT_COLUMNS = ("split", "subset", "set", "ml_use")
+_ALWAYS_SPLITS = ("split", "ml_use")  # the other names are as often those of something else
 
 VERTEX_SPLITS = {
     "train": "train",
@@ -68,23 +69,62 @@ def describe(columns: Columns) -> str:
     return f"{image}; labels: {labels}; splits: {columns.split or 'none'}"
 
 
-def pick_columns(names: Sequence[str], config: SourceConfig, manifest: Manifest) -> Columns:
+def pick_columns(
+    names: Sequence[str], first: Sequence[Mapping[str, object]], config: SourceConfig, manifest: Manifest
+) -> Columns:
     """Finds the columns by the flags, or else by their usual names, whatever their case.
 
     Without an image column, only `label_column` makes a label; else that is a feature like any other.
 
+    Args:
+        names: of the columns.
+        first: the first rows, by column.
+        config: of the source.
+        manifest: that the rows are from.
+
     Raises:
         ValueError: a flag names a column that is not there, or images are meant and no column has them.
     """
-    image = _named(config.image_column, "--image_column", names, manifest) or _usual(IMAGE_COLUMNS, names)
+    image = _named(config.image_column, "--image_column", names, manifest) or usual_name(IMAGE_COLUMNS, names)
     if image is None and (config.annotations or config.image_roots):
         raise ValueError(
             f"{flag_of(config)} is {manifest.path!r}, where no column is named like one of image paths "
             f"({', '.join(IMAGE_COLUMNS)}); name it with --image_column: {_listed(names)}"
         )
+    if image is None:
+        _check_no_images(names, first, config, manifest)
     labels = _label_columns(names, config, manifest, image)
-    split = _usual(SPLIT_COLUMNS, [name for name in names if name != image and name not in labels])
-    return Columns(image, labels, split)
+    others = [name for name in names if name != image and name not in labels]
+    return Columns(image, labels, usual_name(split_columns(others, first), others))
+
+
+def split_columns(names: Iterable[str], first: Sequence[Mapping[str, object]]) -> tuple[str, ...]:
+    """Which of SPLIT_COLUMNS tell the split: `split` and `ml_use`, and others where they name splits."""
+    meant = {name.lower() for name in names if _names_splits(name, first)}
+    return tuple(usual for usual in SPLIT_COLUMNS if usual in _ALWAYS_SPLITS or usual in meant)
+
+
+def _names_splits(name: str, first: Sequence[Mapping[str, object]]) -> bool:
+    """Whether what the first rows have in a column are names of splits."""
+    if name.lower() not in SPLIT_COLUMNS:
+        return False
+    values = [text for row in first if (text := str(row.get(name, "")).strip())]
+    return bool(values) and all(map(is_split_name, values))
+
+
+def _check_no_images(
+    names: Sequence[str], first: Sequence[Mapping[str, object]], config: SourceConfig, manifest: Manifest
+) -> None:
+    """Raises ValueError where a column of what would be features alone has mostly names of images."""
+    for name in names:
+        values = [value.strip() for row in first if isinstance(value := row.get(name), str) and value.strip()]
+        images = [value for value in values if is_image_name(value)]
+        if 2 * len(images) > len(values):
+            raise ValueError(
+                f"{flag_of(config)} is {manifest.path!r}, where no column is named like one of image paths, "
+                f"and the column {name!r} has images by name, such as {images[0][:100]!r}; "
+                f"give --image_column {name}"
+            )
 
 
 def _label_columns(
@@ -94,7 +134,7 @@ def _label_columns(
     if asked is None:
         if image is None or config.label_pattern is not None:
             return ()
-        usual = _usual(LABEL_COLUMNS, [name for name in names if name != image])
+        usual = usual_name(LABEL_COLUMNS, [name for name in names if name != image])
         return () if usual is None else (usual,)
     parts = (asked,) if asked in names else tuple(part.strip() for part in asked.split(","))
     found = tuple(str(_named(part, "--label_column", names, manifest)) for part in parts)
@@ -106,13 +146,14 @@ def _label_columns(
 def _named(asked: str | None, flag: str, names: Sequence[str], manifest: Manifest) -> str | None:
     if asked is None or asked in names:
         return asked
-    found = _usual((asked.lower(),), names)
+    found = usual_name((asked.lower(),), names)
     if found is None:
         raise ValueError(f"{flag} is {asked!r}; {manifest.path!r} has the columns {_listed(names)}")
     return found
 
 
-def _usual(usual: Iterable[str], names: Sequence[str]) -> str | None:
+def usual_name(usual: Iterable[str], names: Sequence[str]) -> str | None:
+    """The name, as it is written, that is the first of `usual` there is; case does not count."""
     by_lower = {name.lower(): name for name in reversed(names)}
     return next((by_lower[name] for name in usual if name in by_lower), None)
 
@@ -124,16 +165,11 @@ def _listed(names: Sequence[str]) -> str:
 def split_name(value: str, column: str | None) -> str | None:
     """The split that a cell names: as it is, but for Vertex AI's ml_use.
 
-    Raises:
-        BadInput: it cannot be part of a shard's file name.
+    It may be no name for a split at all: whether that matters is known where `--splits` is.
     """
     if column is not None and column.lower() == "ml_use" and value.lower() in VERTEX_SPLITS:
         return VERTEX_SPLITS[value.lower()]
-    if not value:
-        return None
-    if not SPLIT_NAME.fullmatch(value):
-        raise BadInput("manifest", "not a split name", f"{value!r}; letters, digits, _ and - make one")
-    return value
+    return value or None
 
 
 class RowRecords:

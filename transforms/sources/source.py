@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Iterator
 from typing import Protocol
 
 from transforms.records import Failure, ImageRecord
+from transforms.sources.names import is_unicode, printable
 from transforms.storage.paths import scheme_of
 
 
@@ -46,6 +48,11 @@ class SourceConfig:
     def __post_init__(self) -> None:
         if self.limit is not None and self.limit < 1:
             raise ValueError(f"--limit is {self.limit}; it may be 1 or more")
+        if self.label_column is not None and self.label_pattern is not None:
+            raise ValueError(
+                f"--label_column is {self.label_column!r} and --label_pattern {self.label_pattern!r}, "
+                "which both tell the label; give one of them"
+            )
 
 
 class Source(Protocol):
@@ -90,14 +97,54 @@ class Source(Protocol):
 
 
 def check_input_exists(config: SourceConfig) -> None:
-    """Raises ValueError unless `--input` and every `--image_root` are there and local."""
+    """Raises ValueError unless `--input` is there, local and readable, and every `--image_root` is there."""
     if scheme_of(config.input):
         raise ValueError(f"--input is {config.input!r}; this version reads local files and folders only")
-    if not os.path.exists(config.input):
-        raise ValueError(f"--input is {config.input!r}: there is no such file or folder")
+    check_unicode("--input", config.input)
+    with permitted("--input", config.input):
+        if not is_there(config.input):
+            raise ValueError(f"--input is {config.input!r}: there is no such file or folder")
+        if os.path.isdir(config.input):
+            os.scandir(config.input).close()
+        elif os.path.isfile(config.input):
+            open(config.input, "rb").close()
     for root in config.image_roots:
-        if not os.path.isdir(root):
-            raise ValueError(f"--image_root is {root!r}: there is no such folder")
+        check_unicode("--image_root", root)
+        with permitted("--image_root", root):
+            if not (is_there(root) and os.path.isdir(root)):
+                raise ValueError(f"--image_root is {root!r}: there is no such folder")
+
+
+def check_unicode(flag: str, path: str) -> None:
+    """Raises ValueError where a path, or the place it leads to, is not UTF-8: records hold paths as text."""
+    if not is_unicode(path):
+        raise ValueError(f"{flag} is '{printable(path)}', which is not UTF-8; rename it")
+    leads_to = os.path.realpath(path)
+    if not is_unicode(leads_to):
+        raise ValueError(f"{flag} is {path!r}, which leads to '{printable(leads_to)}': not UTF-8; rename it")
+
+
+def is_there(path: str) -> bool:
+    """Whether there is something at a path. Raises PermissionError where that may not be known."""
+    try:
+        os.stat(path)
+    except PermissionError:
+        raise
+    except (OSError, ValueError):  # a path that cannot be: too long, through a file, a loop, a NUL byte
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def permitted(flag: str, path: str) -> Iterator[None]:
+    """Makes a ValueError that names `flag` and `path` of a PermissionError."""
+    try:
+        yield
+    except PermissionError as error:
+        where = (
+            "" if error.filename in (None, path) else f" to read {printable(os.fsdecode(error.filename))!r}"
+        )
+        raise ValueError(f"{flag} is {path!r}: permission denied{where}") from error
 
 
 def check_unused(config: SourceConfig, source: str, *flags: str) -> None:
