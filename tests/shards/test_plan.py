@@ -59,7 +59,7 @@ def test_reader_hosts_asks_for_ten_shards_of_at_least_10_mb(size: int, hosts: in
         (DatasetConfig(splits={"train": 0.999999, "val": 0.000001}), "split 'val' is empty"),
         (DatasetConfig(num_shards={"train": 1, "dev": 2}), "split 'dev' is empty"),
         (DatasetConfig(num_shards={"val": 2}), "split 'val' is empty"),
-        (DatasetConfig(rename={"y": "z"}), "cannot rename 'y'"),
+        (DatasetConfig(rename={"y": "z"}), "--rename y=z: there is no feature 'y'"),
         (DatasetConfig(schema="imagenet"), "needs images"),
     ],
 )

@@ -105,7 +105,7 @@ def _mended(data: bytes, header: JpegHeader) -> bytes:
             payload[5] = 1
         elif marker == APP14 and payload.startswith(b"Adobe") and len(payload) >= 12 and payload[11] > 2:
             payload[11] = 2 if len(header.components) == 4 else 1
-        parts += (data[start - (2 if marker in ALONE else 4) : start], payload)
+        parts += (data[start - (2 if marker in ALONE else 4) : start], bytes(payload))
     scans = data[header.scan :]
     if header.process not in PROGRESSIVE and header.process != LOSSLESS:
         scans = _SCAN_HEADER.sub(b"\\1\0\x3f\0", scans)

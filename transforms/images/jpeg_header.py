@@ -78,7 +78,7 @@ def read_header(data: bytes) -> JpegHeader:
     frame: tuple[int, int, int] | None = None
     jfif, stray, adobe, orientation, expected = False, False, None, 1, 2
     for marker, start, end in segments(data):
-        stray = stray or start != expected + (0 if marker in ALONE else 4)
+        stray = stray or start != expected + (2 if marker in ALONE else 4)
         expected = end
         if marker == APP0:
             jfif = jfif or data.startswith(b"JFIF\0", start)
