@@ -17,18 +17,21 @@ from transforms.shards.report import ShardFile, ShardReport
 # part does not pay.
 _PARTS_PER_WORKER = 2
 _SMALLEST_PART = 64
+# References that one process holds at a time: some 10 MB.
+_LARGEST_PART = 50_000
 
 
 def part_sizes(records: int, shard: int, num_shards: int, workers: int) -> list[int]:
     """Sizes of the parts of a shard of `records` records, the `shard`-th (from 0) that is handed out.
 
-    A shard is one part while there is one for each worker. Those of the last round, which would leave
-    some idle, are cut: joining parts costs reading them once more.
+    A shard is one part while there is one for each worker, unless its records are very many. Those of the
+    last round, which would leave some idle, are cut: joining parts costs reading them once more.
     """
     last_round = num_shards % workers
-    parts = 1
+    parts = max(math.ceil(records / _LARGEST_PART), 1)
     if shard >= num_shards - last_round:
-        parts = min(math.ceil(_PARTS_PER_WORKER * workers / last_round), max(records // _SMALLEST_PART, 1))
+        wanted = min(math.ceil(_PARTS_PER_WORKER * workers / last_round), records // _SMALLEST_PART)
+        parts = max(parts, wanted)
     return [records * (part + 1) // parts - records * part // parts for part in range(parts)]
 
 
