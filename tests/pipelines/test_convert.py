@@ -159,6 +159,15 @@ def test_same_bytes_whatever_the_order_of_creation_and_the_workers(photos: Path,
     assert manifest(output)["counts"]["written"] == 540
 
 
+@pytest.mark.parametrize("mode", ["multi_threading", "multi_processing"])
+def test_same_bytes_from_the_workers_of_beam(mode: str, photos: Path, tmp_path: Path) -> None:
+    args = ("--input", photos, "--num_shards=3")
+    assert convert(*args, "--output", tmp_path / "ours") == 0
+    beams = (f"--direct_running_mode={mode}", "--direct_num_workers=2")
+    assert convert(*args, "--output", tmp_path / "beams", *beams) == 0
+    assert digests(tmp_path / "beams") == digests(tmp_path / "ours")
+
+
 def test_seed_moves_the_order_and_no_split(photos: Path, tmp_path: Path) -> None:
     splits = []
     orders = []
