@@ -448,44 +448,6 @@ def test_an_empty_split_is_named(photos: Path, tmp_path: Path, capfd: pytest.Cap
     assert not (output / "manifest.json").exists()
 
 
-def test_a_full_output_is_refused_in_the_pipeline_too(photos: Path, tmp_path: Path) -> None:
-    import apache_beam as beam
-    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-
-    from transforms.config import DatasetConfig
-    from transforms.read import ReadSource
-    from transforms.sources.source import SourceConfig
-    from transforms.write import WriteDataset
-
-    def write(num_shards: int) -> None:
-        with beam.Pipeline(runner=FnApiRunner()) as pipeline:
-            records = pipeline | ReadSource(SourceConfig("folder", str(photos)))
-            _ = records | WriteDataset(str(tmp_path / "out"), DatasetConfig(num_shards=num_shards))
-
-    write(2)
-    before = digests(tmp_path / "out")
-    with pytest.raises(Exception, match="which holds a dataset already"):
-        write(3)
-    assert digests(tmp_path / "out") == before
-    with pytest.raises(ValueError, match="--output is 'gs://bucket/out'"):
-        WriteDataset("gs://bucket/out", DatasetConfig())
-
-
-def test_own_records_with_values_of_numpy(tmp_path: Path) -> None:
-    import apache_beam as beam
-    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-
-    from transforms.config import DatasetConfig
-    from transforms.records import Annotations, ImageRecord
-    from transforms.write import WriteDataset
-
-    features = {"x": np.float32(0.5), "n": np.int16(7), "v": np.arange(4).reshape(2, 2), "t": "a[/b]"}
-    record = ImageRecord("only", None, annotations=Annotations((), features))  # type: ignore[arg-type]
-    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
-        _ = pipeline | beam.Create([record]) | WriteDataset(str(tmp_path / "out"), DatasetConfig())
-    assert list(examples(tmp_path / "out")) == [{"x": [0.5], "n": [7], "v": [0, 1, 2, 3], "t": [b"a[/b]"]}]
-
-
 def test_names_with_brackets_are_shown_as_they_are(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "rows.csv").write_text("a[/b],c\n1,2\n")
     assert convert("--input", tmp_path / "rows.csv", "--output", tmp_path / "out", "--plan") == 0

@@ -1,12 +1,10 @@
-import dataclasses
-
 import pytest
 
 from transforms.config import DatasetConfig
 from transforms.records import Annotations, ImageRecord, JobError
 from transforms.shards.packing import pack_reference
 from transforms.shards.plan import DatasetPlan, plan_dataset, shard_index
-from transforms.shards.totals import Totals, total
+from transforms.shards.totals import total
 
 
 def records(count: int, splits: tuple[str, ...] = ("train",)) -> list[ImageRecord]:
@@ -14,11 +12,6 @@ def records(count: int, splits: tuple[str, ...] = ("train",)) -> list[ImageRecor
         ImageRecord(f"{number:05d}", None, splits[number % len(splits)], Annotations((), {"x": number}))
         for number in range(count)
     ]
-
-
-def totals_of(size: int, count: int) -> Totals:
-    """Totals of a split whose shards will take about `size` bytes: the features have no images."""
-    return total(records(count))
 
 
 def plan(config: DatasetConfig, count: int = 1000, splits: tuple[str, ...] = ("train",)) -> DatasetPlan:
@@ -95,4 +88,4 @@ def test_the_estimate_is_near_the_truth_for_features_alone() -> None:
     encoder = RecordEncoder(made.settings)
     truth = sum(len(encoder.encode(record).payload) + 16 for record in records(500))
     assert abs(made.estimated_bytes - truth) < 0.1 * truth
-    assert dataclasses.replace(made.splits["train"], num_shards=1).records == 500
+    assert made.splits["train"].records == 500

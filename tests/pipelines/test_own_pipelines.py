@@ -1,0 +1,49 @@
+"""ReadSource and WriteDataset in people's own pipelines."""
+
+from pathlib import Path
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+from benchmarks.drawings import draw_folder
+from tests.pipelines.conversion import digests, examples
+from transforms.config import DatasetConfig
+from transforms.read import ReadSource
+from transforms.records import Annotations, ImageRecord
+from transforms.sources.source import SourceConfig
+from transforms.write import WriteDataset
+
+
+def test_a_full_output_is_refused_in_the_pipeline_too(tmp_path: Path) -> None:
+
+    photos = tmp_path / "photos"
+    list(draw_folder(photos, each=2))
+
+    def write(num_shards: int) -> None:
+        with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+            records = pipeline | ReadSource(SourceConfig("folder", str(photos)))
+            _ = records | WriteDataset(str(tmp_path / "out"), DatasetConfig(num_shards=num_shards))
+
+    write(2)
+    before = digests(tmp_path / "out")
+    with pytest.raises(Exception, match="which holds a dataset already"):
+        write(3)
+    assert digests(tmp_path / "out") == before
+    with pytest.raises(ValueError, match="--output is 'gs://bucket/out'"):
+        WriteDataset("gs://bucket/out", DatasetConfig())
+
+
+def test_own_records_with_values_of_numpy(tmp_path: Path) -> None:
+    import apache_beam as beam
+    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+    from transforms.config import DatasetConfig
+    from transforms.write import WriteDataset
+
+    features = {"x": np.float32(0.5), "n": np.int16(7), "v": np.arange(4).reshape(2, 2), "t": "a[/b]"}
+    record = ImageRecord("only", None, annotations=Annotations((), features))  # type: ignore[arg-type]
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        _ = pipeline | beam.Create([record]) | WriteDataset(str(tmp_path / "out"), DatasetConfig())
+    assert list(examples(tmp_path / "out")) == [{"x": [0.5], "n": [7], "v": [0, 1, 2, 3], "t": [b"a[/b]"]}]
