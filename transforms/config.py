@@ -12,6 +12,15 @@ from transforms.images.policy import ImagePolicy
 from transforms.records import SPLIT_NAME
 
 MIB = 1 << 20
+# Fields that decide how a dataset is made, not what its bytes are.
+_NOT_THE_BYTES = (
+    "workers",
+    "max_failure_ratio",
+    "untyped_features",
+    "expected_splits",
+    "split_names",
+    "overwrite",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +42,9 @@ class DatasetConfig:
         reader_hosts: number of hosts that will read: asks for ten shards a host of at least 10 MB.
         seed: of the order and the shards, never of the splits.
         order: `shuffled`, or `key` for ascending keys over all shards of a split.
+        writer: `shards` writes whole shards in a fixed order; `beam` leaves it to `WriteToTFRecord`.
+        split_names: every split that a record may fall into; `beam` has to know them beforehand.
+        overwrite: a dataset that the output holds is replaced, once the new one has passed the gate.
         max_failure_ratio: failed over read less skipped, above which nothing is published.
         name: of the dataset, for TFDS.
         untyped_features: free features are text cells whose type the whole column tells.
@@ -53,6 +65,9 @@ class DatasetConfig:
     reader_hosts: int | None = None
     seed: int = 0
     order: str = "shuffled"
+    writer: str = "shards"
+    split_names: tuple[str, ...] = ()
+    overwrite: bool = False
     max_failure_ratio: float = 0.01
     name: str = "dataset"
     untyped_features: bool = False
@@ -86,7 +101,7 @@ class DatasetConfig:
     def as_json(self) -> dict[str, object]:
         """The configuration as manifest.json has it: what decides the bytes, not how they were made."""
         fields = dataclasses.asdict(self)
-        for name in ("workers", "max_failure_ratio", "untyped_features", "expected_splits"):
+        for name in _NOT_THE_BYTES:
             del fields[name]
         fields.update(fields.pop("policy"))
         return fields

@@ -109,7 +109,7 @@ class Reconcile(beam.DoFn):
         reconciled = reconcile(plan, every, failures, self._config.max_failure_ratio)
         announce_publication(self._run, published_names(reconciled, self._config))
         for report in reconciled.reports:
-            name = shard_name(report.split, report.shard, plan.splits[report.split].num_shards)
+            name = shard_name(report.split, report.shard, reconciled.num_shards[report.split])
             yield report.file.path, os.path.join(self._output, f"{name}.tfrecord")
             yield report.file.index_path, os.path.join(self._output, "index", f"{name}.idx")
         yield beam.pvalue.TaggedOutput(_SUMMARY, reconciled)

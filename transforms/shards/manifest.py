@@ -54,7 +54,7 @@ def published_names(reconciled: Reconciled, config: DatasetConfig) -> list[str]:
     """Paths, under the output, of all files that publishing makes but failures.jsonl."""
     names = []
     for report in reconciled.reports:
-        name = shard_name(report.split, report.shard, reconciled.plan.splits[report.split].num_shards)
+        name = shard_name(report.split, report.shard, reconciled.num_shards[report.split])
         names += [f"{name}.tfrecord", f"index/{name}.idx"]
     return [*names, *_tfds_files(reconciled, config), MANIFEST]
 
@@ -146,7 +146,7 @@ def _manifest(reconciled: Reconciled, config: DatasetConfig, provenance: Provena
 
 
 def _split(reconciled: Reconciled, name: str) -> dict[str, object]:
-    num_shards = reconciled.plan.splits[name].num_shards
+    num_shards = reconciled.num_shards[name]
     reports = _reports(reconciled, name)
     return {
         "records": sum(report.file.stats.written for report in reports),

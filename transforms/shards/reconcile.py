@@ -31,6 +31,11 @@ class Reconciled:
     skipped: Mapping[tuple[str, str], int]
 
     @property
+    def num_shards(self) -> Mapping[str, int]:
+        """Number of shards of each split."""
+        return Counter(report.split for report in self.reports)
+
+    @property
     def read(self) -> int:
         """All that the source listed: records to write, and what never became one."""
         never_records = sum(self.failed.values()) - sum(self.stats.failed.values())

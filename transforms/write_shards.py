@@ -1,0 +1,203 @@
+"""WriteShards: references to whole, unpublished shards; images are loaded where their shard is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.utils.windowed_value import WindowedValue
+
+from transforms.config import MIB, DatasetConfig
+from transforms.metrics import count
+from transforms.records import ImageRecord, JobError
+from transforms.shards import progress
+from transforms.shards.batching import Batches, items
+from transforms.shards.hashing import key_digest
+from transforms.shards.packing import reference_record
+from transforms.shards.plan import DatasetPlan, shard_index
+from transforms.shards.pool import Executor, InlineExecutor, ProcessExecutor
+from transforms.shards.report import ShardReport
+from transforms.shards.writer import ShardWriter
+from transforms.survey import Surveyed, in_global_window
+
+_REPEATED = "repeated"
+# Below both, starting processes takes longer than the work.
+_SPAWN_RECORDS = 500
+_SPAWN_BYTES = 32 * MIB
+
+
+class WriteShards(beam.PTransform):
+    """Surveyed -> PCollection[ShardReport]: whole shards, in order, unpublished.
+
+    A shard that gets no record has no report.
+
+    Only references are shuffled: images are loaded where their shard is written.
+
+    Args:
+        config: of the dataset.
+        plan: of the dataset, one element.
+        folder: where the shards go.
+    """
+
+    def __init__(
+        self,
+        config: DatasetConfig,
+        plan: beam.PCollection[DatasetPlan],
+        folder: str,
+    ) -> None:
+        super().__init__()
+        self._config = config
+        self._plan = plan
+        self._folder = folder
+
+    def expand(self, surveyed: Surveyed) -> beam.PCollection[ShardReport]:
+        """(shard, references) -> GroupByKey -> one file a shard."""
+        plan = beam.pvalue.AsSingleton(self._plan)
+        assigned, named = surveyed.references | "AssignShards" >> beam.ParDo(
+            AssignShards(), plan, beam.pvalue.AsList(surveyed.repeated)
+        ).with_outputs(_REPEATED, main="assigned").with_output_types(tuple[int, bytes])
+        return (
+            assigned
+            | "GroupByShard" >> beam.GroupByKey()
+            | "Write"
+            >> beam.ParDo(
+                WriteShardsFn(self._config, self._folder),
+                plan,
+                beam.pvalue.AsList(named),
+            ).with_output_types(ShardReport)
+        )
+
+
+class AssignShards(beam.DoFn):
+    """(split, references) -> (shard, references); key and place of repeated keys to `repeated`."""
+
+    def start_bundle(self) -> None:
+        """Nothing collected; the plan may be another one."""
+        self._batches: Batches[int] = Batches()
+        self._first: dict[str, int] | None = None
+        self._repeated: frozenset[int] = frozenset()
+
+    def process(
+        self, element: tuple[str, bytes], plan: DatasetPlan, repeated: Sequence[int]
+    ) -> Iterator[Any]:
+        """One batch."""
+        if self._first is None:
+            self._first = plan.first_shards()
+            self._repeated = frozenset(repeated)
+        split, batch = element
+        first, split_plan = self._first[split], plan.splits[split]
+        for reference in items([batch]):
+            if self._repeated:
+                yield from _if_repeated(reference_record(reference), self._repeated)
+            place = first + shard_index(reference, split_plan)
+            full = self._batches.add(place, reference)
+            if full is not None:
+                yield place, full
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        """The rest."""
+        yield from map(in_global_window, self._batches.rest())
+
+
+def _if_repeated(record: ImageRecord, repeated: frozenset[int]) -> Iterator[beam.pvalue.TaggedOutput]:
+    if key_digest(record.key) in repeated:
+        yield beam.pvalue.TaggedOutput(_REPEATED, (record.key, described_place(record)))
+
+
+def described_place(record: ImageRecord) -> str:
+    """Where a record comes from, for a message."""
+    path = record.image.uri if record.image is not None else ""
+    return " at ".join(part for part in (path, record.origin) if part) or "(no origin)"
+
+
+def repeated_keys(named: Sequence[tuple[str, str]]) -> str:
+    """What is wrong with keys, given (key, place) of those whose hashes are not unique; or nothing."""
+    places: dict[str, list[str]] = {}
+    for key, place in sorted(named):
+        places.setdefault(key, []).append(place)
+    repeated = {key: found for key, found in places.items() if len(found) > 1}
+    if not repeated:
+        return ""
+    key, found = next(iter(repeated.items()))
+    more = f" (and {len(repeated) - 1} more keys)" if len(repeated) > 1 else ""
+    return f"key {key!r} is not unique: {'; '.join(found[:4])}{more}. Keys must be unique in a dataset"
+
+
+def ordered(batches: Iterable[bytes], by_key: bool) -> list[bytes]:
+    """The references of a shard in their final order."""
+    references = sorted(items(batches))
+    if by_key:
+        references.sort(key=lambda reference: reference_record(reference).key)
+    return references
+
+
+class WriteShardsFn(beam.DoFn):
+    """(shard, batches of references) -> ShardReport.
+
+    With workers of our own, shards are handed to them as they come and reported when the bundle ends.
+    """
+
+    def __init__(self, config: DatasetConfig, folder: str) -> None:
+        self._config = config
+        self._folder = folder
+        self._executor: Executor | None = None
+        self._writer: ShardWriter | None = None
+
+    def process(
+        self,
+        element: tuple[int, Iterable[bytes]],
+        plan: DatasetPlan,
+        named: Sequence[tuple[str, str]],
+    ) -> Iterator[ShardReport]:
+        """One shard."""
+        if message := repeated_keys(named):
+            raise JobError(message)
+        place, batches = element
+        split, shard = plan.shards()[place]
+        try:
+            writer = self._writer or self._start(plan)
+            writer.submit(split, shard, ordered(batches, self._config.order == "key"))
+            if isinstance(self._executor, InlineExecutor):
+                yield from self._finished()
+        except BaseException:
+            self.teardown()
+            raise
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        """Waits for the shards that are still written."""
+        if self._writer is None:
+            return
+        try:
+            yield from map(in_global_window, self._finished())
+        finally:
+            self.teardown()
+
+    def teardown(self) -> None:
+        """Stops the processes."""
+        if self._executor is not None:
+            self._executor.close()
+        self._executor = self._writer = None
+
+    def _start(self, plan: DatasetPlan) -> ShardWriter:
+        workers = self._config.workers
+        worthwhile = plan.records >= _SPAWN_RECORDS or plan.source_bytes >= _SPAWN_BYTES
+        if workers > 1 and worthwhile:
+            self._executor = ProcessExecutor(plan.settings, progress.add_done, workers)
+        else:
+            self._executor = InlineExecutor(plan.settings, progress.add_done)
+            workers = 1
+        self._writer = ShardWriter(self._executor, self._folder, len(plan.shards()), workers)
+        return self._writer
+
+    def _finished(self) -> Iterator[ShardReport]:
+        assert self._writer is not None
+        for report in self._writer.finish():
+            stats = report.file.stats
+            count("records_written", stats.written)
+            count("bytes_written", report.file.size)
+            for action, times in stats.actions.items():
+                count(f"images_{action}", times)
+            for (_, reason), times in stats.failed.items():
+                count(f"failed: {reason}", times)
+            yield report
