@@ -18,6 +18,7 @@ class ProgressState:
         done_records: records that were written or failed.
         done_bytes: their bytes.
         writing_since: `time.monotonic` of the first `set_totals`.
+        notes: what a person should know, in order.
     """
 
     listed: int = 0
@@ -26,6 +27,7 @@ class ProgressState:
     done_records: int = 0
     done_bytes: int = 0
     writing_since: float = 0.0
+    notes: tuple[str, ...] = ()
 
 
 _lock = threading.Lock()
@@ -64,3 +66,10 @@ def add_done(records: int, source_bytes: int) -> None:
     with _lock:
         _state.done_records += records
         _state.done_bytes += source_bytes
+
+
+def add_note(text: str) -> None:
+    """Says something that a person should know; once."""
+    with _lock:
+        if text not in _state.notes:
+            _state.notes += (text,)
