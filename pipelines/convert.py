@@ -30,7 +30,7 @@ from pipelines import summary
 from pipelines.display import progress_display
 from pipelines.options import DIRECT_RUNNER, ConvertOptions, parse_convert
 from transforms.records import JobError
-from transforms.shards import pool, progress
+from transforms.shards import process, progress
 from transforms.sources.source import SourceConfig
 from transforms.storage.output import MANIFEST
 
@@ -109,7 +109,7 @@ def run(options: ConvertOptions) -> int:
             with display, _stopping_at_once(options.output):
                 manifest = _run_job(options)
         finally:
-            pool.stop_idle()
+            process.stop_idle()
         if not options.quiet:
             # Nobody may be reading any more; the dataset is published all the same.
             with contextlib.suppress(BrokenPipeError, SystemExit):  # rich makes the one of the other
@@ -120,7 +120,7 @@ def run(options: ConvertOptions) -> int:
 def _run_job(options: ConvertOptions) -> str:
     """Runs the whole job; returns the path of manifest.json."""
     if options.dataset.workers > 1:
-        pool.prestart(options.dataset.workers)
+        process.prestart(options.dataset.workers)
     from transforms.read import ReadSource
     from transforms.write import WriteDataset
 

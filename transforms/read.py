@@ -17,7 +17,7 @@ import apache_beam as beam
 
 from transforms.metrics import count
 from transforms.records import Failure, ImageRecord, JobError
-from transforms.shards import pool, progress
+from transforms.shards import process, progress
 from transforms.sources.registry import source_of
 from transforms.sources.source import SourceConfig
 
@@ -69,7 +69,7 @@ def list_source(_: bytes, config: SourceConfig, scratch: str | None) -> Iterator
         listed += 1
         if listed % _PROGRESS_STEP == 0:
             progress.add_listed(_PROGRESS_STEP)
-            pool.wake_idle()
+            process.wake_idle()
         yield entry
     progress.add_listed(listed % _PROGRESS_STEP)
     count("entries_listed", listed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -16,13 +17,15 @@ from transforms.shards.batching import Batches, items
 from transforms.shards.hashing import key_digest
 from transforms.shards.packing import reference_record
 from transforms.shards.plan import DatasetPlan, shard_index
-from transforms.shards.pool import Executor, InlineExecutor, ProcessExecutor
+from transforms.shards.pool import ProcessExecutor
 from transforms.shards.report import ShardReport
+from transforms.shards.state import ShardState, shard_digest
 from transforms.shards.writer import ShardWriter
+from transforms.storage.write_faults import naming_faults
 from transforms.survey import Surveyed, in_global_window
 
 _REPEATED = "repeated"
-# Below both, starting processes takes longer than the work.
+# Below both, a second process takes longer to start than the work does.
 _SPAWN_RECORDS = 500
 _SPAWN_BYTES = 32 * MIB
 
@@ -135,14 +138,25 @@ def ordered(batches: Iterable[bytes], by_key: bool) -> list[bytes]:
 class WriteShardsFn(beam.DoFn):
     """(shard, batches of references) -> ShardReport.
 
-    With workers of our own, shards are handed to them as they come and reported when the bundle ends.
+    A shard that an earlier run has finished from the same references and settings is not written again. The
+    others are handed to writer processes as they come, and reported when the bundle ends.
+
+    Args:
+        config: of the dataset.
+        folder: where the shards go.
     """
 
     def __init__(self, config: DatasetConfig, folder: str) -> None:
         self._config = config
         self._folder = folder
-        self._executor: Executor | None = None
+        self._executor: ProcessExecutor | None = None
         self._writer: ShardWriter | None = None
+        self._settings_digest = ""
+
+    def start_bundle(self) -> None:
+        """No shard seen; the plan may be another one."""
+        self._settings_digest = ""
+        self._reused = 0
 
     def process(
         self,
@@ -153,51 +167,63 @@ class WriteShardsFn(beam.DoFn):
         """One shard."""
         if message := repeated_keys(named):
             raise JobError(message)
+        self._settings_digest = self._settings_digest or plan.settings.digest()
         place, batches = element
         split, shard = plan.shards()[place]
+        references = ordered(batches, self._config.order == "key")
+        state = ShardState(self._folder, split, shard, shard_digest(self._settings_digest, references))
         try:
+            with naming_faults(state.path):
+                report = state.reusable(references)
+                if report is None:
+                    state.discard()
+            if report is not None:
+                self._reused += 1
+                progress.add_done(len(references), report.file.stats.source_bytes)
+                yield _counted(report)
+                return
             writer = self._writer or self._start(plan)
-            writer.submit(split, shard, ordered(batches, self._config.order == "key"))
-            if isinstance(self._executor, InlineExecutor):
-                yield from self._finished()
+            writer.submit(state, references)
         except BaseException:
             self.teardown()
             raise
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         """Waits for the shards that are still written."""
+        if self._reused:
+            progress.add_note(f"{self._reused} shards were finished by an earlier run, and are kept")
         if self._writer is None:
             return
         try:
-            yield from map(in_global_window, self._finished())
+            for report in self._writer.finish():
+                yield in_global_window(_counted(report))
         finally:
             self.teardown()
 
     def teardown(self) -> None:
-        """Stops the processes."""
+        """Lets the processes go."""
         if self._executor is not None:
             self._executor.close()
         self._executor = self._writer = None
 
     def _start(self, plan: DatasetPlan) -> ShardWriter:
-        workers = self._config.workers
         worthwhile = plan.records >= _SPAWN_RECORDS or plan.source_bytes >= _SPAWN_BYTES
-        if workers > 1 and worthwhile:
-            self._executor = ProcessExecutor(plan.settings, progress.add_done, workers)
-        else:
-            self._executor = InlineExecutor(plan.settings, progress.add_done)
-            workers = 1
+        workers = max(self._config.workers, 1) if worthwhile else 1
+        with naming_faults(self._folder):
+            os.makedirs(self._folder, exist_ok=True)
+        self._executor = ProcessExecutor(plan.settings, progress.add_done, workers)
         self._writer = ShardWriter(self._executor, self._folder, len(plan.shards()), workers)
         return self._writer
 
-    def _finished(self) -> Iterator[ShardReport]:
-        assert self._writer is not None
-        for report in self._writer.finish():
-            stats = report.file.stats
-            count("records_written", stats.written)
-            count("bytes_written", report.file.size)
-            for action, times in stats.actions.items():
-                count(f"images_{action}", times)
-            for (_, reason), times in stats.failed.items():
-                count(f"failed: {reason}", times)
-            yield report
+
+def _counted(report: ShardReport) -> ShardReport:
+    """`report`, counted in Beam's metrics."""
+    stats = report.file.stats
+    count("shards_reused", int(report.reused))
+    count("records_written", stats.written)
+    count("bytes_written", report.file.size)
+    for action, times in stats.actions.items():
+        count(f"images_{action}", times)
+    for (_, reason), times in stats.failed.items():
+        count(f"failed: {reason}", times)
+    return report

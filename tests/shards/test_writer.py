@@ -1,7 +1,7 @@
 """Parts, joins, and the processes that write them."""
 
+import dataclasses
 import hashlib
-import os
 from pathlib import Path
 
 import pytest
@@ -13,9 +13,10 @@ from transforms.records import Annotations, ImageRecord, ImageRef, JobError
 from transforms.shards.packing import pack_reference
 from transforms.shards.part import PartTask, join_parts, write_part
 from transforms.shards.plan import plan_dataset
-from transforms.shards.pool import InlineExecutor, ProcessExecutor
+from transforms.shards.pool import ProcessExecutor
 from transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from transforms.shards.report import ShardFile
+from transforms.shards.state import ShardState, shard_digest
 from transforms.shards.totals import total
 from transforms.shards.writer import ShardWriter, part_sizes
 
@@ -107,9 +108,11 @@ def test_the_number_of_workers_changes_no_byte(tmp_path: Path, workers: int) -> 
 
     executor = ProcessExecutor(settings(700), count_done, workers)
     try:
-        writer = ShardWriter(executor, str(tmp_path / "shards"), 2, workers)
-        writer.submit("train", 0, references)
-        writer.submit("val", 0, [])
+        writer = ShardWriter(executor, str(tmp_path), 2, workers)
+        train = ShardState(str(tmp_path), "train", 0, shard_digest("", references))
+        val = ShardState(str(tmp_path), "val", 0, shard_digest("", []))
+        writer.submit(train, references)
+        writer.submit(val, [])
         reports = list(writer.finish())
     finally:
         executor.close()
@@ -117,22 +120,11 @@ def test_the_number_of_workers_changes_no_byte(tmp_path: Path, workers: int) -> 
     assert contents(reports[0].file) == contents(expected)
     assert reports[0].file.sha256 == expected.sha256
     assert contents(reports[1].file) == (b"", "", [])
+    assert train.reusable(references) == dataclasses.replace(reports[0], reused=True)
+    assert val.reusable([]) == dataclasses.replace(reports[1], reused=True)
+    assert {path.suffix for path in tmp_path.iterdir()} == {".tfrecord", ".idx", ".json"}
+    assert len(list(tmp_path.iterdir())) == 2 + 2 * 3
     assert sum(done) == 700
-
-
-def test_a_worker_that_dies_fails_the_job_and_names_its_file(tmp_path: Path) -> None:
-    executor = ProcessExecutor(settings(5), ignore, 2)
-    try:
-        for process in executor._processes:
-            process.popen.kill()
-        futures = [executor.submit(PartTask([], str(tmp_path / str(number)))) for number in range(20)]
-        for future in futures:
-            with pytest.raises(
-                JobError, match=f"a writer process ended with status -9 while it wrote {tmp_path}"
-            ):
-                future.result(timeout=20)
-    finally:
-        executor.close()
 
 
 def test_a_disk_that_fails_is_an_error_of_the_job_and_of_no_record(tmp_path: Path) -> None:
@@ -141,8 +133,9 @@ def test_a_disk_that_fails_is_an_error_of_the_job_and_of_no_record(tmp_path: Pat
     try:
         with pytest.raises(JobError, match="none/part.tfrecord: No such file or directory"):
             executor.submit(PartTask([], missing)).result(timeout=20)
-        # The process goes on.
-        assert executor.submit(PartTask([], str(tmp_path / "part"))).result(timeout=20).size == 0
+        # What comes after it fails as it did: the job is over.
+        with pytest.raises(JobError, match="none/part.tfrecord: No such file or directory"):
+            executor.submit(PartTask([], str(tmp_path / "part")))
     finally:
         executor.close()
 
@@ -154,12 +147,6 @@ def test_a_defect_of_ours_crashes_with_its_traceback(tmp_path: Path) -> None:
             executor.submit(PartTask([b"12345678no json"], str(tmp_path / "part"))).result(timeout=20)
     finally:
         executor.close()
-
-
-def test_inline_executor_reports_errors_in_the_future(tmp_path: Path) -> None:
-    future = InlineExecutor(settings(5), ignore).submit(PartTask([], os.path.join(tmp_path, "none", "part")))
-    with pytest.raises(JobError, match="none/part.tfrecord: No such file or directory"):
-        future.result()
 
 
 def test_a_missing_image_is_a_failed_record(tmp_path: Path) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from multiprocessing.connection import Connection
 
 
-def boot(descriptor: int) -> None:
+def boot(descriptor: int, beacon_descriptor: int) -> None:
     """Waits for the first message on the socket, then serves until it closes."""
     connection = Connection(descriptor)
     try:
         connection.recv_bytes()
     except (EOFError, ConnectionResetError):
         return  # never used
+    from transforms.shards.beacon import Beacon
     from transforms.shards.worker import serve
 
-    serve(connection)
+    serve(connection, Beacon(beacon_descriptor))

@@ -4,60 +4,164 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from typing import IO
 
 from transforms.examples.index import index_lines
 from transforms.examples.tfrecord import RecordWriter
-from transforms.records import BadInput, JobError
+from transforms.records import BadInput, Failure
 from transforms.shards.packing import reference_record
-from transforms.shards.record_encoder import RecordEncoder
+from transforms.shards.record_encoder import Progress, RecordEncoder
 from transforms.shards.report import ShardFile, WriteStats, merged
-
-# Called with the records and the source bytes done since the last call.
-Progress = Callable[[int, int], None]
+from transforms.shards.state import ShardState
+from transforms.storage.write_faults import naming_faults
 
 _COPY_BYTES = 1 << 20
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _WRITE_BYTES = 1 << 18
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class PartTask:
-    """References, in their final order, and the path without ending to write them under."""
-
-    references: Sequence[bytes]
-    path: str
-
-    def run(self, encoder: RecordEncoder, progress: Progress) -> ShardFile:
-        """Writes the part; an error of the machine is one of the job."""
-        with _naming(self.path):
-            return write_part(self.references, self.path, encoder, progress)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class JoinTask:
-    """Finished parts of one shard, in order, and the path without ending to join them under."""
+    """Joins finished parts of one shard, and removes them.
+
+    Attributes:
+        parts: in order.
+        path: to join them under, without ending.
+        state: to be written once the shard is finished; None where this is a part of one.
+    """
 
     parts: Sequence[ShardFile]
     path: str
+    state: ShardState | None = None
 
     def run(self, encoder: RecordEncoder, progress: Progress) -> ShardFile:
-        """Joins the parts and removes them; an error of the machine is one of the job."""
-        with _naming(self.path):
-            return join_parts(self.parts, self.path)
+        """Joins; an error of the machine is one of the job."""
+        with naming_faults(self.path):
+            return _finished(join_parts(self.parts, self.path), self.state, progress)
 
 
-@contextlib.contextmanager
-def _naming(path: str) -> Iterator[None]:
-    """Turns an OSError into a JobError that says which file, and what to do."""
-    try:
-        yield
-    except OSError as error:
-        remedy = "; free space there, or give another --output" if error.errno in _DISK_FULL else ""
-        raise JobError(f"{error.filename or path}: {error.strerror}{remedy}") from error
+@dataclasses.dataclass(frozen=True, slots=True)
+class PartTask:
+    """Writes a shard, or a part of one.
+
+    Attributes:
+        references: in their final order.
+        path: to write them under, without ending.
+        state: as in `JoinTask`.
+    """
+
+    references: Sequence[bytes]
+    path: str
+    state: ShardState | None = None
+
+    def run(self, encoder: RecordEncoder, progress: Progress) -> ShardFile:
+        """Writes; an error of the machine is one of the job."""
+        with naming_faults(self.path):
+            return _finished(write_part(self.references, self.path, encoder, progress), self.state, progress)
+
+    def piece(self, start: int, end: int) -> PartTask:
+        """The same for some of the references."""
+        return PartTask(self.references[start:end], f"{self.path}-piece{start:05d}-{end:05d}")
+
+    def abandon(self) -> None:
+        """Removes what a try has left that was cut off."""
+        with naming_faults(self.path):
+            _remove(f"{self.path}.{ending}" for ending in ("tfrecord", "idx", "failures"))
+
+    def lost(self, error: BadInput) -> ShardFile:
+        """What is written of a single record that cannot be tried again."""
+        with naming_faults(self.path):
+            failure = error.failure(reference_record(self.references[0]).key)
+            stats = WriteStats()
+            stats.add_failure(failure)
+            file = dataclasses.replace(
+                write_empty(self.path),
+                failures_path=_write_failures([failure.to_json()], self.path),
+                stats=stats,
+            )
+            return _finished(file, self.state)
+
+    def joined(self, pieces: Sequence[ShardFile]) -> JoinTask:
+        """What makes one of all pieces, in order."""
+        return JoinTask(pieces, self.path, self.state)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EncodedBatch:
+    """Encoded records, in order.
+
+    Attributes:
+        payloads: serialised Examples, without those that failed; none where only sizes were asked for.
+        payload_bytes: of all of them.
+        stats: counts.
+        failures: the records that failed.
+    """
+
+    payloads: list[bytes]
+    payload_bytes: int
+    stats: WriteStats
+    failures: list[Failure]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EncodeTask:
+    """Encodes records, and gives them back.
+
+    Attributes:
+        references: in order.
+        sizes_only: leave the payloads out.
+    """
+
+    references: Sequence[bytes]
+    sizes_only: bool = False
+
+    def run(self, encoder: RecordEncoder, progress: Progress) -> EncodedBatch:
+        """Encodes."""
+        batch = EncodedBatch([], 0, WriteStats(), [])
+        size = 0
+        for payload in encoder.encode_all(self.references, batch.stats, batch.failures, progress):
+            size += len(payload)
+            if not self.sizes_only:
+                batch.payloads.append(payload)
+        return dataclasses.replace(batch, payload_bytes=size)
+
+    def piece(self, start: int, end: int) -> EncodeTask:
+        """The same for some of the references."""
+        return EncodeTask(self.references[start:end], self.sizes_only)
+
+    def abandon(self) -> None:
+        """A try leaves nothing."""
+
+    def lost(self, error: BadInput) -> EncodedBatch:
+        """The result of a single record that cannot be tried again."""
+        failure = error.failure(reference_record(self.references[0]).key)
+        stats = WriteStats()
+        stats.add_failure(failure)
+        return EncodedBatch([], 0, stats, [failure])
+
+    def joined(self, pieces: Sequence[EncodedBatch]) -> EncodedBatch:
+        """One of all pieces, in order."""
+        return EncodedBatch(
+            [payload for piece in pieces for payload in piece.payloads],
+            sum(piece.payload_bytes for piece in pieces),
+            merged([piece.stats for piece in pieces]),
+            [failure for piece in pieces for failure in piece.failures],
+        )
+
+
+def _finished(file: ShardFile, state: ShardState | None, progress: Progress | None = None) -> ShardFile:
+    """Makes a shard last: its files are on disk before the state that names them."""
+    if state is None:
+        return file
+    for path in filter(None, (file.path, file.index_path, file.failures_path)):
+        with open(path, "rb") as finished:
+            os.fsync(finished.fileno())
+    if progress is not None:
+        progress(0, 0)  # a writer whose parent is gone ends here
+    state.write(file)
+    return file
 
 
 def write_part(
@@ -65,27 +169,17 @@ def write_part(
 ) -> ShardFile:
     """Encodes `references`, in their order, into `path`.tfrecord; index and failures beside it."""
     stats = WriteStats()
-    failures: list[str] = []
+    failures: list[Failure] = []
     with open(f"{path}.tfrecord", "wb", buffering=_WRITE_BYTES) as file:
         writer = RecordWriter(file)
-        for reference in references:
-            record = reference_record(reference)
-            try:
-                encoded = encoder.encode(record)
-            except BadInput as error:
-                failure = error.failure(record.key)
-                failures.append(failure.to_json())
-                stats.add_failure(failure)
-            else:
-                writer.write(encoded.payload)
-                stats.add(encoded.image, encoded.source_bytes)
-            progress(1, record.size)
+        for payload in encoder.encode_all(references, stats, failures, progress):
+            writer.write(payload)
     with open(f"{path}.idx", "w", encoding="ascii") as index:
         index.writelines(index_lines(writer.lengths))
     return ShardFile(
         path=f"{path}.tfrecord",
         index_path=f"{path}.idx",
-        failures_path=_write_failures(failures, path),
+        failures_path=_write_failures([failure.to_json() for failure in failures], path),
         size=writer.bytes_written,
         sha256=writer.sha256,
         stats=stats,
@@ -95,8 +189,8 @@ def write_part(
 def write_empty(path: str) -> ShardFile:
     """A shard without a record: a file all the same, since its name is in the others' names."""
     for ending in ("tfrecord", "idx"):
-        with open(f"{path}.{ending}", "wb"):
-            pass
+        with open(f"{path}.{ending}", "wb") as file:
+            os.fsync(file.fileno())
     return ShardFile(
         path=f"{path}.tfrecord",
         index_path=f"{path}.idx",
@@ -111,32 +205,26 @@ def join_parts(parts: Sequence[ShardFile], path: str) -> ShardFile:
     """Appends the parts to the first, under `path`: TFRecord files concatenate to a TFRecord file."""
     hashed = hashlib.sha256()
     size = 0
-    os.replace(parts[0].path, f"{path}.tfrecord")
-    os.replace(parts[0].index_path, f"{path}.idx")
-    with open(f"{path}.tfrecord", "rb") as first:
-        while block := first.read(_COPY_BYTES):
-            hashed.update(block)
-            size += len(block)
-    with open(f"{path}.tfrecord", "ab") as file, open(f"{path}.idx", "a") as index:
-        for part in parts[1:]:
+    if os.path.exists(parts[0].path):  # else it has been moved by a try that was cut off
+        os.replace(parts[0].path, f"{path}.tfrecord")
+    with open(f"{path}.tfrecord", "r+b") as file, open(f"{path}.idx", "w") as index:
+        file.truncate(parts[0].size)
+        for part in parts:
             with open(part.index_path) as lines:
-                for line in lines:
-                    offset, length = line.split()
-                    index.write(f"{int(offset) + size} {length}\n")
-            with open(part.path, "rb") as source:
+                index.writelines(_shifted(lines, size))
+            first = part is parts[0]
+            with contextlib.nullcontext(file) if first else open(part.path, "rb") as source:
                 while block := source.read(_COPY_BYTES):
                     hashed.update(block)
-                    file.write(block)
                     size += len(block)
-            os.remove(part.path)
-            os.remove(part.index_path)
+                    if not first:
+                        file.write(block)
     failures = []
     for part in parts:
         if part.failures_path is not None:
-            with open(part.failures_path, encoding="utf-8", newline="\n") as lines:
-                failures += [line.rstrip("\n") for line in lines]
-            os.remove(part.failures_path)
-    return ShardFile(
+            with open(part.failures_path, encoding="utf-8", newline="\n") as failed:
+                failures += [line.rstrip("\n") for line in failed]
+    result = ShardFile(
         path=f"{path}.tfrecord",
         index_path=f"{path}.idx",
         failures_path=_write_failures(failures, path),
@@ -144,6 +232,24 @@ def join_parts(parts: Sequence[ShardFile], path: str) -> ShardFile:
         sha256=hashed.hexdigest(),
         stats=merged([part.stats for part in parts]),
     )
+    # The first has been moved.
+    _remove(path for part in parts for path in (part.path, part.index_path, part.failures_path))
+    return result
+
+
+def _shifted(lines: IO[str], start: int) -> Iterable[str]:
+    """The lines of an index, for records that begin at `start`."""
+    for line in lines:
+        offset, length = line.split()
+        yield f"{int(offset) + start} {length}\n"
+
+
+def _remove(paths: Iterable[str | None]) -> None:
+    """Removes files, as far as they are there."""
+    for path in paths:
+        if path is not None:
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(path)
 
 
 def _write_failures(lines: Sequence[str], path: str) -> str | None:

@@ -5,23 +5,22 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from transforms.config import DatasetConfig
 from transforms.examples.labels import LabelMap
 from transforms.examples.registry import choose_schema
 from transforms.examples.schema import DatasetSummary, apply_rename, check_names
-from transforms.records import BadInput, ImageRecord, JobError
+from transforms.records import JobError
 from transforms.shards.packing import reference_record, reference_shard
-from transforms.shards.record_encoder import RecordEncoder, RecordSettings
+from transforms.shards.record_encoder import RecordSettings
+from transforms.shards.sample import measure
 from transforms.shards.totals import SplitTotals, Totals
 
 # TensorFlow's advice to readers (performance guide, and TFDS): ten files a host, none below 10 MB.
 _SHARDS_PER_HOST = 10
 _SMALLEST_HOST_SHARD = 10_000_000
 _MOST_SHARDS = 99_999
-# Stops sampling large images: the estimate need not be exact.
-_SAMPLE_BYTES = 16 << 20
 # Framing of a record, and what its small features take.
 _RECORD_OVERHEAD = 400
 
@@ -170,7 +169,7 @@ def _num_shards(name: str, size: int, records: int, config: DatasetConfig) -> in
 
 def _estimated_sizes(totals: Totals, settings: RecordSettings) -> dict[str, int]:
     """Bytes of each split's records: what a sample of them takes, for each byte or each record."""
-    sampled, source, encoded = _encode_sample(totals.sampled(), settings)
+    sampled, source, encoded = measure(totals.sampled(), settings)
     sizes = {}
     for name, split in totals.splits.items():
         if source and not totals.unsized:
@@ -180,26 +179,6 @@ def _estimated_sizes(totals: Totals, settings: RecordSettings) -> dict[str, int]
             size = split.records * encoded / max(sampled, 1)
         sizes[name] = int(size)
     return sizes
-
-
-def _encode_sample(sample: Sequence[ImageRecord], settings: RecordSettings) -> tuple[int, int, int]:
-    """(records, source bytes, encoded bytes) of those records of the sample that can be encoded."""
-    # Kept images need no decoding to be measured.
-    policy = dataclasses.replace(settings.policy, validate="header")
-    encoder = RecordEncoder(dataclasses.replace(settings, policy=policy))
-    records = source = encoded = read = 0
-    for record in sample:
-        if read > _SAMPLE_BYTES:
-            break
-        read += record.size
-        try:
-            result = encoder.encode(record)
-        except BadInput:
-            continue
-        records += 1
-        source += result.source_bytes
-        encoded += len(result.payload) + 16
-    return records, source, encoded
 
 
 def _key_edges(split: SplitTotals, num_shards: int) -> tuple[str, ...]:

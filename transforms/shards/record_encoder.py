@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from transforms.examples.columns import Column
 from transforms.examples.features import build_example
@@ -11,8 +13,14 @@ from transforms.examples.labels import LabelMap
 from transforms.examples.schema import Schema
 from transforms.images.policy import ImagePolicy
 from transforms.images.store import store_image, store_pixels
-from transforms.records import BadInput, ImageRecord, StoredImage
+from transforms.records import BadInput, Failure, ImageRecord, StoredImage
+from transforms.shards.beacon import Beacon, Step
+from transforms.shards.packing import reference_record
+from transforms.shards.report import WriteStats
 from transforms.storage.local import LocalReader
+
+# Called with the records and the source bytes done since the last call.
+Progress = Callable[[int, int], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +33,19 @@ class RecordSettings:
     columns: Mapping[str, Column]
     rename: Mapping[str, str]
 
+    def digest(self) -> str:
+        """A hash of all that the encoding depends on, in hex."""
+        ids = sorted((type(label).__name__, str(label), number) for label, number in self.labels.ids.items())
+        parts = [
+            dataclasses.asdict(self.policy),
+            self.schema.name,
+            ids,
+            sorted(self.labels.labels.items()),
+            sorted((name, dataclasses.astuple(column)) for name, column in self.columns.items()),
+            sorted(self.rename.items()),
+        ]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EncodedRecord:
@@ -36,11 +57,47 @@ class EncodedRecord:
 
 
 class RecordEncoder:
-    """Encodes records, one after the other; keeps the reader's open files between them."""
+    """Encodes records, one after the other; keeps the reader's open files between them.
 
-    def __init__(self, settings: RecordSettings) -> None:
+    Args:
+        settings: of the encoding.
+        beacon: is told where the encoder is.
+    """
+
+    def __init__(self, settings: RecordSettings, beacon: Beacon | None = None) -> None:
         self._settings = settings
+        self._beacon = beacon or Beacon()
         self._reader = LocalReader()
+
+    def encode_all(
+        self,
+        references: Sequence[bytes],
+        stats: WriteStats,
+        failures: list[Failure],
+        progress: Progress,
+    ) -> Iterator[bytes]:
+        """Yields the payload of each reference, in their order, but for those that fail.
+
+        Args:
+            references: packed.
+            stats: counts what was encoded and what failed.
+            failures: takes those that failed.
+            progress: is told of each that is done.
+        """
+        for index, reference in enumerate(references):
+            record = reference_record(reference)
+            self._beacon.start(index)
+            try:
+                encoded = self.encode(record)
+            except BadInput as error:
+                failure = error.failure(record.key)
+                failures.append(failure)
+                stats.add_failure(failure)
+            else:
+                stats.add(encoded.image, encoded.source_bytes)
+                yield encoded.payload
+            progress(1, record.size)
+        self._beacon.clear()
 
     def encode(self, record: ImageRecord) -> EncodedRecord:
         """The Example of `record`.
@@ -58,11 +115,15 @@ class RecordEncoder:
         except BadInput as error:
             error.key = record.key
             raise
+        finally:
+            self._beacon.step(Step.OTHER)
 
     def _stored_image(self, record: ImageRecord) -> tuple[StoredImage | None, int]:
         if record.image is None:
             return None, 0
+        self._beacon.step(Step.LOAD)
         data = self._reader.read(record.image)
+        self._beacon.step(Step.IMAGE)
         if record.image.pixels is not None:
             return store_pixels(data, record.image.pixels, self._settings.policy), len(data)
         return store_image(data, self._settings.policy), len(data)

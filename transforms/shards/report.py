@@ -91,8 +91,16 @@ class ShardFile:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ShardReport:
-    """One finished, unpublished shard: what Publish moves and the manifest lists."""
+    """One finished, unpublished shard: what Publish moves and the manifest lists.
+
+    Attributes:
+        split: its name.
+        shard: number within the split.
+        file: the finished file.
+        reused: an earlier run had finished it.
+    """
 
     split: str
     shard: int
     file: ShardFile
+    reused: bool = False

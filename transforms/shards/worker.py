@@ -1,6 +1,6 @@
 """The loop of a spawned writer: takes tasks from a socket, runs them, answers with progress and results.
 
-It runs in a fresh interpreter that `transforms.shards.pool` has started: no Beam, and nothing of the
+It runs in a fresh interpreter that `transforms.shards.process` has started: no Beam, and nothing of the
 program that started it.
 """
 
@@ -12,11 +12,17 @@ import traceback
 from multiprocessing.connection import Connection
 
 from transforms.records import JobError
-from transforms.shards.part import JoinTask, PartTask
+from transforms.shards.beacon import Beacon
+from transforms.shards.part import EncodedBatch, EncodeTask, JoinTask, PartTask
 from transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from transforms.shards.report import ShardFile
 
 _PROGRESS_SECONDS = 0.1
+# A writer that nothing uses ends by itself; whoever wants one starts another.
+_IDLE_SECONDS = 60
+
+Task = PartTask | JoinTask | EncodeTask
+Result = ShardFile | EncodedBatch
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,22 +41,25 @@ class Fault:
     expected: bool
 
 
-Answer = ShardFile | Advance | Fault
+Answer = Result | Advance | Fault
 
 
-def serve(connection: Connection) -> None:
-    """Runs tasks from the socket until it closes."""
+def serve(connection: Connection, beacon: Beacon) -> None:
+    """Runs tasks from the socket until it closes, or nothing has come for long. Settings come first."""
+    encoder: RecordEncoder | None = None
     try:
-        settings: RecordSettings = connection.recv()
-        encoder = RecordEncoder(settings)
-        while True:
-            task: PartTask | JoinTask = connection.recv()
-            connection.send(_answer(task, encoder, connection))
+        while connection.poll(_IDLE_SECONDS):
+            message: Task | RecordSettings = connection.recv()
+            if isinstance(message, RecordSettings):
+                encoder = RecordEncoder(message, beacon)
+            else:
+                assert encoder is not None
+                connection.send(_answer(message, encoder, connection))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return  # the parent is done, or gone
 
 
-def _answer(task: PartTask | JoinTask, encoder: RecordEncoder, connection: Connection) -> Answer:
+def _answer(task: Task, encoder: RecordEncoder, connection: Connection) -> Answer:
     meter = _Meter(connection)
     try:
         result = task.run(encoder, meter.advance)
@@ -76,7 +85,7 @@ class _Meter:
     def advance(self, records: int, source_bytes: int) -> None:
         self._records += records
         self._source_bytes += source_bytes
-        if time.monotonic() - self._sent > _PROGRESS_SECONDS:
+        if not records or time.monotonic() - self._sent > _PROGRESS_SECONDS:
             self.flush()
 
     def flush(self) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import os
+import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 
 from transforms.shards.part import JoinTask, PartTask
-from transforms.shards.pool import Executor
+from transforms.shards.pool import ProcessExecutor
 from transforms.shards.report import ShardFile, ShardReport
+from transforms.shards.state import ShardState
 
 # Parts for each worker in the last round, where shards are fewer than workers; below so many records a
 # part does not pay.
@@ -35,52 +36,91 @@ def part_sizes(records: int, shard: int, num_shards: int, workers: int) -> list[
     return [records * (part + 1) // parts - records * part // parts for part in range(parts)]
 
 
-@dataclasses.dataclass(slots=True)
-class _Pending:
-    split: str
-    shard: int
-    path: str
-    parts: list[Future[ShardFile]]
-
-
 class ShardWriter:
-    """Writes shards under `folder`, each under a name that no other attempt uses."""
+    """Writes shards in a folder of their own, each under a name that no other attempt uses.
 
-    def __init__(self, executor: Executor, folder: str, num_shards: int, workers: int) -> None:
+    Args:
+        executor: runs the tasks.
+        folder: of the unpublished shards; it exists.
+        num_shards: how many may come.
+        workers: processes of the executor.
+    """
+
+    def __init__(self, executor: ProcessExecutor, folder: str, num_shards: int, workers: int) -> None:
         self._executor = executor
         self._folder = folder
         self._num_shards = num_shards
         self._workers = workers
         self._submitted = 0
-        self._pending: list[_Pending] = []
-        os.makedirs(folder, exist_ok=True)
+        self._pending: list[tuple[ShardState, Future[ShardFile]]] = []
 
-    def submit(self, split: str, shard: int, references: Sequence[bytes]) -> None:
-        """Starts on a shard of references in their final order; waits while the executor is full."""
-        path = os.path.join(self._folder, f"{split}-{shard:05d}-{uuid.uuid4().hex[:12]}")
+    def submit(self, state: ShardState, references: Sequence[bytes]) -> None:
+        """Starts on a shard of references in their final order; waits while the executor is full.
+
+        Raises:
+            JobError: an earlier shard could not be written.
+        """
+        name = f"{state.split}-{state.shard:05d}-{uuid.uuid4().hex[:12]}"
+        path = os.path.join(self._folder, name)
         sizes = part_sizes(len(references), self._submitted, self._num_shards, self._workers)
         self._submitted += 1
-        futures = []
-        start = 0
-        for number, size in enumerate(sizes):
-            name = path if len(sizes) == 1 else f"{path}-part{number:05d}"
-            futures.append(self._executor.submit(PartTask(references[start : start + size], name)))
-            start += size
-        self._pending.append(_Pending(split, shard, path, futures))
+        if len(sizes) == 1:
+            future = self._executor.submit(PartTask(references, path, state))
+        else:
+            join = _Join(self._executor, path, state, len(sizes))
+            future = join.result
+            start = 0
+            for number, size in enumerate(sizes):
+                part = PartTask(references[start : start + size], f"{path}-part{number:05d}")
+                join.add(self._executor.submit(part))
+                start += size
+        self._pending.append((state, future))
 
     def finish(self) -> Iterator[ShardReport]:
         """The reports of all shards, as they were submitted.
 
         Raises:
-            JobError: a writer process died, or could not write.
+            JobError: one could not be written.
         """
-        joined: list[tuple[_Pending, Future[ShardFile]]] = []
-        for pending in self._pending:
-            future = pending.parts[0]
-            if len(pending.parts) > 1:
-                parts = [part.result() for part in pending.parts]
-                future = self._executor.submit(JoinTask(parts, pending.path))
-            joined.append((pending, future))
-        self._pending = []
-        for pending, future in joined:
-            yield ShardReport(pending.split, pending.shard, future.result())
+        pending, self._pending = self._pending, []
+        for state, future in pending:
+            yield ShardReport(state.split, state.shard, future.result())
+
+
+class _Join:
+    """Joins the parts of a shard as soon as the last is written."""
+
+    def __init__(self, executor: ProcessExecutor, path: str, state: ShardState, parts: int) -> None:
+        self._executor = executor
+        self._path = path
+        self._state = state
+        self._left = parts
+        self._lock = threading.Lock()
+        self._parts: list[Future[ShardFile]] = []
+        self.result: Future[ShardFile] = Future()
+
+    def add(self, part: Future[ShardFile]) -> None:
+        """Takes the next part."""
+        self._parts.append(part)
+        part.add_done_callback(self._part_done)
+
+    def _part_done(self, _: Future[ShardFile]) -> None:
+        with self._lock:
+            self._left -= 1
+            if self._left:
+                return
+        try:
+            parts = [part.result() for part in self._parts]
+        except BaseException as error:
+            self.result.set_exception(error)
+            return
+        # Not one that waits: this may be a thread that tasks wait for.
+        joined = self._executor.submit(JoinTask(parts, self._path, self._state), wait=False)
+        joined.add_done_callback(self._join_done)
+
+    def _join_done(self, joined: Future[ShardFile]) -> None:
+        error = joined.exception()
+        if error is None:
+            self.result.set_result(joined.result())
+        else:
+            self.result.set_exception(error)

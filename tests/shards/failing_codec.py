@@ -1,0 +1,63 @@
+"""Makes the codec of spawned writers crash or hang on images that end in a word that says so."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from transforms.shards import process
+
+_PATCH = """
+import importlib.abc, importlib.machinery, os, pathlib, signal, sys, time
+
+def failing(module):
+    store, read = module.store_image, module.LocalReader.read
+    def failing_store(data, policy):
+        if data.endswith(b"CRASH"):
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if data.endswith(b"HANG"):
+            time.sleep(1000)
+        if data.endswith(b"ONCE"):
+            mark = pathlib.Path({folder!r}) / f"once-{{hash(data)}}"
+            if not mark.exists():
+                mark.touch()
+                os.kill(os.getpid(), signal.SIGSEGV)
+        return store(data, policy)
+    def failing_read(self, ref):
+        if ref.uri.startswith("HANG"):
+            time.sleep(1000)
+        return read(self, ref)
+    module.store_image, module.LocalReader.read = failing_store, failing_read
+
+class Finder(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name != "transforms.shards.record_encoder":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        load = spec.loader.exec_module
+        def exec_module(module):
+            load(module)
+            failing(module)
+        spec.loader.exec_module = exec_module
+        return spec
+
+sys.meta_path.insert(0, Finder())
+"""
+
+
+@contextlib.contextmanager
+def failing_codec(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Writers that are started within the block fail on CRASH, HANG, and the first time on ONCE.
+
+    So does reading a path that starts with HANG.
+    """
+    (folder / "site").mkdir()
+    (folder / "site/sitecustomize.py").write_text(_PATCH.format(folder=str(folder / "site")))
+    monkeypatch.setenv("PYTHONPATH", f"{folder / 'site'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
+    process.stop_idle()
+    yield
+    process.stop_idle()

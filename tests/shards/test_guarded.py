@@ -1,0 +1,194 @@
+"""Codecs that crash or hang cost the image they were given, and nothing else."""
+
+import hashlib
+import io
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.drawings import draw
+from tests.shards.failing_codec import failing_codec
+from transforms.config import DatasetConfig
+from transforms.records import Annotations, ImageRecord, ImageRef, JobError
+from transforms.shards import guarded
+from transforms.shards.packing import pack_reference
+from transforms.shards.part import EncodeTask, PartTask, write_part
+from transforms.shards.plan import plan_dataset
+from transforms.shards.pool import ProcessExecutor
+from transforms.shards.record_encoder import RecordEncoder, RecordSettings
+from transforms.shards.state import ShardState
+from transforms.shards.totals import total
+
+HANG_SECONDS = 1.0
+
+
+@pytest.fixture(autouse=True)
+def codec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Writers whose codec fails on images that say so."""
+    with failing_codec(tmp_path, monkeypatch):
+        yield
+
+
+def listed(folder: Path, ends: dict[int, bytes], count: int = 40) -> list[ImageRecord]:
+    """Images; to those of some places, what they shall do is appended."""
+    (folder / "images").mkdir()
+    records = []
+    for number in range(count):
+        encoded = io.BytesIO()
+        draw("circle", number, 32, 24).save(encoded, "JPEG")
+        path = folder / f"images/{number:03}.jpg"
+        path.write_bytes(encoded.getvalue() + ends.get(number, b""))
+        size = path.stat().st_size
+        records.append(ImageRecord(path.name, ImageRef(str(path)), "train", Annotations(("a",)), "", size))
+    return records
+
+
+def settings(records: list[ImageRecord]) -> RecordSettings:
+    return plan_dataset(total(records[:1]), DatasetConfig()).settings
+
+
+def ran(records: list[ImageRecord], path: Path, done: list[int]) -> tuple[Path, list[str], dict[object, int]]:
+    """Records and failures of a part that one process writes."""
+    references = [pack_reference(record, 0) for record in records]
+    state = ShardState(str(path.parent), "train", 0, "digest")
+    executor = ProcessExecutor(settings(records), lambda count, _: done.append(count), 1, HANG_SECONDS)
+    try:
+        file = executor.submit(PartTask(references, str(path), state)).result(timeout=60)
+    finally:
+        executor.close()
+    report = state.reusable(references)
+    assert report is not None and report.file == file
+    assert file.sha256 == hashlib.sha256(Path(file.path).read_bytes()).hexdigest()
+    failures = Path(file.failures_path).read_text().splitlines() if file.failures_path else []
+    return Path(file.path), failures, dict(file.stats.failed)
+
+
+@pytest.mark.parametrize("ends", [[7], [0], [39], [0, 1, 2], [3, 20, 39]])
+def test_a_crash_costs_one_image(tmp_path: Path, ends: list[int]) -> None:
+    records = listed(tmp_path, dict.fromkeys(ends, b"CRASH"))
+    done: list[int] = []
+    path, failures, reasons = ran(records, tmp_path / "part", done)
+    assert reasons == {("decode", "crashes the codec"): len(ends)}
+    assert failures == [
+        f'{{"key": "{number:03}.jpg", "stage": "decode", "reason": "crashes the codec", '
+        '"detail": "its process was ended by SIGSEGV, two times"}'
+        for number in ends
+    ]
+    others = [record for number, record in enumerate(records) if number not in ends]
+    expected = write_part(
+        [pack_reference(record, 0) for record in others],
+        str(tmp_path / "expected"),
+        RecordEncoder(settings(records)),
+        lambda *_: None,
+    )
+    assert path.read_bytes() == Path(expected.path).read_bytes()
+    assert path.with_suffix(".idx").read_text() == Path(expected.index_path).read_text()
+    # Nothing is left of the tries, and what was done twice counts once.
+    assert {name.name for name in tmp_path.glob("part*")} == {"part.tfrecord", "part.idx", "part.failures"}
+    assert sum(done) == len(others)
+
+
+def test_a_hang_costs_one_image_and_two_limits(tmp_path: Path) -> None:
+    records = listed(tmp_path, {5: b"HANG"}, count=10)
+    path, failures, reasons = ran(records, tmp_path / "part", [])
+    assert reasons == {("decode", "hangs the codec"): 1}
+    assert failures == [
+        '{"key": "005.jpg", "stage": "decode", "reason": "hangs the codec", '
+        '"detail": "its process did not end in 1 seconds, two times"}'
+    ]
+
+
+def test_an_image_that_does_well_by_itself_is_not_lost(tmp_path: Path) -> None:
+    records = listed(tmp_path, {5: b"ONCE"}, count=10)
+    path, failures, reasons = ran(records, tmp_path / "part", [])
+    assert (failures, reasons) == ([], {})
+    expected = write_part(
+        [pack_reference(record, 0) for record in records],
+        str(tmp_path / "expected"),
+        RecordEncoder(settings(records)),
+        lambda *_: None,
+    )
+    assert path.read_bytes() == Path(expected.path).read_bytes()
+
+
+def test_a_lone_image_is_tried_twice_too(tmp_path: Path) -> None:
+    records = listed(tmp_path, {0: b"CRASH"}, count=1)
+    path, failures, reasons = ran(records, tmp_path / "part", [])
+    assert reasons == {("decode", "crashes the codec"): 1}
+    assert path.read_bytes() == b""
+
+
+def test_encoding_alone_is_guarded_too(tmp_path: Path) -> None:
+    records = listed(tmp_path, {2: b"CRASH", 4: b"HANG"}, count=6)
+    references = [pack_reference(record, 0) for record in records]
+    executor = ProcessExecutor(settings(records), lambda *_: None, 1, HANG_SECONDS)
+    try:
+        batch = executor.submit(EncodeTask(references)).result(timeout=60)
+    finally:
+        executor.close()
+    assert [(failure.key, failure.reason) for failure in batch.failures] == [
+        ("002.jpg", "crashes the codec"),
+        ("004.jpg", "hangs the codec"),
+    ]
+    encoder = RecordEncoder(settings(records))
+    assert batch.payloads == [encoder.encode(records[number]).payload for number in (0, 1, 3, 5)]
+    assert (batch.stats.written, sum(batch.stats.failed.values())) == (4, 2)
+
+
+def test_a_file_that_does_not_answer_fails_the_job(tmp_path: Path) -> None:
+    records = listed(tmp_path, {}, count=3)
+    hanging = ImageRecord("x.jpg", ImageRef("HANG/x.jpg"), "train")
+    executor = ProcessExecutor(settings(records), lambda *_: None, 1, HANG_SECONDS)
+    try:
+        references = [pack_reference(record, 0) for record in [*records, hanging]]
+        with pytest.raises(JobError, match=r"HANG/x.jpg: reading it did not end in 1 seconds, two times"):
+            executor.submit(EncodeTask(references)).result(timeout=60)
+    finally:
+        executor.close()
+
+
+def test_processes_that_die_through_no_image_fail_the_job(tmp_path: Path) -> None:
+    records = listed(tmp_path, dict.fromkeys(range(20), b"ONCE"), count=20)
+    executor = ProcessExecutor(settings(records), lambda *_: None, 1, HANG_SECONDS)
+    try:
+        with pytest.raises(JobError, match="9 writer processes have died through no image"):
+            executor.submit(EncodeTask([pack_reference(record, 0) for record in records])).result(timeout=60)
+    finally:
+        executor.close()
+
+
+def test_a_writer_that_is_killed_between_tasks_is_replaced(tmp_path: Path) -> None:
+    records = listed(tmp_path, {}, count=2)
+    references = [pack_reference(record, 0) for record in records]
+    executor = ProcessExecutor(settings(records), lambda *_: None, 1)
+    try:
+        first = executor.submit(EncodeTask(references)).result(timeout=60)
+        writer = executor._writers[0].start()
+        os.kill(writer.popen.pid, 9)
+        assert executor.submit(EncodeTask(references)).result(timeout=60) == first
+    finally:
+        executor.close()
+
+
+def test_closing_ends_what_is_at_work(tmp_path: Path) -> None:
+    records = listed(tmp_path, {1: b"HANG"}, count=2)
+    executor = ProcessExecutor(settings(records), lambda *_: None, 1)
+    future = executor.submit(EncodeTask([pack_reference(record, 0) for record in records]))
+    writer = executor._writers[0].start()
+    while writer.beacon.position().index != 1:
+        time.sleep(0.01)
+    threads = threading.active_count()
+    executor.close()
+    assert writer.popen.poll() is not None
+    assert threading.active_count() < threads
+    with pytest.raises(JobError, match="the writer processes were stopped"):
+        future.result(timeout=60)
+
+
+def test_the_limit_leaves_room_for_the_largest_images() -> None:
+    # 178 million pixels as PNG, on a core that others use too.
+    assert guarded.IMAGE_SECONDS >= 60

@@ -1,0 +1,222 @@
+"""A writer whose crashes and hangs cost one image: the image is tried once more by itself, then given up."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import threading
+import time
+from typing import Any
+
+from transforms.records import BadInput, JobError
+from transforms.shards.beacon import Beacon, Position, Step
+from transforms.shards.packing import reference_record
+from transforms.shards.part import EncodeTask, JoinTask, PartTask
+from transforms.shards.process import WriterProcess, give_back, take
+from transforms.shards.record_encoder import Progress, RecordSettings
+from transforms.shards.worker import Advance, Answer, Fault, Result, Task
+
+IMAGE_SECONDS = 120.0
+"""How long the codecs, or the reading, of one image may take, each of two times."""
+
+CRASHES = "crashes the codec"
+HANGS = "hangs the codec"
+"""Reasons of images that were given up; stage `decode`."""
+
+# Deaths that no image explains: of processes that were at no record, or whose image did well by itself.
+_MOST_UNEXPLAINED = 8
+_LOOK_SECONDS = 1.0
+
+
+class Lost(Exception):
+    """The process has died, or was ended since it hung.
+
+    Attributes:
+        position: where it was.
+        hung: whether it was ended for that.
+        status: its exit status, negative for a signal.
+    """
+
+    def __init__(self, position: Position, hung: bool, status: int | None) -> None:
+        super().__init__(position, hung, status)
+        self.position = position
+        self.hung = hung
+        self.status = status
+
+    @property
+    def what(self) -> str:
+        """What has happened, in words."""
+        if self.hung:
+            return "did not end"
+        if self.status is None or self.status >= 0:
+            return f"ended with status {self.status}"
+        return f"was ended by {signal.Signals(-self.status).name}"
+
+
+class GuardedWriter:
+    """Runs tasks in a spawned process, one at a time; takes another when that dies.
+
+    Args:
+        settings: of the encoding.
+        progress: is told of records that are done; they are taken back when they have to be done again.
+        image_seconds: after which a process that is still at the same image hangs.
+    """
+
+    def __init__(
+        self, settings: RecordSettings, progress: Progress, image_seconds: float | None = None
+    ) -> None:
+        self._settings = settings
+        self._progress = progress
+        self._image_seconds = IMAGE_SECONDS if image_seconds is None else image_seconds
+        self._lock = threading.Lock()
+        self._process: WriterProcess | None = None
+        self._knows_settings = False
+        self._closed = False
+        self._unexplained = 0
+
+    def start(self) -> WriterProcess:
+        """Makes sure that there is a process."""
+        with self._lock:
+            if self._closed:
+                raise JobError("the writer processes were stopped")
+            if self._process is None:
+                self._process = take()
+                self._knows_settings = False
+            return self._process
+
+    def close(self, idle: bool) -> None:
+        """Lets the process go: an idle one to whoever wants one next; any other is ended."""
+        with self._lock:
+            self._closed = True
+            if self._process is None:
+                return
+            if idle:
+                give_back(self._process)
+                self._process = None
+            else:
+                self._process.stop()
+
+    def run(self, task: Task) -> Result:
+        """The result of `task`, whatever its images do to the process.
+
+        Raises:
+            JobError: the machine does not let it be done.
+        """
+        if isinstance(task, JoinTask):
+            return self._insist(task)
+        count = len(task.references)
+        results: list[Any] = []
+        todo = [(0, count, False)]
+        while todo:
+            start, end, again = todo.pop()
+            piece = task if (start, end) == (0, count) else task.piece(start, end)
+            try:
+                results.append(self._ask(piece))
+                if again:
+                    self._count_unexplained()
+            except Lost as lost:
+                piece.abandon()
+                index = lost.position.index
+                if index is None:
+                    self._count_unexplained(lost)
+                    todo.append((start, end, again))
+                elif again:
+                    results.append(self._given_up(piece, lost))
+                else:
+                    at = start + index
+                    pieces = [(at + 1, end, False), (at, at + 1, True), (start, at, False)]
+                    todo += [piece for piece in pieces if piece[0] < piece[1]]
+        if len(results) == 1:
+            result: Result = results[0]
+            return result
+        joined = task.joined(results)
+        return self._insist(joined) if isinstance(joined, JoinTask) else joined
+
+    def _insist(self, task: JoinTask) -> Result:
+        """Runs a task that no image is to blame for."""
+        while True:
+            try:
+                return self._ask(task)
+            except Lost as lost:
+                self._count_unexplained(lost)
+
+    def _ask(self, task: Task) -> Result:
+        """Runs a task or a piece of one, once."""
+        process = self.start()
+        process.beacon.clear()
+        watch = _Watch(process.beacon, self._image_seconds)
+        records = source_bytes = 0
+        hangs = False
+        try:
+            if not self._knows_settings:
+                process.connection.send(self._settings)
+                self._knows_settings = True
+            process.connection.send(task)
+            while not hangs:
+                if not process.connection.poll(_LOOK_SECONDS):
+                    hangs = watch.hangs()
+                    continue
+                answer: Answer = process.connection.recv()
+                if isinstance(answer, Advance):
+                    records += answer.records
+                    source_bytes += answer.source_bytes
+                    self._progress(answer.records, answer.source_bytes)
+                elif isinstance(answer, Fault):
+                    raise JobError(answer.message) if answer.expected else RuntimeError(answer.message)
+                else:
+                    return answer
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            pass
+        self._progress(-records, -source_bytes)
+        raise Lost(process.beacon.position(), hangs, self._ended(process, hangs))
+
+    def _ended(self, process: WriterProcess, hangs: bool) -> int | None:
+        """The exit status of a process that has died, or that hangs and is ended."""
+        if not hangs:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.popen.wait(_LOOK_SECONDS)  # its socket closes a little before it ends
+        status = process.stop()
+        with self._lock:
+            self._process = None
+        process.connection.close()
+        return status
+
+    def _given_up(self, piece: PartTask | EncodeTask, lost: Lost) -> Result:
+        """The result of an image that has ended two processes."""
+        record = reference_record(piece.references[0])
+        if lost.hung and lost.position.step is Step.LOAD:
+            uri = record.image.uri if record.image is not None else record.key
+            raise JobError(
+                f"{uri}: reading it did not end in {self._image_seconds:g} seconds, two times; "
+                "run the job again when it can be read"
+            )
+        reason = HANGS if lost.hung else CRASHES
+        limit = f" in {self._image_seconds:g} seconds" if lost.hung else ""
+        return piece.lost(BadInput("decode", reason, f"its process {lost.what}{limit}, two times"))
+
+    def _count_unexplained(self, lost: Lost | None = None) -> None:
+        self._unexplained += 1
+        if self._unexplained > _MOST_UNEXPLAINED:
+            last = f", the last {lost.what}" if lost is not None else ""
+            raise JobError(
+                f"{self._unexplained} writer processes have died through no image{last}; memory is short: "
+                "a smaller --direct_num_workers needs less"
+            )
+
+
+class _Watch:
+    """Tells when a process has been at the same image for too long."""
+
+    def __init__(self, beacon: Beacon, seconds: float) -> None:
+        self._beacon = beacon
+        self._seconds = seconds
+        self._position = beacon.position()
+        self._since = time.monotonic()
+
+    def hangs(self) -> bool:
+        """Whether it has; to be asked now and then."""
+        position, now = self._beacon.position(), time.monotonic()
+        if position != self._position:
+            self._position, self._since = position, now
+        return position.step is not Step.OTHER and now - self._since > self._seconds
