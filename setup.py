@@ -34,8 +34,10 @@ setup(
         "numpy>=1.26,<3",
         "pillow>=12.1.1,<13",  # the range that Beam allows
         "protobuf>=5.29,<7",
+        "psutil>=6,<8",  # how much memory is available
         "rich>=13.7,<16",  # progress bar and tables
         "simplejpeg>=1.8,<2",  # libjpeg-turbo, faster than Pillow and free of the GIL both ways
+        "tenacity>=9,<10",  # faults of the file system that may pass are tried again
     ],
     extras_require={
         # Reads the result back; conversions never import it.
@@ -44,7 +46,6 @@ setup(
             "hypothesis>=6.100,<7",
             "jsonschema>=4.20,<5",
             "mypy>=1.15,<3",
-            "psutil>=6,<8",
             "pytest>=8,<10",
             "pytest-timeout>=2.3,<3",
             "ruff>=0.12,<1",

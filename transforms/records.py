@@ -77,12 +77,15 @@ class ImageRef:
         length: number of bytes; None for a whole file.
         pixels: (height, width, channels) where the bytes are raw uint8 pixels, row by row; None
             where they are an encoded image.
+        version: tells one state of the stored bytes from another: the modification time of a local
+            file, in nanoseconds; 0 where it is not known.
     """
 
     uri: str
     offset: int = 0
     length: int | None = None
     pixels: tuple[int, int, int] | None = None
+    version: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ refs = st.builds(
     offset=st.integers(0, 2**60),
     length=st.none() | st.integers(0, 2**60),
     pixels=st.none() | st.tuples(st.integers(1, 999), st.integers(1, 999), st.integers(1, 4)),
+    version=st.integers(0, 2**63),
 )
 annotations = st.builds(
     Annotations,
@@ -45,8 +46,22 @@ def test_reference_round_trip(record: ImageRecord, seed: int) -> None:
 
 def test_the_key_is_not_packed_twice() -> None:
     record = ImageRecord(
-        "cat/0.jpg", ImageRef("/data/photos/cat/0.jpg"), "train", Annotations(("cat",)), size=9
+        "cat/0.jpg", ImageRef("/data/photos/cat/0.jpg", version=7), "train", Annotations(("cat",)), size=9
     )
     packed = packing.pack_record(record)
     assert packed.count(b"cat/0.jpg") == 1
-    assert json.loads(packed) == [["cat/0.jpg", "train", 9, ["cat"], []], ["", "/data/photos/\0"]]
+    assert json.loads(packed) == [["cat/0.jpg", "train", 9, ["cat"], []], ["", "/data/photos/\0", 7]]
+
+
+def test_where_a_record_lies() -> None:
+    record = ImageRecord("train/1", ImageRef("/s/images", 16, 4, (2, 2, 1), 7), origin="m.csv, line 2")
+    content, place = json.loads(packing.pack_record(record))
+    assert content == json.loads(packing.content_text(record)) == ["train/1", None, 0, [], []]
+    assert place == ["m.csv, line 2", "/s/images", 7, 16, 4, [2, 2, 1]]
+    assert json.loads(packing.pack_record(ImageRecord("1", None)))[1] == [""]
+
+
+def test_another_version_is_another_reference_to_the_same_content() -> None:
+    old, new = (ImageRecord("1.jpg", ImageRef("/d/1.jpg", version=version)) for version in (1, 2))
+    assert packing.content_text(old) == packing.content_text(new)
+    assert packing.pack_reference(old, 0) != packing.pack_reference(new, 0)

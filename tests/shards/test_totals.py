@@ -47,7 +47,8 @@ def test_counts() -> None:
 def test_the_digest_tells_what_changed_and_not_where_it_lies() -> None:
     digest = total([record(1), record(2)]).digest
     assert total([record(2), record(1)]).digest == digest
-    moved = ImageRecord("2.jpg", ImageRef("/elsewhere/2.jpg"), "train", record(2).annotations, size=2)
+    elsewhere = ImageRef("/elsewhere/2.jpg", version=1_718_031_234_567_890_123)
+    moved = ImageRecord("2.jpg", elsewhere, "train", record(2).annotations, size=2)
     assert total([record(1), moved]).digest == digest
     grown = ImageRecord("2.jpg", ImageRef("/data/2.jpg"), "train", record(2).annotations, size=3)
     assert total([record(1), grown]).digest != digest

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
+import os
 import tracemalloc
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.records import Annotations, Failure, ImageRecord, ImageRef
+from transforms.records import Annotations, Failure, ImageRecord, ImageRef, JobError
 from transforms.sources.csv_manifest import CsvSource
-from transforms.sources.manifests import MAX_LINE
+from transforms.sources.manifests import MAX_LINE, PEEKED
 from transforms.sources.source import SourceConfig
 
 SOURCE = CsvSource()
@@ -55,7 +57,7 @@ def test_a_row_in_full(images: Path) -> None:
     assert listed(images, text) == [
         ImageRecord(
             "sub/c.jpg",
-            ImageRef(f"{images}/sub/c.jpg"),
+            ImageRef(f"{images}/sub/c.jpg", version=os.stat(images / "sub/c.jpg").st_mtime_ns),
             "val",
             Annotations(("cat",), {"width": "12"}),
             "m.csv, line 2",
@@ -268,6 +270,71 @@ def test_selection_and_limit(images: Path) -> None:
 )
 def test_vertex_import_file(images: Path, text: str, expected: list[object]) -> None:
     assert records(listed(images, text, image_roots=(str(images),))) == expected
+
+
+ROWS = "a.jpg,x\n" * PEEKED
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "splits"),
+    [
+        ("image,label\na.jpg,x\n", {}, ()),
+        ("image,split\na.jpg,train\n", {}, None),
+        ("image,ML_USE\na.jpg,training\n", {}, None),
+        ("image,Set\na.jpg,val\n", {}, None),
+        ("image,set\na.jpg,7\n" + "a.jpg,val\n" * 200, {}, ()),  # as its rows are read: a feature
+        ("image,split\na.jpg,cat\n", {"label_column": "split"}, ()),
+        (f"image,label\n{ROWS * 2}", {}, ()),
+        ("a.jpg,x\n", {}, ()),
+        ("TRAIN,a.jpg,x\n", {}, None),
+        (f"{ROWS[8:]}test,a.jpg,x\n", {}, None),
+        (ROWS, {}, ()),
+        (f"{ROWS}a.jpg,x\n", {}, None),  # what comes later nobody has seen
+        ("", {}, None),
+        ("image,image\n", {}, None),
+    ],
+)
+def test_split_names(
+    tmp_path: Path, text: str, options: dict[str, str], splits: tuple[str, ...] | None
+) -> None:
+    (tmp_path / "m.csv").write_text(text)
+    assert SOURCE.split_names(SourceConfig("csv", f"{tmp_path}/m.csv", **options)) == splits  # type: ignore[arg-type]
+
+
+def test_split_names_of_several_manifests(tmp_path: Path) -> None:
+    for name, header in (("a", "image,label"), ("b", "image,class"), ("c", "image,split")):
+        (tmp_path / f"{name}.csv").write_text(f"{header}\na.jpg,x\n")
+
+    def split_names(*manifests: str) -> tuple[str, ...] | None:
+        return SOURCE.split_names(SourceConfig("csv", str(tmp_path), manifests))
+
+    assert split_names("a.csv", "b.csv") == ()
+    assert split_names("a.csv", "c.csv") is None
+    assert split_names("a.csv", "missing.csv") is None
+
+
+@pytest.mark.parametrize("times", [1, 3, 4])
+def test_rows_go_on_after_a_fault_that_passes(
+    images: Path, monkeypatch: pytest.MonkeyPatch, waits: list[float], times: int
+) -> None:
+    text = "image,number\n" + "".join(f"a.jpg,{number}\n" for number in range(20_000))
+    readv, calls = os.readv, 0
+
+    def flaky(descriptor: int, buffers: list[memoryview]) -> int:
+        nonlocal calls
+        calls += 1
+        if 20 < calls <= 20 + times:
+            raise OSError(errno.EIO, "I/O error")
+        return readv(descriptor, buffers)
+
+    monkeypatch.setattr(os, "readv", flaky)
+    if times < 4:
+        numbers = [features["number"] for _, _, _, features in records(listed(images, text))]
+        assert numbers == [str(number) for number in range(20_000)]
+    else:
+        with pytest.raises(JobError, match=f"cannot be listed: i/o error, reading '{images}/m.csv'$"):
+            listed(images, text)
+    assert len(waits) == min(times, 3)
 
 
 def test_remote_images_are_looked_for_below_image_roots_only(images: Path) -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.records import Failure, ImageRecord
+from transforms.records import Failure, ImageRecord, JobError
 from transforms.sources.folder import FolderSource
 from transforms.sources.source import SourceConfig
 
@@ -84,6 +85,22 @@ def test_a_record_is_a_reference_with_its_size(tmp_path: Path) -> None:
     assert isinstance(record, ImageRecord) and record.image is not None
     assert (record.image.uri, record.image.offset, record.image.length) == (f"{tmp_path}/cat/1.jpg", 0, None)
     assert record.size == len("cat/1.jpg")
+
+
+def test_the_version_is_when_the_file_was_modified(tmp_path: Path) -> None:
+    grow(tmp_path, ["cat/1.jpg", "cat/2.jpg"])
+    (tmp_path / "cat/link.jpg").symlink_to("2.jpg")
+    os.utime(tmp_path / "cat/2.jpg", ns=(1, 1_718_031_234_567_890_123))
+    versions = {
+        item.key: item.image.version
+        for item in listed(tmp_path)
+        if isinstance(item, ImageRecord) and item.image
+    }
+    one, two = (os.stat(tmp_path / f"cat/{number}.jpg").st_mtime_ns for number in (1, 2))
+    assert versions == {"cat/1.jpg": one, "cat/2.jpg": two, "cat/link.jpg": two}
+    os.utime(tmp_path / "cat/2.jpg", ns=(1, 2_000_000_000))
+    (only,) = listed(tmp_path / "cat/2.jpg")
+    assert isinstance(only, ImageRecord) and only.image and only.image.version == 2_000_000_000
 
 
 def test_what_is_no_image_is_counted_with_its_reason(tmp_path: Path) -> None:
@@ -198,13 +215,123 @@ def test_a_folder_that_may_not_be_read_is_a_failure(tmp_path: Path, monkeypatch:
     assert (rows(items), faults(items)) == ([("b/1.jpg", None, ("b",))], [("a/", "permission denied", False)])
 
 
-def test_a_fault_that_may_pass_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: str) -> object:
-        raise OSError(errno.EIO, "I/O error")
+def test_a_fault_that_may_pass_fails_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: list[float]
+) -> None:
+    grow(tmp_path, ["a/1.jpg", "b/1.jpg"])
+    scandir = os.scandir
+
+    def fail(path: str) -> object:
+        if path.endswith("/b"):
+            raise OSError(errno.EIO, "I/O error", path)
+        return scandir(path)
 
     monkeypatch.setattr("transforms.sources.folder.os.scandir", fail)
-    with pytest.raises(OSError, match="I/O error"):
-        listed(tmp_path)
+    listing = SOURCE.read(SourceConfig("folder", str(tmp_path)), "/nowhere")
+    assert rows([next(listing)]) == [("a/1.jpg", None, ("a",))]
+    with pytest.raises(JobError, match=f"the input cannot be listed: i/o error, reading '{tmp_path}/b'$"):
+        next(listing)
+    assert len(waits) == 3
+
+
+class Entry:
+    """An entry of a folder, for which `is_dir` fails where there is an error left."""
+
+    def __init__(self, entry: os.DirEntry[str], errors: list[OSError]) -> None:
+        self._entry = entry
+        self._errors = errors
+        self.name = entry.name
+        self.path = entry.path
+        self.is_symlink = entry.is_symlink
+        self.stat = entry.stat
+
+    def is_dir(self) -> bool:
+        if self.name == "link" and self._errors:
+            raise self._errors.pop()
+        return self._entry.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("number", "times", "expected"),
+    [
+        (errno.EIO, 3, [("link/1.jpg", None, ("link",)), ("cat/1.jpg", None, ("cat",))]),
+        (errno.EACCES, 1, [("cat/1.jpg", None, ("cat",))]),
+    ],
+)
+def test_a_folder_is_not_taken_for_a_file_for_a_fault_that_passes(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    waits: list[float],
+    number: int,
+    times: int,
+    expected: list[tuple[str, str | None, tuple[str, ...]]],
+) -> None:
+    grow(tmp_path, ["cat/1.jpg"])
+    (tmp_path / "link").symlink_to("cat")
+    scandir = os.scandir
+    errors = [OSError(number, "no") for _ in range(times)]
+
+    @contextlib.contextmanager
+    def wrapped(path: str) -> Iterator[list[Entry]]:
+        with scandir(path) as entries:
+            yield [Entry(entry, errors) for entry in entries]
+
+    monkeypatch.setattr("transforms.sources.folder.os.scandir", wrapped)
+    items = listed(tmp_path)
+    assert (sorted(rows(items)), errors) == (sorted(expected), [])
+    assert faults(items) == ([("link", "not an image by name", True)] if number == errno.EACCES else [])
+    assert len(waits) == (3 if number == errno.EIO else 0)
+
+
+@pytest.mark.parametrize("times", [3, 4])
+@pytest.mark.parametrize(("name", "failing"), [("stat", "cat/1.jpg"), ("lstat", "cat/dog"), ("stat", "")])
+def test_looking_at_files_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: list[float], name: str, failing: str, times: int
+) -> None:
+    grow(tmp_path, ["bird/1.jpg", "cat/1.jpg"])
+    (tmp_path / "cat/2.jpg").symlink_to("1.jpg")
+    (tmp_path / "cat/dog").symlink_to("../bird")
+    expected = listed(tmp_path)
+    where, function, calls = os.path.join(tmp_path, failing).rstrip("/"), getattr(os, name), 0
+
+    def flaky(path: str, **options: object) -> object:
+        nonlocal calls
+        calls += path == where
+        if path == where and calls <= times:
+            raise OSError(errno.EIO, "I/O error", path)
+        return function(path, **options)
+
+    monkeypatch.setattr(os, name, flaky)
+    if times == 3:
+        assert listed(tmp_path) == expected
+    else:
+        with pytest.raises(JobError, match=f"i/o error, reading '{where}'$"):
+            listed(tmp_path)
+    assert len(waits) == 3
+
+
+def test_a_lone_image_that_vanishes_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    grow(tmp_path, ["a/1.jpg", "b/"])
+    scandir = os.scandir
+    monkeypatch.setattr("transforms.sources.folder.os.scandir", lambda _: scandir(tmp_path / "b"))
+    assert faults(listed(tmp_path / "a/1.jpg")) == [("1.jpg", "not found", False)]
+
+
+@pytest.mark.parametrize(
+    ("names", "input", "splits"),
+    [
+        (["train/x/1.jpg", "validation/x/1.jpg"], "", ("train", "validation")),
+        (["Train/1.jpg", "test/"], "", ("Train", "test")),
+        (["train/1.jpg", "1.jpg"], "", ("train",)),
+        (["cat/1.jpg", "dog/1.jpg"], "", ()),
+        (["train/1.jpg", "cat/1.jpg"], "", ()),
+        (["1.jpg"], "", ()),
+        (["train/1.jpg"], "train/1.jpg", ()),
+    ],
+)
+def test_split_names(tmp_path: Path, names: list[str], input: str, splits: tuple[str, ...]) -> None:
+    grow(tmp_path, names)
+    assert SOURCE.split_names(SourceConfig("folder", str(tmp_path / input))) == splits
 
 
 def test_the_output_is_left_out_without_a_word(tmp_path: Path) -> None:

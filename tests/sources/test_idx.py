@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
 import struct
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -126,22 +128,97 @@ def test_selection_and_limit(tmp_path: Path) -> None:
     assert [item.key for item in items if isinstance(item, Failure)] == ["train/00001", "train/00003"]
 
 
-def test_a_packed_file_is_spooled_once_and_leaves_nothing_unfinished(tmp_path: Path) -> None:
+def pixels(items: list[ImageRecord | Failure]) -> bytes:
+    return b"".join(LocalReader().read(item.image) for item in only_records(items) if item.image)
+
+
+def test_a_packed_file_is_spooled_to_the_same_place_in_each_run(tmp_path: Path) -> None:
     source, scratch = tmp_path / "train-images-idx3-ubyte.gz", tmp_path / "scratch"
     put(source, idx(images(3, 2, 2)))
     first = listed(tmp_path, scratch)
     (spooled,) = scratch.iterdir()
-    written = spooled.stat().st_mtime_ns
+    spooled.write_bytes(b"half of it")  # whatever happened to it
     assert listed(tmp_path, scratch) == first
-    assert (
-        [spooled.stat().st_mtime_ns] == [path.stat().st_mtime_ns for path in scratch.iterdir()] == [written]
-    )
+    assert (list(scratch.iterdir()), pixels(first)) == ([spooled], images(3, 2, 2).tobytes())
     put(source, idx(images(4, 2, 2)))
-    records = only_records(listed(tmp_path, scratch))
-    assert (
-        b"".join(LocalReader().read(item.image) for item in records if item.image)
-        == images(4, 2, 2).tobytes()
-    )
+    assert pixels(listed(tmp_path, scratch)) == images(4, 2, 2).tobytes()
+    assert list(scratch.iterdir()) == [spooled]
+
+
+def test_files_of_one_name_are_spooled_apart(tmp_path: Path) -> None:
+    for count in (3, 4):
+        (tmp_path / str(count)).mkdir()
+        put(tmp_path / str(count) / "train-images-idx3-ubyte.gz", idx(images(count, 2, 2)))
+    found = [listed(tmp_path / str(count), tmp_path / "scratch") for count in (3, 4)]
+    assert list(map(pixels, found)) == [images(count, 2, 2).tobytes() for count in (3, 4)]
+
+
+@pytest.mark.parametrize("failing", ["mkstemp", "replace"])
+def test_a_full_disk_is_told_in_one_line_and_nothing_unfinished_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: list[float], failing: str
+) -> None:
+    put(tmp_path / "train-images-idx3-ubyte.gz", idx(images(3, 2, 2)))
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tempfile if failing == "mkstemp" else os, failing, fail)
+    with pytest.raises(JobError, match=rf"{tmp_path}/scratch/train-images-.*: No space left on device; free"):
+        listed(tmp_path, tmp_path / "scratch")
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_the_version_is_that_of_the_file_as_it_came(tmp_path: Path, suffix: str) -> None:
+    source = tmp_path / f"train-images-idx3-ubyte{suffix}"
+    put(source, idx(images(2, 2, 2)))
+    os.utime(source, ns=(1, 1_718_031_234_567_890_123))
+    records = only_records(listed(tmp_path, tmp_path / "scratch"))
+    assert {item.image and item.image.version for item in records} == {os.stat(source).st_mtime_ns}
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_reading_goes_on_after_faults_that_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: list[float], suffix: str
+) -> None:
+    put(tmp_path / f"train-images-idx3-ubyte{suffix}", idx(images(500, 28, 28)))
+    put(tmp_path / f"train-labels-idx1-ubyte{suffix}", idx(labels(500)))
+    expected = listed(tmp_path, tmp_path / "scratch")
+    readv, calls = os.readv, 0
+
+    def flaky(descriptor: int, buffers: list[memoryview]) -> int:
+        nonlocal calls
+        calls += 1
+        if calls % 2:
+            raise OSError(errno.EIO, "I/O error")
+        return readv(descriptor, buffers)
+
+    monkeypatch.setattr(os, "readv", flaky)
+    found = listed(tmp_path, tmp_path / "scratch")
+    assert (found, pixels(found)) == (expected, images(500, 28, 28).tobytes())
+    assert len(waits) == (calls + 1) // 2
+
+
+@pytest.mark.parametrize(
+    ("names", "input", "splits"),
+    [
+        (["train-images-idx3-ubyte", "t10k-images-idx3-ubyte"], "", ("test", "train")),
+        (["t10k-images.idx3-ubyte.gz", "test-images-idx3-ubyte"], "", ("test",)),
+        (
+            ["emnist-letters-train-images-idx3-ubyte", "emnist-letters-test-images-idx3-ubyte"],
+            "",
+            ("test", "train"),
+        ),
+        (["extra-images-idx3-ubyte", "train-labels-idx1-ubyte"], "", ()),
+        (["train-images-idx3-ubyte", "t10k-images-idx3-ubyte"], "train-images-idx3-ubyte", ("train",)),
+        (["README.md"], "", ()),
+        ([], "missing", ()),
+    ],
+)
+def test_split_names(tmp_path: Path, names: list[str], input: str, splits: tuple[str, ...]) -> None:
+    for name in names:
+        (tmp_path / name).write_bytes(b"not even read")
+    assert SOURCE.split_names(SourceConfig("idx", str(tmp_path / input))) == splits
 
 
 GOOD = idx(images(100, 5, 5))

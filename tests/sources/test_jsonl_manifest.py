@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from transforms.records import Annotations, Failure, FeatureValue, ImageRecord, ImageRef
 from transforms.sources.jsonl_manifest import JsonlSource
+from transforms.sources.manifests import PEEKED
 from transforms.sources.source import SourceConfig
 
 SOURCE = JsonlSource()
@@ -74,8 +77,9 @@ def test_a_row_in_full(images: Path) -> None:
         "holes": "[1, null]",
     }
     record = one(images, row)
+    image = ImageRef(f"{images}/b.jpg", version=os.stat(images / "b.jpg").st_mtime_ns)
     assert record == ImageRecord(
-        "b.jpg", ImageRef(f"{images}/b.jpg"), "val", Annotations(("cat", 3), features), "m.jsonl, line 1", 2
+        "b.jpg", image, "val", Annotations(("cat", 3), features), "m.jsonl, line 1", 2
     )
     kinds = {name: type(value) for name, value in record.annotations.features.items()}
     assert (kinds["integer"], kinds["float"], kinds["yes"]) == (int, float, bool)
@@ -328,6 +332,56 @@ def test_vertex_import_file(
     assert [
         reason for _, reason in faults(listed(images, json.dumps({"imageGcsUri": "gs://bucket/a.jpg"})))
     ] == ["not a local path"]
+
+
+def vertex(**more: object) -> dict[str, object]:
+    return {"imageGcsUri": "gs://bucket/a.jpg", **more}
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "splits"),
+    [
+        ([{"image": "a.jpg"}], {}, ()),
+        ([{"image": "a.jpg"}, {"image": "a.jpg", "split": "val"}], {}, None),
+        ([{"image": "a.jpg", "split": None}], {}, ()),
+        ([{"image": "a.jpg", "Subset": "val"}], {}, None),
+        ([{"image": "a.jpg", "subset": "seven"}], {}, ()),
+        ([{"image": "a.jpg", "split": "x"}], {"label_column": "split"}, ()),
+        ([{"number": 1}], {}, ()),
+        ([{"number": 1, "split": "val"}], {}, None),
+        ([{"image": "a.jpg"}, "no object", {"image": 7, "split": "val"}], {}, ()),  # rows that are failures
+        ([{"image": "a.jpg"}] * PEEKED, {}, ()),
+        ([{"image": "a.jpg"}] * (PEEKED + 1), {}, None),  # what comes later nobody has seen
+        ([vertex()], {}, ()),
+        ([vertex(), vertex(dataItemResourceLabels={USE: "test"})], {}, None),
+        ([vertex(dataItemResourceLabels={USE: "unassigned"})], {}, ()),
+        ([vertex(), {"image": "a.jpg", "split": "val"}], {}, None),
+        ([], {}, ()),
+        ([{"x": "a"}], {"image_column": "y"}, None),
+    ],
+)
+def test_split_names(
+    tmp_path: Path, rows: list[object], options: dict[str, str], splits: tuple[str, ...] | None
+) -> None:
+    (tmp_path / "m.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    config = SourceConfig("jsonl", f"{tmp_path}/m.jsonl", **options)  # type: ignore[arg-type]
+    assert SOURCE.split_names(config) == splits
+
+
+def test_opening_is_tried_again(images: Path, monkeypatch: pytest.MonkeyPatch, waits: list[float]) -> None:
+    expected = one(images, {"image": "a.jpg"})
+    manifest, opened, calls = str(images / "m.jsonl"), os.open, 0
+
+    def flaky(path: str, *args: int) -> int:
+        nonlocal calls
+        calls += path == manifest
+        if path == manifest and calls % 4:
+            raise OSError(errno.ESTALE, "Stale file handle", path)
+        return opened(path, *args)
+
+    monkeypatch.setattr(os, "open", flaky)
+    assert list(SOURCE.read(SourceConfig("jsonl", manifest), "/nowhere")) == [expected]
+    assert (calls % 4, len(waits)) == (0, calls * 3 // 4)
 
 
 def test_vertex_rows_of_other_tasks(images: Path) -> None:

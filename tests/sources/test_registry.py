@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import builtins
 import errno
+import gzip
 import os
+import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from transforms.records import JobError
 from transforms.sources.registry import SOURCES, detect, source_of
 from transforms.sources.source import SourceConfig
 
@@ -156,8 +158,8 @@ def test_what_may_not_be_read_is_refused_by_flag_and_path(
 
         return called
 
-    for owner, name in ((os, "scandir"), (os, "listdir"), (builtins, "open")):
-        monkeypatch.setattr(owner, name, refusing(getattr(owner, name)))
+    for name in ("scandir", "listdir", "open"):
+        monkeypatch.setattr(os, name, refusing(getattr(os, name)))
     calls: list[Callable[[SourceConfig], object]] = [source_of(config).check]
     if secret == config.input:
         calls.append(detect)
@@ -169,6 +171,75 @@ def test_what_may_not_be_read_is_refused_by_flag_and_path(
         flag, path = ("--annotations", secret) if annotations else ("--input", config.input)
         assert str(caught.value).startswith(f"{flag} is {path!r}: ")
         assert secret in str(caught.value)
+
+
+@pytest.mark.parametrize("times", [3, 4])
+@pytest.mark.parametrize(
+    ("kind", "input", "annotations", "failing"),
+    [
+        ("folder", "", (), ""),
+        ("folder", "", (), "cat"),
+        ("folder", "a.jpg", (), ""),
+        ("idx", "", (), ""),
+        ("idx", "", (), "t10k-images-idx3-ubyte"),
+        ("idx", "", (), "train-images-idx3-ubyte.gz"),
+        ("csv", "m.csv", (), "m.csv"),
+        ("csv", "", ("m.csv",), "m.csv"),
+        ("jsonl", "m.jsonl", (), "m.jsonl"),
+        ("jsonl", "", ("m.jsonl",), "m.jsonl"),
+    ],
+)
+@pytest.mark.parametrize("call", ["detect", "check", "read"])
+def test_faults_that_pass_do_not_show_and_others_are_told_in_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    waits: list[float],
+    call: str,
+    kind: str,
+    input: str,
+    annotations: tuple[str, ...],
+    failing: str,
+    times: int,
+) -> None:
+    idx = struct.pack(">HBB3I", 0, 8, 3, 1, 1, 1) + b"x"
+    texts = {"cat/a.jpg": "x", "a.jpg": "x", "m.csv": "image\na.jpg\n", "m.jsonl": '{"image": "a.jpg"}\n'}
+    grow(tmp_path, {name: text for name, text in texts.items() if kind != "idx"})
+    (tmp_path / "t10k-images-idx3-ubyte").write_bytes(idx)
+    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx))
+    (tmp_path / "scratch").mkdir()
+    config = SourceConfig(kind, str(tmp_path / input), tuple(str(tmp_path / name) for name in annotations))
+
+    def called() -> object:
+        if call == "detect":
+            return detect(config)[0]
+        if call == "check":
+            return source_of(config).check(config)
+        return list(source_of(config).read(config, str(tmp_path / "scratch")))
+
+    expected = called()
+    where, calls = str(tmp_path / failing), 0
+
+    def flaky(function: Callable[..., object]) -> Callable[..., object]:
+        def one(path: object, *args: object, **options: object) -> object:
+            nonlocal calls
+            calls += path == where
+            if path == where and calls <= times:
+                raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+            return function(path, *args, **options)
+
+        return one
+
+    for name in ("scandir", "listdir", "open"):
+        monkeypatch.setattr(os, name, flaky(getattr(os, name)))
+    try:
+        assert called() == expected
+    except (ValueError, JobError) as error:
+        assert (times, type(error)) == (4, JobError if call == "read" else ValueError)
+        assert "input/output error" in str(error) and where in str(error) and "\n" not in str(error)
+    else:
+        # what a manifest holds is no part of which source it is of
+        assert not calls or times == 3 or (call == "detect" and annotations)
+    assert len(waits) == (min(times, 3) if calls else 0)
 
 
 def test_a_path_that_may_not_even_be_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -51,8 +52,9 @@ def find(tree: Path, path: str) -> LocatedFile:
     ],
 )
 def test_finds_files_inside(tree: Path, path: str, file: str, key: str) -> None:
+    os.utime(tree / file, ns=(1, 1_718_031_234_567_890_123))  # file systems keep it in less detail
     located = find(tree, path.format(tree=tree))
-    assert located == LocatedFile(str(tree / file), key, len(file))
+    assert located == LocatedFile(str(tree / file), key, len(file), os.stat(tree / file).st_mtime_ns)
 
 
 @pytest.mark.parametrize(
@@ -93,6 +95,44 @@ def test_nothing_else_is_found_or_opened(
     with pytest.raises(BadInput) as caught:
         find(tree, path.format(tree=tree))
     assert (caught.value.stage, caught.value.reason) == ("manifest", reason)
+
+
+@pytest.mark.parametrize("times", [1, 3, 4])
+@pytest.mark.parametrize(
+    ("path", "failing", "file"),
+    [
+        ("a.jpg", "in/a.jpg", "in/a.jpg"),
+        ("deep/b.jpg", "in/deep", "in/sub/b.jpg"),  # a link that cannot be looked at is one all the same
+        ("to_b.jpg", "in/to_b.jpg", "in/sub/b.jpg"),
+        ("sub/../to_more/c.jpg", "in/to_more", "more/c.jpg"),
+    ],
+)
+def test_faults_that_pass_do_not_show(
+    tree: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    waits: list[float],
+    path: str,
+    failing: str,
+    file: str,
+    times: int,
+) -> None:
+    confinement = Confinement([str(tree / "in"), str(tree / "more")])
+    lstat, calls = os.lstat, 0
+
+    def flaky(target: str) -> os.stat_result:
+        nonlocal calls
+        calls += target == str(tree / failing)
+        if target == str(tree / failing) and calls <= times:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), target)
+        return lstat(target)
+
+    monkeypatch.setattr(os, "lstat", flaky)
+    if times < 4:
+        assert confinement.find(path, confinement.roots).path == str(tree / file)
+    else:
+        with pytest.raises(OSError, match="Input/output error"):
+            confinement.find(path, confinement.roots)
+    assert len(waits) == min(times, 3)
 
 
 def test_messages_say_where_it_was_looked_for_and_the_remedy(tree: Path) -> None:

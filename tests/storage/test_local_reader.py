@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from transforms.records import BadInput, ImageRef
-from transforms.storage.local import LocalReader, os_fault
+from transforms.storage.local import LocalReader, is_file, is_folder, open_file
 
 
 @pytest.fixture
@@ -128,23 +130,160 @@ def test_permission_denied(container: str) -> None:
         LocalReader().read(ImageRef(container))
 
 
-@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM])
-def test_permission_denied_by_number(number: int) -> None:
-    fault = os_fault(OSError(number, "no", "/x"), "load")
-    assert (fault.reason, fault.detail) == ("permission denied", "/x: no")
+FAULTS = [errno.EIO, errno.ETIMEDOUT, errno.ESTALE, errno.EMFILE, errno.ENOMEM]
 
 
-@pytest.mark.parametrize("number", [errno.EIO, errno.ETIMEDOUT, errno.ESTALE, errno.EMFILE, errno.ENOMEM])
-def test_faults_that_may_pass_are_raised(
-    container: str, monkeypatch: pytest.MonkeyPatch, number: int
+def failing(
+    monkeypatch: pytest.MonkeyPatch, name: str, times: int, number: int = errno.EIO
+) -> Callable[[], int]:
+    """Makes a function of `os` fail so many times. Returns what counts its calls."""
+    function, calls = getattr(os, name), 0
+
+    def called(*args: object, **options: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls <= times:
+            raise OSError(number, os.strerror(number))
+        return function(*args, **options)
+
+    monkeypatch.setattr(os, name, called)
+    return lambda: calls
+
+
+@pytest.mark.parametrize("number", FAULTS)
+@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize(
+    ("name", "ref"),
+    [
+        ("stat", ImageRef("")),
+        ("open", ImageRef("")),
+        ("read", ImageRef("")),
+        ("open", ImageRef("", 2, 98)),
+        ("pread", ImageRef("", 2, 98)),
+        ("fstat", ImageRef("", 2)),
+    ],
+)
+def test_faults_that_pass_do_not_show(
+    container: str,
+    monkeypatch: pytest.MonkeyPatch,
+    waits: list[float],
+    name: str,
+    ref: ImageRef,
+    times: int,
+    number: int,
 ) -> None:
-    def fail(*_: object) -> int:
-        raise OSError(number, os.strerror(number))
+    calls = failing(monkeypatch, name, times, number)
+    reader = LocalReader()
+    assert reader.read(dataclasses.replace(ref, uri=container)) == bytes(range(ref.offset, 100))
+    assert (calls() > times, len(waits)) == (True, times)
+    reader.close()
 
-    monkeypatch.setattr("transforms.storage.local.os.open", fail)
+
+@pytest.mark.parametrize("number", FAULTS)
+@pytest.mark.parametrize("name", ["open", "pread"])
+def test_faults_that_do_not_pass_are_raised(
+    container: str, monkeypatch: pytest.MonkeyPatch, waits: list[float], name: str, number: int
+) -> None:
+    calls = failing(monkeypatch, name, 4, number)
     with pytest.raises(OSError) as caught:
-        LocalReader().read(ImageRef(container))
-    assert caught.value.errno == number
+        LocalReader().read(ImageRef(container, 1, 1))
+    assert (caught.value.errno, caught.value.filename) == (number, container)
+    assert (calls(), len(waits)) == (4, 3)
+
+
+def test_permanent_faults_are_not_tried_again(tmp_path: Path, waits: list[float]) -> None:
+    with pytest.raises(BadInput, match="not found"):
+        LocalReader().read(ImageRef(f"{tmp_path}/missing"))
+    assert waits == []
+
+
+def test_a_stale_container_is_opened_again(
+    container: str, monkeypatch: pytest.MonkeyPatch, waits: list[float]
+) -> None:
+    reader = LocalReader()
+    assert reader.read(ImageRef(container, 1, 2)) == b"\1\2"
+    os.rename(container, f"{container}.old")
+    with open(container, "wb") as file:
+        file.write(bytes(100))
+    assert reader.read(ImageRef(container, 1, 2)) == b"\1\2"  # it is still open
+    failing(monkeypatch, "pread", 1, errno.ESTALE)
+    assert reader.read(ImageRef(container, 1, 2)) == b"\0\0"
+    reader.close()
+
+
+def test_too_many_open_files_closes_those_of_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: list[float]
+) -> None:
+    given: list[int] = []
+    real_open = os.open
+
+    def is_open(descriptor: int) -> bool:
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            return False
+        return True
+
+    def limited(path: str, flags: int) -> int:
+        if sum(map(is_open, given)) >= 2:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        given.append(real_open(path, flags))
+        return given[-1]
+
+    for number in range(3):
+        (tmp_path / str(number)).write_bytes(bytes([number]) * 4)
+    monkeypatch.setattr("transforms.storage.local.os.open", limited)
+    reader = LocalReader()
+    for number in range(3):
+        assert reader.read(ImageRef(str(tmp_path / str(number)), 1, 2)) == bytes([number, number])
+    assert len(waits) == 1
+    reader.close()
+
+
+@pytest.mark.parametrize("times", [0, 1, 3])
+@pytest.mark.parametrize("name", ["open", "readv"])
+def test_a_file_is_read_in_order_past_faults_that_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: list[float], name: str, times: int
+) -> None:
+    data = os.urandom(1_000_003)
+    (tmp_path / "file").write_bytes(data)
+    failing(monkeypatch, name, times)
+    with open_file(f"{tmp_path}/file") as file:
+        parts = [file.read(10), file.read(999_990), file.read(99), file.read(1)]
+    assert (b"".join(parts), len(waits)) == (data, times)
+
+
+@pytest.mark.parametrize("name", ["open", "readv"])
+def test_a_fault_in_reading_names_the_file(
+    container: str, monkeypatch: pytest.MonkeyPatch, waits: list[float], name: str
+) -> None:
+    real_open = os.open
+
+    def opened(path: str, flags: int, *mode: int) -> int:
+        if name == "open":
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return real_open(path, flags, *mode)
+
+    monkeypatch.setattr(os, "open", opened)
+    failing(monkeypatch, "readv", 9)
+    with pytest.raises(OSError) as caught, open_file(container) as file:
+        file.read(1)
+    assert (caught.value.errno, caught.value.filename, len(waits)) == (errno.EIO, container, 3)
+
+
+def test_what_is_at_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: list[float]) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    (tmp_path / "to_file").symlink_to("file")
+    (tmp_path / "loop").symlink_to("loop")
+    names = (".", "file", "to_file", "loop", "missing", "file/below", "x" * 300, "nul\0")
+    found = {name: (is_file(f"{tmp_path}/{name}"), is_folder(f"{tmp_path}/{name}")) for name in names}
+    assert found == {name: (name in ("file", "to_file"), name == ".") for name in names}
+    assert waits == []
+    failing(monkeypatch, "stat", 3)
+    assert is_file(f"{tmp_path}/file")
+    failing(monkeypatch, "stat", 4)
+    with pytest.raises(OSError, match="Input/output error"):
+        is_file(f"{tmp_path}/file")
 
 
 def test_open_containers_are_bounded_and_closed(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from transforms.sources.rows import (
     split_name,
 )
 from transforms.sources.selection import check_selection, limited
-from transforms.sources.source import SourceConfig
+from transforms.sources.source import SourceConfig, readable
 from transforms.storage.paths import scheme_of
 
 _DELIMITERS = (",", ";", "\t")
@@ -64,19 +64,23 @@ class CsvSource:
         return f"{why}; {kind}"
 
     def check(self, config: SourceConfig) -> None:
-        check_manifests(config, self.name)
-        check_selection(config)
-        for manifest in manifests(config):
-            layout = read_layout(manifest, config)
-            cells = _first_cells(manifest, layout, flag_of(config))
-            if layout.header is None and _has_vertex_box(cells):
-                raise ValueError(
-                    f"{flag_of(config)} is {manifest.path!r}, an import file for object detection; "
-                    "this version reads those for classification"
-                )
+        with readable("--input", config.input):
+            check_manifests(config, self.name)
+            check_selection(config)
+            for manifest in manifests(config):
+                layout = read_layout(manifest, config)
+                cells = _first_cells(manifest, layout, flag_of(config))
+                if layout.header is None and _has_vertex_box(cells):
+                    raise ValueError(
+                        f"{flag_of(config)} is {manifest.path!r}, an import file for object detection; "
+                        "this version reads those for classification"
+                    )
 
-    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
-        return ()
+    def split_names(self, config: SourceConfig) -> tuple[str, ...] | None:
+        try:
+            return None if any(_may_name_splits(one, config) for one in manifests(config)) else ()
+        except (OSError, ValueError):  # `check` says what is wrong
+            return None
 
     def read(self, config: SourceConfig, scratch: str) -> Iterator[ImageRecord | Failure]:
         return limited(_records(config), config.limit)
@@ -145,6 +149,16 @@ def read_layout(manifest: Manifest, config: SourceConfig) -> CsvLayout:
             "columns are separated by commas, semicolons or tabs, not by |"
         )
     return dataclasses.replace(layout, columns=columns)
+
+
+def _may_name_splits(manifest: Manifest, config: SourceConfig) -> bool:
+    """Whether a row may name a split: Vertex AI's file is known not to only where its first rows are all."""
+    layout = read_layout(manifest, config)
+    if layout.header is not None:
+        return layout.columns.split is not None
+    first = list(itertools.islice(read_rows(manifest, layout), PEEKED + 1))
+    rows = [cells for _, cells in first if not isinstance(cells, BadInput)]
+    return len(first) > PEEKED or any(len(cells) > 1 and _is_ml_use(cells[0]) for cells in rows)
 
 
 def _first_cells(manifest: Manifest, layout: CsvLayout, flag: str) -> list[str]:

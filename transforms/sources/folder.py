@@ -24,9 +24,10 @@ from transforms.sources.names import (
     printable,
 )
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, label_pattern, limited
-from transforms.sources.source import SourceConfig, check_input_exists, check_unused, permitted
-from transforms.storage.local import os_fault
-from transforms.storage.paths import Confinement
+from transforms.sources.source import SourceConfig, check_input_exists, check_unused, readable
+from transforms.storage.faults import may_pass, os_fault, retried
+from transforms.storage.local import is_file, is_folder
+from transforms.storage.paths import Confinement, real_path
 
 NOT_AN_IMAGE = "not an image by name"
 _MAX_LINKED_FOLDERS = 4  # on one path: folders that link to each other have no end of paths otherwise
@@ -45,32 +46,36 @@ class FolderSource:
     def sniff(self, config: SourceConfig) -> str | None:
         if config.annotations:
             return None
-        if os.path.isfile(config.input):
-            return "it is an image file by name" if is_image_name(config.input) else None
-        return _describe(
-            _Listing(dataclasses.replace(config, label_pattern=None, include=(), exclude=())).items()
-        )
+        with readable("--input", config.input):
+            if is_file(config.input):
+                return "it is an image file by name" if is_image_name(config.input) else None
+            return _describe(_items(dataclasses.replace(config, label_pattern=None, include=(), exclude=())))
 
     def check(self, config: SourceConfig) -> None:
         check_input_exists(config)
         check_unused(config, self.name, "annotations", "image_column", "label_column")
         check_selection(config)
-        if os.path.isfile(config.input) and not is_image_name(config.input):
-            raise ValueError(f"--input is {config.input!r}, a file that is not an image by its name")
         reasons: collections.Counter[str] = collections.Counter()
-        for item in _Listing(config).items():
-            if isinstance(item, ImageRecord):
-                return
-            reasons[item.reason] += 1
+        with readable("--input", config.input):
+            if is_file(config.input) and not is_image_name(config.input):
+                raise ValueError(f"--input is {config.input!r}, a file that is not an image by its name")
+            for item in _items(config):
+                if isinstance(item, ImageRecord):
+                    return
+                reasons[item.reason] += 1
         found = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common()) or "it is empty"
         raise ValueError(f"--input is {config.input!r}: there is no image to convert ({found})")
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
-        with permitted("--input", config.input):
+        with readable("--input", config.input):
             return _Listing(config).split_names()
 
     def read(self, config: SourceConfig, scratch: str) -> Iterator[ImageRecord | Failure]:
-        return limited(_Listing(config).items(), config.limit)
+        return limited(_items(config), config.limit)
+
+
+def _items(config: SourceConfig) -> Iterator[ImageRecord | Failure]:
+    yield from _Listing(config).items()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -100,9 +105,9 @@ class _Listing:
     def __init__(self, config: SourceConfig) -> None:
         self._selection = Selection(config)
         self._label_pattern = label_pattern(config)
-        self._skip_dirs = frozenset(map(os.path.realpath, config.skip_dirs))
-        self._path = os.path.realpath(config.input)
-        folder = os.path.dirname(self._path) if os.path.isfile(self._path) else self._path
+        self._skip_dirs = frozenset(map(real_path, config.skip_dirs))
+        self._path = real_path(config.input)
+        folder = os.path.dirname(self._path) if is_file(self._path) else self._path
         self._root = _Folder(folder, "", None, Annotations(), frozenset((folder,)), 0)
         self._confinement = Confinement((folder, *config.image_roots))
 
@@ -112,8 +117,11 @@ class _Listing:
             yield from self._below(self._root)
             return
         name = os.path.basename(self._path)
-        entry = next(entry for found, entry in _sorted_entries(self._root.path) if found == name)
-        yield self._file(self._root, name, entry)
+        entry = dict(retried(_sorted_entries, self._root.path)).get(name)
+        if entry is None:
+            yield _failure(name, BadInput("list", "not found", self._path))
+        else:
+            yield self._file(self._root, name, entry)
 
     def _below(self, folder: _Folder) -> Iterator[ImageRecord | Failure]:
         levels = [self._visit(folder)]
@@ -128,7 +136,7 @@ class _Listing:
 
     def _visit(self, folder: _Folder) -> Iterator[ImageRecord | Failure | _Folder]:
         try:
-            entries = _sorted_entries(folder.path)
+            entries = retried(_sorted_entries, folder.path)
         except OSError as error:
             yield _failure(folder.prefix or "./", os_fault(error, "list"))
             return
@@ -141,9 +149,9 @@ class _Listing:
 
     def split_names(self) -> tuple[str, ...]:
         """The splits that the first-level folders name."""
-        if not os.path.isdir(self._path):
+        if not is_folder(self._path):
             return ()
-        return self._splits([name for name, _ in _sorted_entries(self._path)])
+        return self._splits([name for name, _ in retried(_sorted_entries, self._path)])
 
     def _splits(self, names: list[str]) -> tuple[str, ...]:
         """The first-level folders that are splits: all that are named so, if no other one holds an image."""
@@ -158,7 +166,7 @@ class _Listing:
         """Whether a first-level name is a folder that may hold images: only those decide about splits."""
         if not name.endswith("/") or is_hidden(name[:-1]):
             return False
-        return os.path.realpath(os.path.join(self._root.path, name[:-1])) not in self._skip_dirs
+        return real_path(os.path.join(self._root.path, name[:-1])) not in self._skip_dirs
 
     def _holds_image(self, name: str) -> bool:
         """Whether an image by name is listed anywhere below a first-level folder; stops at the first."""
@@ -177,10 +185,12 @@ class _Listing:
             return _skipped(prefix, _HIDDEN)
         path, links = os.path.join(folder.path, name), folder.links
         try:
-            if os.path.islink(path):
+            if stat.S_ISLNK(retried(os.lstat, path).st_mode):
                 path, links = self._confinement.resolve(path, "list"), links + 1
         except BadInput as fault:
             return _failure(prefix, fault)
+        except OSError as error:
+            return _failure(prefix, os_fault(error, "list"))
         if path in self._skip_dirs:
             return None
         if path in folder.lineage or links > _MAX_LINKED_FOLDERS:
@@ -206,9 +216,9 @@ class _Listing:
             path = entry.path
             if entry.is_symlink():
                 path = self._confinement.resolve(path, "list")
-                status = os.stat(path)
+                status = retried(os.stat, path)
             else:
-                status = entry.stat(follow_symlinks=False)
+                status = retried(entry.stat, follow_symlinks=False)
             if not stat.S_ISREG(status.st_mode):
                 return _skipped(key, "not a file")
             annotations = folder.annotations
@@ -218,7 +228,8 @@ class _Listing:
             return _failure(key, fault)
         except OSError as error:
             return _failure(key, os_fault(error, "list"))
-        return ImageRecord(key, ImageRef(path), folder.split, annotations, size=status.st_size)
+        image = ImageRef(path, version=status.st_mtime_ns)
+        return ImageRecord(key, image, folder.split, annotations, size=status.st_size)
 
 
 def _sorted_entries(path: str) -> list[tuple[str, os.DirEntry[str]]]:
@@ -227,10 +238,12 @@ def _sorted_entries(path: str) -> list[tuple[str, os.DirEntry[str]]]:
     with os.scandir(path) as entries:
         for entry in entries:
             try:
-                is_folder = entry.is_dir()
-            except OSError:  # a link to itself, or through a folder that may not be searched
-                is_folder = False
-            found.append((f"{entry.name}/" if is_folder else entry.name, entry))
+                leads_to_folder = entry.is_dir()
+            except OSError as error:
+                if may_pass(error):
+                    raise
+                leads_to_folder = False  # a link to itself, or through a folder that may not be searched
+            found.append((f"{entry.name}/" if leads_to_folder else entry.name, entry))
     found.sort(key=operator.itemgetter(0))
     return found
 

@@ -7,8 +7,10 @@ big-endian uint32 a dimension, then the elements, the last dimension fastest. Im
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import gzip
+import hashlib
 import io
 import itertools
 import math
@@ -18,11 +20,16 @@ import struct
 import tempfile
 import zlib
 from collections.abc import Iterator
+from typing import BinaryIO
 
 from transforms.records import Annotations, Failure, ImageRecord, ImageRef, JobError
 from transforms.sources.names import printable
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
-from transforms.sources.source import SourceConfig, check_input_exists, check_unused, permitted
+from transforms.sources.source import SourceConfig, check_input_exists, check_unused, readable
+from transforms.storage.faults import retried
+from transforms.storage.local import is_file, is_folder, open_file
+from transforms.storage.paths import real_path
+from transforms.storage.write_faults import naming_faults
 
 _NAME = re.compile(r"(?P<set>.*?)[-_.]?(?P<part>images|labels)[-_.]idx\d-[a-z0-9]+(?:\.gz)?")
 _SPLITS = {"train": "train", "t10k": "test", "test": "test"}
@@ -42,7 +49,7 @@ class IdxSource:
     def sniff(self, config: SourceConfig) -> str | None:
         if config.annotations:
             return None
-        with permitted("--input", config.input):
+        with readable("--input", config.input):
             name = next((name for name in _names(config) if _NAME.fullmatch(name)), None)
         return None if name is None else f"{name!r} is an IDX file by name"
 
@@ -51,7 +58,7 @@ class IdxSource:
         unused = ("annotations", "image_root", "image_column", "label_column", "label_pattern")
         check_unused(config, self.name, *unused)
         check_selection(config)
-        with permitted("--input", config.input):
+        with readable("--input", config.input):
             pairs, _ = _pairs(config)
             if not pairs:
                 raise ValueError(
@@ -62,7 +69,9 @@ class IdxSource:
                 _read_headers(pair)
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
-        return ()
+        with readable("--input", config.input):
+            pairs, _ = _pairs(config)
+        return tuple(sorted({pair.split for pair in pairs if pair.split is not None}))
 
     def read(self, config: SourceConfig, scratch: str) -> Iterator[ImageRecord | Failure]:
         return limited(_records(config, scratch), config.limit)
@@ -120,6 +129,7 @@ def _pair_records(pair: _Pair, selection: Selection, scratch: str) -> Iterator[I
     count, *size = header.shape
     pixels = (size[0], size[1], size[2] if len(size) > 2 else 1)
     length = math.prod(pixels)
+    version = retried(os.stat, pair.images).st_mtime_ns  # before its bytes are read
     path = (
         _spool(pair.images, header, scratch) if pair.images.endswith(".gz") else os.path.abspath(pair.images)
     )
@@ -131,20 +141,20 @@ def _pair_records(pair: _Pair, selection: Selection, scratch: str) -> Iterator[I
         if not selection.takes(key):
             yield Failure(key, "list", EXCLUDED, skipped=True)
             continue
-        ref = ImageRef(path, header.offset + number * length, length, pixels)
+        ref = ImageRef(path, header.offset + number * length, length, pixels, version)
         yield ImageRecord(key, ref, pair.split, known, size=length)
 
 
 def _names(config: SourceConfig) -> list[str]:
     """Names of the files to look at, in order: those in the folder, or the one that is the input."""
-    if os.path.isfile(config.input):
+    if is_file(config.input):
         return [os.path.basename(config.input)]
-    return _in_order(config.input) if os.path.isdir(config.input) else []
+    return _in_order(config.input) if is_folder(config.input) else []
 
 
 def _in_order(folder: str) -> list[str]:
     """Names in a folder, the unpacked ones first."""
-    return sorted(os.listdir(folder), key=lambda name: (name.endswith(".gz"), name))
+    return sorted(retried(os.listdir, folder), key=lambda name: (name.endswith(".gz"), name))
 
 
 def _pairs(config: SourceConfig) -> tuple[list[_Pair], list[Failure]]:
@@ -152,22 +162,23 @@ def _pairs(config: SourceConfig) -> tuple[list[_Pair], list[Failure]]:
 
     A lone file as the input brings the labels beside it along.
     """
-    folder = os.path.dirname(config.input) if os.path.isfile(config.input) else config.input
-    skip_dirs = set(map(os.path.realpath, config.skip_dirs))
+    is_lone = is_file(config.input)
+    folder = os.path.dirname(config.input) if is_lone else config.input
+    skip_dirs = set(map(real_path, config.skip_dirs))
     images: dict[str, str] = {}
     labels: dict[str, str] = {}
     skipped = []
     for name in _names(config):
         match = _NAME.fullmatch(name)
         if match is None:
-            if os.path.realpath(os.path.join(folder, name)) not in skip_dirs:
+            if real_path(os.path.join(folder, name)) not in skip_dirs:
                 skipped.append(Failure(printable(name), "list", "not an IDX file by name", skipped=True))
             continue
         chosen = images if match["part"] == "images" else labels
         taken = chosen.setdefault(match["set"], name)
         if taken != name:
             skipped.append(Failure(name, "list", "same set as another file", taken, skipped=True))
-    if os.path.isfile(config.input):
+    if is_lone:
         found = {subset: _labels_beside(folder, subset) for subset in images}
         labels.update({subset: name for subset, name in found.items() if name is not None})
     pairs = [_pair(folder, subset, name, labels.pop(subset, None)) for subset, name in images.items()]
@@ -234,15 +245,16 @@ def read_header(path: str) -> IdxHeader:
     if len(sizes) < 4 * magic[3]:
         raise ValueError(f"{path!r} is cut off in its header")
     header = IdxHeader(struct.unpack(f">{magic[3]}I", sizes), 4 + len(sizes))
-    if not path.endswith(".gz") and os.path.getsize(path) != header.end:
-        raise ValueError(
-            f"{path!r} has {os.path.getsize(path)} bytes; its header {header.shape} means {header.end}"
-        )
+    size = retried(os.stat, path).st_size
+    if not path.endswith(".gz") and size != header.end:
+        raise ValueError(f"{path!r} has {size} bytes; its header {header.shape} means {header.end}")
     return header
 
 
-def _open(path: str) -> gzip.GzipFile | io.BufferedReader:
-    return gzip.open(path) if path.endswith(".gz") else open(path, "rb")
+@contextlib.contextmanager
+def _open(path: str) -> Iterator[gzip.GzipFile | io.BufferedReader]:
+    with open_file(path) as stored:
+        yield gzip.GzipFile(fileobj=stored) if path.endswith(".gz") else stored
 
 
 def _annotations(path: str | None, count: int) -> Iterator[Annotations]:
@@ -275,30 +287,36 @@ def _annotations(path: str | None, count: int) -> Iterator[Annotations]:
 
 
 def _spool(path: str, header: IdxHeader, scratch: str) -> str:
-    """Unpacks a gzip file into `scratch`, once: a file of another size or time is not mistaken for it.
+    """Unpacks a gzip file into `scratch`: all over again in each run, and to the same place.
 
     Raises:
-        JobError: it is broken, or does not have the length that its header says.
+        JobError: it is broken, or not as long as its header says; or `scratch` cannot be written.
     """
-    status = os.stat(path)
-    name = f"{os.path.basename(path)[:-3]}-{status.st_size}-{status.st_mtime_ns}"
+    where = hashlib.sha256(os.fsencode(os.path.abspath(path))).hexdigest()[:8]
+    name = f"{os.path.basename(path)[:-3]}-{where}"
     target = os.path.join(os.path.abspath(scratch), name)
-    if os.path.exists(target):
-        return target
-    descriptor, unfinished = tempfile.mkstemp(prefix=f"{name}-", dir=scratch)
+    with naming_faults(target):
+        descriptor, unfinished = tempfile.mkstemp(prefix=f"{name}-", dir=scratch)
+        try:
+            with os.fdopen(descriptor, "wb") as out:
+                _unpack(path, header, out)
+            os.replace(unfinished, target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.remove(unfinished)
+            raise
+    return target
+
+
+def _unpack(path: str, header: IdxHeader, out: BinaryIO) -> None:
     try:
-        with os.fdopen(descriptor, "wb") as out, gzip.open(path) as packed:
+        with _open(path) as packed:
             unpacked = 0
             # a byte more than the header says is enough to know that it is wrong
             while chunk := packed.read(min(_CHUNK, header.end + 1 - unpacked)):
                 unpacked += out.write(chunk)
-        if unpacked != header.end:
-            more = "more" if unpacked > header.end else str(unpacked)
-            raise JobError(f"{path!r} unpacks to {more} bytes; its header {header.shape} means {header.end}")
-        os.replace(unfinished, target)
     except _GZIP_FAULTS as error:
         raise JobError(f"{path!r} is a broken gzip file: {error}") from error
-    finally:
-        if os.path.exists(unfinished):
-            os.remove(unfinished)
-    return target
+    if unpacked != header.end:
+        more = "more" if unpacked > header.end else str(unpacked)
+        raise JobError(f"{path!r} unpacks to {more} bytes; its header {header.shape} means {header.end}")

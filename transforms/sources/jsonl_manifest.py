@@ -26,7 +26,7 @@ from transforms.sources.manifests import (
 from transforms.sources.names import extension_of, is_unicode
 from transforms.sources.rows import Columns, Row, RowRecords, describe, pick_columns, split_name
 from transforms.sources.selection import check_selection, limited
-from transforms.sources.source import SourceConfig
+from transforms.sources.source import SourceConfig, readable
 
 _MAX_DEPTH = 64
 _VERTEX_ML_USE = "aiplatform.googleapis.com/ml_use"
@@ -58,47 +58,69 @@ class JsonlSource:
             return why
 
     def check(self, config: SourceConfig) -> None:
-        check_manifests(config, self.name)
-        check_selection(config)
-        for manifest in manifests(config):
-            first = _peek(manifest)
-            if not first:
-                raise ValueError(
-                    f"{flag_of(config)} is {manifest.path!r}, whose first lines are no JSON objects; "
-                    "--source jsonl wants one object a line"
-                )
-            if any(task in row for row in first for task in _VERTEX_OTHER_TASKS if VERTEX_IMAGE in row):
-                raise ValueError(
-                    f"{flag_of(config)} is {manifest.path!r}, an import file for another task; "
-                    "this version reads those for classification"
-                )
-            _columns(first, _names_and_asked(manifest, first, config), config, manifest)
+        with readable("--input", config.input):
+            check_manifests(config, self.name)
+            check_selection(config)
+            for manifest in manifests(config):
+                _check_rows(manifest, config)
 
-    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
-        return ()
+    def split_names(self, config: SourceConfig) -> tuple[str, ...] | None:
+        try:
+            return None if any(_may_name_splits(one, config) for one in manifests(config)) else ()
+        except (OSError, ValueError):  # `check` says what is wrong
+            return None
 
     def read(self, config: SourceConfig, scratch: str) -> Iterator[ImageRecord | Failure]:
         return limited(_records(config), config.limit)
 
 
+def _check_rows(manifest: Manifest, config: SourceConfig) -> None:
+    """Raises ValueError where the first rows of a manifest cannot be used."""
+    first = _peek(manifest)
+    if not first:
+        raise ValueError(
+            f"{flag_of(config)} is {manifest.path!r}, whose first lines are no JSON objects; "
+            "--source jsonl wants one object a line"
+        )
+    if any(task in row for row in first for task in _VERTEX_OTHER_TASKS if VERTEX_IMAGE in row):
+        raise ValueError(
+            f"{flag_of(config)} is {manifest.path!r}, an import file for another task; "
+            "this version reads those for classification"
+        )
+    _columns(first, _names_and_asked(manifest, first, config), config, manifest)
+
+
+def _may_name_splits(manifest: Manifest, config: SourceConfig) -> bool:
+    """Whether a row may name a split: known not to only where the first rows are all, and none does."""
+    first = list(itertools.islice(_rows(manifest, config), PEEKED + 1))
+    return len(first) > PEEKED or any(isinstance(row, Row) and row.split for _, row in first)
+
+
 def _records(config: SourceConfig) -> Iterator[ImageRecord | Failure]:
     for manifest in manifests(config):
-        first = _peek(manifest)
-        columns = _columns(first, _names_and_asked(manifest, first, config), config, manifest)
-        row_columns = RowColumns(columns, first, config)
-        reads_vertex = columns.image is not None and not _asks(config)
         rows = RowRecords(config, manifest)
-        for line, item in read_objects(manifest):
-            try:
-                if isinstance(item, BadInput):
-                    raise item
-                if reads_vertex and VERTEX_IMAGE in item:
-                    row = _vertex_row(item)
-                else:
-                    row = _plain_row(item, row_columns.of(item), columns.image)
-                yield rows.record(row, line)
-            except BadInput as fault:
-                yield rows.failure(line, fault)
+        for line, row in _rows(manifest, config):
+            yield rows.record(row, line) if isinstance(row, Row) else rows.failure(line, row)
+
+
+def _rows(manifest: Manifest, config: SourceConfig) -> Iterator[tuple[int, Row | BadInput]]:
+    """The rows of a manifest: the line of each, and itself or what is wrong with it."""
+    first = _peek(manifest)
+    columns = _columns(first, _names_and_asked(manifest, first, config), config, manifest)
+    row_columns = RowColumns(columns, first, config)
+    reads_vertex = columns.image is not None and not _asks(config)
+    for line, item in read_objects(manifest):
+        row: Row | BadInput
+        try:
+            if isinstance(item, BadInput):
+                row = item
+            elif reads_vertex and VERTEX_IMAGE in item:
+                row = _vertex_row(item)
+            else:
+                row = _plain_row(item, row_columns.of(item), columns.image)
+        except BadInput as fault:
+            row = fault
+        yield line, row
 
 
 def read_objects(manifest: Manifest) -> Iterator[tuple[int, dict[str, Any] | BadInput]]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import io
 import os
 from collections.abc import Iterator
 from typing import TextIO
 
 from transforms.sources.names import is_unicode, printable
-from transforms.sources.source import SourceConfig, check_input_exists, check_unicode, is_there, permitted
+from transforms.sources.source import SourceConfig, check_input_exists, check_unicode, is_there, readable
+from transforms.storage.local import is_file, is_folder, mode_of, open_file
+from transforms.storage.paths import real_path
 
 PEEKED = 100
 """Rows at the start of a manifest that tell which columns there are, and what is in them."""
@@ -68,25 +71,26 @@ class ManifestLines:
 @contextlib.contextmanager
 def open_manifest(manifest: Manifest) -> Iterator[TextIO]:
     """Opens a manifest as UTF-8 with or without BOM; bytes that are not come as lone surrogates."""
-    with open(manifest.path, encoding="utf-8-sig", errors="surrogateescape", newline="") as stream:
+    file = open_file(manifest.path)
+    with io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline="") as stream:
         yield stream
 
 
 def input_root(config: SourceConfig) -> str:
     """The folder that images of a manifest lie in, unless an `--image_root` says otherwise."""
-    return config.input if os.path.isdir(config.input) else os.path.dirname(config.input) or "."
+    return config.input if is_folder(config.input) else os.path.dirname(config.input) or "."
 
 
 def manifests(config: SourceConfig) -> list[Manifest]:
     """The manifests of a call, in the order given."""
     if not config.annotations:
         return [Manifest(config.input, printable(os.path.basename(config.input)))]
-    root = os.path.realpath(input_root(config))
+    root = real_path(input_root(config))
     found = []
     for given in config.annotations:
         inside = os.path.join(config.input, given)
-        path = given if os.path.exists(given) or not os.path.exists(inside) else inside
-        relative = os.path.relpath(os.path.realpath(path), root)
+        path = given if mode_of(given) or not mode_of(inside) else inside
+        relative = os.path.relpath(real_path(path), root)
         name = os.path.basename(path) if relative.startswith("../") else relative
         found.append(Manifest(path, printable(name)))
     return found
@@ -100,12 +104,12 @@ def flag_of(config: SourceConfig) -> str:
 def check_manifests(config: SourceConfig, source: str) -> None:
     """Raises ValueError where the manifests are missing, or are no text."""
     check_input_exists(config)
-    if config.annotations and not os.path.isdir(config.input):
+    if config.annotations and not is_folder(config.input):
         raise ValueError(
             f"--annotations is {', '.join(config.annotations)!r} and --input the file {config.input!r}; "
             "with --annotations, --input is the folder of the images"
         )
-    if not config.annotations and os.path.isdir(config.input):
+    if not config.annotations and is_folder(config.input):
         raise ValueError(
             f"--input is {config.input!r}, a folder; --source {source} wants the manifest: "
             "name it with --annotations, or as --input itself"
@@ -119,10 +123,10 @@ def check_manifests(config: SourceConfig, source: str) -> None:
 
 def _check_text(manifest: Manifest, flag: str) -> None:
     check_unicode(flag, manifest.path)
-    with permitted(flag, manifest.path):
-        if not (is_there(manifest.path) and os.path.isfile(manifest.path)):
+    with readable(flag, manifest.path):
+        if not (is_there(manifest.path) and is_file(manifest.path)):
             raise ValueError(f"{flag} is {manifest.path!r}: there is no such file")
-        with open(manifest.path, "rb") as stream:
+        with open_file(manifest.path) as stream:
             start = stream.read(1 << 16)
     if not start.strip():
         raise ValueError(f"{flag} is {manifest.path!r}, which is empty")

@@ -13,7 +13,7 @@ from transforms.sources.manifests import Manifest, flag_of, input_root
 from transforms.sources.names import is_image_name, is_split_name, printable
 from transforms.sources.selection import EXCLUDED, Selection, label_pattern
 from transforms.sources.source import SourceConfig
-from transforms.storage.paths import Confinement, LocatedFile, not_local, scheme_of
+from transforms.storage.paths import Confinement, LocatedFile, not_local, real_path, scheme_of
 
 IMAGE_COLUMNS = ("image", "image_path", "filename", "file_name", "path", "uri", "filepath")
 LABEL_COLUMNS = ("label", "class", "category", "labels", "class_name")
@@ -184,9 +184,9 @@ class RowRecords:
         self._manifest = manifest
         self._selection = Selection(config)
         self._label_pattern = label_pattern(config)
-        manifest_folder = os.path.dirname(os.path.realpath(manifest.path))
-        root = os.path.realpath(input_root(config))
-        self._image_roots = tuple(map(os.path.realpath, config.image_roots))
+        manifest_folder = os.path.dirname(real_path(manifest.path))
+        root = real_path(input_root(config))
+        self._image_roots = tuple(map(real_path, config.image_roots))
         self._bases = tuple(dict.fromkeys((manifest_folder, root, *self._image_roots)))
         self._confinement = Confinement((root, *self._image_roots, manifest_folder))
 
@@ -206,7 +206,8 @@ class RowRecords:
         origin = self._manifest.origin(line)
         if located is None:
             return ImageRecord(key, None, row.split, annotations, origin)
-        return ImageRecord(key, ImageRef(located.path), row.split, annotations, origin, located.size)
+        image = ImageRef(located.path, version=located.version)
+        return ImageRecord(key, image, row.split, annotations, origin, located.size)
 
     def failure(self, line: int, fault: BadInput) -> Failure:
         """The failed record of a row that starts at `line`."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from transforms.records import BadInput, Failure, ImageRecord
-from transforms.sources.source import SourceConfig
+from transforms.records import BadInput, Failure, ImageRecord, JobError
+from transforms.sources.source import SourceConfig, os_error_text
 
 EXCLUDED = "excluded by --include/--exclude"
 
@@ -109,11 +109,18 @@ def check_selection(config: SourceConfig) -> None:
 
 
 def limited(items: Iterable[ImageRecord | Failure], limit: int | None) -> Iterator[ImageRecord | Failure]:
-    """The items up to the `limit`-th record; failures before it do not count."""
+    """The items up to the `limit`-th record; failures before it do not count.
+
+    Raises:
+        JobError: a fault of the file system that is not one file's own, and has not passed.
+    """
     records = 0
-    for item in items:
-        yield item
-        if limit is not None and isinstance(item, ImageRecord):
-            records += 1
-            if records >= limit:
-                return
+    try:
+        for item in items:
+            yield item
+            if limit is not None and isinstance(item, ImageRecord):
+                records += 1
+                if records >= limit:
+                    return
+    except OSError as error:
+        raise JobError(f"the input cannot be listed: {os_error_text(error)}") from error

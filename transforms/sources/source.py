@@ -10,7 +10,9 @@ from typing import Protocol
 
 from transforms.records import Failure, ImageRecord
 from transforms.sources.names import is_unicode, printable
-from transforms.storage.paths import scheme_of
+from transforms.storage.faults import may_pass, retried
+from transforms.storage.local import is_file, is_folder, open_file
+from transforms.storage.paths import real_path, scheme_of
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,8 +80,14 @@ class Source(Protocol):
             ValueError: one line that names the flag, its value and what is wrong.
         """
 
-    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
-        """The splits that the layout of the input names, whether there is a record in them or not."""
+    def split_names(self, config: SourceConfig) -> tuple[str, ...] | None:
+        """The splits that the layout of the input names, whether there is a record in them or not.
+
+        A record may have no split all the same: an image beside the folders of splits.
+
+        Returns:
+            No name where nothing names a split; None where only reading the whole input tells.
+        """
 
     def read(self, config: SourceConfig, scratch: str) -> Iterator[ImageRecord | Failure]:
         """Lists the input in an order that depends on its contents alone.
@@ -92,7 +100,8 @@ class Source(Protocol):
             A record, or what is not in the dataset and why. Memory does not grow with the input.
 
         Raises:
-            JobError: the input as a whole cannot be used, which only reading it shows.
+            JobError: the input as a whole cannot be used, which only reading it shows; or a fault of
+                the file system has not passed.
         """
 
 
@@ -100,18 +109,18 @@ def check_input_exists(config: SourceConfig) -> None:
     """Raises ValueError unless `--input` is there, local and readable, and every `--image_root` is there."""
     if scheme_of(config.input):
         raise ValueError(f"--input is {config.input!r}; this version reads local files and folders only")
-    check_unicode("--input", config.input)
-    with permitted("--input", config.input):
+    with readable("--input", config.input):
+        check_unicode("--input", config.input)
         if not is_there(config.input):
             raise ValueError(f"--input is {config.input!r}: there is no such file or folder")
-        if os.path.isdir(config.input):
-            os.scandir(config.input).close()
-        elif os.path.isfile(config.input):
-            open(config.input, "rb").close()
+        if is_folder(config.input):
+            retried(os.scandir, config.input).close()
+        elif is_file(config.input):
+            open_file(config.input).close()
     for root in config.image_roots:
-        check_unicode("--image_root", root)
-        with permitted("--image_root", root):
-            if not (is_there(root) and os.path.isdir(root)):
+        with readable("--image_root", root):
+            check_unicode("--image_root", root)
+            if not (is_there(root) and is_folder(root)):
                 raise ValueError(f"--image_root is {root!r}: there is no such folder")
 
 
@@ -119,32 +128,42 @@ def check_unicode(flag: str, path: str) -> None:
     """Raises ValueError where a path, or the place it leads to, is not UTF-8: records hold paths as text."""
     if not is_unicode(path):
         raise ValueError(f"{flag} is '{printable(path)}', which is not UTF-8; rename it")
-    leads_to = os.path.realpath(path)
+    leads_to = real_path(path)
     if not is_unicode(leads_to):
         raise ValueError(f"{flag} is {path!r}, which leads to '{printable(leads_to)}': not UTF-8; rename it")
 
 
 def is_there(path: str) -> bool:
-    """Whether there is something at a path. Raises PermissionError where that may not be known."""
+    """Whether there is something at a path. Raises OSError where that may not be known, or not now."""
     try:
-        os.stat(path)
-    except PermissionError:
-        raise
-    except (OSError, ValueError):  # a path that cannot be: too long, through a file, a loop, a NUL byte
-        return False
+        retried(os.stat, path)
+    except (OSError, ValueError) as error:
+        if isinstance(error, PermissionError) or may_pass(error):
+            raise
+        return False  # a path that cannot be: too long, through a file, a loop, a NUL byte
     return True
 
 
 @contextlib.contextmanager
-def permitted(flag: str, path: str) -> Iterator[None]:
-    """Makes a ValueError that names `flag` and `path` of a PermissionError."""
+def readable(flag: str, path: str) -> Iterator[None]:
+    """Makes a ValueError that names `flag` and `path` of what the file system has against reading it."""
     try:
         yield
-    except PermissionError as error:
-        where = (
-            "" if error.filename in (None, path) else f" to read {printable(os.fsdecode(error.filename))!r}"
-        )
-        raise ValueError(f"{flag} is {path!r}: permission denied{where}") from error
+    except OSError as error:
+        if error.filename == path:
+            raise ValueError(f"{flag} is {path!r}: {_reason(error)}") from error
+        raise ValueError(f"{flag} is {path!r}: {os_error_text(error)}") from error
+
+
+def os_error_text(error: OSError) -> str:
+    """What the file system said, and of which file, for messages."""
+    if error.filename is None:
+        return _reason(error)
+    return f"{_reason(error)}, reading {printable(os.fsdecode(error.filename))!r}"
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
 
 
 def check_unused(config: SourceConfig, source: str, *flags: str) -> None:

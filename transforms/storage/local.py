@@ -3,44 +3,67 @@
 from __future__ import annotations
 
 import collections
-import errno
+import contextlib
 import io
 import os
 import stat
+from typing import TYPE_CHECKING
 
 from transforms.records import BadInput, ImageRef
+from transforms.storage.faults import may_pass, os_fault, retried, tried_again
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 _OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
-PERMANENT_FAULTS = {
-    errno.ENOENT: "not found",
-    errno.ENOTDIR: "not found",
-    errno.ELOOP: "not found",
-    errno.EACCES: "permission denied",
-    errno.EPERM: "permission denied",
-    errno.ENAMETOOLONG: "name too long",
-    errno.ENXIO: "not a file",
-    errno.EISDIR: "not a file",
-}
-"""The faults of one file that trying again does not mend, and the reason each is counted under."""
+
+class LocalFile(io.FileIO):
+    """A file that is read; each read is tried again while its fault may pass."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, opener=os.open)
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        """Reads into a buffer; the number of bytes, 0 at the end."""
+        try:
+            return retried(os.readv, self.fileno(), [buffer])
+        except OSError as error:
+            error.filename = self.name
+            raise
 
 
-def os_fault(error: OSError, stage: str) -> BadInput:
-    """The failed record that a fault of the file system is.
-
-    Args:
-        error: what the file system said of one file.
-        stage: what was being done, as in `BadInput`.
+def open_file(path: str) -> io.BufferedReader:
+    """Opens a file to be read in order: opening and reads are tried again while their fault may pass.
 
     Raises:
-        OSError: `error` itself where it is not the file's own fault (EIO, a time-out, too many open
-            files): it may pass, or concerns the whole machine.
+        OSError: one that does not pass; its `filename` is `path`.
     """
-    reason = PERMANENT_FAULTS.get(error.errno or 0)
-    if reason is None:
-        raise error
-    detail = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
-    return BadInput(stage, reason, detail)
+    return io.BufferedReader(retried(LocalFile, path))
+
+
+def mode_of(path: str) -> int:
+    """`st_mode` of what is at a path, links followed; 0 where nothing is there, or may be seen.
+
+    Raises:
+        OSError: one that may pass, and has not.
+    """
+    try:
+        return retried(os.stat, path).st_mode
+    except (OSError, ValueError) as error:
+        if may_pass(error):
+            raise
+        return 0
+
+
+def is_file(path: str) -> bool:
+    """`os.path.isfile`, but raises the faults that may pass: they do not tell."""
+    return stat.S_ISREG(mode_of(path))
+
+
+def is_folder(path: str) -> bool:
+    """`os.path.isdir`, but raises the faults that may pass: they do not tell."""
+    return stat.S_ISDIR(mode_of(path))
 
 
 class LocalReader:
@@ -60,22 +83,35 @@ class LocalReader:
         Raises:
             BadInput: stage `load`; `not found`, `not a file`, `permission denied`, `name too long`,
                 `not a file name`, `out of range` or `empty file`.
-            OSError: for what may pass (EIO).
+            OSError: what may pass (EIO), and has not in four tries.
         """
         try:
-            if ref.length is None and ref.offset == 0:
-                return _read_whole(ref.uri)
-            return self._read_range(ref)
+            try:
+                return self._read(ref)
+            except OSError as error:
+                return tried_again(error, self._read_anew, ref)
         except OSError as error:
+            error.filename = error.filename or ref.uri
             raise os_fault(error, "load") from error
         except ValueError as error:  # a NUL byte or a lone surrogate: no file can be called that
             raise BadInput("load", "not a file name", repr(ref.uri)) from error
 
     def close(self) -> None:
         """Closes the containers that are open; the reader may be used again."""
-        for container in self._open.values():
-            container.close()
-        self._open.clear()
+        while self._open:
+            # a descriptor that went stale may fail once more as it is closed, and is closed all the same
+            with contextlib.suppress(OSError):
+                self._open.popitem()[1].close()
+
+    def _read(self, ref: ImageRef) -> bytes:
+        if ref.length is None and ref.offset == 0:
+            return _read_whole(ref.uri)
+        return self._read_range(ref)
+
+    def _read_anew(self, ref: ImageRef) -> bytes:
+        """Reads with nothing that is open from before: it may have gone stale, or be one too many."""
+        self.close()
+        return self._read(ref)
 
     def _read_range(self, ref: ImageRef) -> bytes:
         descriptor = self._container(ref.uri).fileno()

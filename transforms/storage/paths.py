@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from transforms.records import BadInput
-from transforms.storage.local import os_fault
+from transforms.storage.faults import may_pass, os_fault, retried
 
 _UNTIDY = re.compile(r"//|/\.{1,2}(?:/|$)|/$")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+)://")
@@ -23,17 +23,38 @@ class LocatedFile(NamedTuple):  # a third of the time of a frozen dataclass, a m
         path: its real path, links resolved.
         key: its path below the root, with `/` between parts.
         size: bytes.
+        version: when it was last modified, in nanoseconds.
     """
 
     path: str
     key: str
     size: int
+    version: int
 
 
 def scheme_of(path: str) -> str:
     """The scheme of a URI (`gs` of `gs://bucket/a.jpg`), or an empty string for a plain path."""
     match = _SCHEME.match(path)
     return match[1].lower() if match else ""
+
+
+def real_path(path: str) -> str:
+    """The path with its links resolved, as far as there is something at it.
+
+    Raises:
+        OSError: a part could not be looked at, and may be a link for all that is known.
+        ValueError: no file can be called that.
+    """
+    return retried(_real_path, path)
+
+
+def _real_path(path: str) -> str:
+    try:
+        return os.path.realpath(path, strict=True)
+    except OSError as error:
+        if may_pass(error):
+            raise
+        return os.path.realpath(path)
 
 
 class Confinement:
@@ -47,31 +68,32 @@ class Confinement:
     """
 
     def __init__(self, roots: Sequence[str]) -> None:
-        self.roots = tuple(dict.fromkeys(os.path.realpath(root) for root in roots))
+        self.roots = tuple(dict.fromkeys(map(real_path, roots)))
         self._prefixes = tuple(root if root.endswith("/") else f"{root}/" for root in self.roots)
         self._directories: dict[str, str | None] = {}
 
-    def contains(self, real_path: str) -> bool:
+    def contains(self, path: str) -> bool:
         """Whether a path without links is a root or lies below one."""
-        return real_path in self.roots or real_path.startswith(self._prefixes)
+        return path in self.roots or path.startswith(self._prefixes)
 
     def resolve(self, path: str, stage: str = "manifest") -> str:
         """The real path of `path`, whether or not there is such a file.
 
         Raises:
             BadInput: `outside the input root`, `not a local path` or `not a file name`.
+            OSError: one that may pass, and has not.
         """
         if scheme_of(path):
             raise not_local(path, stage)
         try:
-            real_path = os.path.realpath(path)
+            found = real_path(path)
         except ValueError as error:
             raise BadInput(stage, "not a file name", repr(path)) from error
         if "\0" in path:
             raise BadInput(stage, "not a file name", repr(path))
-        if not self.contains(real_path):
+        if not self.contains(found):
             raise _outside(path, stage)
-        return real_path
+        return found
 
     def find(self, path: str, bases: Sequence[str]) -> LocatedFile:
         """The file that a manifest's path means.
@@ -86,47 +108,53 @@ class Confinement:
         Raises:
             BadInput: stage `manifest`; `not found`, `outside the input root`, `not a local path`,
                 `not a file`, `not a file name`, `name too long` or `permission denied`.
+            OSError: one that may pass, and has not.
         """
         if "://" in path and scheme_of(path):
             raise not_local(path, "manifest")
-        outside = False
         candidates = (path,) if path.startswith("/") else tuple(f"{base}/{path}" for base in bases)
         try:
-            for candidate in candidates:
-                located = self._look(candidate)
-                if isinstance(located, LocatedFile):
-                    return located
-                outside = outside or not located
+            located = retried(self._first, candidates)
         except OSError as error:
             raise os_fault(error, "manifest") from error
         except ValueError as error:
             raise BadInput("manifest", "not a file name", repr(path)) from error
-        if outside:
-            raise _outside(path, "manifest")
-        raise _not_found(path, bases)
+        if isinstance(located, LocatedFile):
+            return located
+        raise _not_found(path, bases) if located else _outside(path, "manifest")
+
+    def _first(self, paths: Sequence[str]) -> LocatedFile | bool:
+        """The first file; where there is none, whether all the paths are inside the roots."""
+        inside = True
+        for path in paths:
+            located = self._look(path)
+            if isinstance(located, LocatedFile):
+                return located
+            inside = inside and located
+        return inside
 
     def _look(self, path: str) -> LocatedFile | bool:
         """The file at an absolute path; True where there is none, False where that is outside the roots."""
         if _UNTIDY.search(path):
             # `a/../b` is not `b` where `a` is a link: only the file system knows what `..` means
-            path = os.path.realpath(path) if ".." in path.split("/") else os.path.normpath(path)
+            path = _real_path(path) if ".." in path.split("/") else os.path.normpath(path)
         directory, _, name = path.rpartition("/")
         real_directory = self._real_directory(directory or "/")
         if real_directory is None:
             return False
-        real_path = f"{real_directory}/{name}"
+        found = f"{real_directory}/{name}"
         try:
-            status = os.lstat(real_path)
+            status = os.lstat(found)
             if stat.S_ISLNK(status.st_mode):
-                real_path = os.path.realpath(real_path)
-                if not self.contains(real_path):
+                found = _real_path(found)
+                if not self.contains(found):
                     return False
-                status = os.stat(real_path)
+                status = os.stat(found)
         except (FileNotFoundError, NotADirectoryError):
             return True
         if not stat.S_ISREG(status.st_mode):
             raise BadInput("manifest", "not a file", path)
-        return LocatedFile(real_path, self._key(path, real_path), status.st_size)
+        return LocatedFile(found, self._key(path, found), status.st_size, status.st_mtime_ns)
 
     def _real_directory(self, directory: str) -> str | None:
         """Real path of a directory, or None where it lies outside; remembered, as rows share them."""
@@ -134,19 +162,19 @@ class Confinement:
             return self._directories[directory]
         except KeyError:
             pass
-        real_path: str | None = os.path.realpath(directory)
-        if real_path is not None and not self.contains(real_path):
-            real_path = None
+        found: str | None = _real_path(directory)
+        if found is not None and not self.contains(found):
+            found = None
         if len(self._directories) >= _CACHED_DIRECTORIES:
             self._directories.clear()
-        self._directories[directory] = real_path
-        return real_path
+        self._directories[directory] = found
+        return found
 
-    def _key(self, path: str, real_path: str) -> str:
+    def _key(self, path: str, found: str) -> str:
         for prefix in self._prefixes:
             if path.startswith(prefix):
                 return path[len(prefix) :]
-        return next(real_path[len(prefix) :] for prefix in self._prefixes if real_path.startswith(prefix))
+        return next(found[len(prefix) :] for prefix in self._prefixes if found.startswith(prefix))
 
 
 def not_local(path: str, stage: str) -> BadInput:

@@ -1,0 +1,13 @@
+"""Fixtures of the tests of sources."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds that retries would have waited."""
+    waited: list[float] = []
+    monkeypatch.setattr("tenacity.nap.time.sleep", waited.append)
+    return waited
