@@ -14,13 +14,10 @@ import json
 import logging
 import os
 import re
-import signal
 import sys
 import tempfile
-import threading
-from collections.abc import Iterator, Sequence
-from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 if __package__ in (None, ""):
     # Run as a file: its own folder is first on the path, and holds no package.
@@ -28,16 +25,17 @@ if __package__ in (None, ""):
 
 from pipelines import summary
 from pipelines.display import progress_display
+from pipelines.interruption import stopping_at_once, what_is_kept
 from pipelines.options import DIRECT_RUNNER, ConvertOptions, parse_convert
 from transforms.records import JobError
 from transforms.shards import process, progress
 from transforms.sources.source import SourceConfig
-from transforms.storage.output import MANIFEST
+from transforms.storage import lock
+from transforms.storage.layout import MANIFEST
 
 if TYPE_CHECKING:
     import apache_beam as beam
 
-_INTERRUPTED = 130
 # How a JobError, or an error of the machine (disk full, no permission), reads in the message of whatever
 # exception a runner makes of it.
 _JOB_ERROR = re.compile(r"(?:JobError: |Error: (?=\[Errno))(.*?)(?: \[while running .*)?$", re.MULTILINE)
@@ -69,29 +67,9 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.con
         if message is None:
             raise
         print(f"{prog}: error: {message}", file=sys.stderr)
+        if not options.quiet and (kept := what_is_kept(options.output)):
+            print(kept, file=sys.stderr)
         return 1
-
-
-@contextlib.contextmanager
-def _stopping_at_once(output: str) -> Iterator[None]:
-    """Ends the process on Ctrl-C and SIGTERM; its writers end when its sockets close.
-
-    An exception would be caught by whatever part of Beam it hits, and Beam's threads would finish first.
-    """
-
-    def stop(number: int, _: FrameType | None) -> NoReturn:
-        os.write(2, f"\ninterrupted; nothing is published in {output}\n".encode())
-        os._exit(_INTERRUPTED)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield  # Python lets only the main thread handle signals
-        return
-    former = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
 
 
 def run(options: ConvertOptions) -> int:
@@ -99,21 +77,25 @@ def run(options: ConvertOptions) -> int:
     if not options.quiet:
         print(f"source: {options.source.kind} ({options.source_reason})", file=sys.stderr)
     progress.reset()
-    display = progress_display("none" if options.quiet else options.progress)
+    display = progress_display("quiet" if options.quiet else options.progress)
+    stopping = stopping_at_once(options.output)
     if options.plan:
-        with tempfile.TemporaryDirectory() as folder, display, _stopping_at_once(options.output):
+        with tempfile.TemporaryDirectory() as folder, display, stopping:
             described = _run_plan(options, folder)
         summary.print_plan(described, options.output)
-    else:
-        try:
-            with display, _stopping_at_once(options.output):
-                manifest = _run_job(options)
-        finally:
-            process.stop_idle()
-        if not options.quiet:
-            # Nobody may be reading any more; the dataset is published all the same.
-            with contextlib.suppress(BrokenPipeError, SystemExit):  # rich makes the one of the other
-                summary.print_result(manifest)
+        return 0
+    if (owner := lock.holder(options.output)) is not None:
+        raise JobError(owner)
+    try:
+        with display, stopping:
+            manifest = _run_job(options)
+    finally:
+        lock.release_all()
+        process.stop_idle()
+    if not options.quiet:
+        # Nobody may be reading any more; the dataset is published all the same.
+        with contextlib.suppress(BrokenPipeError, SystemExit):  # rich makes the one of the other
+            summary.print_result(manifest)
     return 0
 
 

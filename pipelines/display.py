@@ -24,19 +24,24 @@ from transforms.shards.progress import ProgressState, snapshot
 _BAR_SECONDS = 0.1
 _FIRST_LINE_SECONDS = 2.0
 _LINE_SECONDS = 10.0
+_NOTE_SECONDS = 0.2
 
 
 @contextlib.contextmanager
 def progress_display(kind: str) -> Iterator[None]:
-    """Shows progress on stderr while the block runs; `auto` is a bar on a terminal and lines elsewhere."""
+    """Shows progress and notes on stderr while the block runs.
+
+    Args:
+        kind: `bar`, `lines`, `auto` (a bar on a terminal, lines elsewhere), `none` (notes alone) or `quiet`.
+    """
     console = Console(stderr=True)
     if kind == "auto":
         kind = "bar" if console.is_terminal else "lines"
-    if kind == "none":
+    if kind == "quiet":
         yield
         return
     stop = threading.Event()
-    show = _show_bar if kind == "bar" else _show_lines
+    show = {"bar": _show_bar, "lines": _show_lines, "none": _show_notes}[kind]
     thread = threading.Thread(target=show, args=(console, stop), daemon=True)
     thread.start()
     try:
@@ -56,9 +61,13 @@ def _show_bar(console: Console, stop: threading.Event) -> None:
     )
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("listing", total=None, detail="")
+        notes = _Notes()
         while True:
             last = stop.wait(_BAR_SECONDS)
-            _update_bar(bar, task, snapshot())
+            state = snapshot()
+            for note in notes.new(state):
+                console.print(note, markup=False, highlight=False, soft_wrap=True)
+            _update_bar(bar, task, state)
             if last:
                 return
 
@@ -78,13 +87,43 @@ def _update_bar(bar: Progress, task: TaskID, state: ProgressState) -> None:
 
 def _show_lines(console: Console, stop: threading.Event) -> None:
     shown = ""
-    wait = _FIRST_LINE_SECONDS
-    while not stop.wait(wait):
-        line = _line(snapshot())
-        if line not in ("", shown):
-            print(line, file=sys.stderr, flush=True)
-        shown = line
-        wait = _LINE_SECONDS
+    due = time.monotonic() + _FIRST_LINE_SECONDS
+    notes = _Notes()
+    while not stop.wait(_NOTE_SECONDS):
+        state = snapshot()
+        notes.print(state)
+        if time.monotonic() >= due:
+            line = _line(state)
+            if line not in ("", shown):
+                print(line, file=sys.stderr, flush=True)
+            shown = line
+            due = time.monotonic() + _LINE_SECONDS
+    notes.print(snapshot())
+
+
+def _show_notes(console: Console, stop: threading.Event) -> None:
+    notes = _Notes()
+    while not stop.wait(_NOTE_SECONDS):
+        notes.print(snapshot())
+    notes.print(snapshot())
+
+
+class _Notes:
+    """Tells the notes that are new."""
+
+    def __init__(self) -> None:
+        self._seen = 0
+
+    def new(self, state: ProgressState) -> tuple[str, ...]:
+        """Those since the last call."""
+        found = state.notes[self._seen :]
+        self._seen = len(state.notes)
+        return found
+
+    def print(self, state: ProgressState) -> None:
+        """Prints them on stderr."""
+        for note in self.new(state):
+            print(note, file=sys.stderr, flush=True)
 
 
 def _line(state: ProgressState) -> str:

@@ -19,6 +19,8 @@ from transforms.sources.source import SourceConfig
 from transforms.storage.output import check_output
 
 DIRECT_RUNNER = "DirectRunner"
+# Runners of one machine, which shuffle in memory.
+_LOCAL_RUNNERS = (DIRECT_RUNNER, "BundleBasedDirectRunner", "FnApiRunner", "PrismRunner")
 _IN_MEMORY = "in_memory"
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 _Value = TypeVar("_Value")
@@ -211,6 +213,13 @@ def _add_shards(group: argparse._ArgumentGroup) -> None:
         choices=["shuffled", "key"],
         help="order of the records over all shards",
     )
+    add(
+        "--writer",
+        default="auto",
+        choices=["auto", "shards", "beam"],
+        help="shards: whole shards, the same bytes each time, and what was cut off is gone on with; beam: "
+        "beam.io.WriteToTFRecord, which shuffles the records; auto: shards on one machine, beam elsewhere",
+    )
     add("--name", metavar="NAME", help="the dataset's name for TFDS (default: from --output)")
 
 
@@ -222,6 +231,11 @@ def _add_running(group: argparse._ArgumentGroup) -> None:
         default=0.01,
         metavar="R",
         help="share of failed inputs above which nothing is published",
+    )
+    _add_switch(
+        group,
+        "--overwrite",
+        "replace the dataset that --output holds; it stays until the new one is complete",
     )
     _add_switch(group, "--plan", "print what would be written, and write nothing")
     add(
@@ -277,7 +291,7 @@ def _checked(args: argparse.Namespace, others: Sequence[str]) -> ConvertOptions:
         source = dataclasses.replace(source, kind=kind)
     dataset = _dataset(args, source)
     source_of(source).check(source)
-    check_output(args.output)
+    check_output(args.output, args.overwrite)
     return ConvertOptions(
         source=source,
         source_reason=reason,
@@ -326,6 +340,7 @@ def _dataset(args: argparse.Namespace, source: SourceConfig) -> DatasetConfig:
             f"--image_format is {args.image_format}"
         )
     sizes = {} if args.shard_size is None else {"shard_size": args.shard_size}
+    writer = _writer(args, bool(ways and ways != ["num_shards"]))
     return DatasetConfig(
         policy=ImagePolicy(args.image_format, args.jpeg_quality, args.validate, args.exif),
         schema=args.schema,
@@ -340,6 +355,9 @@ def _dataset(args: argparse.Namespace, source: SourceConfig) -> DatasetConfig:
         reader_hosts=args.reader_hosts,
         seed=args.seed,
         order=args.order,
+        writer=writer,
+        split_names=_split_names(args, source) if writer == "beam" else (),
+        overwrite=args.overwrite,
         max_failure_ratio=args.max_failure_ratio,
         name=args.name or os.path.basename(os.path.abspath(args.output)),
         untyped_features=source_of(source).untyped,
@@ -348,11 +366,38 @@ def _dataset(args: argparse.Namespace, source: SourceConfig) -> DatasetConfig:
     )
 
 
+def _writer(args: argparse.Namespace, sized: bool) -> str:
+    """What --writer=auto means: WriteToTFRecord where the shuffle is on disk, and it can do what is asked."""
+    if args.writer != "auto":
+        return str(args.writer)
+    ordered = args.order != "shuffled" or args.seed != 0
+    return "shards" if args.runner in _LOCAL_RUNNERS or ordered or sized else "beam"
+
+
+def _split_names(args: argparse.Namespace, source: SourceConfig) -> tuple[str, ...]:
+    """Every split that a record may fall into, for --writer=beam.
+
+    Raises:
+        ValueError: only reading the input would tell.
+    """
+    if args.splits:
+        return tuple(args.splits)
+    if isinstance(args.num_shards, dict):
+        return tuple(args.num_shards)
+    names = source_of(source).split_names(source)
+    if names is None:
+        raise ValueError(
+            "--writer is 'beam', which has to know the splits beforehand, and they are in the rows of the "
+            "input: name them with --num_shards NAME=N,…, make others with --splits, or use --writer=shards"
+        )
+    return tuple(dict.fromkeys((*names, "train")))
+
+
 def _expected_splits(args: argparse.Namespace, source: SourceConfig) -> tuple[str, ...]:
     """The splits of the layout, unless what was asked for may well leave one empty."""
     if args.splits or args.include or args.exclude or args.limit:
         return ()
-    return source_of(source).split_names(source)
+    return source_of(source).split_names(source) or ()
 
 
 def _label_names(path: str) -> tuple[str, ...]:
@@ -385,7 +430,7 @@ def _check_beam_args(parser: Parser, others: Sequence[str], runner: str) -> None
         raise ValueError(f"argument {unknown[0]!r} belongs to no flag; the input is given with --input")
     known = {flag for each in (parser, beam_parser) for flag in each._option_string_actions}
     # Ours are tried first: few mistype Beam's.
-    nearest = difflib.get_close_matches(name, parser._option_string_actions, 1, 0.6)
+    nearest = difflib.get_close_matches(name, parser._option_string_actions, 1, 0.65)
     nearest = nearest or difflib.get_close_matches(name, known, 1, 0.75)
     hint = f"; did you mean {nearest[0]}?" if nearest else "; --help lists the flags"
     raise ValueError(f"{name} is not a flag{hint}")

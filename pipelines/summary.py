@@ -30,6 +30,8 @@ def print_result(manifest_path: str) -> None:
     for name, split in manifest["splits"].items():
         shards = _counted(len(split["shards"]), "shard")
         table.add_row(f"split {name}", f"{_counted(split['records'], 'record')} in {shards}")
+    if reused := manifest["provenance"]["reused_shards"]:
+        table.add_row("reused", f"{_counted(reused, 'shard')} that an earlier run had finished")
     table.add_row("time", _duration(manifest["provenance"]))
     console = _console()
     console.print(table)
@@ -60,9 +62,12 @@ def print_plan(plan: dict[str, Any], output: str) -> None:
     table.add_row("bytes in", decimal(plan["source_bytes"]))
     table.add_row("bytes out", f"about {decimal(plan['estimated_bytes'])}")
     for name, split in plan["splits"].items():
-        counts = f"{_counted(split['records'], 'record')} in {_counted(split['shards'], 'shard')}"
+        shards = _counted(split["shards"], "shard") if split["shards"] else "shards of the runner's choice"
+        counts = f"{_counted(split['records'], 'record')} in {shards}"
         table.add_row(f"split {name}", f"{counts}, about {decimal(split['bytes'])}")
     _console().print(table)
+    if plan["memory_warning"]:
+        _console().print(plan["memory_warning"])
     _console().print(f"Nothing was written to {output}: this is the plan.")
 
 

@@ -75,10 +75,7 @@ class DatasetConfig:
 
     def __post_init__(self) -> None:
         _check_splits(self.splits)
-        counts = self.num_shards.values() if isinstance(self.num_shards, Mapping) else [self.num_shards]
-        for count in counts:
-            if count is not None and not 1 <= count <= 99_999:
-                raise ValueError(f"--num_shards is {count}; it may be 1 to 99999")
+        _check_num_shards(self.num_shards)
         if self.shard_size < 1:
             raise ValueError(f"--shard_size is {self.shard_size}; it must be at least 1 byte")
         if self.reader_hosts is not None and self.reader_hosts < 1:
@@ -97,6 +94,21 @@ class DatasetConfig:
                 re.compile(self.group_pattern)
             except re.error as error:
                 raise ValueError(f"--group_pattern is {self.group_pattern!r}: {error}") from error
+        self._check_writer()
+
+    def _check_writer(self) -> None:
+        """Raises ValueError for a writer that is none, or that cannot do what is asked for."""
+        if self.writer not in ("shards", "beam"):
+            raise ValueError(f"--writer is {self.writer!r}; it may be shards or beam")
+        if self.writer == "shards":
+            return
+        for name in ("order", "seed", "shard_size", "reader_hosts"):
+            value = getattr(self, name)
+            if value != type(self).__dataclass_fields__[name].default:
+                raise ValueError(
+                    f"--{name} is {value!r}, which only --writer=shards heeds: with --writer=beam the runner "
+                    "decides the order, and --num_shards or the runner the number of shards"
+                )
 
     def as_json(self) -> dict[str, object]:
         """The configuration as manifest.json has it: what decides the bytes, not how they were made."""
@@ -110,6 +122,16 @@ class DatasetConfig:
         """A hash of the configuration, of the source's settings and of the codecs' versions."""
         parts = [self.as_json(), dict(codecs), dict(source or {})]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _check_num_shards(num_shards: int | Mapping[str, int] | None) -> None:
+    by_split = num_shards if isinstance(num_shards, Mapping) else {}
+    for name in by_split:
+        if not SPLIT_NAME.fullmatch(name):
+            raise ValueError(f"--num_shards names a split {name!r}; letters, digits, _ and - make a name")
+    for count in by_split.values() if isinstance(num_shards, Mapping) else [num_shards]:
+        if count is not None and not 1 <= count <= 99_999:
+            raise ValueError(f"--num_shards is {count}; it may be 1 to 99999")
 
 
 def _check_splits(splits: Mapping[str, float]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -13,16 +12,16 @@ from rich.filesize import decimal
 from transforms.config import DatasetConfig
 from transforms.records import Failure, ImageRecord, JobError
 from transforms.shards import progress
+from transforms.shards.manifest import package_version
+from transforms.shards.memory import shuffle_warning
 from transforms.shards.plan import DatasetPlan, plan_dataset
 from transforms.shards.totals import Totals, merged_totals
-from transforms.storage.output import (
-    FAILURES,
-    check_output,
-    free_bytes,
-    start_run,
-    write_failures,
-    write_text,
-)
+from transforms.storage import lock
+from transforms.storage.durable import write_text
+from transforms.storage.layout import Run
+from transforms.storage.output import free_bytes, recheck_output, write_failures
+from transforms.storage.runs import failures_path, kept_bytes, mark_run, settle_runs
+from transforms.storage.write_faults import naming_faults
 from transforms.survey import Surveyed, SurveyRecords
 
 # Room that a disk must have beside the estimate.
@@ -35,10 +34,10 @@ class PlanDataset(beam.PTransform):
     Args:
         config: of the dataset.
         output: folder of the dataset; looked at for what it holds and how much it can take.
-        run: folder of the run, made ready for its shards; None to write nothing at all.
+        run: that is made ready for its shards; None to write nothing at all.
     """
 
-    def __init__(self, config: DatasetConfig, output: str, run: str | None) -> None:
+    def __init__(self, config: DatasetConfig, output: str, run: Run | None) -> None:
         super().__init__()
         self._config = config
         self._output = output
@@ -67,30 +66,53 @@ def make_plan(
     totals: Iterable[Totals],
     failures: Iterable[Failure],
     output: str,
-    run: str | None,
+    run: Run | None,
 ) -> DatasetPlan:
     """The plan, with the run's folder made ready, and failures.jsonl as far as the list tells.
 
     Raises:
-        JobError: no records, an empty split, not enough disk space, …
+        JobError: another job is at work there, no records, an empty split, not enough disk space, …
     """
-    try:
-        check_output(output)
-    except ValueError as error:
-        raise JobError(str(error)) from error
+    recheck_output(output, config.overwrite)
     if run is not None:
-        start_run(output, run)
-        write_failures(output, failures)
-    total = merged_totals(totals, config.untyped_features)
-    if not total.records:
-        raise JobError(_nothing_to_write(failures, output if run is not None else ""))
-    plan = plan_dataset(total, config)
-    _check_space(output, plan)
+        with naming_faults(output):
+            _begin(run, config)
+    try:
+        total = _some(totals, failures, config, run)
+        plan = plan_dataset(total, config, run.sample if run is not None else None)
+    except JobError:
+        if run is not None:
+            with naming_faults(output):
+                write_failures(run, failures)  # they may be why
+        raise
+    with naming_faults(output):
+        if run is not None:
+            settle_runs(run)
+            write_failures(run, failures)
+        _check_space(output, plan)
     progress.set_totals(plan.records, plan.source_bytes)
     return plan
 
 
-def _nothing_to_write(failures: Iterable[Failure], output: str) -> str:
+def _begin(run: Run, config: DatasetConfig) -> None:
+    """Takes the output for this job; what others have left there stays until there is a plan."""
+    lock.acquire(run.output, run.token, run.command)
+    # The job that had it may just have published.
+    recheck_output(run.output, config.overwrite)
+    mark_run(run, package_version("recordmill"))
+
+
+def _some(
+    totals: Iterable[Totals], failures: Iterable[Failure], config: DatasetConfig, run: Run | None
+) -> Totals:
+    """The sum of totals, which are not those of nothing."""
+    total = merged_totals(totals, config.untyped_features)
+    if not total.records:
+        raise JobError(_nothing_to_write(failures, failures_path(run) if run is not None else ""))
+    return total
+
+
+def _nothing_to_write(failures: Iterable[Failure], path: str) -> str:
     skipped = 0
     failed: Counter[str] = Counter()
     for failure in failures:
@@ -103,14 +125,15 @@ def _nothing_to_write(failures: Iterable[Failure], output: str) -> str:
     if failed:
         reason, times = failed.most_common(1)[0]
         message += f"; most often, {times} times, {reason}"
-    return f"{message}; {os.path.join(output, FAILURES)} names each" if output else message
+    return f"{message}; {path} names each" if path else message
 
 
 def _check_space(output: str, plan: DatasetPlan) -> None:
     free = free_bytes(output)
-    if plan.estimated_bytes * _DISK_MARGIN > free:
+    needed = plan.estimated_bytes - kept_bytes(output)
+    if needed * _DISK_MARGIN > free:
         raise JobError(
-            f"--output is {output!r}: about {decimal(plan.estimated_bytes)} will be written, "
+            f"--output is {output!r}: about {decimal(needed)} will be written, "
             f"and {decimal(free)} are free there"
         )
 
@@ -138,11 +161,18 @@ class WritePlan(beam.PTransform):
             write_plan,
             beam.pvalue.AsIter(surveyed.failures),
             beam.pvalue.AsList(surveyed.repeated),
+            self._config,
             self._path,
         )
 
 
-def write_plan(plan: DatasetPlan, failures: Iterable[Failure], repeated: Sequence[int], path: str) -> None:
+def write_plan(
+    plan: DatasetPlan,
+    failures: Iterable[Failure],
+    repeated: Sequence[int],
+    config: DatasetConfig,
+    path: str,
+) -> None:
     """Writes what `convert --plan` prints."""
     left_out = Counter((failure.skipped, failure.stage, failure.reason) for failure in failures)
     described = {
@@ -159,6 +189,7 @@ def write_plan(plan: DatasetPlan, failures: Iterable[Failure], repeated: Sequenc
             for name, split in plan.splits.items()
         },
         "repeated_keys": len(repeated),
+        "memory_warning": shuffle_warning(config, plan),
         "left_out": [[*key, count] for key, count in sorted(left_out.items())],
     }
     write_text(path, json.dumps(described))

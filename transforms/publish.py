@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -10,19 +11,27 @@ import apache_beam as beam
 
 from transforms.config import DatasetConfig
 from transforms.records import Failure, JobError
-from transforms.shards.manifest import Provenance, metadata_files, published_names, shard_name
+from transforms.shards.manifest import Provenance, metadata_files, metadata_names, of_same_job, shard_files
 from transforms.shards.part import write_empty
 from transforms.shards.plan import DatasetPlan
 from transforms.shards.reconcile import Reconciled, reconcile
-from transforms.shards.report import ShardReport
-from transforms.storage.output import (
-    announce_publication,
-    check_output,
-    end_runs,
-    publish_file,
-    write_failures,
-    write_text,
+from transforms.shards.report import ShardReport, WriteStats
+from transforms.storage import lock
+from transforms.storage.layout import FAILURES, MANIFEST, Run
+from transforms.storage.output import recheck_output, write_failures
+from transforms.storage.publication import (
+    Move,
+    announce,
+    commit,
+    complete_moves,
+    move_file,
+    noted_publication,
+    withdraw,
+    write_metadata_file,
 )
+from transforms.storage.runs import end_run
+from transforms.storage.write_faults import naming_faults
+from transforms.written import Written
 
 _SUMMARY = "summary"
 
@@ -31,25 +40,25 @@ class Publish(beam.PTransform):
     """PCollection[ShardReport] -> PCollection[str]: the path of manifest.json, when the dataset is published.
 
     Args:
-        output: folder of the dataset.
-        run: folder of the run, with the shards.
+        run: that publishes, and holds the output's lock.
         config: of the dataset.
         plan: of the dataset, one element.
         failures: what the source listed and is no record.
         provenance: for the manifest.
+        written: what the writer yields beside its reports.
     """
 
     def __init__(
         self,
-        output: str,
-        run: str,
+        run: Run,
         config: DatasetConfig,
         plan: beam.PCollection[DatasetPlan],
         failures: beam.PCollection[Failure],
         provenance: Provenance,
+        written: Written,
     ) -> None:
         super().__init__()
-        self._output = output
+        self._written = written
         self._run = run
         self._config = config
         self._plan = plan
@@ -58,35 +67,40 @@ class Publish(beam.PTransform):
 
     def expand(self, reports: beam.PCollection[ShardReport]) -> beam.PCollection[str]:
         """All reports -> gate -> moves -> all moved -> metadata."""
+        written = self._written
+        encoded = {}
+        if written.encoded is not None and written.failures is not None:
+            encoded["encoded"] = beam.pvalue.AsIter(written.encoded)
+            encoded["encode_failures"] = beam.pvalue.AsIter(written.failures)
         moves, summary = (
             reports.pipeline
             | "Start" >> beam.Impulse()
             | "Reconcile"
             >> beam.ParDo(
-                Reconcile(self._output, self._run, self._config),
+                Reconcile(self._run, self._config),
                 beam.pvalue.AsSingleton(self._plan),
                 beam.pvalue.AsIter(reports),
                 beam.pvalue.AsIter(self._failures),
+                **encoded,
             ).with_outputs(_SUMMARY, main="moves")
         )
         if not self._config.workers:
             # On one machine a move is a rename; elsewhere many workers share them.
             moves = moves | "Spread" >> beam.Reshuffle()
-        moved = moves | "MoveShards" >> beam.MapTuple(publish_file)
+        moved = moves | "MoveShards" >> beam.MapTuple(move_file)
         return summary | "WriteMetadata" >> beam.Map(
             write_metadata,
             beam.pvalue.AsList(moved),
-            output=self._output,
+            run=self._run,
             config=self._config,
             provenance=self._provenance,
         ).with_output_types(str)
 
 
 class Reconcile(beam.DoFn):
-    """Once -> (unpublished path, published path) of each file; the Reconciled to `summary`."""
+    """Once -> a Move of each file; the Reconciled to `summary`."""
 
-    def __init__(self, output: str, run: str, config: DatasetConfig) -> None:
-        self._output = output
+    def __init__(self, run: Run, config: DatasetConfig) -> None:
         self._run = run
         self._config = config
 
@@ -96,23 +110,39 @@ class Reconcile(beam.DoFn):
         plan: DatasetPlan,
         reports: Iterable[ShardReport],
         failures: Iterable[Failure],
+        encoded: Iterable[tuple[str, WriteStats]] | None = None,
+        encode_failures: Iterable[Failure] = (),
     ) -> Iterator[Any]:
-        """Once: failures.jsonl is written first, whatever the gate says."""
-        try:
-            # Another job may have published here since the plan was made.
-            check_output(self._output)
-        except ValueError as error:
-            raise JobError(str(error)) from error
-        files = [report.file.failures_path for report in reports]
-        write_failures(self._output, failures, [path for path in files if path is not None])
-        every = [*reports, *empty_shards(plan, reports, os.path.join(self._run, "shards"))]
-        reconciled = reconcile(plan, every, failures, self._config.max_failure_ratio)
-        announce_publication(self._run, published_names(reconciled, self._config))
-        for report in reconciled.reports:
-            name = shard_name(report.split, report.shard, reconciled.num_shards[report.split])
-            yield report.file.path, os.path.join(self._output, f"{name}.tfrecord")
-            yield report.file.index_path, os.path.join(self._output, "index", f"{name}.idx")
+        """Once: nothing is moved, and nothing withdrawn, before the gate."""
+        with naming_faults(self._run.output):
+            # Another job may have come in between.
+            lock.check(self._run.output, self._run.token)
+            recheck_output(self._run.output, self._config.overwrite)
+            files = [report.file.failures_path for report in reports]
+            every_failure = itertools.chain(failures, encode_failures)
+            failed = write_failures(self._run, every_failure, [path for path in files if path is not None])
+            every = list(reports)
+            if encoded is None:
+                every += empty_shards(plan, reports, self._run.shards)
+            ratio = self._config.max_failure_ratio
+            reconciled = reconcile(plan, every, failures, ratio, failed, encoded)
+            moves = file_moves(reconciled, self._run, failed)
+            publication = announce(self._run, moves, metadata_names(reconciled, self._config))
+            withdraw(self._run, publication)
+        yield from moves
         yield beam.pvalue.TaggedOutput(_SUMMARY, reconciled)
+
+
+def file_moves(reconciled: Reconciled, run: Run, failures_path: str) -> list[Move]:
+    """What is moved into the output: shards, indexes, and failures.jsonl where it is not there yet."""
+    moves = []
+    for report, records, index in shard_files(reconciled):
+        moves.append(Move(report.file.path, os.path.join(run.output, records), report.file.size))
+        moves.append(Move(report.file.index_path, os.path.join(run.output, index), None))
+    published = os.path.join(run.output, FAILURES)
+    if failures_path != published:
+        moves.append(Move(failures_path, published, None))
+    return moves
 
 
 def empty_shards(plan: DatasetPlan, reports: Iterable[ShardReport], folder: str) -> Iterator[ShardReport]:
@@ -127,7 +157,7 @@ def empty_shards(plan: DatasetPlan, reports: Iterable[ShardReport], folder: str)
 def write_metadata(
     reconciled: Reconciled,
     moved: Iterable[None],
-    output: str,
+    run: Run,
     config: DatasetConfig,
     provenance: Provenance,
 ) -> str:
@@ -136,9 +166,34 @@ def write_metadata(
     Returns:
         The path of manifest.json.
     """
-    path = ""
-    for name, text in metadata_files(reconciled, config, provenance).items():
-        path = os.path.join(output, name)
-        write_text(path, text)
-    end_runs(output)
+    path = os.path.join(run.output, MANIFEST)
+    texts = metadata_files(reconciled, config, provenance)
+    manifest = texts.pop(MANIFEST)
+    with naming_faults(path):
+        if not _is_published(path, manifest):
+            lock.check(run.output, run.token)
+            publication = noted_publication(run.output, run.folder)
+            if publication is None:
+                raise JobError(f"{run.folder} is gone, and with it the job; give the same command again")
+            complete_moves(run.output, publication)
+            for name, text in texts.items():
+                write_metadata_file(run, name, text)
+            commit(run, manifest)
+    end_run(run)
     return path
+
+
+def _is_published(path: str, manifest: str) -> bool:
+    """Whether an earlier try of this step got to its end.
+
+    Raises:
+        JobError: it was another job that published.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            present = file.read()
+    except FileNotFoundError:
+        return False
+    if not of_same_job(present, manifest):
+        raise JobError(f"{path} is another job's, published meanwhile; this one publishes nothing")
+    return True

@@ -7,6 +7,9 @@ with beam.Pipeline() as p:
 from __future__ import annotations
 
 import os
+import shlex
+import sys
+import uuid
 from collections.abc import Mapping
 
 import apache_beam as beam
@@ -17,10 +20,15 @@ from transforms.images.versions import codec_versions
 from transforms.plan import PlanDataset
 from transforms.publish import Publish
 from transforms.records import Failure, ImageRecord
-from transforms.shards.manifest import Provenance
-from transforms.storage.output import check_path, run_folder
+from transforms.shards.manifest import Provenance, package_version
+from transforms.storage.layout import Run
+from transforms.storage.output import check_path
 from transforms.survey import SurveyRecords
 from transforms.write_shards import WriteShards
+from transforms.write_tfrecords import WriteTFRecords
+from transforms.written import Written
+
+_COMMAND_LENGTH = 200
 
 
 class WriteDataset(beam.PTransform):
@@ -43,26 +51,38 @@ class WriteDataset(beam.PTransform):
     ) -> None:
         super().__init__()
         check_path(output)
-        self._output = os.path.abspath(output)
         self._config = config
         self._source = dict(source or {"kind": "pcollection", "input": ""})
         self._job = job
-        self._digest = config.digest(codec_versions(), self._source)
+        self._run = Run(
+            os.path.abspath(output),
+            config.digest(_versions(), self._source),
+            uuid.uuid4().hex,
+            shlex.join(sys.argv)[:_COMMAND_LENGTH],
+        )
 
     @property
     def run(self) -> str:
         """The folder that holds what is not published yet."""
-        return run_folder(self._output, self._digest[:16])
+        return self._run.folder
 
     def expand(self, entries: beam.PCollection[ImageRecord | Failure]) -> beam.PCollection[str]:
         """Records to a survey, to a plan, to shards; shards to a dataset."""
-        config = self._config
+        config, run = self._config, self._run
         surveyed = entries | "SurveyRecords" >> SurveyRecords(config)
-        plan = surveyed | "PlanDataset" >> PlanDataset(config, self._output, self.run)
-        reports = surveyed | "WriteShards" >> WriteShards(config, plan, os.path.join(self.run, "shards"))
+        plan = surveyed | "PlanDataset" >> PlanDataset(config, run.output, run)
+        if config.writer == "beam":
+            written = surveyed | "WriteTFRecords" >> WriteTFRecords(config, plan, run.records)
+        else:
+            written = Written(surveyed | "WriteShards" >> WriteShards(config, plan, run.shards))
         provenance = Provenance.start(
-            self._source, self._digest, type(entries.pipeline.runner).__name__, self._job
+            self._source, run.digest, type(entries.pipeline.runner).__name__, self._job
         )
-        return reports | "Publish" >> Publish(
-            self._output, self.run, config, plan, surveyed.failures, provenance
-        )
+        publish = Publish(run, config, plan, surveyed.failures, provenance, written)
+        return written.reports | "Publish" >> publish
+
+
+def _versions() -> dict[str, str]:
+    """Versions of all that may change a byte of a shard."""
+    ours = {package: package_version(package) for package in ("recordmill", "protobuf")}
+    return {**codec_versions(), **ours}

@@ -9,25 +9,20 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.utils.windowed_value import WindowedValue
 
-from transforms.config import MIB, DatasetConfig
+from transforms.config import DatasetConfig
 from transforms.metrics import count
-from transforms.records import ImageRecord, JobError
+from transforms.records import JobError
+from transforms.repeated import REPEATED, if_repeated, repeated_keys
 from transforms.shards import progress
 from transforms.shards.batching import Batches, items
-from transforms.shards.hashing import key_digest
 from transforms.shards.packing import reference_record
-from transforms.shards.plan import DatasetPlan, shard_index
+from transforms.shards.plan import DatasetPlan, shard_index, writer_processes
 from transforms.shards.pool import ProcessExecutor
 from transforms.shards.report import ShardReport
 from transforms.shards.state import ShardState, shard_digest
 from transforms.shards.writer import ShardWriter
 from transforms.storage.write_faults import naming_faults
 from transforms.survey import Surveyed, in_global_window
-
-_REPEATED = "repeated"
-# Below both, a second process takes longer to start than the work does.
-_SPAWN_RECORDS = 500
-_SPAWN_BYTES = 32 * MIB
 
 
 class WriteShards(beam.PTransform):
@@ -59,7 +54,7 @@ class WriteShards(beam.PTransform):
         plan = beam.pvalue.AsSingleton(self._plan)
         assigned, named = surveyed.references | "AssignShards" >> beam.ParDo(
             AssignShards(), plan, beam.pvalue.AsList(surveyed.repeated)
-        ).with_outputs(_REPEATED, main="assigned").with_output_types(tuple[int, bytes])
+        ).with_outputs(REPEATED, main="assigned").with_output_types(tuple[int, bytes])
         return (
             assigned
             | "GroupByShard" >> beam.GroupByKey()
@@ -92,7 +87,7 @@ class AssignShards(beam.DoFn):
         first, split_plan = self._first[split], plan.splits[split]
         for reference in items([batch]):
             if self._repeated:
-                yield from _if_repeated(reference_record(reference), self._repeated)
+                yield from if_repeated(reference, self._repeated)
             place = first + shard_index(reference, split_plan)
             full = self._batches.add(place, reference)
             if full is not None:
@@ -101,30 +96,6 @@ class AssignShards(beam.DoFn):
     def finish_bundle(self) -> Iterator[WindowedValue]:
         """The rest."""
         yield from map(in_global_window, self._batches.rest())
-
-
-def _if_repeated(record: ImageRecord, repeated: frozenset[int]) -> Iterator[beam.pvalue.TaggedOutput]:
-    if key_digest(record.key) in repeated:
-        yield beam.pvalue.TaggedOutput(_REPEATED, (record.key, described_place(record)))
-
-
-def described_place(record: ImageRecord) -> str:
-    """Where a record comes from, for a message."""
-    path = record.image.uri if record.image is not None else ""
-    return " at ".join(part for part in (path, record.origin) if part) or "(no origin)"
-
-
-def repeated_keys(named: Sequence[tuple[str, str]]) -> str:
-    """What is wrong with keys, given (key, place) of those whose hashes are not unique; or nothing."""
-    places: dict[str, list[str]] = {}
-    for key, place in sorted(named):
-        places.setdefault(key, []).append(place)
-    repeated = {key: found for key, found in places.items() if len(found) > 1}
-    if not repeated:
-        return ""
-    key, found = next(iter(repeated.items()))
-    more = f" (and {len(repeated) - 1} more keys)" if len(repeated) > 1 else ""
-    return f"key {key!r} is not unique: {'; '.join(found[:4])}{more}. Keys must be unique in a dataset"
 
 
 def ordered(batches: Iterable[bytes], by_key: bool) -> list[bytes]:
@@ -207,8 +178,7 @@ class WriteShardsFn(beam.DoFn):
         self._executor = self._writer = None
 
     def _start(self, plan: DatasetPlan) -> ShardWriter:
-        worthwhile = plan.records >= _SPAWN_RECORDS or plan.source_bytes >= _SPAWN_BYTES
-        workers = max(self._config.workers, 1) if worthwhile else 1
+        workers = writer_processes(plan, self._config.workers)
         with naming_faults(self._folder):
             os.makedirs(self._folder, exist_ok=True)
         self._executor = ProcessExecutor(plan.settings, progress.add_done, workers)

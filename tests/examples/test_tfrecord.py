@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transforms.examples.index import index_lines
-from transforms.examples.tfrecord import FRAME_BYTES, RecordWriter, masked_crc32c
+from transforms.examples.tfrecord import FRAME_BYTES, RecordWriter, masked_crc32c, read_records
 
 PAYLOADS = [b"", b"a", b"\x00" * 32, bytes(range(256)) * 300, b"x" * 16383, b"y" * 16384]
 
@@ -89,3 +89,67 @@ def test_the_slow_crc_is_refused() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "only its 'python' implementation" in done.stdout
+
+
+def test_records_that_tensorflow_wrote_are_read(tmp_path: Path) -> None:
+    payloads = [*PAYLOADS, b"z" * (3 << 20)]
+    with tf.io.TFRecordWriter(str(tmp_path / "theirs")) as theirs:
+        for payload in payloads:
+            theirs.write(payload)
+    with open(tmp_path / "theirs", "rb") as file:
+        assert list(read_records(file)) == payloads
+    # A raw file may give less than it is asked for.
+    with open(tmp_path / "theirs", "rb", buffering=0) as raw:
+        assert list(read_records(raw)) == payloads
+    assert list(read_records(io.BytesIO())) == []
+
+
+@pytest.mark.parametrize(
+    ("position", "message"),
+    [
+        (27, r"record 1 at byte 27: its length, 3, does not have the checksum"),
+        (35, r"record 1 at byte 27: its length, 2, does not have the checksum"),
+        (39, r"record 1 at byte 27: its 2 bytes do not have the checksum"),
+        (41, r"record 1 at byte 27: its 2 bytes do not have the checksum"),
+        (44, r"record 1 at byte 27: its 2 bytes do not have the checksum"),
+    ],
+)
+def test_a_flipped_byte_is_named(position: int, message: str) -> None:
+    data = bytearray(_write([b"x" * 11, b"yz", b"w"])[0])
+    data[position] ^= 1
+    found = []
+    with pytest.raises(ValueError, match=message):
+        for payload in read_records(io.BytesIO(data)):
+            found.append(payload)
+    assert found == [b"x" * 11]
+
+
+@pytest.mark.parametrize(
+    ("left", "message"),
+    [
+        (1, "the file ends in its length, after 1 of 12 bytes"),
+        (11, "the file ends in its length, after 11 of 12 bytes"),
+        (12, "the file ends in it, after 12 of 18 bytes"),
+        (17, "the file ends in it, after 17 of 18 bytes"),
+    ],
+)
+def test_a_cut_file_is_named(left: int, message: str) -> None:
+    data = _write([b"x" * 11, b"yz"])[0]
+    with pytest.raises(ValueError, match=f"record 1 at byte 27: {message}"):
+        list(read_records(io.BytesIO(data[: 27 + left])))
+
+
+def test_a_length_that_no_file_has_takes_no_memory() -> None:
+    length = struct.pack("<Q", 1 << 62)
+    head = length + struct.pack("<I", masked_crc32c(length))
+    with pytest.raises(ValueError, match=f"after 15 of {(1 << 62) + 16} bytes"):
+        list(read_records(io.BytesIO(head + b"abc")))
+
+
+@given(st.lists(st.binary(max_size=40), min_size=1, max_size=4), st.data())
+def test_no_flipped_bit_goes_unseen(payloads: list[bytes], data: st.DataObject) -> None:
+    written = bytearray(_write(payloads)[0])
+    bit = data.draw(st.integers(0, 8 * len(written) - 1))
+    written[bit // 8] ^= 1 << bit % 8
+    with pytest.raises(ValueError, match="record"):
+        list(read_records(io.BytesIO(written)))

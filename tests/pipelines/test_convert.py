@@ -305,7 +305,7 @@ def test_the_reason_of_a_failed_job_is_one_line(tmp_path: Path, capfd: pytest.Ca
     assert convert("--input", tmp_path / "photos", "--output", tmp_path / "out", "--quiet") == 1
     assert capfd.readouterr().err == (
         "recordmill convert: error: 1 of 1 inputs failed (100.00%; most often decode: not an image, 1), "
-        "above --max_failure_ratio=0.01; nothing is published, failures.jsonl names each\n"
+        f"above --max_failure_ratio=0.01; nothing is published, {tmp_path}/out/failures.jsonl names each\n"
     )
 
 

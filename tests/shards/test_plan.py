@@ -1,21 +1,11 @@
 import pytest
 
+from tests.shards.planned import plan, records
 from transforms.config import DatasetConfig
-from transforms.records import Annotations, ImageRecord, JobError
+from transforms.records import JobError
 from transforms.shards.packing import pack_reference
-from transforms.shards.plan import DatasetPlan, plan_dataset, shard_index
+from transforms.shards.plan import beam_splits, plan_dataset, shard_index, writer_processes
 from transforms.shards.totals import total
-
-
-def records(count: int, splits: tuple[str, ...] = ("train",)) -> list[ImageRecord]:
-    return [
-        ImageRecord(f"{number:05d}", None, splits[number % len(splits)], Annotations((), {"x": number}))
-        for number in range(count)
-    ]
-
-
-def plan(config: DatasetConfig, count: int = 1000, splits: tuple[str, ...] = ("train",)) -> DatasetPlan:
-    return plan_dataset(total(records(count, splits)), config)
 
 
 def test_number_of_shards_for_every_split_and_by_split() -> None:
@@ -89,3 +79,48 @@ def test_the_estimate_is_near_the_truth_for_features_alone() -> None:
     truth = sum(len(encoder.encode(record).payload) + 16 for record in records(500))
     assert abs(made.estimated_bytes - truth) < 0.1 * truth
     assert made.splits["train"].records == 500
+
+
+@pytest.mark.parametrize(
+    ("config", "splits"),
+    [
+        (DatasetConfig(writer="beam"), ("train",)),
+        (DatasetConfig(writer="beam", expected_splits=("val", "test")), ("test", "train", "val")),
+        (DatasetConfig(writer="beam", num_shards={"b": 1, "a": 2}), ("a", "b")),
+        (DatasetConfig(writer="beam", num_shards={"b": 1}, splits={"x": 0.5, "y": 0.5}), ("x", "y")),
+        (DatasetConfig(writer="beam", split_names=("q", "p", "q"), splits={"p": 1.0}), ("p", "q")),
+        # What could never be a split's name, and would lead elsewhere as a path.
+        (DatasetConfig(writer="beam", split_names=("p", "../q")), ("p",)),
+    ],
+)
+def test_splits_that_beam_is_ready_for(config: DatasetConfig, splits: tuple[str, ...]) -> None:
+    assert beam_splits(config) == splits
+
+
+def test_beam_plans_shards_only_where_their_number_is_given() -> None:
+    splits = ("train", "val")
+    unset = plan(DatasetConfig(writer="beam", split_names=splits), splits=splits)
+    assert [split.num_shards for split in unset.splits.values()] == [0, 0]
+    assert unset.shards() == []
+    for_all = plan(DatasetConfig(writer="beam", split_names=splits, num_shards=3), splits=splits)
+    assert [split.num_shards for split in for_all.splits.values()] == [3, 3]
+    each = plan(DatasetConfig(writer="beam", num_shards={"train": 4, "val": 1}), splits=splits)
+    assert each.first_shards() == {"train": 0, "val": 4}
+
+
+def test_a_split_that_beam_has_no_writer_for() -> None:
+    with pytest.raises(JobError) as raised:
+        plan(DatasetConfig(writer="beam"), splits=("train", "val"))
+    assert str(raised.value) == (
+        "split 'val' has records, but --writer=beam is ready for train only: it has to know all splits "
+        "beforehand; name them with --num_shards=train=N,val=N, or make others with --splits"
+    )
+    # A split that may have records, and has none, is no fault.
+    assert list(plan(DatasetConfig(writer="beam", split_names=("train", "val"))).splits) == ["train"]
+    with pytest.raises(JobError, match="split 'val' is empty: --num_shards names it"):
+        plan(DatasetConfig(writer="beam", num_shards={"train": 1, "val": 1}))
+
+
+def test_processes_that_a_plan_is_worth() -> None:
+    assert [writer_processes(plan(DatasetConfig()), workers) for workers in (0, 1, 4)] == [1, 1, 4]
+    assert writer_processes(plan(DatasetConfig(), count=20), 4) == 1

@@ -8,7 +8,8 @@ from __future__ import annotations
 import array
 import hashlib
 import struct
-from typing import BinaryIO
+from collections.abc import Iterator
+from typing import BinaryIO, Protocol
 
 import google_crc32c
 
@@ -25,6 +26,8 @@ FRAME_BYTES = 16
 _MASK_DELTA = 0xA282EAD8
 # Below this a copy is cheaper than two more calls of write and of sha256.
 _COPY_BELOW = 16 * 1024
+_READ_BYTES = 1 << 20
+_HEAD = struct.Struct("<QI")
 _length_bytes = struct.Struct("<Q").pack
 _crc_bytes = struct.Struct("<I").pack
 _crc32c = google_crc32c.value
@@ -34,6 +37,54 @@ def masked_crc32c(data: bytes) -> int:
     """The CRC-32C of `data`, rotated and offset as TFRecord stores it."""
     crc: int = _crc32c(data)
     return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
+
+
+class Readable(Protocol):
+    """What records are read from."""
+
+    def read(self, size: int, /) -> bytes:
+        """At most `size` bytes, none at the end."""
+
+
+def read_records(file: Readable) -> Iterator[bytes]:
+    """The payloads of a TFRecord file, both checksums of each verified.
+
+    Holds one record at a time, and never more than the file has, whatever a damaged length says.
+
+    Raises:
+        ValueError: names the record, its offset, and what is wrong with it.
+    """
+    offset = number = 0
+    while head := _read(file, _HEAD.size):
+        where = f"record {number} at byte {offset}"
+        if len(head) < _HEAD.size:
+            raise ValueError(f"{where}: the file ends in its length, after {len(head)} of {_HEAD.size} bytes")
+        size, expected = _HEAD.unpack(head)
+        if masked_crc32c(head[:8]) != expected:
+            raise ValueError(f"{where}: its length, {size}, does not have the checksum stored with it")
+        payload = _read(file, size)
+        tail = _read(file, FRAME_BYTES - _HEAD.size)
+        if len(payload) + len(tail) < size + FRAME_BYTES - _HEAD.size:
+            found = _HEAD.size + len(payload) + len(tail)
+            raise ValueError(f"{where}: the file ends in it, after {found} of {size + FRAME_BYTES} bytes")
+        if _crc_bytes(masked_crc32c(payload)) != tail:
+            raise ValueError(f"{where}: its {size} bytes do not have the checksum stored with them")
+        yield payload
+        offset += size + FRAME_BYTES
+        number += 1
+
+
+def _read(file: Readable, size: int) -> bytes:
+    """The next `size` bytes; fewer at the end of the file only."""
+    data = file.read(min(size, _READ_BYTES))
+    if len(data) == size:
+        return data
+    parts = [data]
+    left = size - len(data)
+    while left and parts[-1]:
+        parts.append(file.read(min(left, _READ_BYTES)))
+        left -= len(parts[-1])
+    return b"".join(parts)
 
 
 class RecordWriter:

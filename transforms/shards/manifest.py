@@ -22,9 +22,8 @@ from transforms.examples.tfds import (
 from transforms.images.versions import codec_versions
 from transforms.shards.reconcile import Reconciled
 from transforms.shards.report import ShardReport
-from transforms.storage.output import MANIFEST
+from transforms.storage.layout import FAILURES, FORMAT_VERSION, INDEX, MANIFEST
 
-FORMAT_VERSION = 1
 _TFDS_VERSION = "1.0.0"
 _PACKAGES = ("apache-beam", "google-crc32c", "numpy", "pillow", "protobuf", "simplejpeg")
 
@@ -50,19 +49,38 @@ def shard_name(split: str, shard: int, num_shards: int) -> str:
     return f"{split}-{shard:05d}-of-{num_shards:05d}"
 
 
-def published_names(reconciled: Reconciled, config: DatasetConfig) -> list[str]:
-    """Paths, under the output, of all files that publishing makes but failures.jsonl."""
-    names = []
+def shard_files(reconciled: Reconciled) -> list[tuple[ShardReport, str, str]]:
+    """Each shard, with the names of its records and its index under the output."""
+    files = []
     for report in reconciled.reports:
         name = shard_name(report.split, report.shard, reconciled.num_shards[report.split])
-        names += [f"{name}.tfrecord", f"index/{name}.idx"]
-    return [*names, *_tfds_files(reconciled, config), MANIFEST]
+        files.append((report, f"{name}.tfrecord", f"{INDEX}/{name}.idx"))
+    return files
 
 
 def metadata_files(reconciled: Reconciled, config: DatasetConfig, provenance: Provenance) -> dict[str, str]:
     """Name and text of each file that describes the dataset, in the order of writing: manifest.json last."""
-    manifest = json.dumps(_manifest(reconciled, config, provenance), indent=2, ensure_ascii=False) + "\n"
-    return {**_tfds_files(reconciled, config), MANIFEST: manifest}
+    described = _tfds_files(reconciled, config)
+    shards = [name for _, *names in shard_files(reconciled) for name in names]
+    files = sorted([*shards, *described, MANIFEST, FAILURES])
+    manifest = {**_manifest(reconciled, config, provenance), "files": files}
+    return {**described, MANIFEST: json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"}
+
+
+def metadata_names(reconciled: Reconciled, config: DatasetConfig) -> list[str]:
+    """Names of the same files."""
+    return [*_tfds_files(reconciled, config), MANIFEST]
+
+
+def of_same_job(manifest: str, other: str) -> bool:
+    """Whether two manifests are one job's, whenever they were written."""
+    try:
+        parsed = [json.loads(text) for text in (manifest, other)]
+        for one in parsed:
+            one["provenance"]["finished"] = ""
+    except (ValueError, KeyError, TypeError):
+        return False
+    return bool(parsed[0] == parsed[1])
 
 
 def _summary(reconciled: Reconciled) -> DatasetSummary:
@@ -107,7 +125,7 @@ def _manifest(reconciled: Reconciled, config: DatasetConfig, provenance: Provena
     plan, stats = reconciled.plan, reconciled.stats
     return {
         "format_version": FORMAT_VERSION,
-        "recordmill": _version("recordmill"),
+        "recordmill": package_version("recordmill"),
         "config": {**config.as_json(), "schema": plan.settings.schema.name},
         "config_digest": provenance.config_digest,
         "source": {**provenance.source, "digest": plan.digest},
@@ -136,9 +154,10 @@ def _manifest(reconciled: Reconciled, config: DatasetConfig, provenance: Provena
             "job": provenance.job,
             "started": provenance.started,
             "finished": _now(),
+            "reused_shards": sum(report.reused for report in reconciled.reports),
             "packages": {
                 "python": platform.python_version(),
-                **{package: _version(package) for package in _PACKAGES},
+                **{package: package_version(package) for package in _PACKAGES},
                 **codec_versions(),
             },
         },
@@ -167,7 +186,8 @@ def _by_reason(counts: Mapping[tuple[str, str], int]) -> list[dict[str, object]]
     return [{"stage": stage, "reason": reason, "count": count} for (stage, reason), count in rows]
 
 
-def _version(package: str) -> str:
+def package_version(package: str) -> str:
+    """The version of an installed package."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

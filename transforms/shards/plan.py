@@ -5,13 +5,14 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from transforms.config import DatasetConfig
+from transforms.config import MIB, DatasetConfig
 from transforms.examples.labels import LabelMap
 from transforms.examples.registry import choose_schema
 from transforms.examples.schema import DatasetSummary, apply_rename, check_names
-from transforms.records import JobError
+from transforms.records import SPLIT_NAME, JobError
+from transforms.shards.hashing import DEFAULT_SPLIT
 from transforms.shards.packing import reference_record, reference_shard
 from transforms.shards.record_encoder import RecordSettings
 from transforms.shards.sample import measure
@@ -23,6 +24,9 @@ _SMALLEST_HOST_SHARD = 10_000_000
 _MOST_SHARDS = 99_999
 # Framing of a record, and what its small features take.
 _RECORD_OVERHEAD = 400
+# Below both, a second process takes longer to start than the work does.
+_SPAWN_RECORDS = 500
+_SPAWN_BYTES = 32 * MIB
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +36,7 @@ class SplitPlan:
     Attributes:
         records: to write.
         estimated_bytes: of its shards.
-        num_shards: number of shards.
+        num_shards: number of shards; 0 where the runner decides as it writes.
         edges: with `--order=key`, the first key of each shard but the first.
     """
 
@@ -70,7 +74,7 @@ class DatasetPlan:
         return sum(split.estimated_bytes for split in self.splits.values())
 
     def shards(self) -> list[tuple[str, int]]:
-        """(split, shard) of each shard; the place in the list is the shard's number in the shuffle."""
+        """(split, shard) of each planned shard; its place in the list is its number in the shuffle."""
         return [(name, shard) for name, split in self.splits.items() for shard in range(split.num_shards)]
 
     def first_shards(self) -> dict[str, int]:
@@ -83,8 +87,13 @@ class DatasetPlan:
         return places
 
 
-def plan_dataset(totals: Totals, config: DatasetConfig) -> DatasetPlan:
+def plan_dataset(totals: Totals, config: DatasetConfig, sample_cache: str | None = None) -> DatasetPlan:
     """The plan for a list of records with these totals.
+
+    Args:
+        totals: of the list.
+        config: of the dataset.
+        sample_cache: path of a file that keeps what a sample was measured to take.
 
     Raises:
         JobError: an empty split, a name clash, labels that do not fit: one line that names it.
@@ -102,8 +111,9 @@ def plan_dataset(totals: Totals, config: DatasetConfig) -> DatasetPlan:
                 raise JobError(
                     f"split {name!r} is empty: {where} names it, but records fall only into {found}"
                 )
+    _check_known(counts, config)
     settings = record_settings(totals, config)
-    sizes = _estimated_sizes(totals, settings)
+    sizes = _estimated_sizes(totals, settings, sample_cache)
     splits = {}
     for name in sorted(counts):
         num_shards = _num_shards(name, sizes[name], counts[name].records, config)
@@ -118,6 +128,38 @@ def plan_dataset(totals: Totals, config: DatasetConfig) -> DatasetPlan:
         source_bytes=totals.source_bytes,
         digest=f"{totals.digest:032x}",
     )
+
+
+def beam_splits(config: DatasetConfig) -> tuple[str, ...]:
+    """The splits that `--writer=beam` is ready for, as far as the call and the layout tell; sorted."""
+    names = (
+        config.split_names
+        or tuple(config.splits)
+        or tuple(_by_split(config))
+        or (*config.expected_splits, DEFAULT_SPLIT)
+    )
+    return tuple(sorted({name for name in names if SPLIT_NAME.fullmatch(name)}))
+
+
+def writer_processes(plan: DatasetPlan, workers: int) -> int:
+    """How many processes of our own the writing of a plan is worth, where there may be `workers`."""
+    worthwhile = plan.records >= _SPAWN_RECORDS or plan.source_bytes >= _SPAWN_BYTES
+    return max(workers, 1) if worthwhile else 1
+
+
+def _check_known(found: Iterable[str], config: DatasetConfig) -> None:
+    """Raises JobError for a split that `--writer=beam` has no writer for."""
+    if config.writer != "beam":
+        return
+    known = beam_splits(config)
+    for name in sorted(found):
+        if name not in known:
+            every = ",".join(f"{split}=N" for split in sorted(found))
+            raise JobError(
+                f"split {name!r} has records, but --writer=beam is ready for {', '.join(known)} only: it has "
+                f"to know all splits beforehand; name them with --num_shards={every}, or make others with "
+                "--splits"
+            )
 
 
 def record_settings(totals: Totals, config: DatasetConfig) -> RecordSettings:
@@ -161,15 +203,17 @@ def _num_shards(name: str, size: int, records: int, config: DatasetConfig) -> in
             given = ",".join(f"{split}={count}" for split, count in config.num_shards.items())
             raise JobError(f"--num_shards={given} says nothing of split {name!r}; add {name}=N")
         return config.num_shards[name]
+    if config.writer == "beam":
+        return 0
     if config.reader_hosts is not None:
         wanted = _SHARDS_PER_HOST * config.reader_hosts
         return max(min(wanted, size // _SMALLEST_HOST_SHARD), 1)
     return min(max(math.ceil(size / config.shard_size), 1), records, _MOST_SHARDS)
 
 
-def _estimated_sizes(totals: Totals, settings: RecordSettings) -> dict[str, int]:
+def _estimated_sizes(totals: Totals, settings: RecordSettings, sample_cache: str | None) -> dict[str, int]:
     """Bytes of each split's records: what a sample of them takes, for each byte or each record."""
-    sampled, source, encoded = measure(totals.sampled(), settings)
+    sampled, source, encoded = measure(totals.sampled(), settings, sample_cache)
     sizes = {}
     for name, split in totals.splits.items():
         if source and not totals.unsized:

@@ -14,8 +14,10 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 from multiprocessing.connection import Connection
 
+from transforms.records import JobError
 from transforms.shards.beacon import Beacon, create_file
 
 _BOOT = (
@@ -41,6 +43,8 @@ class WriterProcess:
     @staticmethod
     def spawn() -> WriterProcess:
         """Starts one."""
+        if _ending:
+            raise JobError("the program ends")
         ours, theirs = socket.socketpair()
         descriptor = create_file()
         try:
@@ -57,7 +61,9 @@ class WriterProcess:
         finally:
             theirs.close()
             os.close(descriptor)
-        return WriterProcess(popen, Connection(ours.detach()), beacon)
+        process = WriterProcess(popen, Connection(ours.detach()), beacon)
+        _started.add(process)
+        return process
 
     def wake(self) -> None:
         """Lets it import what it needs."""
@@ -75,7 +81,17 @@ class WriterProcess:
 
 
 _idle: list[WriterProcess] = []
+_started: weakref.WeakSet[WriterProcess] = weakref.WeakSet()
+_ending = False
 _idle_lock = threading.Lock()
+
+
+def kill_all() -> None:
+    """Ends every process at once, and lets no other start: the program is about to end."""
+    global _ending
+    _ending = True
+    for process in list(_started):
+        process.popen.kill()
 
 
 def prestart(processes: int) -> None:

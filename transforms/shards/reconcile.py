@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from transforms.records import Failure, JobError
 from transforms.shards.plan import DatasetPlan
 from transforms.shards.report import ShardReport, WriteStats, merged
-from transforms.storage.output import FAILURES
+from transforms.storage.layout import FAILURES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,49 +43,97 @@ class Reconciled:
 
 
 def reconcile(
-    plan: DatasetPlan, reports: Iterable[ShardReport], failures: Iterable[Failure], max_failure_ratio: float
+    plan: DatasetPlan,
+    reports: Iterable[ShardReport],
+    failures: Iterable[Failure],
+    max_failure_ratio: float,
+    failures_path: str = FAILURES,
+    encoded: Iterable[tuple[str, WriteStats]] | None = None,
 ) -> Reconciled:
     """Counts what was listed against what was written, failed and skipped.
+
+    Args:
+        plan: of the dataset.
+        reports: of all shards.
+        failures: what the source listed and is no record.
+        max_failure_ratio: of the gate.
+        failures_path: the file that names each failure, for messages.
+        encoded: (split, what its encoding came to) where that was not done by what wrote the shards, whose
+            reports then count records alone.
 
     Raises:
         JobError: shards are missing, or records are; or too many failed.
     """
     in_order = tuple(sorted(reports, key=lambda report: (report.split, report.shard)))
-    if [(report.split, report.shard) for report in in_order] != plan.shards():
-        raise JobError(
-            f"{len(plan.shards())} shards were planned, {len(in_order)} reported; nothing is published"
-        )
-    stats = merged([report.file.stats for report in in_order])
+    by_split = {name: [report for report in in_order if report.split == name] for name in plan.splits}
+    _check_shards(plan, by_split, len(in_order))
+    if encoded is None:
+        counted = {name: merged([one.file.stats for one in split]) for name, split in by_split.items()}
+    else:
+        counted = _by_split(plan, encoded)
+        _check_written(by_split, counted)
+    stats = merged(list(counted.values()))
     failed: Counter[tuple[str, str]] = Counter(stats.failed)
     skipped: Counter[tuple[str, str]] = Counter()
     for failure in failures:
         (skipped if failure.skipped else failed)[failure.stage, failure.reason] += 1
     result = Reconciled(plan, in_order, stats, failed, skipped)
-    _check_gate(result, max_failure_ratio)
+    _check_gate(result, max_failure_ratio, failures_path)
     for name, split in plan.splits.items():
-        _check_split(name, split.records, [report for report in in_order if report.split == name])
+        _check_split(name, split.records, counted[name], failures_path)
     return result
 
 
-def _check_gate(result: Reconciled, max_failure_ratio: float) -> None:
+def _check_shards(plan: DatasetPlan, by_split: Mapping[str, list[ShardReport]], reported: int) -> None:
+    """Raises JobError unless each split has each of its shards, once."""
+    if sum(map(len, by_split.values())) != reported:
+        raise JobError("shards of splits that were not planned are reported; nothing is published")
+    for name, reports in by_split.items():
+        planned = plan.splits[name].num_shards or max(len(reports), 1)
+        if [report.shard for report in reports] != list(range(planned)):
+            numbers = len({report.shard for report in reports})
+            raise JobError(
+                f"split {name!r}: {planned} shards were to be written, {len(reports)} are reported, "
+                f"of {numbers} numbers; nothing is published"
+            )
+
+
+def _by_split(plan: DatasetPlan, encoded: Iterable[tuple[str, WriteStats]]) -> dict[str, WriteStats]:
+    counted = {name: WriteStats() for name in plan.splits}
+    for name, stats in encoded:
+        counted[name].merge(stats)
+    return counted
+
+
+def _check_written(by_split: Mapping[str, list[ShardReport]], counted: Mapping[str, WriteStats]) -> None:
+    """Raises JobError unless the shards hold as many records as were encoded."""
+    for name, reports in by_split.items():
+        held = sum(report.file.stats.written for report in reports)
+        if held != counted[name].written:
+            raise JobError(
+                f"split {name!r}: {counted[name].written} records were encoded, its shards hold {held}; "
+                "nothing is published"
+            )
+
+
+def _check_gate(result: Reconciled, max_failure_ratio: float, failures_path: str) -> None:
     failed = sum(result.failed.values())
     tried = result.read - sum(result.skipped.values())
     if failed > max_failure_ratio * tried:
         (stage, reason), times = Counter(result.failed).most_common(1)[0]
         raise JobError(
             f"{failed} of {tried} inputs failed ({failed / tried:.2%}; "
-            f"most often {stage}: {reason}, {times}), "
-            f"above --max_failure_ratio={max_failure_ratio:g}; nothing is published, {FAILURES} names each"
+            f"most often {stage}: {reason}, {times}), above --max_failure_ratio={max_failure_ratio:g}; "
+            f"nothing is published, {failures_path} names each"
         )
 
 
-def _check_split(name: str, listed: int, reports: list[ShardReport]) -> None:
-    written = sum(report.file.stats.written for report in reports)
-    failed = sum(sum(report.file.stats.failed.values()) for report in reports)
-    if written + failed != listed:
+def _check_split(name: str, listed: int, stats: WriteStats, failures_path: str) -> None:
+    failed = sum(stats.failed.values())
+    if stats.written + failed != listed:
         raise JobError(
-            f"split {name!r}: {listed} records were listed, {written} written and {failed} failed; "
+            f"split {name!r}: {listed} records were listed, {stats.written} written and {failed} failed; "
             "nothing is published"
         )
-    if not written:
-        raise JobError(f"split {name!r} is empty: all its {failed} records failed; {FAILURES} says why")
+    if not stats.written:
+        raise JobError(f"split {name!r} is empty: all its {failed} records failed; {failures_path} says why")

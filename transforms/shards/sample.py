@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -12,6 +14,9 @@ from transforms.shards.packing import pack_reference
 from transforms.shards.part import EncodeTask
 from transforms.shards.pool import ProcessExecutor
 from transforms.shards.record_encoder import RecordSettings
+from transforms.shards.state import shard_digest
+from transforms.storage.durable import write_text
+from transforms.storage.write_faults import naming_faults
 
 # Stops sampling large images: the estimate need not be exact.
 _SAMPLE_BYTES = 16 << 20
@@ -25,12 +30,32 @@ class Measured(NamedTuple):
     encoded_bytes: int
 
 
-def measure(sample: Iterable[ImageRecord], settings: RecordSettings) -> Measured:
+def measure(sample: Iterable[ImageRecord], settings: RecordSettings, cache: str | None = None) -> Measured:
     """Encodes a sample, in a process of its own: an image may crash its codec.
+
+    Args:
+        sample: the records.
+        settings: of their encoding.
+        cache: path of a file that keeps the result for whoever asks the same; none to keep nothing.
 
     Raises:
         JobError: the machine does not let it be done.
     """
+    references = _first(sample)
+    if not references:
+        return Measured(0, 0, 0)
+    digest = shard_digest(settings.digest(), references)
+    measured = _cached(cache, digest)
+    if measured is None:
+        measured = _encoded(references, settings)
+        if cache is not None:
+            with naming_faults(cache):
+                write_text(cache, json.dumps([digest, *measured]))
+    return measured
+
+
+def _first(sample: Iterable[ImageRecord]) -> list[bytes]:
+    """The sample as references, as far as it is not too much to encode."""
     references = []
     read = 0
     for record in sample:
@@ -38,8 +63,19 @@ def measure(sample: Iterable[ImageRecord], settings: RecordSettings) -> Measured
             break
         read += record.size
         references.append(pack_reference(record, seed=0))
-    if not references:
-        return Measured(0, 0, 0)
+    return references
+
+
+def _cached(cache: str | None, digest: str) -> Measured | None:
+    try:
+        with open(cache or os.devnull, encoding="utf-8") as file:
+            found, *numbers = json.load(file)
+        return Measured(*numbers) if found == digest else None
+    except (OSError, ValueError, TypeError):  # as good as none
+        return None
+
+
+def _encoded(references: list[bytes], settings: RecordSettings) -> Measured:
     # Kept images need no decoding to be measured.
     policy = dataclasses.replace(settings.policy, validate="header")
     executor = ProcessExecutor(dataclasses.replace(settings, policy=policy), _ignore, workers=1)

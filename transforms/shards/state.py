@@ -15,8 +15,8 @@ from typing import Any
 from transforms.records import BadInput
 from transforms.shards.packing import reference_record
 from transforms.shards.report import ShardFile, ShardReport, WriteStats
+from transforms.storage.durable import write_text
 from transforms.storage.local import LocalReader
-from transforms.storage.output import write_text
 
 _FORMAT_VERSION = 1
 _ENDING = ".state.json"

@@ -1,27 +1,20 @@
-"""The output folder: what may be in it at the start, and what a run leaves under it."""
+"""The output folder: whether it can take a dataset, what room it has, and its failures.jsonl."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
 from collections.abc import Iterable
 
-from transforms.records import Failure
+from transforms.records import Failure, JobError
+from transforms.storage.durable import write_lines
+from transforms.storage.durable import write_text as write_text
+from transforms.storage.layout import FAILURES, INDEX, MANIFEST, RUNS, Run
 from transforms.storage.paths import scheme_of
-
-RUNS = ".recordmill"
-INDEX = "index"
-MANIFEST = "manifest.json"
-FAILURES = "failures.jsonl"
-_PUBLISHING = "publishing.json"
-_UNFINISHED = ".part"
-
-
-def run_folder(output: str, run: str) -> str:
-    """Where a run keeps its finished shards until the whole dataset is published."""
-    return os.path.join(output, RUNS, run)
+from transforms.storage.publication import noted_publication, published_dataset
+from transforms.storage.runs import failures_path, has_runs, has_withdrawn, run_folders, strange_entries
+from transforms.storage.runs import finished_shards as finished_shards
 
 
 def check_path(output: str) -> None:
@@ -36,10 +29,11 @@ def check_path(output: str) -> None:
         raise ValueError(f"--output is {ascii(output)}, which is not UTF-8; give another folder") from error
 
 
-def check_output(output: str) -> None:
+def check_output(output: str, overwrite: bool = False) -> None:
     """Raises ValueError unless `output` can take a new dataset.
 
-    It may not exist, be empty, or hold only what a run left that did not publish.
+    It may not exist, be empty, or hold only what a run left that did not publish; with `overwrite`, it may
+    hold a dataset, and other files beside it.
     """
     check_path(output)
     output = os.path.abspath(output)
@@ -52,58 +46,40 @@ def check_output(output: str) -> None:
         )
     if not os.access(output, os.W_OK | os.X_OK | os.R_OK):
         raise ValueError(f"--output is {output!r}, where you may not write; give another folder")
-    if os.path.exists(os.path.join(output, MANIFEST)):
-        raise ValueError(f"--output is {output!r}, which holds a dataset already; give another folder")
-    others = sorted(_files(output) - _left_over(output))
+    try:
+        others = _foreign_files(output, overwrite)
+    except JobError as error:
+        raise ValueError(f"--output is {output!r}: {error}") from error
+    except OSError as error:
+        raise ValueError(f"--output is {output!r}: {error.filename}: {error.strerror}") from error
     if others:
         shown = ", ".join(repr(name) for name in others[:3]) + (", …" if len(others) > 3 else "")
         raise ValueError(f"--output is {output!r}, which is not empty ({shown}); give an empty or new folder")
 
 
-def start_run(output: str, folder: str) -> None:
-    """Removes what runs left that did not publish, but for the scratch of this one; makes the folder."""
-    for name in _left_over(output):
-        _remove(os.path.join(output, name))
-    with contextlib.suppress(OSError):  # not there, or not empty
-        os.rmdir(os.path.join(output, INDEX))
-    runs = os.path.join(output, RUNS)
-    for name in os.listdir(runs) if os.path.isdir(runs) else ():
-        if os.path.join(runs, name) != folder:
-            shutil.rmtree(os.path.join(runs, name))
-    shutil.rmtree(os.path.join(folder, "shards"), ignore_errors=True)
-    _remove(os.path.join(folder, _PUBLISHING))
-    os.makedirs(folder, exist_ok=True)
+def recheck_output(output: str, overwrite: bool) -> None:
+    """`check_output` for a job that is at work.
+
+    Raises:
+        JobError: likewise.
+    """
+    try:
+        check_output(output, overwrite)
+    except ValueError as error:
+        raise JobError(str(error)) from error
 
 
-def announce_publication(folder: str, names: Iterable[str]) -> None:
-    """Notes the names that publishing will make in the output: a run cut off there is known by them."""
-    write_text(os.path.join(folder, _PUBLISHING), json.dumps(sorted(names)))
-
-
-def publish_file(unpublished: str, published: str) -> None:
-    """Moves one finished file to the name that readers see; may be repeated."""
-    os.makedirs(os.path.dirname(published), exist_ok=True)
-    if os.path.exists(unpublished) or not os.path.exists(published):
-        os.replace(unpublished, published)
-
-
-def end_runs(output: str) -> None:
-    """Removes all that runs left."""
-    shutil.rmtree(os.path.join(output, RUNS), ignore_errors=True)
-
-
-def write_text(path: str, text: str) -> None:
-    """Writes a whole file, or leaves the old one."""
-    write_lines(path, [text])
-
-
-def write_lines(path: str, lines: Iterable[str]) -> None:
-    """Writes a whole file from pieces that carry their line ends, or leaves the old one."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    temporary = path + _UNFINISHED
-    with open(temporary, "w", encoding="utf-8", newline="\n") as file:
-        file.writelines(lines)
-    os.replace(temporary, path)
+def write_failures(run: Run, failures: Iterable[Failure], files: Iterable[str] = ()) -> str:
+    """Writes failures.jsonl: `failures`, and the lines of `files`, sorted by key. Returns its path."""
+    lines = [failure.to_json() for failure in failures]
+    for path in files:
+        with open(path, encoding="utf-8", newline="\n") as file:
+            lines += [line.rstrip("\n") for line in file]
+    lines.sort(key=_failure_order)
+    path = failures_path(run)
+    unfinished = os.path.join(run.folder, f"{FAILURES}.part")
+    write_lines(path, (f"{line}\n" for line in lines), unfinished)
+    return path
 
 
 def free_bytes(path: str) -> int:
@@ -125,40 +101,45 @@ def _check_parent(output: str) -> None:
         raise ValueError(f"--output is {output!r}, and you may not write in {parent!r}; give another folder")
 
 
+def _foreign_files(output: str, overwrite: bool) -> list[str]:
+    """Names in `output` that keep a dataset out of it.
+
+    Raises:
+        ValueError: it holds a dataset that is to stay.
+        JobError: it holds one that cannot be replaced.
+    """
+    strange = strange_entries(output)
+    if os.path.lexists(os.path.join(output, MANIFEST)):
+        if not overwrite:
+            raise ValueError(
+                f"--output is {output!r}, which holds a dataset already; --overwrite replaces it, or give "
+                "another folder"
+            )
+        published_dataset(output)
+        return strange
+    if has_withdrawn(output):
+        return strange
+    return sorted({*strange, *(_files(output) - _left_over(output))})
+
+
 def _files(output: str) -> set[str]:
     """What a folder holds, but for runs: names, and those in the index folder below its name."""
     names = set(os.listdir(output)) - {RUNS}
-    if os.path.isdir(os.path.join(output, INDEX)):
-        names.remove(INDEX)
-        names |= {f"{INDEX}/{name}" for name in os.listdir(os.path.join(output, INDEX))}
+    index = os.path.join(output, INDEX)
+    if os.path.isdir(index) and not os.path.islink(index):
+        names.discard(INDEX)
+        names |= {f"{INDEX}/{name}" for name in os.listdir(index)}
     return names
 
 
 def _left_over(output: str) -> set[str]:
     """Names of files that runs which did not publish may have left: failures, and what they announced."""
-    names = {FAILURES}
-    runs = os.path.join(output, RUNS)
-    for run in os.listdir(runs) if os.path.isdir(runs) else ():
-        path = os.path.join(runs, run, _PUBLISHING)
-        if os.path.exists(path):
-            with open(path, encoding="utf-8") as file:
-                names.update(json.load(file))
-    return names | {name + _UNFINISHED for name in names}
-
-
-def _remove(path: str) -> None:
-    if os.path.lexists(path):
-        os.remove(path)
-
-
-def write_failures(output: str, failures: Iterable[Failure], files: Iterable[str] = ()) -> None:
-    """Writes failures.jsonl: `failures`, and the lines of `files`, sorted by key."""
-    lines = [failure.to_json() for failure in failures]
-    for path in files:
-        with open(path, encoding="utf-8", newline="\n") as file:
-            lines += [line.rstrip("\n") for line in file]
-    lines.sort(key=_failure_order)
-    write_lines(os.path.join(output, FAILURES), (f"{line}\n" for line in lines))
+    names = {FAILURES} if has_runs(output) else set()
+    for folder in run_folders(output):
+        publication = noted_publication(output, folder)
+        if publication is not None:
+            names |= publication.names
+    return names
 
 
 def _failure_order(line: str) -> tuple[str, str]:

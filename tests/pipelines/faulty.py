@@ -1,0 +1,199 @@
+"""A machine that fails, or dies, at the n-th operation on files; and a whole job without a runner for it."""
+
+import builtins
+import contextlib
+import hashlib
+import json
+import os
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transforms import plan as planning
+from transforms.config import DatasetConfig
+from transforms.publish import Reconcile, write_metadata
+from transforms.records import Failure, ImageRecord, ImageRef
+from transforms.shards.manifest import Provenance
+from transforms.shards.packing import pack_reference
+from transforms.shards.part import PartTask
+from transforms.shards.plan import DatasetPlan, shard_index
+from transforms.shards.record_encoder import RecordEncoder
+from transforms.shards.report import ShardReport
+from transforms.shards.state import ShardState, shard_digest
+from transforms.shards.totals import total
+from transforms.storage.layout import Run
+from transforms.storage.publication import Move, move_file
+from transforms.storage.write_faults import naming_faults
+
+SPLIT = "train"
+_WRITING = frozenset("wxa+")
+_OPERATIONS = ("open", "replace", "remove", "unlink", "rmdir", "mkdir", "utime", "pwrite", "ftruncate")
+
+
+class Killed(BaseException):
+    """The end of a process: nothing that it would still do on the disk happens."""
+
+
+class Machine:
+    """Counts operations on the files of an output; the one of number `at` fails, or is the last.
+
+    Args:
+        output: the folder; the input's files have faults of their own.
+        at: number of the operation, from 0; -1 for none.
+        error: number of the error that it raises; None where the process dies before it, or half way
+            through where it is a write.
+    """
+
+    def __init__(self, output: Path, at: int = -1, error: int | None = None) -> None:
+        self.operations: list[str] = []
+        self._output = str(output)
+        self._at = at
+        self._error = error
+        self._dead = False
+
+    def do(self, name: str, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """One operation."""
+        if self._comes(name, args[0]):
+            raise self._fault(*[arg for arg in args if isinstance(arg, str)])
+        return function(*args, **options)
+
+    def write(self, file: Any, data: Any) -> Any:
+        """One write."""
+        if self._comes("write", file.name):
+            raise self._fault()
+        if self._dead:
+            file.write(data[: len(data) // 2])
+            file.flush()
+            raise Killed
+        return file.write(data)
+
+    def _fault(self, *paths: str) -> OSError:
+        assert self._error is not None
+        return OSError(self._error, os.strerror(self._error), *paths)
+
+    def _comes(self, name: str, path: object) -> bool:
+        """Whether the operation shall fail; raises Killed where it is not reached."""
+        if self._dead:
+            raise Killed  # what `finally` would do
+        if isinstance(path, str) and path.startswith("/") and not path.startswith(self._output):
+            return False
+        self.operations.append(f"{name} {path}")
+        if len(self.operations) - 1 != self._at:
+            return False
+        self._dead = self._error is None
+        if self._dead and name != "write":
+            raise Killed
+        return not self._dead
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Every operation on files in the block is one of this machine."""
+        with pytest.MonkeyPatch.context() as patch:
+            for name in _OPERATIONS:
+                patch.setattr(os, name, self._counted(name, getattr(os, name)))
+            # Whether data reach the disk is another test's.
+            patch.setattr(os, "fsync", self._counted("fsync", os.fstat))
+            patch.setattr(builtins, "open", self._open(builtins.open))
+            yield
+
+    def _counted(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args, **options: self.do(name, function, *args, **options)
+
+    def _open(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def opened(path: Any, mode: str = "r", *args: Any, **options: Any) -> Any:
+            file = self.do("open", function, path, mode, *args, **options)
+            return _File(self, file) if _WRITING & set(mode) else file
+
+        return opened
+
+
+class _File:
+    """A file whose writes are operations."""
+
+    def __init__(self, machine: Machine, file: Any) -> None:
+        self._machine = machine
+        self._file = file
+
+    def __enter__(self) -> "_File":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def write(self, data: Any) -> Any:
+        return self._machine.write(self._file, data)
+
+    def writelines(self, lines: Any) -> None:
+        pieces = list(lines)
+        if pieces:
+            self.write(pieces[0][:0].join(pieces))
+
+
+class Job:
+    """Everything that `convert` does with an output, in this thread; counts the shards that it writes."""
+
+    def __init__(self, output: Path, num_shards: int, pixels: Path, overwrite: bool = False) -> None:
+        self.config = DatasetConfig(num_shards=num_shards, max_failure_ratio=0.5, overwrite=overwrite)
+        self.run = Run(str(output), self.config.digest({}), uuid.uuid4().hex, "a test")
+        self.written = 0
+        self._records = [
+            ImageRecord(f"{n}.png", ImageRef(str(pixels), 12 * n, 12, (2, 2, 3)), size=12) for n in range(6)
+        ]
+        self._failures = [Failure("notes.txt", "list", "not an image", skipped=True)]
+
+    def __call__(self) -> str:
+        """Plans, writes, publishes."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("transforms.shards.plan.measure", lambda *_: (1, 12, 500))
+            plan = planning.make_plan(
+                b"", self.config, [total(self._records)], self._failures, self.run.output, self.run
+            )
+        reports = list(self._write(plan))
+        *moves, summary = Reconcile(self.run, self.config).process(b"", plan, reports, self._failures)
+        assert all(isinstance(move, Move) for move in moves)
+        for move in moves:
+            move_file(*move)
+        provenance = Provenance.start({"kind": "test", "input": ""}, self.run.digest, "none", "")
+        return write_metadata(summary.value, [], self.run, self.config, provenance)
+
+    def _write(self, plan: DatasetPlan) -> Iterator[ShardReport]:
+        shards: dict[int, list[bytes]] = defaultdict(list)
+        for record in self._records:
+            reference = pack_reference(record, self.config.seed)
+            shards[shard_index(reference, plan.splits[SPLIT])].append(reference)
+        for shard, references in sorted(shards.items()):
+            references.sort()
+            digest = shard_digest(plan.settings.digest(), references)
+            state = ShardState(self.run.shards, SPLIT, shard, digest)
+            with naming_faults(state.path):
+                report = state.reusable(references)
+                if report is None:
+                    state.discard()
+                    os.makedirs(self.run.shards, exist_ok=True)
+            if report is None:
+                self.written += 1
+                path = os.path.join(self.run.shards, f"{SPLIT}-{shard:05d}-{uuid.uuid4().hex[:12]}")
+                file = PartTask(references, path, state).run(RecordEncoder(plan.settings), lambda *_: None)
+                report = ShardReport(SPLIT, shard, file)
+            yield report
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """sha256 of every file below a folder, by path; of manifest.json, without what differs each time."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            data = path.read_bytes()
+            if path.name == "manifest.json":
+                manifest = json.loads(data)
+                del manifest["provenance"]
+                data = json.dumps(manifest).encode()
+            found[str(path.relative_to(folder))] = hashlib.sha256(data).hexdigest()
+    return found

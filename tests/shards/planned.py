@@ -1,0 +1,19 @@
+"""Plans of records that are features alone."""
+
+from transforms.config import DatasetConfig
+from transforms.records import Annotations, ImageRecord
+from transforms.shards.plan import DatasetPlan, plan_dataset
+from transforms.shards.totals import total
+
+
+def records(count: int, splits: tuple[str, ...] = ("train",)) -> list[ImageRecord]:
+    """Records whose splits take turns."""
+    return [
+        ImageRecord(f"{number:05d}", None, splits[number % len(splits)], Annotations((), {"x": number}))
+        for number in range(count)
+    ]
+
+
+def plan(config: DatasetConfig, count: int = 1000, splits: tuple[str, ...] = ("train",)) -> DatasetPlan:
+    """The plan for such records."""
+    return plan_dataset(total(records(count, splits)), config)

@@ -1,0 +1,116 @@
+"""Conservation and the gate, over reports of both writers."""
+
+from collections import Counter
+
+import pytest
+
+from tests.shards.planned import plan
+from transforms.config import DatasetConfig
+from transforms.records import Failure, JobError
+from transforms.shards.plan import DatasetPlan
+from transforms.shards.reconcile import Reconciled, reconcile
+from transforms.shards.report import ShardFile, ShardReport, WriteStats
+
+SPLITS = ("train", "val")
+BAD = ("decode", "corrupt")
+
+
+def stats(written: int, failed: int = 0) -> WriteStats:
+    return WriteStats(written, Counter({BAD: failed} if failed else {}), source_bytes=10 * written)
+
+
+def report(split: str, shard: int, counts: WriteStats) -> ShardReport:
+    return ShardReport(split, shard, ShardFile("/x", "/x.idx", None, 0, "", counts))
+
+
+def planned(writer: str = "beam", num_shards: int | None = None) -> DatasetPlan:
+    """Five records in each of two splits."""
+    config = DatasetConfig(writer=writer, split_names=SPLITS, num_shards=num_shards)
+    return plan(config, count=10, splits=SPLITS)
+
+
+# Two shards in train, one in val; one record of train failed.
+REPORTS = [report("val", 0, stats(5)), report("train", 1, stats(1)), report("train", 0, stats(3))]
+ENCODED = [("train", stats(3)), ("val", stats(5)), ("train", stats(1, failed=1))]
+
+
+def read_back(
+    reports: list[ShardReport] = REPORTS,
+    encoded: list[tuple[str, WriteStats]] = ENCODED,
+    ratio: float = 0.5,
+    num_shards: int | None = None,
+    failures: tuple[Failure, ...] = (),
+) -> Reconciled:
+    return reconcile(planned(num_shards=num_shards), reports, failures, ratio, "/out/failures.jsonl", encoded)
+
+
+def test_counts_of_the_encoding_stand_where_shards_were_read_back() -> None:
+    skipped = Failure("s", "list", "hidden", skipped=True)
+    result = read_back(failures=(skipped, Failure("f", "list", "not an image by name")))
+    assert [(one.split, one.shard) for one in result.reports] == [("train", 0), ("train", 1), ("val", 0)]
+    assert result.num_shards == {"train": 2, "val": 1}
+    assert (result.stats.written, result.stats.source_bytes) == (9, 90)
+    assert result.failed == {BAD: 1, ("list", "not an image by name"): 1}
+    assert result.skipped == {("list", "hidden"): 1}
+    assert result.read == 12
+
+
+@pytest.mark.parametrize(
+    ("reports", "num_shards", "message"),
+    [
+        (REPORTS[:2], None, "split 'train': 1 shards were to be written, 1 are reported"),
+        (REPORTS[1:], None, "split 'val': 1 shards were to be written, 0 are reported"),
+        ([*REPORTS, REPORTS[2]], None, "split 'train': 3 shards were to be written, 3 are reported, of 2"),
+        (REPORTS, 2, "split 'val': 2 shards were to be written, 1 are reported"),
+        (REPORTS, 1, "split 'train': 1 shards were to be written, 2 are reported"),
+        ([*REPORTS, report("test", 0, stats(1))], None, "shards of splits that were not planned"),
+        (
+            [*REPORTS[:2], report("train", 0, stats(2))],
+            None,
+            "'train': 4 records were encoded, its shards hold 3",
+        ),
+        (
+            [report("val", 0, stats(6)), *REPORTS[1:]],
+            None,
+            "'val': 5 records were encoded, its shards hold 6",
+        ),
+    ],
+)
+def test_shards_that_do_not_hold_what_was_encoded(
+    reports: list[ShardReport], num_shards: int | None, message: str
+) -> None:
+    with pytest.raises(JobError, match=message):
+        read_back(reports, num_shards=num_shards)
+
+
+def test_counts_that_got_lost() -> None:
+    with pytest.raises(JobError, match="split 'train': 1 records were encoded, its shards hold 4"):
+        read_back(encoded=ENCODED[1:])
+    lost = [("train", stats(4)), ("val", stats(5))]
+    with pytest.raises(JobError, match="split 'train': 5 records were listed, 4 written and 0 failed"):
+        read_back(encoded=lost)
+
+
+def test_the_gate_names_the_file_of_failures() -> None:
+    with pytest.raises(JobError) as raised:
+        read_back(ratio=0.05)
+    assert str(raised.value) == (
+        "1 of 10 inputs failed (10.00%; most often decode: corrupt, 1), above --max_failure_ratio=0.05; "
+        "nothing is published, /out/failures.jsonl names each"
+    )
+    reports = [report("train", 0, stats(0)), report("val", 0, stats(5))]
+    with pytest.raises(JobError, match="split 'train' is empty: all its 5 .* /out/failures.jsonl says why"):
+        read_back(reports, [("train", stats(0, failed=5)), ("val", stats(5))], ratio=1)
+
+
+def test_reports_of_whole_shards_count_their_failures_themselves() -> None:
+    reports = [
+        report("train", 0, stats(3, failed=1)),
+        report("train", 1, stats(1)),
+        report("val", 0, stats(2)),
+    ]
+    made = planned("shards", num_shards=2)
+    result = reconcile(made, [*reports, report("val", 1, stats(3))], [], 0.5)
+    assert (result.stats.written, result.failed) == (9, {BAD: 1})
+    with pytest.raises(JobError, match="split 'val': 2 shards were to be written, 1 are reported"):
+        reconcile(made, reports, [], 0.5)

@@ -1,0 +1,210 @@
+"""EncodeExamples: references to serialised Examples, in the order in which they get done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, as_completed
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+from apache_beam.utils.windowed_value import WindowedValue
+
+from transforms import coders as _coders  # noqa: F401  (registers the coders)
+from transforms.config import DatasetConfig
+from transforms.examples.tfrecord import FRAME_BYTES
+from transforms.metrics import count
+from transforms.records import Failure, JobError
+from transforms.repeated import REPEATED, if_repeated, repeated_keys
+from transforms.shards import progress
+from transforms.shards.batching import Batches, items
+from transforms.shards.memory import shuffle_warning
+from transforms.shards.part import EncodedBatch
+from transforms.shards.plan import DatasetPlan, writer_processes
+from transforms.shards.pool import ProcessExecutor
+from transforms.shards.report import WriteStats
+from transforms.shards.spread import encode_tasks, group_of_reference, source_bytes_of_task
+from transforms.survey import Surveyed, in_global_window
+
+_FAILURES = "failures"
+
+
+class Encoded(NamedTuple):
+    """What encoding yields.
+
+    Attributes:
+        payloads: serialised Examples, by split.
+        stats: (split, counts), a few elements.
+        failures: the records that failed.
+    """
+
+    payloads: Mapping[str, beam.PCollection[bytes]]
+    stats: beam.PCollection[tuple[str, WriteStats]]
+    failures: beam.PCollection[Failure]
+
+
+class EncodeExamples(beam.PTransform):
+    """Surveyed -> Encoded.
+
+    Only references are shuffled before it, and by their hash: what is listed side by side is not encoded
+    side by side. Images are loaded where they are encoded.
+
+    Args:
+        config: of the dataset.
+        plan: of the dataset, one element.
+        splits: every split that a record may be in.
+    """
+
+    def __init__(
+        self, config: DatasetConfig, plan: beam.PCollection[DatasetPlan], splits: Sequence[str]
+    ) -> None:
+        super().__init__()
+        self._config = config
+        self._plan = plan
+        self._splits = splits
+
+    def expand(self, surveyed: Surveyed) -> Encoded:
+        """((split, group), references) -> GroupByKey -> one payload a record, by split."""
+        plan = beam.pvalue.AsSingleton(self._plan)
+        spread, named = surveyed.references | "SpreadReferences" >> beam.ParDo(
+            SpreadReferences(), plan, beam.pvalue.AsList(surveyed.repeated)
+        ).with_output_types(tuple[tuple[str, int], bytes], **{REPEATED: tuple[str, str]}).with_outputs(
+            REPEATED, main="spread"
+        )
+        tags = {split: _tag(split) for split in self._splits}
+        types = {_FAILURES: Failure, **dict.fromkeys(tags.values(), bytes)}
+        encoded = (
+            spread
+            | "GroupReferences" >> beam.GroupByKey()
+            | "Encode"
+            >> beam.ParDo(EncodeExamplesFn(self._config), plan, beam.pvalue.AsList(named))
+            .with_output_types(tuple[str, WriteStats], **types)
+            .with_outputs(*types, main="stats")
+        )
+        payloads = {split: encoded[tag] for split, tag in tags.items()}
+        return Encoded(payloads, encoded["stats"], encoded[_FAILURES])
+
+
+class SpreadReferences(beam.DoFn):
+    """(split, references) -> ((split, group), references); key and place of repeated keys to `REPEATED`."""
+
+    def start_bundle(self) -> None:
+        """Nothing collected."""
+        self._batches: Batches[tuple[str, int]] = Batches()
+
+    def process(
+        self, element: tuple[str, bytes], plan: DatasetPlan, repeated: Sequence[int]
+    ) -> Iterator[Any]:
+        """One batch."""
+        split, batch = element
+        records = plan.splits[split].records
+        hashes = frozenset(repeated)
+        for reference in items([batch]):
+            if hashes:
+                yield from if_repeated(reference, hashes)
+            key = (split, group_of_reference(reference, records))
+            full = self._batches.add(key, reference)
+            if full is not None:
+                yield key, full
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        """The rest."""
+        yield from map(in_global_window, self._batches.rest())
+
+
+class EncodeExamplesFn(beam.DoFn):
+    """((split, group), batches of references) -> payloads to the tag of the split, `Failure` to `failures`.
+
+    The main output is (split, WriteStats), when the bundle ends. Groups are handed to writer processes as
+    they come; what these give back is yielded as soon as it is there, so that few are held.
+
+    Args:
+        config: of the dataset.
+    """
+
+    def __init__(self, config: DatasetConfig) -> None:
+        self._config = config
+        self._executor: ProcessExecutor | None = None
+        self._pending: list[tuple[str, Future[EncodedBatch]]] = []
+
+    def start_bundle(self) -> None:
+        """Nothing encoded, nor left by a bundle that failed; the plan may be another one."""
+        self.teardown()
+        self._stats: dict[str, WriteStats] = {}
+        self._task_bytes = 0
+
+    def process(
+        self,
+        element: tuple[tuple[str, int], Iterable[bytes]],
+        plan: DatasetPlan,
+        named: Sequence[tuple[str, str]],
+    ) -> Iterator[beam.pvalue.TaggedOutput]:
+        """One group."""
+        if message := repeated_keys(named):
+            raise JobError(message)
+        (split, _), batches = element
+        try:
+            executor = self._executor or self._start(plan)
+            for task in encode_tasks(items(batches), self._task_bytes):
+                self._pending.append((split, executor.submit(task)))
+                for tag, value in self._done():
+                    yield beam.pvalue.TaggedOutput(tag, value)
+        except BaseException:
+            self.teardown()
+            raise
+
+    def finish_bundle(self) -> Iterator[Any]:
+        """Waits for what is still encoded."""
+        try:
+            while self._pending:
+                next(as_completed([future for _, future in self._pending]))
+                for tag, value in self._done():
+                    yield beam.pvalue.TaggedOutput(tag, in_global_window(value))
+        finally:
+            self.teardown()
+        yield from map(in_global_window, self._stats.items())
+
+    def teardown(self) -> None:
+        """Lets the processes go."""
+        if self._executor is not None:
+            self._executor.close()
+        self._executor = None
+        self._pending = []
+
+    def _start(self, plan: DatasetPlan) -> ProcessExecutor:
+        warning = shuffle_warning(self._config, plan)
+        if warning is not None:
+            progress.add_note(warning)
+        self._task_bytes = source_bytes_of_task(plan)
+        workers = writer_processes(plan, self._config.workers)
+        self._executor = ProcessExecutor(plan.settings, progress.add_done, workers)
+        return self._executor
+
+    def _done(self) -> Iterator[tuple[str, bytes | Failure]]:
+        """(tag, value) of all that is done; forgets it."""
+        pending, self._pending = self._pending, []
+        done: list[tuple[str, Future[EncodedBatch]]] = []
+        for split, future in pending:
+            (done if future.done() else self._pending).append((split, future))
+        for split, future in done:
+            batch = future.result()
+            self._stats.setdefault(split, WriteStats()).merge(_counted(batch).stats)
+            tag = _tag(split)
+            yield from ((tag, payload) for payload in batch.payloads)
+            yield from ((_FAILURES, failure) for failure in batch.failures)
+
+
+def _tag(split: str) -> str:
+    """The tag of a split's payloads; no split's name makes it one of the other tags."""
+    return f"payloads-{split}"
+
+
+def _counted(batch: EncodedBatch) -> EncodedBatch:
+    """`batch`, counted in Beam's metrics."""
+    stats = batch.stats
+    count("records_written", stats.written)
+    count("bytes_written", batch.payload_bytes + stats.written * FRAME_BYTES)
+    for action, times in stats.actions.items():
+        count(f"images_{action}", times)
+    for (_, reason), times in stats.failed.items():
+        count(f"failed: {reason}", times)
+    return batch

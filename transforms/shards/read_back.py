@@ -1,0 +1,71 @@
+"""Reads a shard that something else has written: proves it whole, and notes what its report needs."""
+
+from __future__ import annotations
+
+import array
+import hashlib
+import os
+import re
+import uuid
+from typing import BinaryIO
+
+from transforms.examples.index import index_lines
+from transforms.examples.tfrecord import FRAME_BYTES, read_records
+from transforms.records import JobError
+from transforms.shards.report import ShardFile, ShardReport, WriteStats
+from transforms.storage.write_faults import naming_faults
+
+_NAME = re.compile(r"(?P<split>.+)-(?P<shard>\d{5})-of-\d{5}\.tfrecord")
+_READ_BYTES = 1 << 18
+
+
+class _Hashing:
+    """A file that hashes what is read from it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._digest = hashlib.sha256()
+
+    def read(self, size: int) -> bytes:
+        data = self._file.read(size)
+        self._digest.update(data)
+        return data
+
+    def hexdigest(self) -> str:
+        return self._digest.hexdigest()
+
+
+def shard_of_name(path: str) -> tuple[str, int]:
+    """Split and number of a shard, from its name."""
+    match = _NAME.fullmatch(os.path.basename(path))
+    if match is None:
+        raise ValueError(f"{path!r} is not named <split>-SSSSS-of-NNNNN.tfrecord")
+    return match["split"], int(match["shard"])
+
+
+def read_back(path: str) -> ShardReport:
+    """Reads a shard once, whole; writes its index beside it, under a name that no other attempt uses.
+
+    Raises:
+        JobError: it is damaged, or the machine does not let it be read or the index be written.
+    """
+    split, shard = shard_of_name(path)
+    index_path = f"{path.removesuffix('.tfrecord')}-{uuid.uuid4().hex[:12]}.idx"
+    lengths = array.array("Q")
+    with naming_faults(path), open(path, "rb", buffering=_READ_BYTES) as file:
+        hashing = _Hashing(file)
+        try:
+            lengths.extend(len(payload) + FRAME_BYTES for payload in read_records(hashing))
+        except ValueError as error:
+            raise JobError(
+                f"{path}: {error}; the disk does not give back what was written to it: look after it, then "
+                "give the same command"
+            ) from error
+        os.fsync(file.fileno())
+    with naming_faults(index_path), open(index_path, "w", encoding="ascii") as index:
+        index.writelines(index_lines(lengths))
+        index.flush()
+        os.fsync(index.fileno())
+    stats = WriteStats(written=len(lengths))
+    file_of_shard = ShardFile(path, index_path, None, sum(lengths), hashing.hexdigest(), stats)
+    return ShardReport(split, shard, file_of_shard)

@@ -1,0 +1,57 @@
+"""Files that are whole wherever they are: on disk before they get their name, and the name on disk after."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable
+
+from transforms.storage.write_faults import naming_faults
+
+_UNFINISHED = ".part"
+# A file system that cannot sync folders has no need to, or no way.
+_NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP)
+
+
+def write_text(path: str, text: str) -> None:
+    """Writes a whole file, or leaves the old one."""
+    write_lines(path, [text])
+
+
+def write_lines(path: str, lines: Iterable[str], unfinished: str = "") -> None:
+    """Writes a whole file from pieces that carry their line ends, or leaves the old one.
+
+    Args:
+        path: of the file; its folder is made where there is none.
+        lines: the pieces.
+        unfinished: path on the same file system of the file until it is whole; beside `path` if not given.
+    """
+    unfinished = unfinished or path + _UNFINISHED
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    write_unfinished(unfinished, lines)
+    os.replace(unfinished, path)
+    sync_folder(os.path.dirname(path))
+
+
+def write_unfinished(path: str, lines: Iterable[str]) -> None:
+    """Writes a file that is on disk afterwards, under a name that is not its last.
+
+    Raises:
+        JobError: names the file, where an OSError of a write does not.
+    """
+    with naming_faults(path), open(path, "w", encoding="utf-8", newline="\n") as file:
+        file.writelines(lines)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(path: str) -> None:
+    """Puts the names in a folder on disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_FOLDER_SYNC:
+            raise
+    finally:
+        os.close(descriptor)

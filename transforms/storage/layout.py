@@ -1,0 +1,73 @@
+"""What lies where in the folder of a dataset, and under `.recordmill` while a run works on it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+RUNS = ".recordmill"
+INDEX = "index"
+MANIFEST = "manifest.json"
+DATASET_INFO = "dataset_info.json"
+FAILURES = "failures.jsonl"
+FORMAT_VERSION = 1
+"""Of manifest.json, and of what runs note under `.recordmill`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One configuration at work on one output; the same call again is the same run.
+
+    Attributes:
+        output: folder of the dataset, absolute.
+        digest: of the configuration.
+        token: of this one job, unique: by it the job holds the output's lock.
+        command: what people know the job by.
+    """
+
+    output: str
+    digest: str
+    token: str
+    command: str = ""
+
+    @property
+    def folder(self) -> str:
+        """What the run keeps until the whole dataset is published."""
+        return os.path.join(self.output, RUNS, self.digest[:16])
+
+    @property
+    def shards(self) -> str:
+        """The unpublished shards, and the state of each that is finished."""
+        return os.path.join(self.folder, "shards")
+
+    @property
+    def sample(self) -> str:
+        """What a sample of the records was measured to take."""
+        return os.path.join(self.folder, "sample.json")
+
+    @property
+    def records(self) -> str:
+        """What Beam's own writer makes for this one job."""
+        return os.path.join(self.folder, f"tfrecord-{self.token}")
+
+
+def check_name(output: str, name: object) -> str:
+    """A name that a file of the dataset has in its folder, or in a real folder below it.
+
+    Raises:
+        ValueError: the name leads elsewhere, or is that of a folder.
+    """
+    if not isinstance(name, str) or not name or "\0" in name:
+        raise ValueError(f"{name!r}, which is no file's name")
+    parts = name.split("/")
+    if any(part in ("", ".", "..") for part in parts) or parts[0] == RUNS:
+        raise ValueError(f"{name!r}, which is no file of a dataset")
+    path = os.path.join(output, name)
+    folder = os.path.dirname(path)
+    if os.path.realpath(folder) != os.path.join(os.path.realpath(output), *parts[:-1]):
+        raise ValueError(f"{name!r}, which leads outside the folder")
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        raise ValueError(f"{name!r}, where {parts[0]!r} is no folder")
+    if os.path.isdir(path) and not os.path.islink(path):
+        raise ValueError(f"{name!r}, which is a folder")
+    return name

@@ -1,0 +1,255 @@
+"""What publishing does to an output, step by step: each can be repeated, and taken back until the last."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from transforms.records import JobError
+from transforms.storage.durable import sync_folder, write_lines, write_text, write_unfinished
+from transforms.storage.layout import DATASET_INFO, FAILURES, FORMAT_VERSION, MANIFEST, Run, check_name
+from transforms.storage.write_faults import naming_faults
+
+PUBLISHING = "publishing.json"
+
+
+class Move(NamedTuple):
+    """A finished file, the name that readers will see it by, and its size where that is known."""
+
+    unpublished: str
+    published: str
+    size: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedDataset:
+    """A dataset that readers see.
+
+    Attributes:
+        sha256: of manifest.json.
+        files: names of all its files.
+    """
+
+    sha256: str
+    files: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Publication:
+    """What publishing does, as it is noted before it begins.
+
+    Attributes:
+        moves: name in the output by path below the run's folder.
+        metadata: names of the files that are written once all are moved.
+        replaces: the dataset that is withdrawn.
+    """
+
+    moves: Mapping[str, str]
+    metadata: tuple[str, ...]
+    replaces: PublishedDataset | None
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All that it makes in the output."""
+        return frozenset([*self.moves.values(), *self.metadata])
+
+    @property
+    def replaced_names(self) -> frozenset[str]:
+        """All files of the dataset that it replaces."""
+        return frozenset(self.replaces.files if self.replaces is not None else ())
+
+
+def published_dataset(output: str) -> PublishedDataset | None:
+    """The dataset in a folder.
+
+    Raises:
+        JobError: manifest.json is not one that tells which files are the dataset's.
+    """
+    path = os.path.join(output, MANIFEST)
+    if not os.path.lexists(path):
+        return None
+    with open(path, "rb") as file:
+        text = file.read()
+    try:
+        manifest = json.loads(text)
+        version, files = manifest["format_version"], manifest["files"]
+        if version != FORMAT_VERSION or not isinstance(files, list):
+            raise ValueError
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise JobError(
+            f"{path} does not say which files are the dataset's; remove the dataset yourself, or give "
+            "another folder"
+        ) from error
+    try:
+        names = tuple(check_name(output, name) for name in files)
+    except ValueError as error:
+        raise JobError(f"{path} names {error}; give another folder") from error
+    return PublishedDataset(hashlib.sha256(text).hexdigest(), names)
+
+
+def noted_publication(output: str, folder: str) -> Publication | None:
+    """The publication that a run has begun, or was about to.
+
+    Raises:
+        JobError: the note is not one that a run made.
+    """
+    path = os.path.join(folder, PUBLISHING)
+    try:
+        with open(path, encoding="utf-8") as file:
+            note = json.load(file)
+        replaces = note["replaces"]
+        noted = Publication(
+            {check_name(folder, source): check_name(output, name) for source, name in note["moves"].items()},
+            tuple(check_name(output, name) for name in note["metadata"]),
+            replaces
+            and PublishedDataset(
+                str(replaces["sha256"]), tuple(check_name(output, name) for name in replaces["files"])
+            ),
+        )
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise JobError(f"{path} is damaged ({error}); give another --output") from error
+    return noted
+
+
+def announce(run: Run, moves: Iterable[Move], metadata: Iterable[str]) -> Publication:
+    """Notes what is going to be done, before it is.
+
+    Raises:
+        JobError: a file that is not of the dataset has a name that is needed.
+    """
+    before = noted_publication(run.output, run.folder)
+    replaces = published_dataset(run.output)
+    ours: frozenset[str] = frozenset()
+    if replaces is None and before is not None:  # withdrawn already, by a step that is now repeated
+        replaces, ours = before.replaces, before.names
+    publication = Publication(
+        {
+            os.path.relpath(move.unpublished, run.folder): os.path.relpath(move.published, run.output)
+            for move in moves
+        },
+        tuple(metadata),
+        replaces,
+    )
+    _check_free(run.output, publication.names, publication.replaced_names | ours)
+    write_text(os.path.join(run.folder, PUBLISHING), json.dumps(dataclasses.asdict(publication)))
+    return publication
+
+
+def withdraw(run: Run, publication: Publication) -> None:
+    """Takes the replaced dataset out of the readers' sight.
+
+    Raises:
+        JobError: there is another one by now.
+    """
+    if publication.replaces is None:
+        return
+    present = published_dataset(run.output)
+    if present is not None:
+        if present.sha256 != publication.replaces.sha256:
+            raise JobError(
+                f"--output is {run.output!r}, where another job has published; nothing is published"
+            )
+        os.remove(os.path.join(run.output, MANIFEST))
+        sync_folder(run.output)
+    if DATASET_INFO in publication.replaced_names:
+        _remove(run.output, DATASET_INFO)
+        sync_folder(run.output)
+
+
+def move_file(unpublished: str, published: str, size: int | None) -> None:
+    """Gives one finished file the name that readers see.
+
+    Raises:
+        JobError: it is in neither place.
+    """
+    with naming_faults(published):
+        os.makedirs(os.path.dirname(published), exist_ok=True)
+        try:
+            os.replace(unpublished, published)
+        except FileNotFoundError as error:
+            if not os.path.isfile(published) or size not in (None, os.path.getsize(published)):
+                raise JobError(
+                    f"{unpublished}: a finished shard is gone; give the same command again"
+                ) from error
+
+
+def complete_moves(output: str, publication: Publication) -> None:
+    """Once all files are moved: removes what only the replaced dataset had, and syncs the folders."""
+    stale = publication.replaced_names - publication.names - {FAILURES}
+    for name in sorted(stale):
+        _remove(output, name)
+    _remove_empty_folders(output, stale)
+    _sync_folders(output, publication.names)
+
+
+def write_metadata_file(run: Run, name: str, text: str) -> None:
+    """Writes one file that describes the dataset, whole or not at all."""
+    write_lines(os.path.join(run.output, name), [text], os.path.join(run.folder, f"{name}.part"))
+
+
+def commit(run: Run, manifest: str) -> None:
+    """Writes manifest.json, with which the dataset is published: nothing after it is a fault of the job."""
+    unfinished = os.path.join(run.folder, f"{MANIFEST}.part")
+    write_unfinished(unfinished, [manifest])
+    os.replace(unfinished, os.path.join(run.output, MANIFEST))
+    with contextlib.suppress(OSError):
+        sync_folder(run.output)
+
+
+def undo(output: str, folder: str, publication: Publication) -> None:
+    """Takes back a publication that was cut off before manifest.json: its shards are unpublished again.
+
+    Of the replaced dataset, which was withdrawn, the rest is removed. Where an unpublished file still is,
+    the file in its place in the output is not the run's.
+    """
+    for source, name in publication.moves.items():
+        unpublished, published = os.path.join(folder, source), os.path.join(output, name)
+        if not os.path.lexists(unpublished) and os.path.lexists(published):
+            os.makedirs(os.path.dirname(unpublished), exist_ok=True)
+            os.replace(published, unpublished)
+    for name in sorted({*publication.metadata, *publication.replaced_names}):
+        _remove(output, name)
+    _remove_empty_folders(output, publication.names | publication.replaced_names)
+    _sync_folders(folder, publication.moves)
+    sync_folder(output)
+
+
+def _check_free(output: str, names: Iterable[str], ours: Collection[str]) -> None:
+    """Raises JobError where a name would lead outside the output, or is taken by a file that is not ours."""
+    for name in sorted(names):
+        try:
+            check_name(output, name)
+        except ValueError as error:
+            raise JobError(
+                f"--output is {output!r}, where the dataset needs {error}; give another folder; nothing is "
+                "published"
+            ) from error
+        if name not in ours and os.path.lexists(os.path.join(output, name)):
+            raise JobError(
+                f"--output is {output!r}, where a file that is no dataset's has the name {name!r}, which the "
+                "new dataset needs; move it away, or give another folder; nothing is published"
+            )
+
+
+def _remove(output: str, name: str) -> None:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        os.remove(os.path.join(output, name))
+
+
+def _remove_empty_folders(output: str, names: Iterable[str]) -> None:
+    for folder in sorted({os.path.dirname(name) for name in names} - {""}, reverse=True):
+        with contextlib.suppress(OSError):  # not there, or not empty
+            os.rmdir(os.path.join(output, folder))
+
+
+def _sync_folders(parent: str, names: Iterable[str]) -> None:
+    for folder in sorted({os.path.join(parent, os.path.dirname(name)) for name in names}):
+        if os.path.isdir(folder):
+            sync_folder(folder)

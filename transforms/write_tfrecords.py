@@ -1,0 +1,67 @@
+"""WriteTFRecords: Beam's own WriteToTFRecord, one a split; what it wrote is read back for its reports."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+
+import apache_beam as beam
+
+from transforms.config import DatasetConfig
+from transforms.encode import EncodeExamples
+from transforms.metrics import count
+from transforms.shards.plan import DatasetPlan, beam_splits
+from transforms.shards.read_back import read_back, shard_of_name
+from transforms.shards.report import ShardReport
+from transforms.sink import WriteToTFRecord
+from transforms.survey import Surveyed
+from transforms.written import Written
+
+
+class WriteTFRecords(beam.PTransform):
+    """Surveyed -> Written: whole shards, in the runner's order, unpublished.
+
+    Args:
+        config: of the dataset.
+        plan: of the dataset, one element.
+        folder: where the shards go; of this job alone, for WriteToTFRecord deletes what has its names.
+    """
+
+    def __init__(self, config: DatasetConfig, plan: beam.PCollection[DatasetPlan], folder: str) -> None:
+        super().__init__()
+        self._config = config
+        self._plan = plan
+        self._folder = folder
+
+    def expand(self, surveyed: Surveyed) -> Written:
+        """Encoded records -> files of each split -> their reports."""
+        splits = beam_splits(self._config)
+        encoded = surveyed | "EncodeExamples" >> EncodeExamples(self._config, self._plan, splits)
+        paths = [
+            encoded.payloads[split]
+            | f"Write {split}"
+            >> WriteToTFRecord(os.path.join(self._folder, split, split), _num_shards(split, self._config))
+            for split in splits
+        ] | "FlattenPaths" >> beam.Flatten()
+        if not self._config.workers:
+            # On one machine it is one process that reads; elsewhere many workers share the files.
+            paths = paths | "Spread" >> beam.Reshuffle()
+        reports = paths | "ReadBack" >> beam.ParDo(
+            read_back_planned, beam.pvalue.AsSingleton(self._plan)
+        ).with_output_types(ShardReport)
+        return Written(reports, encoded.stats, encoded.failures)
+
+
+def read_back_planned(path: str, plan: DatasetPlan) -> Iterator[ShardReport]:
+    """The report of a shard; none for a split without records, of which WriteToTFRecord writes shards too."""
+    if shard_of_name(path)[0] in plan.splits:
+        report = read_back(path)
+        count("shards_read_back")
+        yield report
+
+
+def _num_shards(split: str, config: DatasetConfig) -> int:
+    """What WriteToTFRecord is told: 0 leaves it to the runner."""
+    if isinstance(config.num_shards, Mapping):
+        return config.num_shards.get(split, 0)
+    return config.num_shards or 0
