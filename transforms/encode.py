@@ -12,7 +12,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from transforms import coders as _coders  # noqa: F401  (registers the coders)
 from transforms.config import DatasetConfig
 from transforms.examples.tfrecord import FRAME_BYTES
-from transforms.metrics import count
+from transforms.metrics import count_written
 from transforms.records import Failure, JobError
 from transforms.repeated import REPEATED, if_repeated, repeated_keys
 from transforms.shards import progress
@@ -187,7 +187,8 @@ class EncodeExamplesFn(beam.DoFn):
             (done if future.done() else self._pending).append((split, future))
         for split, future in done:
             batch = future.result()
-            self._stats.setdefault(split, WriteStats()).merge(_counted(batch).stats)
+            self._stats.setdefault(split, WriteStats()).merge(batch.stats)
+            count_written(batch.stats, batch.payload_bytes + batch.stats.written * FRAME_BYTES)
             tag = _tag(split)
             yield from ((tag, payload) for payload in batch.payloads)
             yield from ((_FAILURES, failure) for failure in batch.failures)
@@ -196,15 +197,3 @@ class EncodeExamplesFn(beam.DoFn):
 def _tag(split: str) -> str:
     """The tag of a split's payloads; no split's name makes it one of the other tags."""
     return f"payloads-{split}"
-
-
-def _counted(batch: EncodedBatch) -> EncodedBatch:
-    """`batch`, counted in Beam's metrics."""
-    stats = batch.stats
-    count("records_written", stats.written)
-    count("bytes_written", batch.payload_bytes + stats.written * FRAME_BYTES)
-    for action, times in stats.actions.items():
-        count(f"images_{action}", times)
-    for (_, reason), times in stats.failed.items():
-        count(f"failed: {reason}", times)
-    return batch

@@ -10,7 +10,7 @@ import apache_beam as beam
 from apache_beam.utils.windowed_value import WindowedValue
 
 from transforms.config import DatasetConfig
-from transforms.metrics import count
+from transforms.metrics import count, count_written
 from transforms.records import JobError
 from transforms.repeated import REPEATED, if_repeated, repeated_keys
 from transforms.shards import progress
@@ -188,12 +188,6 @@ class WriteShardsFn(beam.DoFn):
 
 def _counted(report: ShardReport) -> ShardReport:
     """`report`, counted in Beam's metrics."""
-    stats = report.file.stats
     count("shards_reused", int(report.reused))
-    count("records_written", stats.written)
-    count("bytes_written", report.file.size)
-    for action, times in stats.actions.items():
-        count(f"images_{action}", times)
-    for (_, reason), times in stats.failed.items():
-        count(f"failed: {reason}", times)
+    count_written(report.file.stats, report.file.size)
     return report

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.drawings import draw_folder
+from tests.patched import patched_site
 from tests.pipelines.conversion import by_key, convert, digests, failures, manifest
 from transforms.storage.runs import finished_shards
 
@@ -28,27 +29,15 @@ ARGS = (
 )
 # Every writer notes the keys that it encodes.
 _NOTING = """
-import importlib.machinery, importlib.abc, os, sys
+import os
 
-class Finder(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path, target=None):
-        if name != "transforms.shards.record_encoder":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.machinery.PathFinder.find_spec(name, path)
-        load = spec.loader.exec_module
-        def exec_module(module):
-            load(module)
-            encode = module.RecordEncoder.encode
-            def noting(self, record):
-                with open(os.environ["ENCODED"], "a") as file:
-                    file.write(record.key + "\\n")
-                return encode(self, record)
-            module.RecordEncoder.encode = noting
-        spec.loader.exec_module = exec_module
-        return spec
-
-sys.meta_path.insert(0, Finder())
+def patch(module):
+    encode = module.RecordEncoder.encode
+    def noting(self, record):
+        with open(os.environ["ENCODED"], "a") as file:
+            file.write(record.key + "\\n")
+        return encode(self, record)
+    module.RecordEncoder.encode = noting
 """
 
 
@@ -73,9 +62,7 @@ class Job:
     """A conversion in a process group of its own."""
 
     def __init__(self, photos: Path, output: Path, *args: str) -> None:
-        site = output.parent / "site"
-        site.mkdir(exist_ok=True)
-        (site / "sitecustomize.py").write_text(_NOTING)
+        site = patched_site(output.parent, "transforms.shards.record_encoder", _NOTING)
         self.encoded = output.parent / "encoded"
         self.encoded.write_text("")
         environment = {**os.environ, "PYTHONPATH": f"{site}:{ROOT}", "ENCODED": str(self.encoded)}

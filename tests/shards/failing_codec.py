@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.patched import patched_site
 from transforms.shards import process
 
 _PATCH = """
-import importlib.abc, importlib.machinery, os, pathlib, signal, sys, time
+import os, pathlib, signal, time
 
-def failing(module):
+def patch(module):
     store, read = module.store_image, module.LocalReader.read
     def failing_store(data, policy):
         if data.endswith(b"CRASH"):
@@ -30,21 +31,6 @@ def failing(module):
             time.sleep(1000)
         return read(self, ref)
     module.store_image, module.LocalReader.read = failing_store, failing_read
-
-class Finder(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path, target=None):
-        if name != "transforms.shards.record_encoder":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.machinery.PathFinder.find_spec(name, path)
-        load = spec.loader.exec_module
-        def exec_module(module):
-            load(module)
-            failing(module)
-        spec.loader.exec_module = exec_module
-        return spec
-
-sys.meta_path.insert(0, Finder())
 """
 
 
@@ -54,9 +40,8 @@ def failing_codec(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 
     So does reading a path that starts with HANG.
     """
-    (folder / "site").mkdir()
-    (folder / "site/sitecustomize.py").write_text(_PATCH.format(folder=str(folder / "site")))
-    monkeypatch.setenv("PYTHONPATH", f"{folder / 'site'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    site = patched_site(folder, "transforms.shards.record_encoder", _PATCH.format(folder=str(folder)))
+    monkeypatch.setenv("PYTHONPATH", f"{site}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     monkeypatch.setenv("PYTHONHASHSEED", "0")
     process.stop_idle()
     yield
