@@ -9,14 +9,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-# Nothing here imports Beam: errors of the call and --help come at once.
-from pipelines import convert
-from pipelines.options import Parser
+from pipelines import interruption
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a subcommand; returns its exit status."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    with interruption.stopping_at_once():
+        return _run(list(sys.argv[1:] if argv is None else argv))
+
+
+def _run(arguments: list[str]) -> int:
+    # Imported once interruptions are heeded; none of it imports Beam: errors of the call come soon.
+    from pipelines import convert
+    from pipelines.options import Parser
+
     parser = Parser(prog="recordmill", description="Image datasets to sharded TFRecords.")
     parser.add_argument("command", choices=["convert"], help="convert: images to a published dataset")
     # The subcommand parses the rest itself: unknown flags may be Beam's.

@@ -23,9 +23,13 @@ if __package__ in (None, ""):
     # Run as a file: its own folder is first on the path, and holds no package.
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
+from pipelines import interruption
+
+if __name__ == "__main__":
+    interruption.install()  # what follows takes a while to import
+
 from pipelines import summary
 from pipelines.display import progress_display
-from pipelines.interruption import stopping_at_once, what_is_kept
 from pipelines.options import DIRECT_RUNNER, ConvertOptions, parse_convert
 from transforms.records import JobError
 from transforms.shards import process, progress
@@ -47,11 +51,17 @@ class BadCall(Exception):
 
 def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.convert") -> int:
     """Converts; returns the exit status (see `--help`)."""
+    with interruption.stopping_at_once():
+        return _converted(sys.argv[1:] if argv is None else argv, prog)
+
+
+def _converted(argv: Sequence[str], prog: str) -> int:
+    """The exit status of a call; what is wrong is told in one line."""
     # Records are many and live to the end: collecting them over and over frees nothing.
     gc.set_threshold(100_000, 20, 20)
     # Beam's warnings of missing optional parts, and its tracebacks, help nobody who did not ask.
     logging.basicConfig(level=logging.CRITICAL, stream=sys.stderr)
-    options = parse_convert(sys.argv[1:] if argv is None else argv, prog)
+    options = parse_convert(argv, prog)
     if options.verbose:
         logging.getLogger().setLevel(logging.INFO)
     try:
@@ -67,7 +77,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.con
         if message is None:
             raise
         print(f"{prog}: error: {message}", file=sys.stderr)
-        if not options.quiet and (kept := what_is_kept(options.output)):
+        if not options.quiet and (kept := interruption.what_is_kept(options.output)):
             print(kept, file=sys.stderr)
         return 1
 
@@ -78,23 +88,23 @@ def run(options: ConvertOptions) -> int:
         print(f"source: {options.source.kind} ({options.source_reason})", file=sys.stderr)
     progress.reset()
     display = progress_display("quiet" if options.quiet else options.progress)
-    stopping = stopping_at_once(options.output)
     if options.plan:
-        with tempfile.TemporaryDirectory() as folder, display, stopping:
+        with tempfile.TemporaryDirectory() as folder, display:
             described = _run_plan(options, folder)
         summary.print_plan(described, options.output)
         return 0
     if (owner := lock.holder(options.output)) is not None:
         raise JobError(owner)
+    interruption.begin(options.output)
     try:
-        with display, stopping:
+        with display:
             manifest = _run_job(options)
     finally:
         lock.release_all()
         process.stop_idle()
     if not options.quiet:
-        # Nobody may be reading any more; the dataset is published all the same.
-        with contextlib.suppress(BrokenPipeError, SystemExit):  # rich makes the one of the other
+        # Nobody may be reading any more, or the manifest may be gone; it was published all the same.
+        with contextlib.suppress(OSError, SystemExit):  # rich makes a SystemExit of a broken pipe
             summary.print_result(manifest)
     return 0
 

@@ -110,7 +110,11 @@ def convert_parser(prog: str) -> Parser:
 def _add_source(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--input", metavar="PATH", help="folder of images, manifest, or IDX files")
-    add("--output", metavar="FOLDER", help="folder of the dataset; new or empty")
+    add(
+        "--output",
+        metavar="FOLDER",
+        help="folder of the dataset; new, empty, or what a call left that was cut off",
+    )
     add("--source", default="auto", choices=["auto", *SOURCES], help="what the input is; auto finds it out")
     add(
         "--annotations",
@@ -361,6 +365,7 @@ def _dataset(args: argparse.Namespace, source: SourceConfig) -> DatasetConfig:
         max_failure_ratio=args.max_failure_ratio,
         name=args.name or os.path.basename(os.path.abspath(args.output)),
         untyped_features=source_of(source).untyped,
+        shuffles_in_memory=args.runner in _LOCAL_RUNNERS,
         workers=_workers(args),
         **sizes,
     )

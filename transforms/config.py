@@ -20,6 +20,7 @@ _NOT_THE_BYTES = (
     "expected_splits",
     "split_names",
     "overwrite",
+    "shuffles_in_memory",
 )
 
 
@@ -48,6 +49,7 @@ class DatasetConfig:
         max_failure_ratio: failed over read less skipped, above which nothing is published.
         name: of the dataset, for TFDS.
         untyped_features: free features are text cells whose type the whole column tells.
+        shuffles_in_memory: the runner does, on one machine; else on disks.
         workers: processes that write, on the machine of the pipeline; 0 leaves it to the runner's workers.
     """
 
@@ -71,6 +73,7 @@ class DatasetConfig:
     max_failure_ratio: float = 0.01
     name: str = "dataset"
     untyped_features: bool = False
+    shuffles_in_memory: bool = True
     workers: int = 0
 
     def __post_init__(self) -> None:

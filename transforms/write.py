@@ -35,7 +35,7 @@ class WriteDataset(beam.PTransform):
     """PCollection[ImageRecord | Failure] -> PCollection[str]: the path of manifest.json, once published.
 
     Args:
-        output: folder of the dataset; empty, or none yet.
+        output: folder of the dataset; empty, or none yet, or with `overwrite` one that holds a dataset.
         config: how records are built, split, sharded and published.
         source: what the records came from, for the manifest: `kind` and `input`, and what else the
             source was told.

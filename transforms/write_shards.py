@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -179,8 +180,8 @@ class WriteShardsFn(beam.DoFn):
 
     def _start(self, plan: DatasetPlan) -> ShardWriter:
         workers = writer_processes(plan, self._config.workers)
-        with naming_faults(self._folder):
-            os.makedirs(self._folder, exist_ok=True)
+        with naming_faults(self._folder), contextlib.suppress(FileExistsError):
+            os.mkdir(self._folder)
         self._executor = ProcessExecutor(plan.settings, progress.add_done, workers)
         self._writer = ShardWriter(self._executor, self._folder, len(plan.shards()), workers)
         return self._writer

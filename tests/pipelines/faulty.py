@@ -148,20 +148,23 @@ class Job:
         ]
         self._failures = [Failure("notes.txt", "list", "not an image", skipped=True)]
 
-    def __call__(self) -> str:
-        """Plans, writes, publishes."""
+    def __call__(self, times: int = 1) -> str:
+        """Plans, writes, publishes; each step of publishing several times, as a runner may."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("transforms.shards.plan.measure", lambda *_: (1, 12, 500))
             plan = planning.make_plan(
                 b"", self.config, [total(self._records)], self._failures, self.run.output, self.run
             )
         reports = list(self._write(plan))
-        *moves, summary = Reconcile(self.run, self.config).process(b"", plan, reports, self._failures)
-        assert all(isinstance(move, Move) for move in moves)
-        for move in moves:
-            move_file(*move)
+        for _ in range(times):
+            *moves, summary = Reconcile(self.run, self.config).process(b"", plan, reports, self._failures)
+            for move in moves * times:
+                assert isinstance(move, Move)
+                move_file(*move)
         provenance = Provenance.start({"kind": "test", "input": ""}, self.run.digest, "none", "")
-        return write_metadata(summary.value, [], self.run, self.config, provenance)
+        paths = [write_metadata(summary.value, [], self.run, self.config, provenance) for _ in range(times)]
+        assert len(set(paths)) == 1
+        return paths[0]
 
     def _write(self, plan: DatasetPlan) -> Iterator[ShardReport]:
         shards: dict[int, list[bytes]] = defaultdict(list)

@@ -50,7 +50,7 @@ def test_the_key_is_not_packed_twice() -> None:
     )
     packed = packing.pack_record(record)
     assert packed.count(b"cat/0.jpg") == 1
-    assert json.loads(packed) == [["cat/0.jpg", "train", 9, ["cat"], []], ["", "/data/photos/\0", 7]]
+    assert json.loads(packed) == [["cat/0.jpg", "train", 9, ["cat"], []], ["/data/photos/\0", 7], ""]
 
 
 def test_where_a_record_lies() -> None:

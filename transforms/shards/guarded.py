@@ -7,7 +7,7 @@ import signal
 import subprocess
 import threading
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from transforms.records import BadInput, JobError
 from transforms.shards.beacon import Beacon, Position, Step
@@ -15,7 +15,7 @@ from transforms.shards.packing import reference_record
 from transforms.shards.part import EncodeTask, JoinTask, PartTask
 from transforms.shards.process import WriterProcess, give_back, take
 from transforms.shards.record_encoder import Progress, RecordSettings
-from transforms.shards.worker import Advance, Answer, Fault, Result, Task
+from transforms.shards.worker import OUT_OF_MEMORY, Advance, Answer, Fault, Result, Task
 
 IMAGE_SECONDS = 120.0
 """How long the codecs, or the reading, of one image may take, each of two times."""
@@ -49,6 +49,8 @@ class Lost(Exception):
         """What has happened, in words."""
         if self.hung:
             return "did not end"
+        if self.status == OUT_OF_MEMORY:
+            return "ran out of memory"
         if self.status is None or self.status >= 0:
             return f"ended with status {self.status}"
         return f"was ended by {signal.Signals(-self.status).name}"
@@ -61,11 +63,17 @@ class GuardedWriter:
         settings: of the encoding.
         progress: is told of records that are done; they are taken back when they have to be done again.
         image_seconds: after which a process that is still at the same image hangs.
+        tries: of an image, 1 or 2.
     """
 
     def __init__(
-        self, settings: RecordSettings, progress: Progress, image_seconds: float | None = None
+        self,
+        settings: RecordSettings,
+        progress: Progress,
+        image_seconds: float | None = None,
+        tries: int = 2,
     ) -> None:
+        self._tries = tries
         self._settings = settings
         self._progress = progress
         self._image_seconds = IMAGE_SECONDS if image_seconds is None else image_seconds
@@ -107,26 +115,24 @@ class GuardedWriter:
             return self._insist(task)
         count = len(task.references)
         results: list[Any] = []
-        todo = [(0, count, False)]
+        todo = [_Range(0, count, 1)]
         while todo:
-            start, end, again = todo.pop()
-            piece = task if (start, end) == (0, count) else task.piece(start, end)
+            part = todo.pop()
+            piece = task if part.end - part.start == count else task.piece(part.start, part.end)
+            if part.lost is not None and part.number > self._tries:
+                results.append(self._given_up(piece, part.lost))
+                continue
             try:
                 results.append(self._ask(piece))
-                if again:
+                if part.lost is not None:
                     self._count_unexplained()
             except Lost as lost:
                 piece.abandon()
-                index = lost.position.index
-                if index is None:
+                if lost.position.index is None:
                     self._count_unexplained(lost)
-                    todo.append((start, end, again))
-                elif again:
-                    results.append(self._given_up(piece, lost))
+                    todo.append(part)
                 else:
-                    at = start + index
-                    pieces = [(at + 1, end, False), (at, at + 1, True), (start, at, False)]
-                    todo += [piece for piece in pieces if piece[0] < piece[1]]
+                    todo += part.around(lost.position.index, lost)
         if len(results) == 1:
             result: Result = results[0]
             return result
@@ -193,7 +199,8 @@ class GuardedWriter:
             )
         reason = HANGS if lost.hung else CRASHES
         limit = f" in {self._image_seconds:g} seconds" if lost.hung else ""
-        return piece.lost(BadInput("decode", reason, f"its process {lost.what}{limit}, two times"))
+        times = "two times" if self._tries == 2 else "once"
+        return piece.lost(BadInput("decode", reason, f"its process {lost.what}{limit}, {times}"))
 
     def _count_unexplained(self, lost: Lost | None = None) -> None:
         self._unexplained += 1
@@ -203,6 +210,29 @@ class GuardedWriter:
                 f"{self._unexplained} writer processes have died through no image{last}; memory is short: "
                 "a smaller --direct_num_workers needs less"
             )
+
+
+class _Range(NamedTuple):
+    """Places in a task that are to be done.
+
+    Attributes:
+        start: the first.
+        end: behind the last.
+        number: of the try, from 1.
+        lost: how the last try of its only image ended.
+    """
+
+    start: int
+    end: int
+    number: int
+    lost: Lost | None = None
+
+    def around(self, index: int, lost: Lost) -> list[_Range]:
+        """What is to be done once the image at `index` has ended its process: the last one first."""
+        at = self.start + index
+        alone = _Range(at, at + 1, self.number + 1, lost)
+        every = [_Range(at + 1, self.end, 1), alone, _Range(self.start, at, 1)]
+        return [part for part in every if part.start < part.end]
 
 
 class _Watch:

@@ -25,7 +25,7 @@ def shuffle_warning(config: DatasetConfig, plan: DatasetPlan) -> str | None:
     It shuffles those of splits whose number of shards is given. Without one, each bundle becomes a file as it
     comes, and nothing is held.
     """
-    if config.writer != "beam" or not config.workers:
+    if config.writer != "beam" or not config.shuffles_in_memory:
         return None
     shuffled = sum(split.estimated_bytes for split in plan.splits.values() if split.num_shards)
     return memory_warning(shuffled, available_bytes())

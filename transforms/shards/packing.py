@@ -97,12 +97,12 @@ def pack_record(record: ImageRecord, content: str = "") -> bytes:
     Raises:
         UnicodeEncodeError: a text with lone surrogates.
     """
-    return f"[{content or content_text(record)},{_place(record)}]".encode()
+    return f"[{content or content_text(record)},{_place(record)},{encode_basestring(record.origin)}]".encode()
 
 
 def unpack_record(packed: bytes) -> ImageRecord:
     """The record that `pack_record` packed."""
-    (key, split, size, labels, features), (origin, *place) = _decode(packed.decode())[0]
+    (key, split, size, labels, features), place, origin = _decode(packed.decode())[0]
     image = None
     if place:
         uri, version, *extent = place
@@ -129,6 +129,11 @@ def reference_record(reference: bytes) -> ImageRecord:
     return unpack_record(reference[_HASH_BYTES:])
 
 
+def without_origin(reference: bytes) -> bytes:
+    """What of a reference decides about its record: all but where the source lists it, which comes last."""
+    return reference[: reference.rfind(b',"')]
+
+
 def _labels(labels: Sequence[str | int]) -> str:
     # Nearly all records: one label, a name.
     if len(labels) == 1 and isinstance(labels[0], str):
@@ -137,11 +142,10 @@ def _labels(labels: Sequence[str | int]) -> str:
 
 
 def _place(record: ImageRecord) -> str:
-    """Where the record lies, and where the source lists it."""
-    origin = encode_basestring(record.origin)
+    """Where the image lies, and which state of it."""
     image = record.image
     if image is None:
-        return f"[{origin}]"
+        return "[]"
     uri = image.uri
     if uri.endswith(record.key):
         uri = uri[: -len(record.key)] + _KEY
@@ -149,5 +153,5 @@ def _place(record: ImageRecord) -> str:
     if image.offset or image.length is not None or image.pixels is not None:
         length = "null" if image.length is None else image.length
         pixels = "null" if image.pixels is None else _encode(image.pixels)
-        return f"[{origin},{encode_basestring(uri)},{version},{image.offset},{length},{pixels}]"
-    return f"[{origin},{encode_basestring(uri)},{version}]"
+        return f"[{encode_basestring(uri)},{version},{image.offset},{length},{pixels}]"
+    return f"[{encode_basestring(uri)},{version}]"

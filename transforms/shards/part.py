@@ -118,13 +118,14 @@ class EncodeTask:
     sizes_only: bool = False
 
     def run(self, encoder: RecordEncoder, progress: Progress) -> EncodedBatch:
-        """Encodes."""
+        """Encodes; an error of the machine is one of the job."""
         batch = EncodedBatch([], 0, WriteStats(), [])
         size = 0
-        for payload in encoder.encode_all(self.references, batch.stats, batch.failures, progress):
-            size += len(payload)
-            if not self.sizes_only:
-                batch.payloads.append(payload)
+        with naming_faults("an image"):
+            for payload in encoder.encode_all(self.references, batch.stats, batch.failures, progress):
+                size += len(payload)
+                if not self.sizes_only:
+                    batch.payloads.append(payload)
         return dataclasses.replace(batch, payload_bytes=size)
 
     def piece(self, start: int, end: int) -> EncodeTask:

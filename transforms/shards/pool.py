@@ -29,6 +29,7 @@ class ProcessExecutor:
         progress: is told of records that are done.
         workers: number of processes.
         image_seconds: as in `GuardedWriter`.
+        tries: likewise.
     """
 
     def __init__(
@@ -37,13 +38,14 @@ class ProcessExecutor:
         progress: Progress,
         workers: int,
         image_seconds: float | None = None,
+        tries: int = 2,
     ) -> None:
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._places = threading.Semaphore(2 * workers)
         self._lock = threading.Lock()
         self._unfinished = 0
         self._broken: BaseException | None = None
-        self._writers = [GuardedWriter(settings, progress, image_seconds) for _ in range(workers)]
+        self._writers = [GuardedWriter(settings, progress, image_seconds, tries) for _ in range(workers)]
         self._threads: list[threading.Thread] = []
         for writer in self._writers:
             thread = threading.Thread(target=self._serve, args=(writer,), daemon=True)

@@ -20,6 +20,8 @@ from transforms.storage.write_faults import naming_faults
 
 # Stops sampling large images: the estimate need not be exact.
 _SAMPLE_BYTES = 16 << 20
+# An image that takes longer is left out.
+_IMAGE_SECONDS = 10.0
 
 
 class Measured(NamedTuple):
@@ -78,7 +80,8 @@ def _cached(cache: str | None, digest: str) -> Measured | None:
 def _encoded(references: list[bytes], settings: RecordSettings) -> Measured:
     # Kept images need no decoding to be measured.
     policy = dataclasses.replace(settings.policy, validate="header")
-    executor = ProcessExecutor(dataclasses.replace(settings, policy=policy), _ignore, workers=1)
+    settings = dataclasses.replace(settings, policy=policy)
+    executor = ProcessExecutor(settings, _ignore, 1, _IMAGE_SECONDS, tries=1)
     try:
         batch = executor.submit(EncodeTask(references, sizes_only=True)).result()
     finally:

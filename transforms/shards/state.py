@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from transforms.records import BadInput
-from transforms.shards.packing import reference_record
+from transforms.shards.packing import reference_record, without_origin
 from transforms.shards.report import ShardFile, ShardReport, WriteStats
 from transforms.storage.durable import write_text
 from transforms.storage.local import LocalReader
@@ -56,7 +56,12 @@ class ShardState:
             "shard": self.shard,
             "file": {**names, "size": file.size, "sha256": file.sha256, "stats": _stats_json(file.stats)},
         }
-        state = {"format_version": _FORMAT_VERSION, "digest": self.digest, "report": report}
+        state = {
+            "format_version": _FORMAT_VERSION,
+            "digest": self.digest,
+            "report": report,
+            "sizes": _sizes(file),
+        }
         write_text(self.path, json.dumps(state, ensure_ascii=False))
 
     def reusable(self, references: Sequence[bytes]) -> ShardReport | None:
@@ -65,7 +70,7 @@ class ShardState:
         A shard some of whose images could not be loaded, and now can be, is not reused.
         """
         report = self._noted()
-        if report is None or not _is_there(report.file):
+        if report is None:
             return None
         if report.file.failures_path and _can_be_loaded(report.file.failures_path, references):
             return None
@@ -81,6 +86,21 @@ class ShardState:
                 with contextlib.suppress(FileNotFoundError):
                     os.remove(path)
 
+    def _file(self, found: Mapping[str, Any]) -> ShardFile:
+        """The file of a report as it was written.
+
+        Raises:
+            ValueError, KeyError, TypeError: it was not written so.
+        """
+        paths = {name: found[name] for name in ("path", "index_path", "failures_path")}
+        for name, path in paths.items():
+            if path is None and name == "failures_path":
+                continue
+            if os.path.basename(path) != path or path in ("", ".", "..") or "\0" in path:
+                raise ValueError(f"{name} is {path!r}")
+            paths[name] = os.path.join(self.folder, path)
+        return ShardFile(**paths, size=found["size"], sha256=found["sha256"], stats=_stats_of(found["stats"]))
+
     def _noted(self, any_digest: bool = False) -> ShardReport | None:
         try:
             with open(self.path, encoding="utf-8") as file:
@@ -89,35 +109,32 @@ class ShardState:
                 any_digest or state["digest"] == self.digest
             ):
                 return None
-            found = state["report"]["file"]
-            paths = {
-                name: found[name] and os.path.join(self.folder, os.path.basename(found[name]))
-                for name in ("path", "index_path", "failures_path")
-            }
-            stats = _stats_of(found["stats"])
-            shard_file = ShardFile(**paths, size=found["size"], sha256=found["sha256"], stats=stats)
+            shard_file = self._file(state["report"]["file"])
+            if not (any_digest or _sizes(shard_file) == state["sizes"]):
+                return None
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError):  # of another version, or damaged: as good as none
-            return None
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return None  # of another version, or damaged: as good as none
         return ShardReport(self.split, self.shard, shard_file, reused=True)
 
 
 def shard_digest(settings: str, references: Iterable[bytes]) -> str:
-    """The digest of a shard: of the digest of its settings, and of its references in their order."""
+    """The digest of a shard: of the digest of its settings, and of its references in their order.
+
+    A row that moves to another line of its manifest is the same.
+    """
     hashed = hashlib.sha256(settings.encode())
     for reference in references:
-        hashed.update(_length(len(reference)) + reference)
+        deciding = without_origin(reference)
+        hashed.update(_length(len(deciding)) + deciding)
     return hashed.hexdigest()
 
 
-def _is_there(file: ShardFile) -> bool:
-    """Whether the files are, whole: they were on disk before the state was."""
-    if not os.path.isfile(file.path) or os.path.getsize(file.path) != file.size:
-        return False
-    return os.path.isfile(file.index_path) and (
-        file.failures_path is None or os.path.isfile(file.failures_path)
-    )
+def _sizes(file: ShardFile) -> list[int]:
+    """Bytes of the shard's files: they were on disk before the state was, so a difference is damage."""
+    paths = filter(None, (file.path, file.index_path, file.failures_path))
+    return [os.path.getsize(path) for path in paths]
 
 
 def _can_be_loaded(failures_path: str, references: Iterable[bytes]) -> bool:

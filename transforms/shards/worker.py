@@ -7,6 +7,7 @@ program that started it.
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
 import traceback
 from multiprocessing.connection import Connection
@@ -16,6 +17,9 @@ from transforms.shards.beacon import Beacon
 from transforms.shards.part import EncodedBatch, EncodeTask, JoinTask, PartTask
 from transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from transforms.shards.report import ShardFile
+
+OUT_OF_MEMORY = 75
+"""The exit status of a writer that has found no memory for an image."""
 
 _PROGRESS_SECONDS = 0.1
 # A writer that nothing uses ends by itself; whoever wants one starts another.
@@ -65,6 +69,9 @@ def _answer(task: Task, encoder: RecordEncoder, connection: Connection) -> Answe
         result = task.run(encoder, meter.advance)
     except (BrokenPipeError, ConnectionResetError):
         raise
+    except MemoryError:
+        # As if the system had ended it: the image is tried again in a process that is empty.
+        os._exit(OUT_OF_MEMORY)
     except JobError as error:
         return Fault(str(error), expected=True)
     except Exception:

@@ -22,12 +22,11 @@ def write_lines(path: str, lines: Iterable[str], unfinished: str = "") -> None:
     """Writes a whole file from pieces that carry their line ends, or leaves the old one.
 
     Args:
-        path: of the file; its folder is made where there is none.
+        path: of the file; its folder is there.
         lines: the pieces.
         unfinished: path on the same file system of the file until it is whole; beside `path` if not given.
     """
     unfinished = unfinished or path + _UNFINISHED
-    os.makedirs(os.path.dirname(path), exist_ok=True)
     write_unfinished(unfinished, lines)
     os.replace(unfinished, path)
     sync_folder(os.path.dirname(path))

@@ -297,7 +297,7 @@ def _read(descriptor: int) -> Owner | None:
     """The owner; None where none is written yet, or not to the end."""
     try:
         return Owner(**json.loads(os.pread(descriptor, _MOST_BYTES, 0)))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return None
 
 

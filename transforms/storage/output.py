@@ -9,12 +9,10 @@ from collections.abc import Iterable
 
 from transforms.records import Failure, JobError
 from transforms.storage.durable import write_lines
-from transforms.storage.durable import write_text as write_text
 from transforms.storage.layout import FAILURES, INDEX, MANIFEST, RUNS, Run
 from transforms.storage.paths import scheme_of
 from transforms.storage.publication import noted_publication, published_dataset
 from transforms.storage.runs import failures_path, has_runs, has_withdrawn, run_folders, strange_entries
-from transforms.storage.runs import finished_shards as finished_shards
 
 
 def check_path(output: str) -> None:

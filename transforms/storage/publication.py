@@ -113,7 +113,7 @@ def noted_publication(output: str, folder: str) -> Publication | None:
         )
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise JobError(f"{path} is damaged ({error}); give another --output") from error
     return noted
 
@@ -170,7 +170,8 @@ def move_file(unpublished: str, published: str, size: int | None) -> None:
         JobError: it is in neither place.
     """
     with naming_faults(published):
-        os.makedirs(os.path.dirname(published), exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(os.path.dirname(published))
         try:
             os.replace(unpublished, published)
         except FileNotFoundError as error:
@@ -209,6 +210,9 @@ def undo(output: str, folder: str, publication: Publication) -> None:
     Of the replaced dataset, which was withdrawn, the rest is removed. Where an unpublished file still is,
     the file in its place in the output is not the run's.
     """
+    if DATASET_INFO in publication.metadata or DATASET_INFO in publication.replaced_names:
+        _remove(output, DATASET_INFO)
+        sync_folder(output)
     for source, name in publication.moves.items():
         unpublished, published = os.path.join(folder, source), os.path.join(output, name)
         if not os.path.lexists(unpublished) and os.path.lexists(published):

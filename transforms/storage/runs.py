@@ -18,6 +18,8 @@ _MARKER = "run.json"
 _SCRATCH = "scratch"
 _RECORDS = "tfrecord-"
 _STATE = ".state.json"
+# What reading a damaged JSON file may raise.
+_DAMAGED = (ValueError, KeyError, TypeError, RecursionError)
 
 
 def run_folders(output: str) -> list[str]:
@@ -62,6 +64,7 @@ def mark_run(run: Run, version: str) -> None:
         "started": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "replaces": published or has_withdrawn(run.output),
     }
+    os.makedirs(run.folder, exist_ok=True)
     write_text(os.path.join(run.folder, _MARKER), json.dumps(marker))
     sync_folder(os.path.dirname(run.folder))
     sync_folder(run.output)
@@ -98,7 +101,8 @@ def end_run(run: Run) -> None:
 
 def finished_shards(output: str) -> int:
     """How many finished, unpublished shards runs have left in an output."""
-    shards = [os.path.join(folder, "shards") for folder in run_folders(output)]
+    runs = [folder for folder in run_folders(output) if _marker(folder) is not None]
+    shards = [os.path.join(folder, "shards") for folder in runs]
     return sum(path.endswith(_STATE) for folder in shards for path in _entries(folder))
 
 
@@ -118,7 +122,7 @@ def _marker(folder: str) -> Mapping[str, object] | None:
     try:
         with open(os.path.join(folder, _MARKER), encoding="utf-8") as file:
             marker = json.load(file)
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, *_DAMAGED):
         return None
     return marker if isinstance(marker, dict) and marker.get("format_version") == FORMAT_VERSION else None
 
@@ -146,7 +150,7 @@ def _finished_files(shards: str) -> Collection[str]:
     names: set[str] = set()
     for path in _entries(shards):
         if path.endswith(_STATE):
-            with contextlib.suppress(ValueError, KeyError, TypeError), open(path, encoding="utf-8") as file:
+            with contextlib.suppress(*_DAMAGED), open(path, encoding="utf-8") as file:
                 named = json.load(file)["report"]["file"]
                 names.update([named["path"], named["index_path"], os.path.basename(path)])
                 names.update([named["failures_path"]] if named["failures_path"] else [])
