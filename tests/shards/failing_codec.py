@@ -11,7 +11,7 @@ from tests.patched import patched_site
 from transforms.shards import process
 
 _PATCH = """
-import os, pathlib, signal, time
+import errno, os, pathlib, signal, time
 
 def patch(module):
     store, read = module.store_image, module.LocalReader.read
@@ -20,6 +20,8 @@ def patch(module):
             os.kill(os.getpid(), signal.SIGSEGV)
         if data.endswith(b"HANG"):
             time.sleep(1000)
+        if data.endswith(b"MEMORY"):
+            raise MemoryError
         if data.endswith(b"ONCE"):
             mark = pathlib.Path({folder!r}) / f"once-{{hash(data)}}"
             if not mark.exists():
@@ -29,6 +31,8 @@ def patch(module):
     def failing_read(self, ref):
         if ref.uri.startswith("HANG"):
             time.sleep(1000)
+        if ref.uri.startswith("EIO"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), ref.uri)
         return read(self, ref)
     module.store_image, module.LocalReader.read = failing_store, failing_read
 """
@@ -36,9 +40,9 @@ def patch(module):
 
 @contextlib.contextmanager
 def failing_codec(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Writers that are started within the block fail on CRASH, HANG, and the first time on ONCE.
+    """Writers that are started within the block fail on CRASH, HANG, MEMORY, and the first time on ONCE.
 
-    So does reading a path that starts with HANG.
+    So does reading a path that starts with HANG or EIO.
     """
     site = patched_site(folder, "transforms.shards.record_encoder", _PATCH.format(folder=str(folder)))
     monkeypatch.setenv("PYTHONPATH", f"{site}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")

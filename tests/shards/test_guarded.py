@@ -20,6 +20,7 @@ from transforms.shards.part import EncodeTask, PartTask, write_part
 from transforms.shards.plan import plan_dataset
 from transforms.shards.pool import ProcessExecutor
 from transforms.shards.record_encoder import RecordEncoder, RecordSettings
+from transforms.shards.sample import measure
 from transforms.shards.state import ShardState
 from transforms.shards.totals import total
 
@@ -100,6 +101,46 @@ def test_a_hang_costs_one_image_and_two_limits(tmp_path: Path) -> None:
         '{"key": "005.jpg", "stage": "decode", "reason": "hangs the codec", '
         '"detail": "its process did not end in 1 seconds, two times"}'
     ]
+
+
+def test_an_image_that_takes_all_memory_costs_itself(tmp_path: Path) -> None:
+    records = listed(tmp_path, {3: b"MEMORY"}, count=6)
+    path, failures, reasons = ran(records, tmp_path / "part", [])
+    assert reasons == {("decode", "crashes the codec"): 1}
+    assert failures == [
+        '{"key": "003.jpg", "stage": "decode", "reason": "crashes the codec", '
+        '"detail": "its process ran out of memory, two times"}'
+    ]
+
+
+def test_a_sample_leaves_out_what_fails_after_one_try(tmp_path: Path) -> None:
+    records = listed(tmp_path, {1: b"CRASH", 2: b"ONCE"}, count=5)
+    measured = measure(records, settings(records))
+    sizes = [records[number].size for number in (0, 3, 4)]
+    assert (measured.records, measured.source_bytes) == (3, sum(sizes))
+    assert measured.encoded_bytes > sum(sizes)
+
+
+def test_a_sample_is_measured_once(tmp_path: Path) -> None:
+    records = listed(tmp_path, {}, count=3)
+    cache = str(tmp_path / "sample.json")
+    first = measure(records, settings(records), cache)
+    for record in records:
+        assert record.image is not None
+        Path(record.image.uri).unlink()
+    assert measure(records, settings(records), cache) == first
+    assert measure(records[1:], settings(records), cache).records == 0
+
+
+def test_a_fault_of_reading_names_the_file(tmp_path: Path) -> None:
+    records = listed(tmp_path, {}, count=1)
+    broken = ImageRecord("x.jpg", ImageRef("EIO/x.jpg"), "train")
+    executor = ProcessExecutor(settings(records), lambda *_: None, 1)
+    try:
+        with pytest.raises(JobError, match="^EIO/x.jpg: Input/output error; "):
+            executor.submit(EncodeTask([pack_reference(broken, 0)])).result(timeout=60)
+    finally:
+        executor.close()
 
 
 def test_an_image_that_does_well_by_itself_is_not_lost(tmp_path: Path) -> None:

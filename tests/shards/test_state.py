@@ -1,5 +1,6 @@
 """State files of finished shards: written, found again, and refused where anything has changed."""
 
+import dataclasses
 import json
 from collections import Counter
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.records import Failure, ImageRecord, ImageRef
+from transforms.records import Annotations, Failure, ImageRecord, ImageRef
 from transforms.shards.packing import pack_reference
 from transforms.shards.report import ShardFile, ShardReport, WriteStats
 from transforms.shards.state import ShardState, shard_digest
@@ -71,7 +72,11 @@ def test_the_folder_may_have_been_moved(tmp_path: Path) -> None:
         ("train-00003-a.failures", None),
         ("train-00003.state.json", ""),
         ("train-00003.state.json", "[]"),
+        ("train-00003-a.idx", "0 8"),
+        ("train-00003-a.failures", "{}"),
         ("train-00003.state.json", '{"format_version": 0}'),
+        ("train-00003.state.json", "[" * 100_000),
+        ("train-00003.state.json", '{"format_version": 1, "digest": "right", "report": {"file": []}}'),
         ("train-00003.state.json", '{"format_version": 1, "digest": "right", "report": {}}'),
         ("train-00003.state.json", None),
     ],
@@ -108,7 +113,38 @@ def test_an_image_that_can_now_be_loaded_is_worth_another_try(tmp_path: Path) ->
     assert state.reusable(references) == report
 
 
+@pytest.mark.parametrize("path", [None, "", ".", "..", "../x", "/x", "a\0", 7])
+def test_a_state_that_names_other_files_is_none(tmp_path: Path, path: object) -> None:
+    state, _ = finished(tmp_path)
+    (tmp_path.parent / "x").write_text("mine")
+    noted = json.loads(Path(state.path).read_text())
+    noted["report"]["file"]["index_path"] = path
+    Path(state.path).write_text(json.dumps(noted))
+    assert state.reusable([]) is None
+    state.discard()
+    assert (tmp_path.parent / "x").read_text() == "mine"
+
+
+def test_a_row_on_another_line_is_the_same_and_any_other_difference_is_not() -> None:
+    image = ImageRef("/in/a.jpg", version=5)
+    record = ImageRecord("a.jpg", image, "train", Annotations(("x",), {"n": 1}), 'm.csv, "line" 2,"', 9)
+    digest = shard_digest("", [pack_reference(record, 0)])
+    moved = dataclasses.replace(record, origin="m.csv, line 3")
+    assert shard_digest("", [pack_reference(moved, 0)]) == digest
+    for other in (
+        dataclasses.replace(record, key="b.jpg"),
+        dataclasses.replace(record, size=8),
+        dataclasses.replace(record, image=dataclasses.replace(image, version=6)),
+        dataclasses.replace(record, image=dataclasses.replace(image, uri="/in/b.jpg")),
+        dataclasses.replace(record, image=dataclasses.replace(image, offset=1)),
+        dataclasses.replace(record, annotations=Annotations(("y",), {"n": 1})),
+        dataclasses.replace(record, annotations=Annotations(("x",), {"n": 2})),
+    ):
+        assert shard_digest("", [pack_reference(other, 0)]) != digest
+
+
 @given(st.lists(st.binary(max_size=6)), st.lists(st.binary(max_size=6)))
 def test_digests_tell_references_and_their_order_apart(one: list[bytes], other: list[bytes]) -> None:
+    one, other = ([item + b',"' for item in items] for items in (one, other))
     assert (shard_digest("s", one) == shard_digest("s", other)) == (one == other)
     assert shard_digest("s", one) != shard_digest("t", one)
