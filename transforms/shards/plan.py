@@ -157,7 +157,7 @@ def _check_known(found: Iterable[str], config: DatasetConfig) -> None:
             every = ",".join(f"{split}=N" for split in sorted(found))
             raise JobError(
                 f"split {name!r} has records, but --writer=beam is ready for {', '.join(known)} only: it has "
-                f"to know all splits beforehand; name them with --num_shards={every}, make others with --splits, "
+                f"to know all splits beforehand; name them with --num_shards={every}, others by --splits, "
                 "or use --writer=shards (in Python, DatasetConfig.split_names)"
             )
 
