@@ -34,7 +34,8 @@ def test_only_what_the_machine_itself_shuffles_counts(monkeypatch: pytest.Monkey
     # A file of each bundle is written as it comes.
     assert not warned()
     # Another runner has its own shuffle.
-    assert not warned(num_shards=2, workers=0)
+    assert not warned(num_shards=2, shuffles_in_memory=False)
+    assert warned(num_shards=2, workers=0)
     assert not warned(num_shards=2, writer="shards")
 
 
