@@ -113,7 +113,8 @@ def test_a_split_that_beam_has_no_writer_for() -> None:
         plan(DatasetConfig(writer="beam"), splits=("train", "val"))
     assert str(raised.value) == (
         "split 'val' has records, but --writer=beam is ready for train only: it has to know all splits "
-        "beforehand; name them with --num_shards=train=N,val=N, others by --splits, or use --writer=shards"
+        "beforehand; name them with --num_shards=train=N,val=N, others by --splits, or use --writer=shards "
+        "(in Python, DatasetConfig.split_names)"
     )
     # A split that may have records, and has none, is no fault.
     assert list(plan(DatasetConfig(writer="beam", split_names=("train", "val"))).splits) == ["train"]
