@@ -77,8 +77,9 @@ def _converted(argv: Sequence[str], prog: str) -> int:
         if message is None:
             raise
         print(f"{prog}: error: {message}", file=sys.stderr)
-        if not options.quiet and (kept := interruption.what_is_kept(options.output)):
-            print(kept, file=sys.stderr)
+        # What lies there while another job is at work is that job's.
+        if not options.quiet and lock.holder(options.output) is None:
+            print(interruption.what_is_kept(options.output), end="", file=sys.stderr)
         return 1
 
 

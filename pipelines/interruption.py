@@ -56,18 +56,18 @@ def begin(output: str) -> None:
 
 
 def what_is_kept(output: str) -> str:
-    """What a job that did not publish has left for the next, in words; empty where that is nothing."""
+    """What a job that did not publish has left for the next, a line of words; empty where that is nothing."""
     from transforms.storage.runs import finished_shards
 
     count = finished_shards(output)
     if not count:
         return ""
     shards = "1 finished shard is" if count == 1 else f"{count} finished shards are"
-    return f"{shards} kept: the same command goes on from there, also with another --max_failure_ratio"
+    return f"{shards} kept: the same command goes on from there, also with another --max_failure_ratio\n"
 
 
 def _stop(number: int, _: FrameType | None) -> NoReturn:
-    text = "interrupted; nothing was begun"
+    text = "interrupted; nothing was begun\n"
     if _job.output is not None:
         from transforms.shards import process
         from transforms.storage import lock
@@ -75,18 +75,18 @@ def _stop(number: int, _: FrameType | None) -> NoReturn:
         process.kill_all()
         lock.release_all()
         text = f"interrupted; {_what_is_left(_job.output)}"
-    os.write(2, f"\n{text}\n".encode())
+    os.write(2, f"\n{text}".encode())
     os._exit(_INTERRUPTED)
 
 
 def _what_is_left(output: str) -> str:
     now = _manifest_state(output)
     if now is not None and now != _job.before:
-        return f"the new dataset is published in {output}"
+        return f"the new dataset is published in {output}\n"
     told = f"nothing is published in {output}"
     if now is not None:
         told = f"the dataset in {output} is the one that was there before"
-    return "\n".join(filter(None, (told, what_is_kept(output))))
+    return f"{told}\n{what_is_kept(output)}"
 
 
 def _manifest_state(output: str) -> tuple[int, int] | None:

@@ -6,10 +6,10 @@ import argparse
 import dataclasses
 import difflib
 import os
-import re
-from collections.abc import Callable, Sequence
-from typing import NoReturn, TypeVar
+from collections.abc import Sequence
+from typing import NoReturn
 
+from pipelines import flag_values
 from transforms.config import DatasetConfig
 from transforms.examples.labels import read_label_file
 from transforms.examples.registry import SCHEMAS
@@ -22,8 +22,6 @@ DIRECT_RUNNER = "DirectRunner"
 # Runners of one machine, which shuffle in memory.
 _LOCAL_RUNNERS = (DIRECT_RUNNER, "BundleBasedDirectRunner", "FnApiRunner", "PrismRunner")
 _IN_MEMORY = "in_memory"
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
-_Value = TypeVar("_Value")
 
 
 class Parser(argparse.ArgumentParser):
@@ -154,7 +152,7 @@ def _add_source(group: argparse._ArgumentGroup) -> None:
         metavar="GLOB",
         help="leave out keys that match (repeatable)",
     )
-    add("--limit", type=_positive, metavar="N", help="take the first N records only")
+    add("--limit", type=flag_values.positive, metavar="N", help="take the first N records only")
 
 
 def _add_images(group: argparse._ArgumentGroup) -> None:
@@ -179,14 +177,16 @@ def _add_images(group: argparse._ArgumentGroup) -> None:
 def _add_records(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--schema", default="auto", choices=["auto", *SCHEMAS], help="names and meaning of the features")
-    add("--rename", type=_renames, default={}, metavar="OLD=NEW,…", help="other names for features")
+    add(
+        "--rename", type=flag_values.renames, default={}, metavar="OLD=NEW,…", help="other names for features"
+    )
 
 
 def _add_shards(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add(
         "--splits",
-        type=_fractions,
+        type=flag_values.fractions,
         default={},
         metavar="NAME=FRACTION,…",
         help="split by a hash of the key, over the source's own splits",
@@ -199,14 +199,19 @@ def _add_shards(group: argparse._ArgumentGroup) -> None:
     )
     add(
         "--num_shards",
-        type=_shard_counts,
+        type=flag_values.shard_counts,
         metavar="N|NAME=N,…",
         help="shards of each split (default: from --shard_size)",
     )
-    add("--shard_size", type=_size, metavar="SIZE", help="bytes of a shard, about (default: 128MiB)")
+    add(
+        "--shard_size",
+        type=flag_values.size,
+        metavar="SIZE",
+        help="bytes of a shard, about (default: 128MiB)",
+    )
     add(
         "--reader_hosts",
-        type=_positive,
+        type=flag_values.positive,
         metavar="N",
         help="hosts that will read: 10 shards each, of at least 10 MB",
     )
@@ -256,7 +261,12 @@ def _add_runner(group: argparse._ArgumentGroup) -> None:
     """Flags of Beam that decide about our own processes, so that they are known before Beam is imported."""
     add = group.add_argument
     add("--runner", default=DIRECT_RUNNER, metavar="NAME", help="where it runs; DirectRunner is this machine")
-    add("--direct_num_workers", type=_count, metavar="N", help="writer processes (default: one a core)")
+    add(
+        "--direct_num_workers",
+        type=flag_values.count,
+        metavar="N",
+        help="writer processes (default: one a core)",
+    )
     add(
         "--direct_running_mode",
         default=_IN_MEMORY,
@@ -268,7 +278,7 @@ def _add_runner(group: argparse._ArgumentGroup) -> None:
 def _add_switch(group: argparse._ArgumentGroup, flag: str, text: str) -> None:
     """A boolean as --x, --x=true or --x=false: a template's parameters arrive as text."""
     group.add_argument(
-        flag, nargs="?", const=True, default=False, type=_boolean, metavar="true|false", help=text
+        flag, nargs="?", const=True, default=False, type=flag_values.boolean, metavar="true|false", help=text
     )
 
 
@@ -439,64 +449,3 @@ def _check_beam_args(parser: Parser, others: Sequence[str], runner: str) -> None
     nearest = nearest or difflib.get_close_matches(name, known, 1, 0.75)
     hint = f"; did you mean {nearest[0]}?" if nearest else "; --help lists the flags"
     raise ValueError(f"{name} is not a flag{hint}")
-
-
-def _boolean(text: str) -> bool:
-    values = {"true": True, "false": False}
-    if text.lower() not in values:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
-    return values[text.lower()]
-
-
-def _positive(text: str) -> int:
-    value = _parsed(int, text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is below 1")
-    return value
-
-
-def _count(text: str) -> int:
-    value = _parsed(int, text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{value} is below 0")
-    return value
-
-
-def _size(text: str) -> int:
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size; write 128MiB, 100MB or a number of bytes")
-    number, prefix, binary = match.groups()
-    power = " kmgt".index(prefix.lower() or " ")
-    return int(float(number) * (1024 if binary else 1000) ** power)
-
-
-def _shard_counts(text: str) -> int | dict[str, int]:
-    return _pairs(text, int) if "=" in text else _parsed(int, text)
-
-
-def _fractions(text: str) -> dict[str, float]:
-    return _pairs(text, float)
-
-
-def _renames(text: str) -> dict[str, str]:
-    return _pairs(text, str)
-
-
-def _pairs(text: str, kind: Callable[[str], _Value]) -> dict[str, _Value]:
-    pairs: dict[str, _Value] = {}
-    for item in text.split(","):
-        name, equals, value = item.partition("=")
-        if not (name.strip() and equals and value.strip()):
-            raise argparse.ArgumentTypeError(f"{item!r} in {text!r} is not of the form NAME=VALUE")
-        if name.strip() in pairs:
-            raise argparse.ArgumentTypeError(f"{name.strip()!r} stands twice in {text!r}")
-        pairs[name.strip()] = _parsed(kind, value.strip())
-    return pairs
-
-
-def _parsed(kind: Callable[[str], _Value], text: str) -> _Value:
-    try:
-        return kind(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from error

@@ -1,0 +1,79 @@
+"""The values of flags, from text; what is no such value is said in one line."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
+_Value = TypeVar("_Value")
+
+
+def boolean(text: str) -> bool:
+    """true or false, in any case."""
+    values = {"true": True, "false": False}
+    if text.lower() not in values:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+    return values[text.lower()]
+
+
+def positive(text: str) -> int:
+    """An integer from 1."""
+    value = _parsed(int, text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is below 1")
+    return value
+
+
+def count(text: str) -> int:
+    """An integer from 0."""
+    value = _parsed(int, text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{value} is below 0")
+    return value
+
+
+def size(text: str) -> int:
+    """Bytes: `128MiB`, `100MB` or a plain number."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; write 128MiB, 100MB or a number of bytes")
+    number, prefix, binary = match.groups()
+    power = " kmgt".index(prefix.lower() or " ")
+    return int(float(number) * (1024 if binary else 1000) ** power)
+
+
+def shard_counts(text: str) -> int | dict[str, int]:
+    """`16`, or `train=16,val=2`."""
+    return _pairs(text, int) if "=" in text else _parsed(int, text)
+
+
+def fractions(text: str) -> dict[str, float]:
+    """`train=0.9,val=0.1`."""
+    return _pairs(text, float)
+
+
+def renames(text: str) -> dict[str, str]:
+    """`OLD=NEW,…`."""
+    return _pairs(text, str)
+
+
+def _pairs(text: str, kind: Callable[[str], _Value]) -> dict[str, _Value]:
+    pairs: dict[str, _Value] = {}
+    for item in text.split(","):
+        name, equals, value = item.partition("=")
+        if not (name.strip() and equals and value.strip()):
+            raise argparse.ArgumentTypeError(f"{item!r} in {text!r} is not of the form NAME=VALUE")
+        if name.strip() in pairs:
+            raise argparse.ArgumentTypeError(f"{name.strip()!r} stands twice in {text!r}")
+        pairs[name.strip()] = _parsed(kind, value.strip())
+    return pairs
+
+
+def _parsed(kind: Callable[[str], _Value], text: str) -> _Value:
+    try:
+        return kind(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from error
