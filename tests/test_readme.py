@@ -27,9 +27,11 @@ from pipelines.options import convert_parser
 from tests.pipelines.conversion import by_key, failures, manifest
 from transforms.examples.registry import SCHEMAS
 from transforms.examples.schema import DatasetSummary
+from transforms.shards import guarded, memory
 from transforms.sources.names import SPLIT_NAMES
 from transforms.sources.registry import SOURCES
 from transforms.sources.rows import IMAGE_COLUMNS, LABEL_COLUMNS, SPLIT_COLUMNS
+from transforms.storage import lock
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -312,3 +314,10 @@ def test_the_folders_of_the_map_are_all_there_are() -> None:
     assert all(list(ROOT.glob(name)) or list((ROOT / "transforms").glob(name)) for name in told)
     folders = {f"transforms/{path.parent.name}/" for path in (ROOT / "transforms").glob("*/__init__.py")}
     assert folders <= told
+
+
+def test_the_limits_of_time_are_told() -> None:
+    text = " ".join(README.split())
+    assert f"keeps it busy for {guarded.IMAGE_SECONDS:g} seconds, is tried once more" in text
+    assert f"dead after {lock._DEAD_SECONDS:g} seconds without a sign of life" in text
+    assert f"{memory._SHUFFLE_FACTOR} times the size of the dataset" in text

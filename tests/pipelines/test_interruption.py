@@ -8,19 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.drawings import draw_folder
 from tests.patched import patched_site
 from tests.pipelines.conversion import by_key, convert, manifest
 from transforms import write_shards
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("input") / "photos"
-    assert len(list(draw_folder(folder, each=4))) == 12
-    return folder
 
 
 def run(start: list[str], site: Path, photos: Path, output: Path, *args: str) -> tuple[int, str]:

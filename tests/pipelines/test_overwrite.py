@@ -14,7 +14,6 @@ import apache_beam as beam
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-from benchmarks.drawings import draw_folder
 from tests.pipelines.conversion import by_key, convert, digests, failures, manifest
 from transforms.config import DatasetConfig
 from transforms.read import ReadSource
@@ -24,14 +23,6 @@ from transforms.storage.runs import finished_shards
 from transforms.write import WriteDataset
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """12 images of three labels."""
-    folder = tmp_path_factory.mktemp("input") / "photos"
-    assert len(list(draw_folder(folder, each=4))) == 12
-    return folder
 
 
 @pytest.fixture(scope="module")
