@@ -30,6 +30,7 @@ setup(
     },
     install_requires=[
         "apache-beam>=2.77,<2.78",
+        "google-cloud-storage>=3.1,<4",
         "google-crc32c>=1.6,<2",  # checksums of the records, in C
         "numpy>=1.26,<3",
         "pillow>=12.1.1,<13",  # the range that Beam allows
@@ -40,14 +41,20 @@ setup(
         "tenacity>=9,<10",  # faults of the file system that may pass are tried again
     ],
     extras_require={
+        # Dataflow, and Beam's own writer in a bucket.
+        "gcp": ["apache-beam[gcp]>=2.77,<2.78"],
         # Reads the result back; conversions never import it.
         "tensorflow": ["tensorflow>=2.20,<2.22"],
         "dev": [
+            # Its protobuf and that of tensorflow-metadata exclude each other on Python 3.10.
+            "apache-beam[gcp]>=2.77,<2.78; python_version >= '3.11'",
+            "gcp-storage-emulator>=2026.7",  # a bucket on loopback
             "hypothesis>=6.100,<7",
             "jsonschema>=4.20,<5",
             "mypy>=1.15,<3",
             "pytest>=8,<10",
             "pytest-timeout>=2.3,<3",
+            "python-hcl2>=7,<9",  # reads Terraform
             "ruff>=0.12,<1",
             "tensorflow-datasets>=4.9.9,<5",
             "tensorflow-metadata>=1.17.3,<2",  # older ones fail with protobuf 6

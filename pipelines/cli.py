@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: list[str]) -> int:
     # Imported once interruptions are heeded; none of it imports Beam: errors of the call come soon.
     from pipelines import convert
-    from pipelines.options import Parser
+    from pipelines.flag_parser import Parser
 
     parser = Parser(prog="recordmill", description="Image datasets to sharded TFRecords.")
     parser.add_argument("command", choices=["convert"], help="convert: images to a published dataset")

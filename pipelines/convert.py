@@ -3,6 +3,8 @@
 recordmill convert --input photos/ --output out/
 python -m pipelines.convert --input photos/ --output out/ --image_format jpeg --jpeg_quality 90
 python pipelines/convert.py --input photos/ --output out/
+recordmill convert --input gs://bucket/photos --output gs://bucket/out --runner DataflowRunner \\
+    --project my-project --region europe-west4 --temp_location gs://bucket/tmp
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ import gc
 import json
 import logging
 import os
-import re
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -28,21 +29,28 @@ from pipelines import interruption
 if __name__ == "__main__":
     interruption.install()  # what follows takes a while to import
 
-from pipelines import summary
-from pipelines.display import progress_display
-from pipelines.options import DIRECT_RUNNER, ConvertOptions, parse_convert
+from pipelines import dataflow_job, summary
+from pipelines.code_archive import pack
+from pipelines.dataflow import DATAFLOW_RUNNER
+from pipelines.display import job_lines, progress_display
+from pipelines.estimate import Estimate, estimate, workers_of
+from pipelines.job_errors import job_error
+from pipelines.options import ConvertOptions, parse_convert
+from pipelines.runner_flags import DIRECT_RUNNER
 from transforms.records import JobError
 from transforms.shards import process, progress
+from transforms.shards.plan import fewest_shards, slots_warning
 from transforms.sources.source import SourceConfig
 from transforms.storage import lock
 from transforms.storage.layout import MANIFEST
+from transforms.storage.paths import absolute
 
 if TYPE_CHECKING:
     import apache_beam as beam
 
-# How a JobError, or an error of the machine (disk full, no permission), reads in the message of whatever
-# exception a runner makes of it.
-_JOB_ERROR = re.compile(r"(?:JobError: |Error: (?=\[Errno))(.*?)(?: \[while running .*)?$", re.MULTILINE)
+_HALF_SUBMITTED = (
+    "the job was being submitted: `gcloud dataflow jobs list` tells whether Dataflow has taken it\n"
+)
 
 
 class BadCall(Exception):
@@ -64,13 +72,16 @@ def _converted(argv: Sequence[str], prog: str) -> int:
     options = parse_convert(argv, prog)
     if options.verbose:
         logging.getLogger().setLevel(logging.INFO)
+    # What it logs as critical, of a job that is refused, is in its exception too.
+    dataflow_log = logging.getLogger("apache_beam.runners.dataflow")
+    dataflow_log.setLevel(logging.NOTSET if options.verbose else logging.CRITICAL + 1)
     try:
         return run(options)
     except BadCall as error:
         print(f"{prog}: error: {error}", file=sys.stderr)
         return 2
     except Exception as error:
-        message = _job_error(error)
+        message = job_error(error)
         if message is None and options.runner != DIRECT_RUNNER and not options.verbose:
             last = str(error).strip().splitlines()[-1:] or [type(error).__name__]
             message = f"--runner={options.runner} failed: {last[0]} (--verbose shows all)"
@@ -92,10 +103,12 @@ def run(options: ConvertOptions) -> int:
     if options.plan:
         with tempfile.TemporaryDirectory() as folder, display:
             described = _run_plan(options, folder)
-        summary.print_plan(described, options.output)
+        summary.print_plan(described, options.output, _cost(options, described))
         return 0
     if (owner := lock.holder(options.output)) is not None:
         raise JobError(owner)
+    if options.runner == DATAFLOW_RUNNER:
+        return _run_elsewhere(options)
     interruption.begin(options.output)
     try:
         with display:
@@ -103,17 +116,68 @@ def run(options: ConvertOptions) -> int:
     finally:
         lock.release_all()
         process.stop_idle()
-    if not options.quiet:
-        # Nobody may be reading any more, or the manifest may be gone; it was published all the same.
-        with contextlib.suppress(OSError, SystemExit):  # rich makes a SystemExit of a broken pipe
-            summary.print_result(manifest)
+    _show_result(options, manifest)
     return 0
+
+
+def _cost(options: ConvertOptions, plan: dict[str, Any]) -> Estimate | None:
+    """What the planned job will cost; None where nobody sends a bill."""
+    if options.runner != DATAFLOW_RUNNER:
+        return None
+    policy, writer = options.dataset.policy, options.dataset.writer
+    return estimate(plan, policy.image_format, policy.validate, writer, workers_of(options.beam_args))
+
+
+def _run_elsewhere(options: ConvertOptions) -> int:
+    """Submits the job to Dataflow, and follows it unless it is to be left; the exit status."""
+    with tempfile.TemporaryDirectory() as folder:
+        if options.setup_file is not None:
+            archive = f"--extra_package={pack(options.setup_file, folder)}"
+            options = dataclasses.replace(options, beam_args=(*options.beam_args, archive))
+        pipeline, manifest = _assembled(options)
+        interruption.leave(_HALF_SUBMITTED)
+        job = dataflow_job.submit(pipeline)
+    if job is None:
+        # A template's launcher reads the description, and makes the job of it.
+        if not options.quiet:
+            print("the job is described, and not submitted, as the flags say", file=sys.stderr)
+        return 0
+    told = job.left(options.output)
+    interruption.leave(f"the job goes on: {told}")
+    say, count = job_lines("quiet" if options.quiet else options.progress)
+    shards = fewest_shards(options.dataset)
+    if shards is not None and (warning := slots_warning(options.dataset, shards)) is not None:
+        say(warning)
+    if options.leave:
+        if not options.quiet:
+            print(told, end="")
+        return 0
+    say(job.described().rstrip("\n"))
+    dataflow_job.follow(job, say, count)
+    _show_result(options, manifest)
+    return 0
+
+
+def _show_result(options: ConvertOptions, manifest: str) -> None:
+    """Prints the table of a published dataset."""
+    if options.quiet:
+        return
+    # Nobody may be reading any more, or the manifest may be gone; it was published all the same.
+    with contextlib.suppress(OSError, SystemExit):  # rich makes a SystemExit of a broken pipe
+        summary.print_result(manifest)
 
 
 def _run_job(options: ConvertOptions) -> str:
     """Runs the whole job; returns the path of manifest.json."""
     if options.dataset.workers > 1:
         process.prestart(options.dataset.workers)
+    pipeline, manifest = _assembled(options)
+    _run_to_end(pipeline)
+    return manifest
+
+
+def _assembled(options: ConvertOptions) -> tuple[beam.Pipeline, str]:
+    """The whole job, and the path of the manifest.json that it publishes."""
     from transforms.read import ReadSource
     from transforms.write import WriteDataset
 
@@ -126,16 +190,18 @@ def _run_job(options: ConvertOptions) -> str:
         | "ReadSource" >> ReadSource(options.source, os.path.join(write.run, "scratch"))
         | "WriteDataset" >> write
     )
-    _run_to_end(pipeline)
-    return os.path.join(options.output, MANIFEST)
+    return pipeline, os.path.join(options.output, MANIFEST)
 
 
 def _run_plan(options: ConvertOptions, folder: str) -> dict[str, Any]:
-    """Runs the job as far as its plan, in `folder`; returns the plan in words."""
+    """Runs the job as far as its plan, in `folder` of this machine; returns the plan in words."""
     from transforms.plan import WritePlan
     from transforms.read import ReadSource
 
     path = os.path.join(folder, "plan.json")
+    if options.runner == DATAFLOW_RUNNER:
+        # Listing takes this machine less time than starting others, and costs nothing.
+        options = dataclasses.replace(options, runner=DIRECT_RUNNER, beam_args=())
     pipeline = _pipeline(options)
     (
         pipeline
@@ -182,14 +248,8 @@ def _source_settings(source: SourceConfig) -> dict[str, object]:
     """The source's settings, for the manifest: those that were given."""
     fields = dataclasses.asdict(source)
     del fields["skip_dirs"]
-    fields["input"] = os.path.abspath(source.input)
+    fields["input"] = absolute(source.input)
     return {name: value for name, value in fields.items() if value}
-
-
-def _job_error(error: BaseException) -> str | None:
-    """The one line of a JobError that the pipeline raised, or of an error of the machine."""
-    match = _JOB_ERROR.search(f"{type(error).__name__}: {error}")
-    return match.group(1) if match is not None else None
 
 
 if __name__ == "__main__":

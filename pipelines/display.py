@@ -1,4 +1,4 @@
-"""Shows how far a conversion in this process has come: a bar on a terminal, lines elsewhere."""
+"""Shows how far a conversion has come: in this process, a bar on a terminal or lines; elsewhere, lines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from rich.console import Console
 from rich.filesize import decimal
@@ -49,6 +49,24 @@ def progress_display(kind: str) -> Iterator[None]:
     finally:
         stop.set()
         thread.join()
+
+
+def job_lines(kind: str) -> tuple[Callable[[str], None], Callable[[str], None]]:
+    """What shows a line about a job that runs elsewhere, and what shows how far it has come.
+
+    Args:
+        kind: as of `progress_display`.
+    """
+    say = _ignore if kind == "quiet" else _print_timed
+    return say, _ignore if kind in ("quiet", "none") else _print_timed
+
+
+def _print_timed(line: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
+
+
+def _ignore(_: str) -> None:
+    return
 
 
 def _show_bar(console: Console, stop: threading.Event) -> None:

@@ -12,13 +12,19 @@ from typing import NoReturn
 
 _INTERRUPTED = 130
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# What whoever interrupts waits for the answers of a bucket.
+_ASK_SECONDS = 5.0
 
 
 class _Job:
-    """The job that runs in this process: its output, and what tells which manifest was there before it."""
+    """The job that this process runs: its output, and what tells which manifest was there before it.
+
+    Where it runs elsewhere, `left` says how it is to be found there.
+    """
 
     output: str | None = None
-    before: tuple[int, int] | None = None
+    before: tuple[float, int] | None = None
+    left: str = ""
 
 
 _job = _Job()
@@ -39,6 +45,7 @@ def stopping_at_once() -> Iterator[None]:
         yield
     finally:
         _job.output = None
+        _job.left = ""
         for number, handler in former.items():
             signal.signal(number, handler)
 
@@ -55,6 +62,11 @@ def begin(output: str) -> None:
     _job.output = output
 
 
+def leave(told: str) -> None:
+    """From here on an interruption ends this process, and not the job, of which `told` says where it is."""
+    _job.left = told
+
+
 def what_is_kept(output: str) -> str:
     """What a job that did not publish has left for the next, a line of words; empty where that is nothing."""
     from transforms.storage.runs import finished_shards
@@ -68,15 +80,41 @@ def what_is_kept(output: str) -> str:
 
 def _stop(number: int, _: FrameType | None) -> NoReturn:
     text = "interrupted; nothing was begun\n"
-    if _job.output is not None:
+    if _job.left:
+        text = f"interrupted; {_job.left}"
+    elif _job.output is not None:
         from transforms.shards import process
         from transforms.storage import lock
 
         process.kill_all()
-        lock.release_all()
-        text = f"interrupted; {_what_is_left(_job.output)}"
+        if _is_remote(_job.output):
+            text = f"interrupted; {_asked(_job.output)}"
+        else:
+            lock.release_all()
+            text = f"interrupted; {_what_is_left(_job.output)}"
     os.write(2, f"\n{text}".encode())
     os._exit(_INTERRUPTED)
+
+
+def _asked(output: str) -> str:
+    """What is left in a bucket; the lock is given back. In a thread of its own: no answer may come."""
+    from transforms.storage import lock
+
+    told: list[str] = []
+
+    def ask() -> None:
+        lock.release_all()
+        with contextlib.suppress(Exception):
+            told.append(_what_is_left(output))
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(_ASK_SECONDS)
+    return told[0] if told else f"{output} does not answer, so that what is left there is not known\n"
+
+
+def _is_remote(output: str) -> bool:
+    return output.startswith("gs://")  # a look at the storage's own would import it
 
 
 def _what_is_left(output: str) -> str:
@@ -89,8 +127,13 @@ def _what_is_left(output: str) -> str:
     return f"{told}\n{what_is_kept(output)}"
 
 
-def _manifest_state(output: str) -> tuple[int, int] | None:
+def _manifest_state(output: str) -> tuple[float, int] | None:
     """What tells one manifest.json from another that takes its place."""
+    if _is_remote(output):
+        from transforms.storage import objects
+
+        found = objects.stat(f"{output.rstrip('/')}/manifest.json")
+        return found and (found.updated, found.generation)
     try:
         status = os.stat(os.path.join(output, "manifest.json"))
     except OSError:

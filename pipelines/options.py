@@ -4,40 +4,29 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import difflib
 import os
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pipelines import flag_values
+from pipelines.dataflow import DATAFLOW_RUNNER
+from pipelines.dataset_flags import dataset_config
+from pipelines.flag_parser import HelpFormatter, Parser, add_switch
+from pipelines.runner_flags import (
+    DIRECT_RUNNER,
+    IN_MEMORY,
+    beam_flags,
+    code_to_send,
+    dataflow_args,
+    runner_name,
+)
 from transforms.config import DatasetConfig
-from transforms.examples.labels import read_label_file
 from transforms.examples.registry import SCHEMAS
-from transforms.images.policy import ImagePolicy
 from transforms.sources.registry import SOURCES, detect, source_of
 from transforms.sources.source import SourceConfig
+from transforms.storage.cloud import NO_AUTH
 from transforms.storage.output import check_output
-
-DIRECT_RUNNER = "DirectRunner"
-# Runners of one machine, which shuffle in memory.
-_LOCAL_RUNNERS = (DIRECT_RUNNER, "BundleBasedDirectRunner", "FnApiRunner", "PrismRunner")
-_IN_MEMORY = "in_memory"
-
-
-class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, and exits with status 2."""
-
-    def error(self, message: str) -> NoReturn:
-        """One line to stderr."""
-        self.exit(2, f"{self.prog}: error: {message}\n")
-
-
-class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
-    """Says the default where there is one."""
-
-    def _get_help_string(self, action: argparse.Action) -> str | None:
-        nothing = action.default is None or action.default is False or action.default in ([], {})
-        return action.help if nothing else super()._get_help_string(action)
+from transforms.storage.paths import absolute
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +44,8 @@ class ConvertOptions:
         quiet: say nothing but errors.
         runner: Beam's runner, by name.
         beam_args: the flags that are Beam's, --runner among them.
+        leave: do not wait for the job.
+        setup_file: of which the workers get this program; None where they have it.
     """
 
     source: SourceConfig
@@ -67,6 +58,8 @@ class ConvertOptions:
     quiet: bool
     runner: str
     beam_args: tuple[str, ...]
+    leave: bool = False
+    setup_file: str | None = None
 
 
 def parse_convert(argv: Sequence[str], prog: str) -> ConvertOptions:
@@ -74,11 +67,19 @@ def parse_convert(argv: Sequence[str], prog: str) -> ConvertOptions:
     parser = convert_parser(prog)
     args, others = parser.parse_known_args(list(argv))
     try:
-        _check_beam_args(parser, others, args.runner)
-        missing = [flag for flag in ("--input", "--output") if getattr(args, flag[2:]) is None]
-        if missing:
-            raise ValueError(f"{' and '.join(missing)} must be given")
-        return _checked(args, others)
+        flags = beam_flags(parser, others, args.runner)
+        _check_given(args)
+        if args.runner == DATAFLOW_RUNNER:
+            others += dataflow_args(args, flags)
+            flags = beam_flags(parser, others, args.runner)
+        elif args.leave:
+            raise ValueError(
+                f"--async leaves the job to --runner={DATAFLOW_RUNNER}; --runner is {args.runner!r}, and its "
+                "job ends with this call"
+            )
+        if flags.get("no_auth"):
+            os.environ[NO_AUTH] = "true"  # our own client of the bucket asks as Beam's does
+        return _checked(args, others, flags)
     except ValueError as error:
         parser.error(str(error))
     except OSError as error:
@@ -90,10 +91,10 @@ def convert_parser(prog: str) -> Parser:
     parser = Parser(
         prog=prog,
         allow_abbrev=False,
-        formatter_class=_HelpFormatter,
+        formatter_class=HelpFormatter,
         description="Converts images and their labels to a sharded TFRecord dataset.",
         epilog="Every flag of Apache Beam passes through. "
-        "Exit status: 0 published; 1 the job failed, nothing is published; 2 the call was wrong; "
+        "Exit status: 0 published (with --async: submitted); 1 the job failed, nothing is published; 2 the call was wrong; "
         "130 interrupted.",
     )
     _add_source(parser.add_argument_group("input and output"))
@@ -241,26 +242,38 @@ def _add_running(group: argparse._ArgumentGroup) -> None:
         metavar="R",
         help="share of failed inputs above which nothing is published",
     )
-    _add_switch(
+    add_switch(
         group,
         "--overwrite",
         "replace the dataset that --output holds; it stays until the new one is complete",
     )
-    _add_switch(group, "--plan", "print what would be written, and write nothing")
+    add_switch(group, "--plan", "print what would be written, and write nothing")
+    add_switch(
+        group,
+        "--async",
+        "with DataflowRunner: return once the job is submitted; else it is followed to its end",
+        dest="leave",
+    )
     add(
         "--progress",
         default="auto",
         choices=["auto", "bar", "lines", "none"],
         help="auto: a bar on a terminal, else lines",
     )
-    _add_switch(group, "--verbose", "log what Beam logs")
-    _add_switch(group, "--quiet", "say nothing but errors, and the plan where that is asked for")
+    add_switch(group, "--verbose", "log what Beam logs")
+    add_switch(group, "--quiet", "say nothing but errors, and the plan where that is asked for")
 
 
 def _add_runner(group: argparse._ArgumentGroup) -> None:
     """Flags of Beam that decide about our own processes, so that they are known before Beam is imported."""
     add = group.add_argument
-    add("--runner", default=DIRECT_RUNNER, metavar="NAME", help="where it runs; DirectRunner is this machine")
+    add(
+        "--runner",
+        default=DIRECT_RUNNER,
+        type=runner_name,
+        metavar="NAME",
+        help="where it runs; DirectRunner is this machine",
+    )
     add(
         "--direct_num_workers",
         type=flag_values.count,
@@ -269,23 +282,26 @@ def _add_runner(group: argparse._ArgumentGroup) -> None:
     )
     add(
         "--direct_running_mode",
-        default=_IN_MEMORY,
-        choices=[_IN_MEMORY, "multi_threading", "multi_processing"],
+        default=IN_MEMORY,
+        choices=[IN_MEMORY, "multi_threading", "multi_processing"],
         help="in_memory: our own writer processes; else Beam's workers",
     )
 
 
-def _add_switch(group: argparse._ArgumentGroup, flag: str, text: str) -> None:
-    """A boolean as --x, --x=true or --x=false: a template's parameters arrive as text."""
-    group.add_argument(
-        flag, nargs="?", const=True, default=False, type=flag_values.boolean, metavar="true|false", help=text
-    )
+def _check_given(args: argparse.Namespace) -> None:
+    """Raises ValueError where --input or --output is not given, or another flag is given and empty."""
+    missing = [flag for flag in ("--input", "--output") if getattr(args, flag[2:]) is None]
+    if missing:
+        raise ValueError(f"{' and '.join(missing)} must be given")
+    for name, value in vars(args).items():
+        if name != "output" and (value == "" or (isinstance(value, list) and "" in value)):
+            raise ValueError(f"--{name} is empty; give a value, or leave the flag out")
 
 
-def _checked(args: argparse.Namespace, others: Sequence[str]) -> ConvertOptions:
+def _checked(args: argparse.Namespace, others: Sequence[str], flags: Mapping[str, Any]) -> ConvertOptions:
     if args.verbose and args.quiet:
         raise ValueError("--verbose and --quiet are both given; give one of them")
-    output = os.path.abspath(args.output)
+    setup_file = code_to_send(args.runner, flags)
     source = SourceConfig(
         kind=args.source,
         input=args.input,
@@ -297,13 +313,13 @@ def _checked(args: argparse.Namespace, others: Sequence[str]) -> ConvertOptions:
         include=tuple(args.include),
         exclude=tuple(args.exclude),
         limit=args.limit,
-        skip_dirs=(output,),
+        skip_dirs=(absolute(args.output),),
     )
     reason = "as --source says"
     if source.kind == "auto":
         kind, reason = detect(source)
         source = dataclasses.replace(source, kind=kind)
-    dataset = _dataset(args, source)
+    dataset = dataset_config(args, source, flags)
     source_of(source).check(source)
     check_output(args.output, args.overwrite)
     return ConvertOptions(
@@ -317,135 +333,16 @@ def _checked(args: argparse.Namespace, others: Sequence[str]) -> ConvertOptions:
         quiet=args.quiet,
         runner=args.runner,
         beam_args=(*_direct_args(args), *others),
+        leave=args.leave,
+        setup_file=setup_file,
     )
 
 
 def _direct_args(args: argparse.Namespace) -> list[str]:
     """Beam's flags that we read too, for Beam; the number of our own processes is none of its business."""
     flags = [f"--runner={args.runner}"]
-    if args.direct_running_mode != _IN_MEMORY:
+    if args.direct_running_mode != IN_MEMORY:
         flags.append(f"--direct_running_mode={args.direct_running_mode}")
         if args.direct_num_workers is not None:
             flags.append(f"--direct_num_workers={args.direct_num_workers}")
     return flags
-
-
-def _workers(args: argparse.Namespace) -> int:
-    """Writer processes of our own: on one machine only."""
-    if args.runner != DIRECT_RUNNER or args.direct_running_mode != _IN_MEMORY:
-        return 0
-    return args.direct_num_workers or available_cores()
-
-
-def available_cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _dataset(args: argparse.Namespace, source: SourceConfig) -> DatasetConfig:
-    ways = [flag for flag in ("num_shards", "shard_size", "reader_hosts") if getattr(args, flag) is not None]
-    if len(ways) > 1:
-        raise ValueError(f"--{ways[0]} and --{ways[1]} both decide the number of shards; give one of them")
-    if args.jpeg_quality != 90 and args.image_format != "jpeg":
-        raise ValueError(
-            f"--jpeg_quality is {args.jpeg_quality}, which only --image_format=jpeg uses; "
-            f"--image_format is {args.image_format}"
-        )
-    sizes = {} if args.shard_size is None else {"shard_size": args.shard_size}
-    writer = _writer(args, bool(ways and ways != ["num_shards"]))
-    return DatasetConfig(
-        policy=ImagePolicy(args.image_format, args.jpeg_quality, args.validate, args.exif),
-        schema=args.schema,
-        rename=args.rename,
-        label_names=None if args.label_file is None else _label_names(args.label_file),
-        label_offset=args.label_offset,
-        splits=args.splits,
-        expected_splits=_expected_splits(args, source),
-        group_by=args.group_by,
-        group_pattern=args.group_pattern,
-        num_shards=args.num_shards,
-        reader_hosts=args.reader_hosts,
-        seed=args.seed,
-        order=args.order,
-        writer=writer,
-        split_names=_split_names(args, source) if writer == "beam" else (),
-        overwrite=args.overwrite,
-        max_failure_ratio=args.max_failure_ratio,
-        name=args.name or os.path.basename(os.path.abspath(args.output)),
-        untyped_features=source_of(source).untyped,
-        shuffles_in_memory=args.runner in _LOCAL_RUNNERS,
-        workers=_workers(args),
-        **sizes,
-    )
-
-
-def _writer(args: argparse.Namespace, sized: bool) -> str:
-    """What --writer=auto means: WriteToTFRecord where the shuffle is on disk, and it can do what is asked."""
-    if args.writer != "auto":
-        return str(args.writer)
-    ordered = args.order != "shuffled" or args.seed != 0
-    return "shards" if args.runner in _LOCAL_RUNNERS or ordered or sized else "beam"
-
-
-def _split_names(args: argparse.Namespace, source: SourceConfig) -> tuple[str, ...]:
-    """Every split that a record may fall into, for --writer=beam.
-
-    Raises:
-        ValueError: only reading the input would tell.
-    """
-    if args.splits:
-        return tuple(args.splits)
-    if isinstance(args.num_shards, dict):
-        return tuple(args.num_shards)
-    names = source_of(source).split_names(source)
-    if names is None:
-        raise ValueError(
-            "--writer is 'beam', which has to know the splits beforehand, and they are in the rows of the "
-            "input: name them with --num_shards NAME=N,…, make others with --splits, or use --writer=shards"
-        )
-    return tuple(dict.fromkeys((*names, "train")))
-
-
-def _expected_splits(args: argparse.Namespace, source: SourceConfig) -> tuple[str, ...]:
-    """The splits of the layout, unless what was asked for may well leave one empty."""
-    if args.splits or args.include or args.exclude or args.limit:
-        return ()
-    return source_of(source).split_names(source) or ()
-
-
-def _label_names(path: str) -> tuple[str, ...]:
-    try:
-        with open(path, encoding="utf-8") as file:
-            return read_label_file(file.read())
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"--label_file is {path!r}: {getattr(error, 'strerror', None) or error}") from error
-    except ValueError as error:
-        raise ValueError(f"--label_file is {path!r}: {error}") from error
-
-
-def _check_beam_args(parser: Parser, others: Sequence[str], runner: str) -> None:
-    """Raises ValueError for what is neither our flag nor Beam's, naming the nearest that is."""
-    if not others:
-        return
-    from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
-
-    class BeamParser(Parser, _BeamArgumentParser):
-        """Beam's flags, with our way to say what is wrong."""
-
-    beam_parser = BeamParser(prog=parser.prog, allow_abbrev=False, add_help=False)
-    for options in PipelineOptions.__subclasses__():
-        options._add_argparse_args(beam_parser)
-    _, unknown = beam_parser.parse_known_args(list(others))
-    if not unknown or runner.startswith(("Portable", "Flink", "Spark")):
-        return
-    name = unknown[0].split("=")[0]
-    if not name.startswith("-"):
-        raise ValueError(f"argument {unknown[0]!r} belongs to no flag; the input is given with --input")
-    known = {flag for each in (parser, beam_parser) for flag in each._option_string_actions}
-    # Ours are tried first: few mistype Beam's.
-    nearest = difflib.get_close_matches(name, parser._option_string_actions, 1, 0.65)
-    nearest = nearest or difflib.get_close_matches(name, known, 1, 0.75)
-    hint = f"; did you mean {nearest[0]}?" if nearest else "; --help lists the flags"
-    raise ValueError(f"{name} is not a flag{hint}")

@@ -10,11 +10,13 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
 
+from pipelines.estimate import Estimate
+from transforms.storage.files import read_text
+
 
 def print_result(manifest_path: str) -> None:
     """Prints the table of a published dataset."""
-    with open(manifest_path, encoding="utf-8") as file:
-        manifest: dict[str, Any] = json.load(file)
+    manifest: dict[str, Any] = json.loads(read_text(manifest_path))
     table = _table()
     counts, size = manifest["counts"], manifest["bytes"]
     table.add_row("read", f"{counts['read']:,}")
@@ -41,8 +43,8 @@ def print_result(manifest_path: str) -> None:
     console.print(_reading(folder, split))
 
 
-def print_plan(plan: dict[str, Any], output: str) -> None:
-    """Prints what `--plan` found."""
+def print_plan(plan: dict[str, Any], output: str, cost: Estimate | None = None) -> None:
+    """Prints what `--plan` found, and what the job will cost where it costs something."""
     table = _table()
     table.add_row("records", f"{plan['records']:,}")
     for skipped, name in ((False, "failed"), (True, "skipped")):
@@ -65,10 +67,30 @@ def print_plan(plan: dict[str, Any], output: str) -> None:
         shards = _counted(split["shards"], "shard") if split["shards"] else "shards of the runner's choice"
         counts = f"{_counted(split['records'], 'record')} in {shards}"
         table.add_row(f"split {name}", f"{counts}, about {decimal(split['bytes'])}")
+    if cost is not None:
+        _add_cost(table, cost)
     _console().print(table)
+    if cost is not None:
+        _console().print("These are guesses, which assume that")
+        for line in cost.assumptions:
+            _console().print(f"- {line}")
     if plan["memory_warning"]:
         _console().print(plan["memory_warning"])
     _console().print(f"Nothing was written to {output}: this is the plan.")
+
+
+def _add_cost(table: Table, cost: Estimate) -> None:
+    at_work = f"{_counted(cost.workers, 'worker')} for about {_hours(cost.hours)}"
+    table.add_row("worker hours", f"about {cost.worker_hours:,.2f}: {at_work}")
+    table.add_row(
+        "cost",
+        f"about ${cost.total:,.2f}: workers ${cost.compute:,.2f}, shuffle ${cost.shuffle:,.2f}, "
+        f"requests ${cost.requests:,.2f}; to keep the dataset ${cost.stored:,.2f} a month",
+    )
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:.1f} hours" if hours >= 2 else _counted(max(round(60 * hours), 1), "minute")
 
 
 def _console() -> Console:

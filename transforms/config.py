@@ -21,6 +21,7 @@ _NOT_THE_BYTES = (
     "split_names",
     "overwrite",
     "shuffles_in_memory",
+    "worker_slots",
 )
 
 
@@ -51,6 +52,7 @@ class DatasetConfig:
         untyped_features: free features are text cells whose type the whole column tells.
         shuffles_in_memory: the runner does, on one machine; else on disks.
         workers: processes that write, on the machine of the pipeline; 0 leaves it to the runner's workers.
+        worker_slots: how many shards those may write at a time, at most; 0 where that is not known.
     """
 
     policy: ImagePolicy = ImagePolicy()
@@ -75,6 +77,7 @@ class DatasetConfig:
     untyped_features: bool = False
     shuffles_in_memory: bool = True
     workers: int = 0
+    worker_slots: int = 0
 
     def __post_init__(self) -> None:
         _check_splits(self.splits)

@@ -12,6 +12,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from transforms import coders as _coders  # noqa: F401  (registers the coders)
 from transforms.config import DatasetConfig
 from transforms.examples.tfrecord import FRAME_BYTES
+from transforms.failures import FailureLog
 from transforms.metrics import count_written
 from transforms.records import Failure, JobError
 from transforms.repeated import REPEATED, if_repeated, repeated_keys
@@ -131,6 +132,7 @@ class EncodeExamplesFn(beam.DoFn):
         self.teardown()
         self._stats: dict[str, WriteStats] = {}
         self._task_bytes = 0
+        self._log = FailureLog()
 
     def process(
         self,
@@ -161,6 +163,7 @@ class EncodeExamplesFn(beam.DoFn):
                     yield beam.pvalue.TaggedOutput(tag, in_global_window(value))
         finally:
             self.teardown()
+            self._log.finish()
         yield from map(in_global_window, self._stats.items())
 
     def teardown(self) -> None:
@@ -191,7 +194,9 @@ class EncodeExamplesFn(beam.DoFn):
             count_written(batch.stats, batch.payload_bytes + batch.stats.written * FRAME_BYTES)
             tag = _tag(split)
             yield from ((tag, payload) for payload in batch.payloads)
-            yield from ((_FAILURES, failure) for failure in batch.failures)
+            for failure in batch.failures:
+                self._log.add(failure)
+                yield _FAILURES, failure
 
 
 def _tag(split: str) -> str:

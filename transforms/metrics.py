@@ -1,9 +1,14 @@
-"""Counters of a conversion, under one namespace, by step."""
+"""Counters of a conversion, by step.
+
+A runner's console shows a counter's name and step, and not its namespace; names sort by what they tell:
+`read`, `written`, `failed/decode/truncated`, `skipped/list/not an image`, `actions/kept`, `bytes/shards`, …
+"""
 
 from __future__ import annotations
 
 from apache_beam.metrics import Metrics
 
+from transforms.records import Failure
 from transforms.shards.report import WriteStats
 
 NAMESPACE = "recordmill"
@@ -16,9 +21,16 @@ def count(name: str, amount: int = 1) -> None:
 
 def count_written(stats: WriteStats, size: int) -> None:
     """Counts what was made of records, given the bytes that they take in shards."""
-    count("records_written", stats.written)
-    count("bytes_written", size)
+    count("written", stats.written)
+    count("bytes/source", stats.source_bytes)
+    count("bytes/images", stats.encoded_bytes)
+    count("bytes/shards", size)
     for action, times in stats.actions.items():
-        count(f"images_{action}", times)
-    for (_, reason), times in stats.failed.items():
-        count(f"failed: {reason}", times)
+        count(f"actions/{action}", times)
+    for (stage, reason), times in stats.failed.items():
+        count(f"failed/{stage}/{reason}", times)
+
+
+def count_left_out(failure: Failure) -> None:
+    """Counts an input that is no record."""
+    count(f"{'skipped' if failure.skipped else 'failed'}/{failure.stage}/{failure.reason}")

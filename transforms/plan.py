@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -14,16 +15,18 @@ from transforms.records import Failure, ImageRecord, JobError
 from transforms.shards import progress
 from transforms.shards.manifest import package_version
 from transforms.shards.memory import shuffle_warning
-from transforms.shards.plan import DatasetPlan, plan_dataset
+from transforms.shards.plan import DatasetPlan, plan_dataset, slots_warning
 from transforms.shards.totals import Totals, merged_totals
 from transforms.storage import lock
 from transforms.storage.durable import write_text
 from transforms.storage.layout import Run
 from transforms.storage.output import free_bytes, recheck_output, write_failures
+from transforms.storage.paths import is_remote
 from transforms.storage.runs import failures_path, kept_bytes, mark_run, settle_runs
 from transforms.storage.write_faults import naming_faults
 from transforms.survey import Surveyed, SurveyRecords
 
+_LOGGER = logging.getLogger(__name__)
 # Room that a disk must have beside the estimate.
 _DISK_MARGIN = 1.05
 
@@ -90,6 +93,9 @@ def make_plan(
             settle_runs(run)
             write_failures(run, failures)
         _check_space(output, plan)
+    if (warning := slots_warning(config, len(plan.shards()))) is not None:
+        progress.add_note(warning)
+        _LOGGER.warning(warning)
     progress.set_totals(plan.records, plan.source_bytes)
     return plan
 
@@ -129,6 +135,8 @@ def _nothing_to_write(failures: Iterable[Failure], path: str) -> str:
 
 
 def _check_space(output: str, plan: DatasetPlan) -> None:
+    if is_remote(output):
+        return
     free = free_bytes(output)
     needed = plan.estimated_bytes - kept_bytes(output)
     if needed * _DISK_MARGIN > free:
@@ -177,6 +185,7 @@ def write_plan(
     left_out = Counter((failure.skipped, failure.stage, failure.reason) for failure in failures)
     described = {
         "records": plan.records,
+        "has_images": plan.has_images,
         "source_bytes": plan.source_bytes,
         "estimated_bytes": plan.estimated_bytes,
         "schema": plan.settings.schema.name,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -17,6 +18,7 @@ from transforms.shards.plan import DatasetPlan
 from transforms.shards.reconcile import Reconciled, reconcile
 from transforms.shards.report import ShardReport, WriteStats
 from transforms.storage import lock
+from transforms.storage.files import each, read_text
 from transforms.storage.layout import FAILURES, MANIFEST, Run
 from transforms.storage.output import recheck_output, write_failures
 from transforms.storage.publication import (
@@ -34,6 +36,7 @@ from transforms.storage.write_faults import naming_faults
 from transforms.written import Written
 
 _SUMMARY = "summary"
+_LOGGER = logging.getLogger(__name__)
 
 
 class Publish(beam.PTransform):
@@ -87,7 +90,7 @@ class Publish(beam.PTransform):
         if not self._config.workers:
             # On one machine a move is a rename; elsewhere many workers share them.
             moves = moves | "Spread" >> beam.Reshuffle()
-        moved = moves | "MoveShards" >> beam.MapTuple(move_file)
+        moved = moves | "MoveShards" >> beam.ParDo(MoveFiles()).with_output_types(None)
         return summary | "WriteMetadata" >> beam.Map(
             write_metadata,
             beam.pvalue.AsList(moved),
@@ -131,6 +134,22 @@ class Reconcile(beam.DoFn):
             withdraw(self._run, publication)
         yield from moves
         yield beam.pvalue.TaggedOutput(_SUMMARY, reconciled)
+
+
+class MoveFiles(beam.DoFn):
+    """Move -> nothing, once it is done; moves in a bucket are done side by side."""
+
+    def start_bundle(self) -> None:
+        """None to do."""
+        self._moves: list[Move] = []
+
+    def process(self, element: Sequence[Any]) -> None:
+        """One move."""
+        self._moves.append(Move(*element))
+
+    def finish_bundle(self) -> None:
+        """All of them."""
+        each(move_file, self._moves)
 
 
 def file_moves(reconciled: Reconciled, run: Run, failures_path: str) -> list[Move]:
@@ -180,6 +199,8 @@ def write_metadata(
                 write_metadata_file(run, name, text)
             commit(run, manifest)
     end_run(run)
+    # Alerts count these lines in the log of a runner's workers.
+    _LOGGER.info("recordmill published %s", path)
     return path
 
 
@@ -190,8 +211,7 @@ def _is_published(path: str, manifest: str) -> bool:
         JobError: it was another job that published.
     """
     try:
-        with open(path, encoding="utf-8") as file:
-            present = file.read()
+        present = read_text(path)
     except FileNotFoundError:
         return False
     if not of_same_job(present, manifest):

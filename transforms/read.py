@@ -1,4 +1,4 @@
-"""ReadSource: from a place on disk to records and failures, listed inside the pipeline.
+"""ReadSource: from a place on disk, or in a bucket, to records and failures, listed inside the pipeline.
 
 with beam.Pipeline() as p:
     p | ReadSource(SourceConfig(kind="folder", input="photos/")) | WriteDataset("out/", DatasetConfig())
@@ -15,11 +15,11 @@ from collections.abc import Iterator
 
 import apache_beam as beam
 
-from transforms.metrics import count
 from transforms.records import Failure, ImageRecord, JobError
 from transforms.shards import process, progress
 from transforms.sources.registry import source_of
 from transforms.sources.source import SourceConfig
+from transforms.storage import files
 
 Entry = ImageRecord | Failure
 _PROGRESS_STEP = 1000
@@ -33,8 +33,9 @@ class ReadSource(beam.PTransform):
 
     Args:
         config: which source, and how it is read.
-        scratch: a folder for what has to be decompressed once; it must outlive the pipeline's run. None
-            takes one under the system's temporary folder, removed when the process ends.
+        scratch: a folder, or a `gs://` prefix, for what has to be decompressed once; it must outlive the
+            pipeline's run, and be one that all workers can read. None takes one under the system's
+            temporary folder, removed when the process ends.
     """
 
     def __init__(self, config: SourceConfig, scratch: str | None = None) -> None:
@@ -58,7 +59,7 @@ def list_source(_: bytes, config: SourceConfig, scratch: str | None) -> Iterator
         JobError: the source cannot be read as it is configured.
     """
     scratch = scratch or _temporary_scratch()
-    os.makedirs(scratch, exist_ok=True)
+    files.make_folder(scratch)
     try:
         source = source_of(config)
         source.check(config)
@@ -72,7 +73,6 @@ def list_source(_: bytes, config: SourceConfig, scratch: str | None) -> Iterator
             process.wake_idle()
         yield entry
     progress.add_listed(listed % _PROGRESS_STEP)
-    count("entries_listed", listed)
 
 
 @functools.cache

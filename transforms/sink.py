@@ -10,8 +10,11 @@ import apache_beam as beam
 from apache_beam.io import filebasedsink, iobase
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.transforms.window import GlobalWindow, TimestampedValue
 
+from transforms.beam_credentials import spare_search
 from transforms.records import JobError
+from transforms.storage.paths import is_remote
 from transforms.storage.write_faults import fault, naming_faults
 
 
@@ -36,7 +39,17 @@ class WriteToTFRecord(beam.io.WriteToTFRecord):
 
     def expand(self, payloads: beam.PCollection[bytes]) -> beam.PCollection[str]:
         """As Beam's, around its sink."""
-        return payloads | iobase.Write(NamingSink(self._sink, self._prefix))
+        # Beam dates what it has written after the end of the global window, when Prism has let side inputs go.
+        return (
+            payloads
+            | iobase.Write(NamingSink(self._sink, self._prefix))
+            | "DateInWindow" >> beam.Map(in_global_window_time).with_output_types(str)
+        )
+
+
+def in_global_window_time(path: str) -> TimestampedValue:
+    """`path`, dated at the end of the global window."""
+    return TimestampedValue(path, GlobalWindow().max_timestamp())
 
 
 class NamingSink(iobase.Sink):
@@ -68,11 +81,13 @@ class NamingSink(iobase.Sink):
 
     def open_writer(self, init_result: str, uid: str) -> NamingWriter:
         """Opens an unfinished file."""
+        self._make_ready()
         with naming_faults(init_result):
             return NamingWriter(self._sink.open_writer(init_result, uid))
 
     def pre_finalize(self, init_result: str, writer_results: Iterable[str]) -> None:
         """Deletes what has the shards' names."""
+        self._make_ready()
         with naming_faults(self._prefix):
             self._sink.pre_finalize(init_result, writer_results)
 
@@ -80,6 +95,7 @@ class NamingSink(iobase.Sink):
         self, init_result: str, writer_results: Iterable[str], pre_finalize_result: None
     ) -> Iterator[str]:
         """Gives the finished files their names."""
+        self._make_ready()
         try:
             with naming_faults(self._prefix):
                 yield from self._sink.finalize_write(init_result, writer_results, pre_finalize_result)
@@ -87,6 +103,10 @@ class NamingSink(iobase.Sink):
             raise
         except Exception as error:  # a plain Exception is what Beam makes of files that it cannot rename
             raise JobError(f"{self._prefix}: the finished shards cannot be renamed: {error}") from error
+
+    def _make_ready(self) -> None:
+        if is_remote(self._prefix):
+            spare_search()
 
 
 class NamingWriter(iobase.Writer):

@@ -12,13 +12,15 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
 
 from transforms.config import DatasetConfig
-from transforms.metrics import count
+from transforms.failures import FailureLog
+from transforms.metrics import count, count_left_out
 from transforms.records import BadInput, Failure, ImageRecord
 from transforms.shards.hashing import with_split
 from transforms.shards.survey import Survey, repeated_hashes
 from transforms.shards.totals import Totals
 
 _FAILURES, _TOTALS, _HASHES = "failures", "totals", "hashes"
+_COUNTED_AT_ONCE = 1000
 
 
 class Surveyed(NamedTuple):
@@ -70,9 +72,16 @@ class SurveyFn(beam.DoFn):
     def start_bundle(self) -> None:
         """Nothing seen."""
         self._survey = Survey(self._config.seed, self._config.untyped_features)
+        self._read = 0
+        self._log = FailureLog()
 
     def process(self, element: ImageRecord | Failure) -> Iterator[Any]:
         """One entry."""
+        self._read += 1
+        if self._read == _COUNTED_AT_ONCE:
+            # A whole source may be one bundle, and people look at how far it has come.
+            count("read", self._read)
+            self._read = 0
         if isinstance(element, ImageRecord):
             try:
                 record = with_split(element, self._config, self._pattern)
@@ -85,13 +94,15 @@ class SurveyFn(beam.DoFn):
                 if self._survey.hashes.full:
                     yield from (TaggedOutput(_HASHES, pair) for pair in self._survey.hashes.take())
                 return
-        count("entries_skipped" if element.skipped else "entries_failed")
+        count_left_out(element)
+        self._log.add(element)
         yield TaggedOutput(_FAILURES, element)
 
     def finish_bundle(self) -> Iterator[Any]:
         """The rest."""
         survey = self._survey
-        count("records_listed", survey.totals.records)
+        count("read", self._read)
+        self._log.finish()
         yield from map(in_global_window, survey.references.rest())
         yield from (TaggedOutput(_HASHES, in_global_window(pair)) for pair in survey.hashes.take())
         yield TaggedOutput(_TOTALS, in_global_window(survey.totals))

@@ -6,7 +6,6 @@ with beam.Pipeline() as p:
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 import uuid
@@ -23,6 +22,7 @@ from transforms.records import Failure, ImageRecord
 from transforms.shards.manifest import Provenance, package_version
 from transforms.storage.layout import Run
 from transforms.storage.output import check_path
+from transforms.storage.paths import absolute
 from transforms.survey import SurveyRecords
 from transforms.write_shards import WriteShards
 from transforms.write_tfrecords import WriteTFRecords
@@ -35,7 +35,8 @@ class WriteDataset(beam.PTransform):
     """PCollection[ImageRecord | Failure] -> PCollection[str]: the path of manifest.json, once published.
 
     Args:
-        output: folder of the dataset; empty, or none yet, or with `overwrite` one that holds a dataset.
+        output: folder of the dataset, on this machine or `gs://`; empty, or none yet, or with `overwrite` one
+            that holds a dataset.
         config: how records are built, split, sharded and published.
         source: what the records came from, for the manifest: `kind` and `input`, and what else the
             source was told.
@@ -55,7 +56,7 @@ class WriteDataset(beam.PTransform):
         self._source = dict(source or {"kind": "pcollection", "input": ""})
         self._job = job
         self._run = Run(
-            os.path.abspath(output),
+            absolute(output),
             config.digest(_versions(), self._source),
             uuid.uuid4().hex,
             shlex.join(sys.argv)[:_COMMAND_LENGTH],

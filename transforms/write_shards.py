@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.utils.windowed_value import WindowedValue
 
 from transforms.config import DatasetConfig
+from transforms.failures import FailureLog
 from transforms.metrics import count, count_written
 from transforms.records import JobError
 from transforms.repeated import REPEATED, if_repeated, repeated_keys
@@ -22,6 +25,9 @@ from transforms.shards.pool import ProcessExecutor
 from transforms.shards.report import ShardReport
 from transforms.shards.state import ShardState, shard_digest
 from transforms.shards.writer import ShardWriter
+from transforms.storage import files
+from transforms.storage.paths import is_remote
+from transforms.storage.scratch import scratch_folder
 from transforms.storage.write_faults import naming_faults
 from transforms.survey import Surveyed, in_global_window
 
@@ -123,12 +129,15 @@ class WriteShardsFn(beam.DoFn):
         self._folder = folder
         self._executor: ProcessExecutor | None = None
         self._writer: ShardWriter | None = None
+        self._scratch: str | None = None
         self._settings_digest = ""
 
     def start_bundle(self) -> None:
         """No shard seen; the plan may be another one."""
         self._settings_digest = ""
+        self._sizes: Mapping[str, int] = {}
         self._reused = 0
+        self._log = FailureLog()
 
     def process(
         self,
@@ -139,16 +148,19 @@ class WriteShardsFn(beam.DoFn):
         """One shard."""
         if message := repeated_keys(named):
             raise JobError(message)
-        self._settings_digest = self._settings_digest or plan.settings.digest()
+        if not self._settings_digest:
+            self._settings_digest = plan.settings.digest()
+            with naming_faults(self._folder):
+                self._sizes = files.sizes(self._folder)
         place, batches = element
         split, shard = plan.shards()[place]
         references = ordered(batches, self._config.order == "key")
         state = ShardState(self._folder, split, shard, shard_digest(self._settings_digest, references))
         try:
             with naming_faults(state.path):
-                report = state.reusable(references)
+                report = state.reusable(references, self._sizes)
                 if report is None:
-                    state.discard()
+                    state.discard(self._sizes)
             if report is not None:
                 self._reused += 1
                 progress.add_done(len(references), report.file.stats.source_bytes)
@@ -168,27 +180,42 @@ class WriteShardsFn(beam.DoFn):
             return
         try:
             for report in self._writer.finish():
+                if report.file.failures_path is not None:
+                    self._log.add_file(report.file.failures_path)
                 yield in_global_window(_counted(report))
         finally:
             self.teardown()
+            self._log.finish()
 
     def teardown(self) -> None:
         """Lets the processes go."""
         if self._executor is not None:
             self._executor.close()
-        self._executor = self._writer = None
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+        self._executor = self._writer = self._scratch = None
 
     def _start(self, plan: DatasetPlan) -> ShardWriter:
         workers = writer_processes(plan, self._config.workers)
+        folder = self._working_folder()
+        self._executor = ProcessExecutor(plan.settings, progress.add_done, workers)
+        self._writer = ShardWriter(self._executor, folder, len(plan.shards()), workers)
+        return self._writer
+
+    def _working_folder(self) -> str:
+        """Where shards are made: those of a bucket on this machine, until they are finished."""
+        if is_remote(self._folder):
+            scratch = scratch_folder()
+            with naming_faults(scratch):
+                self._scratch = tempfile.mkdtemp(dir=scratch)
+            return self._scratch
         with naming_faults(self._folder), contextlib.suppress(FileExistsError):
             os.mkdir(self._folder)
-        self._executor = ProcessExecutor(plan.settings, progress.add_done, workers)
-        self._writer = ShardWriter(self._executor, self._folder, len(plan.shards()), workers)
-        return self._writer
+        return self._folder
 
 
 def _counted(report: ShardReport) -> ShardReport:
     """`report`, counted in Beam's metrics."""
-    count("shards_reused", int(report.reused))
+    count("shards/reused" if report.reused else "shards/written")
     count_written(report.file.stats, report.file.size)
     return report

@@ -56,7 +56,7 @@ def read_back_planned(path: str, plan: DatasetPlan) -> Iterator[ShardReport]:
     """The report of a shard; none for a split without records, of which WriteToTFRecord writes shards too."""
     if shard_of_name(path)[0] in plan.splits:
         report = read_back(path)
-        count("shards_read_back")
+        count("shards/read back")
         yield report
 
 

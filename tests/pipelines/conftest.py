@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.drawings import draw_folder
+from tests.buckets.fixtures import bucket as bucket
+from tests.buckets.fixtures import bucket_server as bucket_server
 
 
 @pytest.fixture(scope="module")

@@ -25,8 +25,11 @@ from transforms.shards.record_encoder import RecordEncoder
 from transforms.shards.report import ShardReport
 from transforms.shards.state import ShardState, shard_digest
 from transforms.shards.totals import total
+from transforms.storage.files import make_folder, sizes
 from transforms.storage.layout import Run
+from transforms.storage.paths import is_remote
 from transforms.storage.publication import Move, move_file
+from transforms.storage.scratch import scratch_folder
 from transforms.storage.write_faults import naming_faults
 
 SPLIT = "train"
@@ -139,7 +142,7 @@ class _File:
 class Job:
     """Everything that `convert` does with an output, in this thread; counts the shards that it writes."""
 
-    def __init__(self, output: Path, num_shards: int, pixels: Path, overwrite: bool = False) -> None:
+    def __init__(self, output: Path | str, num_shards: int, pixels: Path, overwrite: bool = False) -> None:
         self.config = DatasetConfig(num_shards=num_shards, max_failure_ratio=0.5, overwrite=overwrite)
         self.run = Run(str(output), self.config.digest({}), uuid.uuid4().hex, "a test")
         self.written = 0
@@ -160,7 +163,7 @@ class Job:
             *moves, summary = Reconcile(self.run, self.config).process(b"", plan, reports, self._failures)
             for move in moves * times:
                 assert isinstance(move, Move)
-                move_file(*move)
+                move_file(move)
         provenance = Provenance.start({"kind": "test", "input": ""}, self.run.digest, "none", "")
         paths = [write_metadata(summary.value, [], self.run, self.config, provenance) for _ in range(times)]
         assert len(set(paths)) == 1
@@ -176,13 +179,14 @@ class Job:
             digest = shard_digest(plan.settings.digest(), references)
             state = ShardState(self.run.shards, SPLIT, shard, digest)
             with naming_faults(state.path):
-                report = state.reusable(references)
+                report = state.reusable(references, sizes(self.run.shards))
                 if report is None:
-                    state.discard()
-                    os.makedirs(self.run.shards, exist_ok=True)
+                    state.discard(sizes(self.run.shards))
+                    make_folder(self.run.shards)
             if report is None:
                 self.written += 1
-                path = os.path.join(self.run.shards, f"{SPLIT}-{shard:05d}-{uuid.uuid4().hex[:12]}")
+                folder = scratch_folder() if is_remote(self.run.shards) else self.run.shards
+                path = os.path.join(folder, f"{SPLIT}-{shard:05d}-{uuid.uuid4().hex[:12]}")
                 file = PartTask(references, path, state).run(RecordEncoder(plan.settings), lambda *_: None)
                 report = ShardReport(SPLIT, shard, file)
             yield report
@@ -190,13 +194,17 @@ class Job:
 
 def contents(folder: Path) -> dict[str, str]:
     """sha256 of every file below a folder, by path; of manifest.json, without what differs each time."""
-    found = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            data = path.read_bytes()
-            if path.name == "manifest.json":
-                manifest = json.loads(data)
-                del manifest["provenance"]
-                data = json.dumps(manifest).encode()
-            found[str(path.relative_to(folder))] = hashlib.sha256(data).hexdigest()
-    return found
+    return {
+        str(path.relative_to(folder)): content_digest(path.name, path.read_bytes())
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def content_digest(name: str, data: bytes) -> str:
+    """sha256 of a file; of manifest.json, without what differs each time."""
+    if name == "manifest.json":
+        manifest = json.loads(data)
+        del manifest["provenance"]
+        data = json.dumps(manifest).encode()
+    return hashlib.sha256(data).hexdigest()

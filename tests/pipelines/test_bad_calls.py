@@ -20,7 +20,13 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("args", "message"),
     [
         (["--input=nowhere"], "--input is 'nowhere': there is no such file or folder"),
-        (["--input=gs://bucket/photos"], "--input is 'gs://bucket/photos'"),
+        (["--input=s3://bucket/photos"], "--input is 's3://bucket/photos'"),
+        (["--label_column="], "--label_column is empty; give a value, or leave the flag out"),
+        (["--async"], "--async leaves the job to --runner=DataflowRunner; --runner is 'DirectRunner'"),
+        (
+            ["--runner=DataflowRunner"],
+            "--input is '{photos}', on this machine, which the workers of --runner=",
+        ),
         (["--inptu=x"], "--inptu is not a flag; did you mean --input?"),
         (["--jpeg_qualty", "80"], "--jpeg_qualty is not a flag; did you mean --jpeg_quality?"),
         (["--direct_num_worker", "3"], "did you mean --direct_num_workers?"),
@@ -66,7 +72,7 @@ def test_bad_call(
     call = args if any(arg.startswith("--input=") for arg in args) else [f"--input={photos}", *args]
     assert convert(*call, f"--output={output}") == 2
     printed = capfd.readouterr()
-    assert message in printed.err
+    assert message.format(photos=photos) in printed.err
     assert printed.err.startswith("recordmill convert: error: ")
     assert printed.err.count("\n") == 1
     assert printed.out == ""
@@ -103,7 +109,8 @@ def test_an_output_that_is_not_empty(
     ("output", "message"),
     [
         ("", "--output is empty; give a folder, new or empty"),
-        ("gs://bucket/out", "--output is 'gs://bucket/out'; this version writes local folders only"),
+        ("s3://bucket/out", "--output is 's3://bucket/out'; local folders and gs:// are written"),
+        ("gs:///out", "--output is 'gs:///out'; it may be gs://BUCKET/FOLDER"),
         ("o\udce9", "--output is 'o\\udce9', which is not UTF-8"),
         ("{}/a.jpg/out", "a.jpg' is no folder; give another path"),
         ("/proc/out", "--output is '/proc/out'"),

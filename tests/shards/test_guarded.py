@@ -22,6 +22,7 @@ from transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from transforms.shards.sample import measure
 from transforms.shards.state import ShardState
 from transforms.shards.totals import total
+from transforms.storage.files import sizes
 
 HANG_SECONDS = 1.0
 
@@ -60,7 +61,7 @@ def ran(records: list[ImageRecord], path: Path, done: list[int]) -> tuple[Path, 
         file = executor.submit(PartTask(references, str(path), state)).result(timeout=60)
     finally:
         executor.close()
-    report = state.reusable(references)
+    report = state.reusable(references, sizes(state.folder))
     assert report is not None and report.file == file
     assert file.sha256 == hashlib.sha256(Path(file.path).read_bytes()).hexdigest()
     failures = Path(file.failures_path).read_text().splitlines() if file.failures_path else []

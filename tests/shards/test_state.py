@@ -13,6 +13,7 @@ from transforms.records import Annotations, Failure, ImageRecord, ImageRef
 from transforms.shards.packing import pack_reference
 from transforms.shards.report import ShardFile, ShardReport, WriteStats
 from transforms.shards.state import ShardState, shard_digest
+from transforms.storage.files import sizes
 
 STATS = WriteStats(
     written=2,
@@ -44,13 +45,13 @@ def finished(folder: Path, failures: list[Failure] | None = None) -> tuple[Shard
         STATS,
     )
     state = ShardState(str(folder), "train", 3, "right")
-    state.write(file)
+    state.write(file, [Path(path).stat().st_size for path in file.paths])
     return state, ShardReport("train", 3, file, reused=True)
 
 
 def test_the_whole_report_comes_back(tmp_path: Path) -> None:
     state, report = finished(tmp_path, [Failure("a.jpg", "decode", "truncated")])
-    assert state.reusable([]) == report
+    assert state.reusable([], sizes(state.folder)) == report
     assert json.loads(Path(state.path).read_text())["report"]["file"]["path"] == "train-00003-a.tfrecord"
 
 
@@ -58,7 +59,8 @@ def test_the_folder_may_have_been_moved(tmp_path: Path) -> None:
     (tmp_path / "before").mkdir()
     finished(tmp_path / "before")
     (tmp_path / "before").rename(tmp_path / "after")
-    report = ShardState(str(tmp_path / "after"), "train", 3, "right").reusable([])
+    state = ShardState(str(tmp_path / "after"), "train", 3, "right")
+    report = state.reusable([], sizes(state.folder))
     assert report is not None
     assert report.file.path == str(tmp_path / "after/train-00003-a.tfrecord")
 
@@ -87,30 +89,30 @@ def test_what_is_not_whole_is_not_reused(tmp_path: Path, name: str, text: str | 
         (tmp_path / name).unlink()
     else:
         (tmp_path / name).write_text(text)
-    assert state.reusable([]) is None
-    state.discard()
+    assert state.reusable([], sizes(state.folder)) is None
+    state.discard(sizes(state.folder))
     assert not Path(state.path).exists()
 
 
 def test_another_digest_is_not_reused_and_all_of_it_removed(tmp_path: Path) -> None:
     finished(tmp_path, [])
     other = ShardState(str(tmp_path), "train", 3, "other")
-    assert other.reusable([]) is None
-    other.discard()
+    assert other.reusable([], sizes(other.folder)) is None
+    other.discard(sizes(other.folder))
     assert list(tmp_path.iterdir()) == []
-    other.discard()
+    other.discard(sizes(other.folder))
 
 
 def test_an_image_that_can_now_be_loaded_is_worth_another_try(tmp_path: Path) -> None:
     path = tmp_path / "a.jpg"
     references = [pack_reference(ImageRecord("a.jpg", ImageRef(str(path)), "train"), 0)]
     state, report = finished(tmp_path, [Failure("a.jpg", "load", "not found")])
-    assert state.reusable(references) == report
+    assert state.reusable(references, sizes(state.folder)) == report
     path.write_text("there again")
-    assert state.reusable(references) is None
+    assert state.reusable(references, sizes(state.folder)) is None
     # One that is there and cannot be decoded is not.
     state, report = finished(tmp_path, [Failure("a.jpg", "decode", "truncated")])
-    assert state.reusable(references) == report
+    assert state.reusable(references, sizes(state.folder)) == report
 
 
 @pytest.mark.parametrize("path", [None, "", ".", "..", "../x", "/x", "a\0", 7])
@@ -120,8 +122,8 @@ def test_a_state_that_names_other_files_is_none(tmp_path: Path, path: object) ->
     noted = json.loads(Path(state.path).read_text())
     noted["report"]["file"]["index_path"] = path
     Path(state.path).write_text(json.dumps(noted))
-    assert state.reusable([]) is None
-    state.discard()
+    assert state.reusable([], sizes(state.folder)) is None
+    state.discard(sizes(state.folder))
     assert (tmp_path.parent / "x").read_text() == "mine"
 
 

@@ -19,6 +19,7 @@ from transforms.shards.report import ShardFile
 from transforms.shards.state import ShardState, shard_digest
 from transforms.shards.totals import total
 from transforms.shards.writer import ShardWriter, part_sizes
+from transforms.storage.files import sizes
 
 
 def records(count: int) -> list[ImageRecord]:
@@ -120,8 +121,8 @@ def test_the_number_of_workers_changes_no_byte(tmp_path: Path, workers: int) -> 
     assert contents(reports[0].file) == contents(expected)
     assert reports[0].file.sha256 == expected.sha256
     assert contents(reports[1].file) == (b"", "", [])
-    assert train.reusable(references) == dataclasses.replace(reports[0], reused=True)
-    assert val.reusable([]) == dataclasses.replace(reports[1], reused=True)
+    assert train.reusable(references, sizes(str(tmp_path))) == dataclasses.replace(reports[0], reused=True)
+    assert val.reusable([], sizes(str(tmp_path))) == dataclasses.replace(reports[1], reused=True)
     assert {path.suffix for path in tmp_path.iterdir()} == {".tfrecord", ".idx", ".json"}
     assert len(list(tmp_path.iterdir())) == 2 + 2 * 3
     assert sum(done) == 700

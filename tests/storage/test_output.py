@@ -190,7 +190,7 @@ def test_faults_of_the_folder_are_named(tmp_path: Path, monkeypatch: pytest.Monk
     def fails(path: str) -> list[str]:
         raise OSError(5, "Input/output error", path)
 
-    monkeypatch.setattr(os, "listdir", fails)
+    monkeypatch.setattr(os, "scandir", fails)
     with pytest.raises(ValueError, match=f"--output is {str(tmp_path)!r}: .*: Input/output error"):
         check_output(str(tmp_path))
 
@@ -237,7 +237,7 @@ def cut_off_after(steps: int, run: Run, moves: list[Move]) -> None:
     publication = announce(run, moves, ["dataset_info.json", "manifest.json"])
     withdraw(run, publication)
     for move in moves[:steps]:
-        move_file(*move)
+        move_file(move)
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2])
@@ -327,11 +327,11 @@ def test_steps_that_are_repeated(tmp_path: Path) -> None:
         assert publication.replaces.files == tuple(ALL_FILES)
         withdraw(run, publication)
         for move in (*moves, *moves):
-            move_file(*move)
+            move_file(move)
     assert (tmp_path / "train-00000-of-00001.tfrecord").read_text() == "rrrrr"
     (tmp_path / "train-00000-of-00001.tfrecord").write_text("rrrr")
     with pytest.raises(JobError, match="a finished shard is gone"):
-        move_file(*moves[0])
+        move_file(moves[0])
 
 
 def test_a_dataset_that_appears_meanwhile_is_not_withdrawn(tmp_path: Path) -> None:

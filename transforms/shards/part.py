@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
@@ -16,6 +17,9 @@ from transforms.shards.packing import reference_record
 from transforms.shards.record_encoder import Progress, RecordEncoder
 from transforms.shards.report import ShardFile, WriteStats, merged
 from transforms.shards.state import ShardState
+from transforms.storage import objects
+from transforms.storage.durable import write_text
+from transforms.storage.paths import is_remote
 from transforms.storage.write_faults import naming_faults
 
 _COPY_BYTES = 1 << 20
@@ -153,16 +157,40 @@ class EncodeTask:
 
 
 def _finished(file: ShardFile, state: ShardState | None, progress: Progress | None = None) -> ShardFile:
-    """Makes a shard last: its files are on disk before the state that names them."""
+    """Makes a shard last: its files are on disk, or in the bucket, before the state that names them."""
     if state is None:
         return file
-    for path in filter(None, (file.path, file.index_path, file.failures_path)):
-        with open(path, "rb") as finished:
-            os.fsync(finished.fileno())
+    sizes = [os.path.getsize(path) for path in file.paths]
+    if is_remote(state.folder):
+        file = _uploaded(file, state.folder)
+    else:
+        for path in file.paths:
+            with open(path, "rb") as finished:
+                os.fsync(finished.fileno())
     if progress is not None:
         progress(0, 0)  # a writer whose parent is gone ends here
-    state.write(file)
+    state.write(file, sizes)
     return file
+
+
+def _uploaded(file: ShardFile, folder: str) -> ShardFile:
+    """A shard's file in a bucket, where it has the same names; those of this machine are removed."""
+    objects.in_parallel(functools.partial(_upload, folder), file.paths)
+    _remove(file.paths)
+    return dataclasses.replace(
+        file,
+        path=_placed(folder, file.path),
+        index_path=_placed(folder, file.index_path),
+        failures_path=file.failures_path and _placed(folder, file.failures_path),
+    )
+
+
+def _upload(folder: str, path: str) -> None:
+    objects.upload(path, _placed(folder, path))
+
+
+def _placed(folder: str, path: str) -> str:
+    return os.path.join(folder, os.path.basename(path))
 
 
 def write_part(
@@ -190,8 +218,7 @@ def write_part(
 def write_empty(path: str) -> ShardFile:
     """A shard without a record: a file all the same, since its name is in the others' names."""
     for ending in ("tfrecord", "idx"):
-        with open(f"{path}.{ending}", "wb") as file:
-            os.fsync(file.fileno())
+        write_text(f"{path}.{ending}", "")
     return ShardFile(
         path=f"{path}.tfrecord",
         index_path=f"{path}.idx",

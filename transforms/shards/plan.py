@@ -22,6 +22,8 @@ from transforms.shards.totals import SplitTotals, Totals
 _SHARDS_PER_HOST = 10
 _SMALLEST_HOST_SHARD = 10_000_000
 _MOST_SHARDS = 99_999
+# A worker that is done with its shard takes another, while the slowest are still at theirs.
+_SHARDS_PER_SLOT = 2
 # Framing of a record, and what its small features take.
 _RECORD_OVERHEAD = 400
 # Below both, a second process takes longer to start than the work does.
@@ -145,6 +147,28 @@ def writer_processes(plan: DatasetPlan, workers: int) -> int:
     """How many processes of our own the writing of a plan is worth, where there may be `workers`."""
     worthwhile = plan.records >= _SPAWN_RECORDS or plan.source_bytes >= _SPAWN_BYTES
     return max(workers, 1) if worthwhile else 1
+
+
+def slots_warning(config: DatasetConfig, shards: int) -> str | None:
+    """What to say where the shards, each of which one worker writes, are too few for all workers."""
+    wanted = _SHARDS_PER_SLOT * config.worker_slots
+    if config.writer != "shards" or shards >= wanted:
+        return None
+    there_are = "there is 1 shard" if shards == 1 else f"there are {shards} shards"
+    return (
+        f"{there_are} for the {config.worker_slots} cores "
+        f"that workers may have, and each is written by one: {wanted} shards or more (--num_shards, "
+        "--shard_size), or --writer=beam, would keep all of them at work; fewer workers would take as long"
+    )
+
+
+def fewest_shards(config: DatasetConfig) -> int | None:
+    """How many shards there will be, or more, as far as it is known before the list of records; or None."""
+    if config.num_shards is None:
+        return None
+    if isinstance(config.num_shards, Mapping):
+        return sum(config.num_shards.values())
+    return config.num_shards * max(len(config.splits or config.expected_splits), 1)
 
 
 def _check_known(found: Iterable[str], config: DatasetConfig) -> None:

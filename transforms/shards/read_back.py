@@ -13,10 +13,12 @@ from transforms.examples.index import index_lines
 from transforms.examples.tfrecord import FRAME_BYTES, read_records
 from transforms.records import JobError
 from transforms.shards.report import ShardFile, ShardReport, WriteStats
+from transforms.storage import files
+from transforms.storage.durable import write_lines
+from transforms.storage.paths import is_remote
 from transforms.storage.write_faults import naming_faults
 
 _NAME = re.compile(r"(?P<split>.+)-(?P<shard>\d{5})-of-\d{5}\.tfrecord")
-_READ_BYTES = 1 << 18
 
 
 class _Hashing:
@@ -52,7 +54,7 @@ def read_back(path: str) -> ShardReport:
     split, shard = shard_of_name(path)
     index_path = f"{path.removesuffix('.tfrecord')}-{uuid.uuid4().hex[:12]}.idx"
     lengths = array.array("Q")
-    with naming_faults(path), open(path, "rb", buffering=_READ_BYTES) as file:
+    with naming_faults(path), files.open_stream(path) as file:
         hashing = _Hashing(file)
         try:
             lengths.extend(len(payload) + FRAME_BYTES for payload in read_records(hashing))
@@ -61,11 +63,10 @@ def read_back(path: str) -> ShardReport:
                 f"{path}: {error}; the disk does not give back what was written to it: look after it, then "
                 "give the same command"
             ) from error
-        os.fsync(file.fileno())
-    with naming_faults(index_path), open(index_path, "w", encoding="ascii") as index:
-        index.writelines(index_lines(lengths))
-        index.flush()
-        os.fsync(index.fileno())
+        if not is_remote(path):
+            os.fsync(file.fileno())
+    with naming_faults(index_path):
+        write_lines(index_path, index_lines(lengths))
     stats = WriteStats(written=len(lengths))
     file_of_shard = ShardFile(path, index_path, None, sum(lengths), hashing.hexdigest(), stats)
     return ShardReport(split, shard, file_of_shard)

@@ -15,9 +15,9 @@ from transforms.images.policy import ImagePolicy
 from transforms.images.store import store_image, store_pixels
 from transforms.records import BadInput, Failure, ImageRecord, StoredImage
 from transforms.shards.beacon import Beacon, Step
-from transforms.shards.packing import reference_record
+from transforms.shards.read_ahead import Loading, read_ahead
 from transforms.shards.report import WriteStats
-from transforms.storage.local import LocalReader
+from transforms.storage.reader import ImageReader
 
 # Called with the records and the source bytes done since the last call.
 Progress = Callable[[int, int], None]
@@ -67,7 +67,7 @@ class RecordEncoder:
     def __init__(self, settings: RecordSettings, beacon: Beacon | None = None) -> None:
         self._settings = settings
         self._beacon = beacon or Beacon()
-        self._reader = LocalReader()
+        self._reader = ImageReader()
 
     def encode_all(
         self,
@@ -84,11 +84,10 @@ class RecordEncoder:
             failures: takes those that failed.
             progress: is told of each that is done.
         """
-        for index, reference in enumerate(references):
-            record = reference_record(reference)
+        for index, (record, loading) in enumerate(read_ahead(references, self._reader)):
             self._beacon.start(index)
             try:
-                encoded = self.encode(record)
+                encoded = self.encode(record, loading)
             except BadInput as error:
                 failure = error.failure(record.key)
                 failures.append(failure)
@@ -99,15 +98,19 @@ class RecordEncoder:
             progress(1, record.size)
         self._beacon.clear()
 
-    def encode(self, record: ImageRecord) -> EncodedRecord:
+    def encode(self, record: ImageRecord, loading: Loading = None) -> EncodedRecord:
         """The Example of `record`.
+
+        Args:
+            record: to encode.
+            loading: what its image comes from, where it has been asked for.
 
         Raises:
             BadInput: with the record's key; the record fails, the job goes on.
         """
         settings = self._settings
         try:
-            image, source_bytes = self._stored_image(record)
+            image, source_bytes = self._stored_image(record, loading)
             features = settings.schema.features(record, image, settings.labels, settings.columns)
             if settings.rename:
                 features = {settings.rename.get(name, name): value for name, value in features.items()}
@@ -118,11 +121,11 @@ class RecordEncoder:
         finally:
             self._beacon.step(Step.OTHER)
 
-    def _stored_image(self, record: ImageRecord) -> tuple[StoredImage | None, int]:
+    def _stored_image(self, record: ImageRecord, loading: Loading) -> tuple[StoredImage | None, int]:
         if record.image is None:
             return None, 0
         self._beacon.step(Step.LOAD)
-        data = self._reader.read(record.image)
+        data = self._reader.read(record.image) if loading is None else loading.result()
         self._beacon.step(Step.IMAGE)
         if record.image.pixels is not None:
             return store_pixels(data, record.image.pixels, self._settings.policy), len(data)

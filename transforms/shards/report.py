@@ -88,6 +88,12 @@ class ShardFile:
     sha256: str
     stats: WriteStats
 
+    @property
+    def paths(self) -> list[str]:
+        """Of all its files."""
+        every = (self.path, self.index_path, self.failures_path)
+        return [path for path in every if path is not None]
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ShardReport:

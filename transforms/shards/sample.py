@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from transforms.shards.part import EncodeTask
 from transforms.shards.pool import ProcessExecutor
 from transforms.shards.record_encoder import RecordSettings
 from transforms.shards.state import shard_digest
+from transforms.storage import files
 from transforms.storage.durable import write_text
 from transforms.storage.write_faults import naming_faults
 
@@ -69,9 +69,10 @@ def _first(sample: Iterable[ImageRecord]) -> list[bytes]:
 
 
 def _cached(cache: str | None, digest: str) -> Measured | None:
+    if cache is None:
+        return None
     try:
-        with open(cache or os.devnull, encoding="utf-8") as file:
-            found, *numbers = json.load(file)
+        found, *numbers = json.loads(files.read_bytes(cache))
         return Measured(*numbers) if found == digest else None
     except (OSError, ValueError, TypeError):  # as good as none
         return None

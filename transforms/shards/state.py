@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import json
@@ -15,8 +14,9 @@ from typing import Any
 from transforms.records import BadInput
 from transforms.shards.packing import reference_record, without_origin
 from transforms.shards.report import ShardFile, ShardReport, WriteStats
+from transforms.storage import files
 from transforms.storage.durable import write_text
-from transforms.storage.local import LocalReader
+from transforms.storage.reader import ImageReader
 
 _FORMAT_VERSION = 1
 _ENDING = ".state.json"
@@ -44,8 +44,13 @@ class ShardState:
         """Of the state file."""
         return os.path.join(self.folder, f"{self.split}-{self.shard:05d}{_ENDING}")
 
-    def write(self, file: ShardFile) -> None:
-        """Notes that the shard is finished; its files have to be on disk."""
+    def write(self, file: ShardFile, sizes: Sequence[int]) -> None:
+        """Notes that the shard is finished; its files have to be on disk, or in the bucket.
+
+        Args:
+            file: of the shard.
+            sizes: of its files, as `ShardFile.paths` has them.
+        """
         names = {
             "path": os.path.basename(file.path),
             "index_path": os.path.basename(file.index_path),
@@ -60,31 +65,33 @@ class ShardState:
             "format_version": _FORMAT_VERSION,
             "digest": self.digest,
             "report": report,
-            "sizes": _sizes(file),
+            "sizes": list(sizes),
         }
         write_text(self.path, json.dumps(state, ensure_ascii=False))
 
-    def reusable(self, references: Sequence[bytes]) -> ShardReport | None:
+    def reusable(self, references: Sequence[bytes], sizes: Mapping[str, int]) -> ShardReport | None:
         """The report of the shard if a run has finished it from exactly this.
 
         A shard some of whose images could not be loaded, and now can be, is not reused.
+
+        Args:
+            references: of the shard.
+            sizes: bytes of each file in the folder, by name.
         """
-        report = self._noted()
+        report = self._noted(sizes)
         if report is None:
             return None
         if report.file.failures_path and _can_be_loaded(report.file.failures_path, references):
             return None
         return report
 
-    def discard(self) -> None:
-        """Removes what runs have left of the shard, if it is no use any more."""
-        report = self._noted(any_digest=True)
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(self.path)
-        if report is not None:
-            for path in filter(None, (report.file.path, report.file.index_path, report.file.failures_path)):
-                with contextlib.suppress(FileNotFoundError):
-                    os.remove(path)
+    def discard(self, sizes: Mapping[str, int]) -> None:
+        """Removes what runs have left of the shard, if it is no use any more; `sizes` as in `reusable`."""
+        if os.path.basename(self.path) in sizes:
+            report = self._noted(sizes, any_digest=True)
+            files.remove_if_there(self.path)
+            if report is not None:
+                files.remove_if_there(*report.file.paths)
 
     def _file(self, found: Mapping[str, Any]) -> ShardFile:
         """The file of a report as it was written.
@@ -101,16 +108,18 @@ class ShardState:
             paths[name] = os.path.join(self.folder, path)
         return ShardFile(**paths, size=found["size"], sha256=found["sha256"], stats=_stats_of(found["stats"]))
 
-    def _noted(self, any_digest: bool = False) -> ShardReport | None:
+    def _noted(self, sizes: Mapping[str, int], any_digest: bool = False) -> ShardReport | None:
+        if os.path.basename(self.path) not in sizes:
+            return None
         try:
-            with open(self.path, encoding="utf-8") as file:
-                state = json.load(file)
+            state = json.loads(files.read_bytes(self.path))
             if state["format_version"] != _FORMAT_VERSION or not (
                 any_digest or state["digest"] == self.digest
             ):
                 return None
             shard_file = self._file(state["report"]["file"])
-            if not (any_digest or _sizes(shard_file) == state["sizes"]):
+            found = [sizes.get(os.path.basename(path)) for path in shard_file.paths]
+            if not (any_digest or found == state["sizes"]):
                 return None
         except FileNotFoundError:
             return None
@@ -131,20 +140,13 @@ def shard_digest(settings: str, references: Iterable[bytes]) -> str:
     return hashed.hexdigest()
 
 
-def _sizes(file: ShardFile) -> list[int]:
-    """Bytes of the shard's files: they were on disk before the state was, so a difference is damage."""
-    paths = filter(None, (file.path, file.index_path, file.failures_path))
-    return [os.path.getsize(path) for path in paths]
-
-
 def _can_be_loaded(failures_path: str, references: Iterable[bytes]) -> bool:
     """Whether an image that could not be loaded (no permission, not there) can be now."""
-    with open(failures_path, encoding="utf-8", newline="\n") as file:
-        failed = [json.loads(line) for line in file]
+    failed = [json.loads(line) for line in filter(None, files.read_text(failures_path).split("\n"))]
     unloaded = {failure["key"] for failure in failed if failure["stage"] == "load"}
     if not unloaded:
         return False
-    reader = LocalReader()
+    reader = ImageReader()
     for reference in references:
         record = reference_record(reference)
         if record.key in unloaded and record.image is not None:

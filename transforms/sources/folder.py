@@ -9,9 +9,8 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
-import operator
+import math
 import os
-import stat
 from collections.abc import Iterator
 
 from transforms.records import Annotations, BadInput, Failure, ImageRecord, ImageRef
@@ -25,14 +24,17 @@ from transforms.sources.names import (
 )
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, label_pattern, limited
 from transforms.sources.source import SourceConfig, check_input_exists, check_unused, readable
-from transforms.storage.faults import may_pass, os_fault, retried
-from transforms.storage.local import is_file, is_folder
-from transforms.storage.paths import Confinement, real_path
+from transforms.storage.faults import os_fault
+from transforms.storage.listing import Entry, ListingsAhead, entries, entry_of, is_link, located
+from transforms.storage.paths import Confinement, is_remote, real_path
+from transforms.storage.places import is_file, is_folder
 
 NOT_AN_IMAGE = "not an image by name"
 _MAX_LINKED_FOLDERS = 4  # on one path: folders that link to each other have no end of paths otherwise
 _SNIFFED = 1_000
+_SNIFFED_REMOTE = 100_000  # of a bucket without images; a folder of this machine is searched to its end
 _HIDDEN = "hidden"
+_NAMELESS = "names of objects have // in them; rename them"
 _SEARCHED = 10  # folders beside splits that are searched for an image; where there are more, all are labels
 
 
@@ -49,7 +51,8 @@ class FolderSource:
         with readable("--input", config.input):
             if is_file(config.input):
                 return "it is an image file by name" if is_image_name(config.input) else None
-            return _describe(_items(dataclasses.replace(config, label_pattern=None, include=(), exclude=())))
+            items = _items(dataclasses.replace(config, label_pattern=None, include=(), exclude=()))
+            return _describe(items, _SNIFFED_REMOTE if is_remote(config.input) else math.inf)
 
     def check(self, config: SourceConfig) -> None:
         check_input_exists(config)
@@ -117,41 +120,59 @@ class _Listing:
             yield from self._below(self._root)
             return
         name = os.path.basename(self._path)
-        entry = dict(retried(_sorted_entries, self._root.path)).get(name)
+        entry = entry_of(self._path)
         if entry is None:
             yield _failure(name, BadInput("list", "not found", self._path))
         else:
             yield self._file(self._root, name, entry)
 
     def _below(self, folder: _Folder) -> Iterator[ImageRecord | Failure]:
-        levels = [self._visit(folder)]
+        levels = [self._visit(folder, ListingsAhead())]
         while levels:
             item = next(levels[-1], None)
             if item is None:
                 levels.pop()
-            elif isinstance(item, _Folder):
-                levels.append(self._visit(item))
+            elif isinstance(item, tuple):
+                levels.append(self._visit(*item))
             else:
                 yield item
 
-    def _visit(self, folder: _Folder) -> Iterator[ImageRecord | Failure | _Folder]:
+    def _visit(
+        self, folder: _Folder, listings: ListingsAhead
+    ) -> Iterator[ImageRecord | Failure | tuple[_Folder, ListingsAhead]]:
+        """What is in a folder; a folder in it comes with the listings that its own is taken from."""
         try:
-            entries = retried(_sorted_entries, folder.path)
+            found = listings.entries(folder.path)
         except OSError as error:
             yield _failure(folder.prefix or "./", os_fault(error, "list"))
             return
-        has_splits = folder is self._root and bool(self._splits([name for name, _ in entries]))
-        for name, entry in entries:
-            if not name.endswith("/"):
-                yield self._file(folder, name, entry)
-            elif (item := self._subfolder(folder, name[:-1], has_splits)) is not None:
-                yield item
+        has_splits = folder is self._root and bool(self._splits([name for name, _ in found]))
+        ahead = ListingsAhead(self._to_visit(folder, [name for name, _ in found]))
+        try:
+            for name, entry in found:
+                if not name.endswith("/"):
+                    yield self._file(folder, name, entry)
+                elif isinstance(item := self._subfolder(folder, name[:-1], has_splits), _Folder):
+                    ahead.visit()
+                    yield item, ahead
+                elif item is not None:
+                    yield item
+        finally:
+            ahead.close()
+
+    def _to_visit(self, folder: _Folder, names: list[str]) -> list[str]:
+        """Of the names in a folder of a bucket, paths of the folders that are visited."""
+        if not is_remote(folder.path):
+            return []
+        folders = (name[:-1] for name in names if name.endswith("/"))
+        paths = [f"{folder.path}/{name}" for name in folders if name and not is_hidden(name)]
+        return [path for path in paths if path not in self._skip_dirs]
 
     def split_names(self) -> tuple[str, ...]:
         """The splits that the first-level folders name."""
         if not is_folder(self._path):
             return ()
-        return self._splits([name for name, _ in retried(_sorted_entries, self._path)])
+        return self._splits([name for name, _ in entries(self._path)])
 
     def _splits(self, names: list[str]) -> tuple[str, ...]:
         """The first-level folders that are splits: all that are named so, if no other one holds an image."""
@@ -181,11 +202,13 @@ class _Listing:
     def _subfolder(self, folder: _Folder, name: str, has_splits: bool) -> _Folder | Failure | None:
         """The folder `name`, what is wrong with it, or None where it is to be left out without a word."""
         prefix = f"{folder.prefix}{name}/"
+        if not name:  # in a bucket alone
+            return _failure(prefix, BadInput("list", "folder without a name", _NAMELESS))
         if is_hidden(name):
             return _skipped(prefix, _HIDDEN)
         path, links = os.path.join(folder.path, name), folder.links
         try:
-            if stat.S_ISLNK(retried(os.lstat, path).st_mode):
+            if is_link(path):
                 path, links = self._confinement.resolve(path, "list"), links + 1
         except BadInput as fault:
             return _failure(prefix, fault)
@@ -202,7 +225,7 @@ class _Listing:
             annotations = Annotations((name,))
         return _Folder(path, prefix, split, annotations, folder.lineage | {path}, links)
 
-    def _file(self, folder: _Folder, name: str, entry: os.DirEntry[str]) -> ImageRecord | Failure:
+    def _file(self, folder: _Folder, name: str, entry: Entry) -> ImageRecord | Failure:
         key = folder.prefix + name
         if is_hidden(name):
             return _skipped(key, _HIDDEN)
@@ -213,14 +236,10 @@ class _Listing:
         try:
             if not is_unicode(key):
                 raise BadInput("list", "name is not UTF-8", "rename the file")
-            path = entry.path
-            if entry.is_symlink():
-                path = self._confinement.resolve(path, "list")
-                status = retried(os.stat, path)
-            else:
-                status = retried(entry.stat, follow_symlinks=False)
-            if not stat.S_ISREG(status.st_mode):
+            found = located(folder.path, name, entry, self._confinement)
+            if found is None:
                 return _skipped(key, "not a file")
+            path, size, version = found
             annotations = folder.annotations
             if self._label_pattern is not None:
                 annotations = Annotations((self._label_pattern.label(key),))
@@ -228,24 +247,8 @@ class _Listing:
             return _failure(key, fault)
         except OSError as error:
             return _failure(key, os_fault(error, "list"))
-        image = ImageRef(path, version=status.st_mtime_ns)
-        return ImageRecord(key, image, folder.split, annotations, size=status.st_size)
-
-
-def _sorted_entries(path: str) -> list[tuple[str, os.DirEntry[str]]]:
-    """What is in a folder by name, those of folders with a `/` at the end, in the order of their keys."""
-    found = []
-    with os.scandir(path) as entries:
-        for entry in entries:
-            try:
-                leads_to_folder = entry.is_dir()
-            except OSError as error:
-                if may_pass(error):
-                    raise
-                leads_to_folder = False  # a link to itself, or through a folder that may not be searched
-            found.append((f"{entry.name}/" if leads_to_folder else entry.name, entry))
-    found.sort(key=operator.itemgetter(0))
-    return found
+        image = ImageRef(path, version=version)
+        return ImageRecord(key, image, folder.split, annotations, size=size)
 
 
 def _failure(key: str, fault: BadInput) -> Failure:
@@ -256,15 +259,15 @@ def _skipped(key: str, reason: str, detail: str = "") -> Failure:
     return Failure(printable(key), "list", reason, detail, skipped=True)
 
 
-def _describe(items: Iterator[ImageRecord | Failure]) -> str | None:
-    """What a folder's first files show, or None where no file at all is an image by name."""
+def _describe(items: Iterator[ImageRecord | Failure], most: float) -> str | None:
+    """What a folder's first files show, or None where none of `most` files is an image by name."""
     splits: dict[str, None] = {}
     labels: dict[str, None] = {}
     example = ""
     unread: collections.Counter[str] = collections.Counter()
     for number in itertools.count():
         item = next(items, None)
-        if item is None or (example and number >= _SNIFFED):
+        if item is None or number >= (_SNIFFED if example else most):
             break
         if isinstance(item, ImageRecord):
             example = example or item.key

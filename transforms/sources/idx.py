@@ -26,9 +26,10 @@ from transforms.records import Annotations, Failure, ImageRecord, ImageRef, JobE
 from transforms.sources.names import printable
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import SourceConfig, check_input_exists, check_unused, readable
-from transforms.storage.faults import retried
-from transforms.storage.local import is_file, is_folder, open_file
-from transforms.storage.paths import real_path
+from transforms.storage import objects
+from transforms.storage.cloud import Changed
+from transforms.storage.paths import absolute, is_remote, real_path
+from transforms.storage.places import is_file, is_folder, names_in, open_file, status_of
 from transforms.storage.write_faults import naming_faults
 
 _NAME = re.compile(r"(?P<set>.*?)[-_.]?(?P<part>images|labels)[-_.]idx\d-[a-z0-9]+(?:\.gz)?")
@@ -36,6 +37,7 @@ _SPLITS = {"train": "train", "t10k": "test", "test": "test"}
 _UINT8 = 0x08
 _CHANNELS = (1, 3, 4)
 _CHUNK = 1 << 20
+_SNIFFED = 10_000  # names in a bucket that tell what it is
 _GZIP_FAULTS = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
@@ -50,7 +52,7 @@ class IdxSource:
         if config.annotations:
             return None
         with readable("--input", config.input):
-            name = next((name for name in _names(config) if _NAME.fullmatch(name)), None)
+            name = next((name for name in _names(config, _SNIFFED) if _NAME.fullmatch(name)), None)
         return None if name is None else f"{name!r} is an IDX file by name"
 
     def check(self, config: SourceConfig) -> None:
@@ -129,10 +131,9 @@ def _pair_records(pair: _Pair, selection: Selection, scratch: str) -> Iterator[I
     count, *size = header.shape
     pixels = (size[0], size[1], size[2] if len(size) > 2 else 1)
     length = math.prod(pixels)
-    version = retried(os.stat, pair.images).st_mtime_ns  # before its bytes are read
-    path = (
-        _spool(pair.images, header, scratch) if pair.images.endswith(".gz") else os.path.abspath(pair.images)
-    )
+    path, version = absolute(pair.images), status_of(pair.images).version  # before its bytes are read
+    if path.endswith(".gz"):
+        path, version = _spool(path, version, header, scratch)
     annotations = _annotations(pair.labels, count)
     digits = max(5, len(str(count - 1)))
     for number in range(count):
@@ -145,16 +146,16 @@ def _pair_records(pair: _Pair, selection: Selection, scratch: str) -> Iterator[I
         yield ImageRecord(key, ref, pair.split, known, size=length)
 
 
-def _names(config: SourceConfig) -> list[str]:
+def _names(config: SourceConfig, most: int | None = None) -> list[str]:
     """Names of the files to look at, in order: those in the folder, or the one that is the input."""
     if is_file(config.input):
         return [os.path.basename(config.input)]
-    return _in_order(config.input) if is_folder(config.input) else []
+    return _in_order(config.input, most) if is_folder(config.input) else []
 
 
-def _in_order(folder: str) -> list[str]:
-    """Names in a folder, the unpacked ones first."""
-    return sorted(retried(os.listdir, folder), key=lambda name: (name.endswith(".gz"), name))
+def _in_order(folder: str, most: int | None = None) -> list[str]:
+    """Names in a folder, `most` if that is a bucket's; the unpacked ones first."""
+    return sorted(names_in(folder, most), key=lambda name: (name.endswith(".gz"), name))
 
 
 def _pairs(config: SourceConfig) -> tuple[list[_Pair], list[Failure]]:
@@ -245,8 +246,7 @@ def read_header(path: str) -> IdxHeader:
     if len(sizes) < 4 * magic[3]:
         raise ValueError(f"{path!r} is cut off in its header")
     header = IdxHeader(struct.unpack(f">{magic[3]}I", sizes), 4 + len(sizes))
-    size = retried(os.stat, path).st_size
-    if not path.endswith(".gz") and size != header.end:
+    if not path.endswith(".gz") and (size := status_of(path).size) != header.end:
         raise ValueError(f"{path!r} has {size} bytes; its header {header.shape} means {header.end}")
     return header
 
@@ -286,26 +286,56 @@ def _annotations(path: str | None, count: int) -> Iterator[Annotations]:
             ) from error
 
 
-def _spool(path: str, header: IdxHeader, scratch: str) -> str:
-    """Unpacks a gzip file into `scratch`: all over again in each run, and to the same place.
+def _spool(path: str, version: int, header: IdxHeader, scratch: str) -> tuple[str, int]:
+    """Unpacks a gzip file into `scratch`, always to the same place; returns path and version for references.
 
     Raises:
         JobError: it is broken, or not as long as its header says; or `scratch` cannot be written.
     """
-    where = hashlib.sha256(os.fsencode(os.path.abspath(path))).hexdigest()[:8]
+    where = hashlib.sha256(os.fsencode(path)).hexdigest()[:8]
     name = f"{os.path.basename(path)[:-3]}-{where}"
+    if is_remote(scratch):
+        return _spool_to_bucket(path, header, f"{scratch}/{name}-{version}")
     target = os.path.join(os.path.abspath(scratch), name)
+    with naming_faults(target), _unpacked(path, header, os.path.dirname(target)) as unpacked:
+        os.replace(unpacked, target)
+    return target, version
+
+
+def _spool_to_bucket(path: str, header: IdxHeader, target: str) -> tuple[str, int]:
+    """Unpacks by way of a local file, unless an earlier try has: an object there is whole."""
     with naming_faults(target):
-        descriptor, unfinished = tempfile.mkstemp(prefix=f"{name}-", dir=scratch)
-        try:
-            with os.fdopen(descriptor, "wb") as out:
-                _unpack(path, header, out)
-            os.replace(unfinished, target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.remove(unfinished)
+        stored = objects.stat(target)
+        if stored is None:
+            with _unpacked(path, header, tempfile.gettempdir()) as unpacked:
+                stored = _uploaded(unpacked, target)
+    if stored.size != header.end:
+        raise JobError(f"{target!r} has {stored.size} bytes, not the {header.end} that {path!r} unpacks to")
+    return target, stored.generation
+
+
+def _uploaded(path: str, target: str) -> objects.StoredObject:
+    """Uploads a file, unless a twin of this job has meanwhile: references to its object hold."""
+    try:
+        return objects.upload(path, target, objects.NEW)
+    except Changed:
+        stored = objects.stat(target)
+        if stored is None:
             raise
-    return target
+        return stored
+
+
+@contextlib.contextmanager
+def _unpacked(path: str, header: IdxHeader, folder: str) -> Iterator[str]:
+    """A local file of the unpacked bytes; removed if it is still there at the end."""
+    descriptor, unpacked = tempfile.mkstemp(prefix=f"{os.path.basename(path)[:-3]}-", dir=folder)
+    try:
+        with os.fdopen(descriptor, "wb") as out:
+            _unpack(path, header, out)
+        yield unpacked
+    finally:
+        with contextlib.suppress(OSError):
+            os.remove(unpacked)
 
 
 def _unpack(path: str, header: IdxHeader, out: BinaryIO) -> None:

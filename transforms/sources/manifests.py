@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from transforms.sources.names import is_unicode, printable
-from transforms.sources.source import SourceConfig, check_input_exists, check_unicode, is_there, readable
-from transforms.storage.local import is_file, is_folder, mode_of, open_file
-from transforms.storage.paths import real_path
+from transforms.sources.source import SourceConfig, check_input_exists, check_path, readable
+from transforms.storage.paths import below, is_remote, real_path
+from transforms.storage.places import is_file, is_folder, is_there, may_be_there, open_file
 
 PEEKED = 100
 """Rows at the start of a manifest that tell which columns there are, and what is in them."""
@@ -88,12 +88,16 @@ def manifests(config: SourceConfig) -> list[Manifest]:
     root = real_path(input_root(config))
     found = []
     for given in config.annotations:
-        inside = os.path.join(config.input, given)
-        path = given if mode_of(given) or not mode_of(inside) else inside
-        relative = os.path.relpath(real_path(path), root)
-        name = os.path.basename(path) if relative.startswith("../") else relative
+        path = given if is_remote(given) or os.path.isabs(given) else _beside_or_inside(given, config.input)
+        name = below(root, real_path(path)) or os.path.basename(path)
         found.append(Manifest(path, printable(name)))
     return found
+
+
+def _beside_or_inside(given: str, input_folder: str) -> str:
+    """A relative path, from the working directory, or from the input where it is there alone."""
+    inside = os.path.join(input_folder, given)
+    return given if may_be_there(given) or not may_be_there(inside) else inside
 
 
 def flag_of(config: SourceConfig) -> str:
@@ -122,8 +126,8 @@ def check_manifests(config: SourceConfig, source: str) -> None:
 
 
 def _check_text(manifest: Manifest, flag: str) -> None:
-    check_unicode(flag, manifest.path)
     with readable(flag, manifest.path):
+        check_path(flag, manifest.path)
         if not (is_there(manifest.path) and is_file(manifest.path)):
             raise ValueError(f"{flag} is {manifest.path!r}: there is no such file")
         with open_file(manifest.path) as stream:

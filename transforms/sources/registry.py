@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import collections
-import os
 
 from transforms.sources.csv_manifest import CsvSource
 from transforms.sources.folder import FolderSource
 from transforms.sources.idx import IdxSource
 from transforms.sources.jsonl_manifest import JsonlSource
 from transforms.sources.names import extension_of
-from transforms.sources.source import Source, SourceConfig, check_input_exists
+from transforms.sources.source import Source, SourceConfig, check_input_exists, readable
+from transforms.storage.places import files_below, is_folder
 
 SOURCES: dict[str, Source] = {
     source.name: source for source in (FolderSource(), CsvSource(), JsonlSource(), IdxSource())
@@ -55,18 +55,16 @@ def detect(config: SourceConfig) -> tuple[str, str]:
         raise ValueError(
             f"{where}; manifests are called .csv, .tsv or .jsonl; otherwise say what they are: {remedy}"
         )
-    raise ValueError(f"{where}, which holds no input that is known: {_found(config.input)}; {remedy}")
+    with readable("--input", config.input):
+        found = _found(config.input)
+    raise ValueError(f"{where}, which holds no input that is known: {found}; {remedy}")
 
 
 def _found(path: str) -> str:
     """What is at a path, by extension."""
-    if not os.path.isdir(path):
-        return f"it is a file with the extension .{extension_of(os.path.basename(path))}"
-    found: collections.Counter[str] = collections.Counter()
-    for _, _, names in os.walk(path):
-        found.update(map(extension_of, names))
-        if found.total() > _LISTED:
-            break
+    if not is_folder(path):
+        return f"it is a file with the extension .{extension_of(path)}"
+    found = collections.Counter(map(extension_of, files_below(path, _LISTED)))
     if not found:
         return "it is an empty folder"
     kinds = (

@@ -13,7 +13,15 @@ from transforms.sources.manifests import Manifest, flag_of, input_root
 from transforms.sources.names import is_image_name, is_split_name, printable
 from transforms.sources.selection import EXCLUDED, Selection, label_pattern
 from transforms.sources.source import SourceConfig
-from transforms.storage.paths import Confinement, LocatedFile, not_local, real_path, scheme_of
+from transforms.storage.paths import (
+    OUTSIDE,
+    Confinement,
+    LocatedFile,
+    is_remote,
+    not_local,
+    real_path,
+    scheme_of,
+)
 
 IMAGE_COLUMNS = ("image", "image_path", "filename", "file_name", "path", "uri", "filepath")
 LABEL_COLUMNS = ("label", "class", "category", "labels", "class_name")
@@ -186,9 +194,10 @@ class RowRecords:
         self._label_pattern = label_pattern(config)
         manifest_folder = os.path.dirname(real_path(manifest.path))
         root = real_path(input_root(config))
-        self._image_roots = tuple(map(real_path, config.image_roots))
-        self._bases = tuple(dict.fromkeys((manifest_folder, root, *self._image_roots)))
-        self._confinement = Confinement((root, *self._image_roots, manifest_folder))
+        image_roots = tuple(map(real_path, config.image_roots))
+        self._copies = tuple(folder for folder in image_roots if not is_remote(folder))
+        self._bases = tuple(dict.fromkeys((manifest_folder, root, *image_roots)))
+        self._confinement = Confinement((root, *image_roots, manifest_folder))
 
     def record(self, row: Row, line: int) -> ImageRecord | Failure:
         """The record of a row that starts at `line`, or why there is none."""
@@ -227,15 +236,23 @@ class RowRecords:
             raise
 
     def _locate_uri(self, uri: str, scheme: str) -> LocatedFile:
-        """A copy of a remote image, by its bucket and path, or by its path alone."""
+        """An object in one of the roots; or a copy of a remote image, by its bucket and path, or its path."""
         path = uri.partition("://")[2]
         if scheme == "file" and path.startswith("/"):
             return self._confinement.find(unquote(path), self._bases)
+        fault = not_local(uri, "manifest")
+        if scheme == "gs":
+            try:
+                return self._confinement.find(f"gs://{path}", ())
+            except BadInput as known:
+                if known.reason != OUTSIDE:
+                    raise
+                fault = known
         for copied in (path, path.partition("/")[2]):
             try:
-                if copied and self._image_roots:
-                    return self._confinement.find(copied.lstrip("/"), self._image_roots)
-            except BadInput as fault:
-                if fault.reason != "not found":
+                if copied and self._copies:
+                    return self._confinement.find(copied.lstrip("/"), self._copies)
+            except BadInput as known:
+                if known.reason != "not found":
                     raise
-        raise not_local(uri, "manifest")
+        raise fault

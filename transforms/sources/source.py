@@ -8,11 +8,10 @@ import os
 from collections.abc import Iterator
 from typing import Protocol
 
-from transforms.records import Failure, ImageRecord
+from transforms.records import Failure, ImageRecord, JobError
 from transforms.sources.names import is_unicode, printable
-from transforms.storage.faults import may_pass, retried
-from transforms.storage.local import is_file, is_folder, open_file
-from transforms.storage.paths import real_path, scheme_of
+from transforms.storage.paths import is_remote, real_path
+from transforms.storage.places import check_place, check_readable, has_bucket, is_folder, is_there
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -21,7 +20,8 @@ class SourceConfig:
 
     Attributes:
         kind: a name in `SOURCES`.
-        input: a folder, or a file that is the whole input (a manifest, an IDX file, one image).
+        input: a folder, or a file that is the whole input (a manifest, an IDX file, one image); a path,
+            or a `gs://` URI, as all that follow.
         annotations: manifests whose images lie under `input`; taken from the working directory, or
             else from `input`.
         image_roots: further folders that images may lie in.
@@ -106,42 +106,36 @@ class Source(Protocol):
 
 
 def check_input_exists(config: SourceConfig) -> None:
-    """Raises ValueError unless `--input` is there, local and readable, and every `--image_root` is there."""
-    if scheme_of(config.input):
-        raise ValueError(f"--input is {config.input!r}; this version reads local files and folders only")
+    """Raises ValueError unless `--input` is there and readable, and every `--image_root` is there."""
     with readable("--input", config.input):
-        check_unicode("--input", config.input)
+        check_path("--input", config.input)
         if not is_there(config.input):
-            raise ValueError(f"--input is {config.input!r}: there is no such file or folder")
-        if is_folder(config.input):
-            retried(os.scandir, config.input).close()
-        elif is_file(config.input):
-            open_file(config.input).close()
+            raise ValueError(f"--input is {config.input!r}: there is no such {_missing(config.input)}")
+        check_readable(config.input)
     for root in config.image_roots:
         with readable("--image_root", root):
-            check_unicode("--image_root", root)
+            check_path("--image_root", root)
             if not (is_there(root) and is_folder(root)):
                 raise ValueError(f"--image_root is {root!r}: there is no such folder")
 
 
-def check_unicode(flag: str, path: str) -> None:
-    """Raises ValueError where a path, or the place it leads to, is not UTF-8: records hold paths as text."""
+def check_path(flag: str, path: str) -> None:
+    """Raises ValueError where a path is of a kind that is not read, or is not UTF-8 as records hold it."""
     if not is_unicode(path):
         raise ValueError(f"{flag} is '{printable(path)}', which is not UTF-8; rename it")
+    try:
+        check_place(path)
+    except ValueError as error:
+        raise ValueError(f"{flag} is {path!r}; {error}") from error
     leads_to = real_path(path)
     if not is_unicode(leads_to):
         raise ValueError(f"{flag} is {path!r}, which leads to '{printable(leads_to)}': not UTF-8; rename it")
 
 
-def is_there(path: str) -> bool:
-    """Whether there is something at a path. Raises OSError where that may not be known, or not now."""
-    try:
-        retried(os.stat, path)
-    except (OSError, ValueError) as error:
-        if isinstance(error, PermissionError) or may_pass(error):
-            raise
-        return False  # a path that cannot be: too long, through a file, a loop, a NUL byte
-    return True
+def _missing(path: str) -> str:
+    if not is_remote(path):
+        return "file or folder"
+    return "object or folder" if has_bucket(path) else "bucket"
 
 
 @contextlib.contextmanager
@@ -149,6 +143,8 @@ def readable(flag: str, path: str) -> Iterator[None]:
     """Makes a ValueError that names `flag` and `path` of what the file system has against reading it."""
     try:
         yield
+    except JobError as error:
+        raise ValueError(f"{flag} is {path!r}: {error}") from error
     except OSError as error:
         if error.filename == path:
             raise ValueError(f"{flag} is {path!r}: {_reason(error)}") from error

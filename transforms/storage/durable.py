@@ -1,4 +1,7 @@
-"""Files that are whole wherever they are: on disk before they get their name, and the name on disk after."""
+"""Files that are whole wherever they are: on disk before they get their name, and the name on disk after.
+
+An object of a bucket is there when it is whole, and not before.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import errno
 import os
 from collections.abc import Iterable
 
+from transforms.storage import objects
+from transforms.storage.paths import is_remote
 from transforms.storage.write_faults import naming_faults
 
 _UNFINISHED = ".part"
@@ -25,7 +30,12 @@ def write_lines(path: str, lines: Iterable[str], unfinished: str = "") -> None:
         path: of the file; its folder is there.
         lines: the pieces.
         unfinished: path on the same file system of the file until it is whole; beside `path` if not given.
+            An object needs none.
     """
+    if is_remote(path):
+        with naming_faults(path):
+            objects.write(path, "".join(lines).encode())
+        return
     unfinished = unfinished or path + _UNFINISHED
     write_unfinished(unfinished, lines)
     os.replace(unfinished, path)
@@ -45,7 +55,9 @@ def write_unfinished(path: str, lines: Iterable[str]) -> None:
 
 
 def sync_folder(path: str) -> None:
-    """Puts the names in a folder on disk."""
+    """Puts the names in a folder on disk; nothing is to be done for one of a bucket."""
+    if is_remote(path):
+        return
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import os
 
+from transforms.storage.paths import is_remote
+
 RUNS = ".recordmill"
 INDEX = "index"
 MANIFEST = "manifest.json"
@@ -19,7 +21,7 @@ class Run:
     """One configuration at work on one output; the same call again is the same run.
 
     Attributes:
-        output: folder of the dataset, absolute.
+        output: folder of the dataset, absolute, or a `gs://` URI without a `/` at its end.
         digest: of the configuration.
         token: of this one job, unique: by it the job holds the output's lock.
         command: what people know the job by.
@@ -62,6 +64,8 @@ def check_name(output: str, name: object) -> str:
     parts = name.split("/")
     if any(part in ("", ".", "..") for part in parts) or parts[0] == RUNS:
         raise ValueError(f"{name!r}, which is no file of a dataset")
+    if is_remote(output):
+        return name
     path = os.path.join(output, name)
     folder = os.path.dirname(path)
     if os.path.realpath(folder) != os.path.join(os.path.realpath(output), *parts[:-1]):

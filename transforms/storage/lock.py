@@ -2,24 +2,24 @@
 
 The process that holds it has the file locked (flock) for its life, so that its death is seen at once on the
 same host. It touches the file every few seconds, so that it is seen on other hosts of a shared file system
-too, and where there is no flock.
+too, and where there is no flock. In a bucket the lock is an object: `transforms.storage.object_lock`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import datetime
 import errno
 import fcntl
-import json
 import os
 import socket
 import threading
 import time
 
 from transforms.records import JobError
+from transforms.storage import object_lock
 from transforms.storage.layout import RUNS
+from transforms.storage.owner import Owner
+from transforms.storage.paths import is_remote
 from transforms.storage.write_faults import naming_faults
 
 _LOCK = "lock"
@@ -33,35 +33,6 @@ _NO_FLOCK = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.
 _MOST_BYTES = 1 << 16
 # What a signal handler can wait.
 _QUICK_SECONDS = 0.2
-
-
-@dataclasses.dataclass(frozen=True)
-class Owner:
-    """Who holds a lock.
-
-    Attributes:
-        token: of the job.
-        host: name of the machine.
-        pid: of the process.
-        started: UTC, ISO 8601.
-        command: that people know the job by.
-    """
-
-    token: str
-    host: str
-    pid: int
-    started: str
-    command: str
-
-    @staticmethod
-    def here(token: str, command: str) -> Owner:
-        """This process."""
-        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-        return Owner(token, socket.gethostname(), os.getpid(), now, command)
-
-    def __str__(self) -> str:
-        command = f" ({self.command})" if self.command else ""
-        return f"process {self.pid} on {self.host}, since {self.started}{command}"
 
 
 class _Held:
@@ -110,6 +81,9 @@ def acquire(output: str, token: str, command: str = "") -> None:
     Raises:
         JobError: another job, which is alive, has it.
     """
+    if is_remote(output):
+        object_lock.acquire(output, token, command)
+        return
     path = _path(output)
     with _mutex, naming_faults(path):
         held = _held.get(path)
@@ -124,10 +98,7 @@ def check(output: str, token: str) -> None:
     """Raises JobError unless the job `token` has the lock."""
     path = _path(output)
     with naming_faults(path):
-        try:
-            owner = _read_path(path)
-        except FileNotFoundError:
-            owner = None
+        owner = object_lock.owner(output) if is_remote(output) else _owner(path)
     if owner is None:
         raise JobError(
             f"--output is {output!r}, whose lock is gone: the folder was removed, or another job has ended "
@@ -141,6 +112,8 @@ def check(output: str, token: str) -> None:
 
 def holder(output: str) -> str | None:
     """The refusal that `acquire` would meet with another process at work; the lock is not taken."""
+    if is_remote(output):
+        return object_lock.holder(output)
     path = _path(output)
     if path in _held:
         return None
@@ -162,6 +135,9 @@ def holder(output: str) -> str | None:
 
 def release(output: str, token: str) -> None:
     """Gives the lock of the job `token` back; removes `.recordmill` where it is empty; never fails."""
+    if is_remote(output):
+        object_lock.release(output, token)
+        return
     path = _path(output)
     with _mutex:
         held = _held.get(path)
@@ -185,10 +161,13 @@ def release_all() -> None:
     finally:
         if locked:
             _mutex.release()
+    object_lock.release_all()
 
 
 def is_lock_file(path: str) -> bool:
     """Whether a plain file under `.recordmill` has the name of one of ours."""
+    if is_remote(path):
+        return os.path.basename(path) in (object_lock.LOCK, object_lock.CLOCK)
     return os.path.basename(path) in (_LOCK, _CLOCK) and os.path.isfile(path) and not os.path.islink(path)
 
 
@@ -287,18 +266,14 @@ def _same_file(descriptor: int, path: str) -> bool:
 
 
 def _write(descriptor: int, owner: Owner) -> None:
-    text = json.dumps(dataclasses.asdict(owner)).encode()
     os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, text, 0)
+    os.pwrite(descriptor, owner.to_json(), 0)
     os.fsync(descriptor)
 
 
 def _read(descriptor: int) -> Owner | None:
     """The owner; None where none is written yet, or not to the end."""
-    try:
-        return Owner(**json.loads(os.pread(descriptor, _MOST_BYTES, 0)))
-    except (ValueError, TypeError, RecursionError):
-        return None
+    return Owner.of_json(os.pread(descriptor, _MOST_BYTES, 0))
 
 
 def _read_path(path: str) -> Owner | None:
@@ -307,6 +282,14 @@ def _read_path(path: str) -> Owner | None:
         return _read(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _owner(path: str) -> Owner | None:
+    """The owner; None where there is no lock."""
+    try:
+        return _read_path(path)
+    except FileNotFoundError:
+        return None
 
 
 def _give_back(path: str, token: str) -> None:

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable
 
 from transforms.records import Failure, JobError
+from transforms.storage import files, objects
 from transforms.storage.durable import write_lines
 from transforms.storage.layout import FAILURES, INDEX, MANIFEST, RUNS, Run
-from transforms.storage.paths import scheme_of
+from transforms.storage.paths import absolute, is_remote, scheme_of
 from transforms.storage.publication import noted_publication, published_dataset
 from transforms.storage.runs import failures_path, has_runs, has_withdrawn, run_folders, strange_entries
 
+# https://cloud.google.com/storage/docs/buckets#naming
+_BUCKET_URI = re.compile(r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](?:/(?!/)|$)")
+
 
 def check_path(output: str) -> None:
-    """Raises ValueError unless `output` can name a folder of this machine."""
+    """Raises ValueError unless `output` can name a folder of this machine, or of a bucket."""
     if not output:
         raise ValueError("--output is empty; give a folder, new or empty")
-    if scheme_of(output):
-        raise ValueError(f"--output is {output!r}; this version writes local folders only")
+    if is_remote(output):
+        if not _BUCKET_URI.match(output):
+            raise ValueError(f"--output is {output!r}; it may be gs://BUCKET/FOLDER")
+    elif scheme_of(output):
+        raise ValueError(f"--output is {output!r}; local folders and gs:// are written")
     try:
         output.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -34,15 +42,17 @@ def check_output(output: str, overwrite: bool = False) -> None:
     hold a dataset, and other files beside it.
     """
     check_path(output)
-    output = os.path.abspath(output)
-    if not os.path.lexists(output):
+    output = absolute(output)
+    if is_remote(output):
+        _check_bucket(output)
+    elif not os.path.lexists(output):
         _check_parent(output)
         return
-    if not os.path.isdir(output):
+    elif not os.path.isdir(output):
         raise ValueError(
             f"--output is {output!r}, which is a file; give a folder, or a path where none is yet"
         )
-    if not os.access(output, os.W_OK | os.X_OK | os.R_OK):
+    elif not os.access(output, os.W_OK | os.X_OK | os.R_OK):
         raise ValueError(f"--output is {output!r}, where you may not write; give another folder")
     try:
         others = _foreign_files(output, overwrite)
@@ -67,12 +77,11 @@ def recheck_output(output: str, overwrite: bool) -> None:
         raise JobError(str(error)) from error
 
 
-def write_failures(run: Run, failures: Iterable[Failure], files: Iterable[str] = ()) -> str:
-    """Writes failures.jsonl: `failures`, and the lines of `files`, sorted by key. Returns its path."""
+def write_failures(run: Run, failures: Iterable[Failure], paths: Iterable[str] = ()) -> str:
+    """Writes failures.jsonl: `failures`, and the lines of files, sorted by key. Returns its path."""
     lines = [failure.to_json() for failure in failures]
-    for path in files:
-        with open(path, encoding="utf-8", newline="\n") as file:
-            lines += [line.rstrip("\n") for line in file]
+    for text in files.each(files.read_text, paths):
+        lines += text.removesuffix("\n").split("\n")
     lines.sort(key=_failure_order)
     path = failures_path(run)
     unfinished = os.path.join(run.folder, f"{FAILURES}.part")
@@ -81,11 +90,22 @@ def write_failures(run: Run, failures: Iterable[Failure], files: Iterable[str] =
 
 
 def free_bytes(path: str) -> int:
-    """Bytes free where `path` will be."""
+    """Bytes free on the disk where `path` will be."""
     path = os.path.abspath(path)
     while not os.path.exists(path):
         path = os.path.dirname(path)
     return shutil.disk_usage(path).free
+
+
+def _check_bucket(output: str) -> None:
+    """Raises ValueError unless the bucket is there and may be listed."""
+    try:
+        objects.check_bucket(output)
+    except FileNotFoundError as error:
+        bucket = output.removeprefix("gs://").partition("/")[0]
+        raise ValueError(f"--output is {output!r}, and there is no bucket {bucket!r}") from error
+    except (OSError, JobError) as error:
+        raise ValueError(f"--output is {output!r}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _check_parent(output: str) -> None:
@@ -107,7 +127,7 @@ def _foreign_files(output: str, overwrite: bool) -> list[str]:
         JobError: it holds one that cannot be replaced.
     """
     strange = strange_entries(output)
-    if os.path.lexists(os.path.join(output, MANIFEST)):
+    if files.exists(os.path.join(output, MANIFEST)):
         if not overwrite:
             raise ValueError(
                 f"--output is {output!r}, which holds a dataset already; --overwrite replaces it, or give "
@@ -122,11 +142,11 @@ def _foreign_files(output: str, overwrite: bool) -> list[str]:
 
 def _files(output: str) -> set[str]:
     """What a folder holds, but for runs: names, and those in the index folder below its name."""
-    names = set(os.listdir(output)) - {RUNS}
+    names = {found.name for found in files.entries(output)} - {RUNS}
     index = os.path.join(output, INDEX)
-    if os.path.isdir(index) and not os.path.islink(index):
+    if INDEX in names and files.is_own_folder(index):
         names.discard(INDEX)
-        names |= {f"{INDEX}/{name}" for name in os.listdir(index)}
+        names |= {f"{INDEX}/{found.name}" for found in files.entries(index)}
     return names
 
 

@@ -11,8 +11,10 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from transforms.records import JobError
+from transforms.storage import cloud, files, objects
 from transforms.storage.durable import sync_folder, write_lines, write_text, write_unfinished
 from transforms.storage.layout import DATASET_INFO, FAILURES, FORMAT_VERSION, MANIFEST, Run, check_name
+from transforms.storage.paths import is_remote
 from transforms.storage.write_faults import naming_faults
 
 PUBLISHING = "publishing.json"
@@ -71,14 +73,14 @@ def published_dataset(output: str) -> PublishedDataset | None:
         JobError: manifest.json is not one that tells which files are the dataset's.
     """
     path = os.path.join(output, MANIFEST)
-    if not os.path.lexists(path):
+    try:
+        text = files.read_bytes(path)
+    except FileNotFoundError:
         return None
-    with open(path, "rb") as file:
-        text = file.read()
     try:
         manifest = json.loads(text)
-        version, files = manifest["format_version"], manifest["files"]
-        if version != FORMAT_VERSION or not isinstance(files, list):
+        version, listed = manifest["format_version"], manifest["files"]
+        if version != FORMAT_VERSION or not isinstance(listed, list):
             raise ValueError
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise JobError(
@@ -86,7 +88,7 @@ def published_dataset(output: str) -> PublishedDataset | None:
             "another folder"
         ) from error
     try:
-        names = tuple(check_name(output, name) for name in files)
+        names = tuple(check_name(output, name) for name in listed)
     except ValueError as error:
         raise JobError(f"{path} names {error}; give another folder") from error
     return PublishedDataset(hashlib.sha256(text).hexdigest(), names)
@@ -100,8 +102,7 @@ def noted_publication(output: str, folder: str) -> Publication | None:
     """
     path = os.path.join(folder, PUBLISHING)
     try:
-        with open(path, encoding="utf-8") as file:
-            note = json.load(file)
+        note = json.loads(files.read_bytes(path))
         replaces = note["replaces"]
         noted = Publication(
             {check_name(folder, source): check_name(output, name) for source, name in note["moves"].items()},
@@ -156,26 +157,28 @@ def withdraw(run: Run, publication: Publication) -> None:
             raise JobError(
                 f"--output is {run.output!r}, where another job has published; nothing is published"
             )
-        os.remove(os.path.join(run.output, MANIFEST))
+        files.remove(os.path.join(run.output, MANIFEST))
         sync_folder(run.output)
     if DATASET_INFO in publication.replaced_names:
         _remove(run.output, DATASET_INFO)
         sync_folder(run.output)
 
 
-def move_file(unpublished: str, published: str, size: int | None) -> None:
+def move_file(move: Move) -> None:
     """Gives one finished file the name that readers see.
 
     Raises:
         JobError: it is in neither place.
     """
+    unpublished, published, size = move
     with naming_faults(published):
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(os.path.dirname(published))
+        if not is_remote(published):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(os.path.dirname(published))
         try:
-            os.replace(unpublished, published)
+            files.replace(unpublished, published)
         except FileNotFoundError as error:
-            if not os.path.isfile(published) or size not in (None, os.path.getsize(published)):
+            if not files.is_file(published) or size not in (None, files.size_of(published)):
                 raise JobError(
                     f"{unpublished}: a finished shard is gone; give the same command again"
                 ) from error
@@ -184,8 +187,7 @@ def move_file(unpublished: str, published: str, size: int | None) -> None:
 def complete_moves(output: str, publication: Publication) -> None:
     """Once all files are moved: removes what only the replaced dataset had, and syncs the folders."""
     stale = publication.replaced_names - publication.names - {FAILURES}
-    for name in sorted(stale):
-        _remove(output, name)
+    _remove(output, *stale)
     _remove_empty_folders(output, stale)
     _sync_folders(output, publication.names)
 
@@ -196,10 +198,23 @@ def write_metadata_file(run: Run, name: str, text: str) -> None:
 
 
 def commit(run: Run, manifest: str) -> None:
-    """Writes manifest.json, with which the dataset is published: nothing after it is a fault of the job."""
+    """Writes manifest.json, with which the dataset is published: nothing after it is a fault of the job.
+
+    Raises:
+        JobError: another job has published in a bucket meanwhile.
+    """
+    path = os.path.join(run.output, MANIFEST)
+    if is_remote(path):
+        try:
+            objects.write(path, manifest.encode(), if_generation=objects.NEW)
+        except cloud.Changed as error:
+            raise JobError(
+                f"{path} is another job's, published meanwhile; this one publishes nothing"
+            ) from error
+        return
     unfinished = os.path.join(run.folder, f"{MANIFEST}.part")
     write_unfinished(unfinished, [manifest])
-    os.replace(unfinished, os.path.join(run.output, MANIFEST))
+    os.replace(unfinished, path)
     with contextlib.suppress(OSError):
         sync_folder(run.output)
 
@@ -207,27 +222,40 @@ def commit(run: Run, manifest: str) -> None:
 def undo(output: str, folder: str, publication: Publication) -> None:
     """Takes back a publication that was cut off before manifest.json: its shards are unpublished again.
 
-    Of the replaced dataset, which was withdrawn, the rest is removed. Where an unpublished file still is,
-    the file in its place in the output is not the run's.
+    Of the replaced dataset, which was withdrawn, the rest is removed.
     """
     if DATASET_INFO in publication.metadata or DATASET_INFO in publication.replaced_names:
         _remove(output, DATASET_INFO)
         sync_folder(output)
-    for source, name in publication.moves.items():
-        unpublished, published = os.path.join(folder, source), os.path.join(output, name)
-        if not os.path.lexists(unpublished) and os.path.lexists(published):
-            os.makedirs(os.path.dirname(unpublished), exist_ok=True)
-            os.replace(published, unpublished)
-    for name in sorted({*publication.metadata, *publication.replaced_names}):
-        _remove(output, name)
+    moves = [
+        Move(os.path.join(folder, source), os.path.join(output, name), None)
+        for source, name in publication.moves.items()
+    ]
+    files.each(_take_back, moves)
+    _remove(output, *publication.metadata, *publication.replaced_names)
     _remove_empty_folders(output, publication.names | publication.replaced_names)
     _sync_folders(folder, publication.moves)
     sync_folder(output)
 
 
+def _take_back(move: Move) -> None:
+    """Undoes a move, as far as it got. A move in a bucket may have got to the copy.
+
+    Where an unpublished file still is, the file in its place in the output is not the run's.
+    """
+    unpublished, published, _ = move
+    if not files.exists(unpublished):
+        if files.exists(published):
+            files.make_folder(os.path.dirname(unpublished))
+            files.replace(published, unpublished)
+    elif is_remote(published) and files.same_contents(unpublished, published):
+        files.remove(published)
+
+
 def _check_free(output: str, names: Iterable[str], ours: Collection[str]) -> None:
     """Raises JobError where a name would lead outside the output, or is taken by a file that is not ours."""
-    for name in sorted(names):
+    listed = sorted(names)
+    for name in listed:
         try:
             check_name(output, name)
         except ValueError as error:
@@ -235,25 +263,26 @@ def _check_free(output: str, names: Iterable[str], ours: Collection[str]) -> Non
                 f"--output is {output!r}, where the dataset needs {error}; give another folder; nothing is "
                 "published"
             ) from error
-        if name not in ours and os.path.lexists(os.path.join(output, name)):
+    taken = files.taken(output, listed)
+    for name in listed:
+        if name not in ours and name in taken:
             raise JobError(
                 f"--output is {output!r}, where a file that is no dataset's has the name {name!r}, which the "
                 "new dataset needs; move it away, or give another folder; nothing is published"
             )
 
 
-def _remove(output: str, name: str) -> None:
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        os.remove(os.path.join(output, name))
+def _remove(output: str, *names: str) -> None:
+    files.remove_if_there(*(os.path.join(output, name) for name in sorted(set(names))))
 
 
 def _remove_empty_folders(output: str, names: Iterable[str]) -> None:
     for folder in sorted({os.path.dirname(name) for name in names} - {""}, reverse=True):
         with contextlib.suppress(OSError):  # not there, or not empty
-            os.rmdir(os.path.join(output, folder))
+            files.remove_folder(os.path.join(output, folder))
 
 
 def _sync_folders(parent: str, names: Iterable[str]) -> None:
     for folder in sorted({os.path.join(parent, os.path.dirname(name)) for name in names}):
-        if os.path.isdir(folder):
+        if is_remote(folder) or os.path.isdir(folder):
             sync_folder(folder)

@@ -1,0 +1,165 @@
+"""Dataflow's flags: what a call has to give, and what it gets where it gives nothing. Imports no Beam."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+DATAFLOW_RUNNER = "DataflowRunner"
+
+# Four cores and 16 GB: a machine's start, about two minutes with the installation of packages, is shared by
+# four writers, and eight images of 100 megapixels are decoded at the same time without running out of memory.
+MACHINE_TYPE = "e2-standard-4"
+# Dataflow starts one process of Python a core, each with twelve threads, and every thread that writes has a
+# writer process of its own. Two of them keep a core busy: one waits for the bucket while the other is in a
+# codec. Twelve would be 48 writers on four cores, which share the codecs' time and multiply the memory.
+HARNESS_THREADS = 2
+# Dataflow's own bound is a thousand machines. Ten are 40 cores, within the quota of most projects, and a
+# thousand images a second re-encoded; more is a decision about money.
+MAX_WORKERS = 10
+# Dataflow's 25 GB are mostly taken by its own images and logs. A writer holds its unfinished shard twice
+# while it joins the parts: eight writers with shards of 1 GB.
+DISK_GB = 50
+
+_JOB_NAME = re.compile(r"[a-z]([-a-z0-9]{0,1022}[a-z0-9])?")
+_NOT_IN_A_NAME = re.compile(r"[^a-z0-9]+")
+# Of a derived name: `recordmill-` + these + `-` + eight digits of a hash are 40 characters.
+_NAME_CHARACTERS = 20
+_SHARED_CORE = {"e2-micro": 2, "e2-small": 2, "e2-medium": 2, "f1-micro": 1, "g1-small": 1}
+_GCS_PATH = re.compile(r"gs://[a-z0-9][-_.a-z0-9]*[a-z0-9](/.*)?", re.DOTALL)
+
+Flags = Mapping[str, Any]
+"""Beam's flags by name, as its parser has them: None, or a default, where one is not given."""
+
+
+def dataflow_args(flags: Flags, output: str) -> list[str]:
+    """The flags of Beam that a call of Dataflow lacks.
+
+    Args:
+        flags: that the call has.
+        output: folder of the dataset: the job is named for it.
+
+    Raises:
+        ValueError: one that only the caller can give is missing or wrong.
+    """
+    _check(flags)
+    added = {"job_name": job_name(output), **_machines(flags)}
+    return [f"--{name}={value}" for name, value in added.items() if not flags[name]] + _session(flags)
+
+
+def code_to_send(flags: Flags, setup_file: str | None) -> str | None:
+    """The setup.py of which the workers get this program; None where the user's flags give it to them.
+
+    Args:
+        flags: that the call has.
+        setup_file: path of this program's setup.py; None where only its packages are installed.
+
+    Raises:
+        ValueError: neither.
+    """
+    given = flags["setup_file"]
+    if given and not os.path.isfile(given):
+        raise ValueError(f"--setup_file is {given!r}; there is no such file")
+    ways = ("sdk_container_image", "worker_harness_container_image", "extra_packages", "requirements_file")
+    if given or any(flags[name] for name in ways):
+        return None
+    if setup_file is None:
+        raise ValueError(
+            f"--runner is {DATAFLOW_RUNNER!r}, whose workers have to get this program, and there is no "
+            "setup.py beside it: give --sdk_container_image, an image that holds it, or --extra_package, "
+            "its wheel or source distribution"
+        )
+    return setup_file
+
+
+def worker_slots(flags: Flags) -> int:
+    """Cores of all workers that a job may have; 0 where that is not known.
+
+    Args:
+        flags: of the call, with those of `dataflow_args`.
+    """
+    fixed = flags["autoscaling_algorithm"] == "NONE"
+    workers = flags["num_workers"] if fixed else flags["max_num_workers"]
+    return (workers or 0) * _cores(flags["machine_type"] or "")
+
+
+def job_name(output: str) -> str:
+    """The name of the job that writes `output`: always the same; Dataflow runs one of a name at a time."""
+    tail = _NOT_IN_A_NAME.sub("-", output.rstrip("/").rpartition("/")[2].lower())
+    digest = hashlib.sha256(output.rstrip("/").encode("utf-8", "surrogateescape")).hexdigest()
+    return "-".join(filter(None, ("recordmill", tail[:_NAME_CHARACTERS].strip("-"), digest[:8])))
+
+
+def check_paths(paths: Mapping[str, Sequence[str]]) -> None:
+    """Raises ValueError for a path that Dataflow's workers cannot see.
+
+    Args:
+        paths: by flag.
+    """
+    for flag, given in paths.items():
+        for path in given:
+            if "://" not in path or path.startswith("file://"):
+                raise ValueError(
+                    f"--{flag} is {path!r}, on this machine, which the workers of --runner={DATAFLOW_RUNNER} "
+                    "do not see; give a path in a bucket, gs://BUCKET/…"
+                )
+
+
+def job_link(project: str, region: str, job_id: str) -> str:
+    """Where people look at a job."""
+    return f"https://console.cloud.google.com/dataflow/jobs/{region}/{job_id}?project={project}"
+
+
+def gcloud(command: str, project: str, region: str, job_id: str) -> str:
+    """The shell command that does something about a job."""
+    return f"gcloud dataflow jobs {command} {job_id} --project={project} --region={region}"
+
+
+def _check(flags: Flags) -> None:
+    missing = [f"--{name}" for name in ("project", "region", "temp_location") if not flags[name]]
+    if missing:
+        raise ValueError(
+            f"--runner is {DATAFLOW_RUNNER!r}, which wants {', '.join(missing)} too: the project that pays, "
+            "the region of its machines, and a place in a bucket (gs://BUCKET/tmp) for what they need"
+        )
+    for name in ("temp_location", "staging_location"):
+        if flags[name] and not _GCS_PATH.fullmatch(flags[name]):
+            raise ValueError(f"--{name} is {flags[name]!r}; give a path in a bucket, gs://BUCKET/…")
+    name = flags["job_name"]
+    if name and not _JOB_NAME.fullmatch(name):
+        raise ValueError(
+            f"--job_name is {name!r}; it may have the characters a to z, 0 to 9 and -, the first a letter, "
+            "the last none of -"
+        )
+
+
+def _machines(flags: Flags) -> dict[str, object]:
+    if "enable_prime" in (*(flags["dataflow_service_options"] or ()), *(flags["experiments"] or ())):
+        return {}  # it chooses machines itself, and takes no flags about them
+    added: dict[str, object] = {
+        "machine_type": MACHINE_TYPE,
+        "number_of_worker_harness_threads": HARNESS_THREADS,
+        "disk_size_gb": DISK_GB,
+    }
+    if flags["autoscaling_algorithm"] != "NONE":
+        # A job lists on one machine and writes on many: a fixed number would idle, or be too few.
+        added["autoscaling_algorithm"] = "THROUGHPUT_BASED"
+        added["max_num_workers"] = max(MAX_WORKERS, flags["num_workers"] or 0)
+    return added
+
+
+def _session(flags: Flags) -> list[str]:
+    """Nothing of the main module is needed on workers, which Beam would pickle for them all the same."""
+    return [] if flags["save_main_session"] is not None else ["--no_save_main_session"]
+
+
+def _cores(machine_type: str) -> int:
+    if machine_type in _SHARED_CORE:
+        return _SHARED_CORE[machine_type]
+    custom = re.search(r"custom-(\d+)-\d+(?:-ext)?$", machine_type)
+    standard = re.search(r"-(\d+)(?:-lssd|-metal)?$", machine_type)
+    found = custom or standard
+    return int(found[1]) if found is not None else 0

@@ -1,0 +1,224 @@
+"""A job at Dataflow: handed over, told of, and followed to its end. Imports Beam only when it submits."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pipelines.dataflow import gcloud, job_link
+from pipelines.job_errors import job_error_in, last_line
+from transforms.records import JobError
+
+if TYPE_CHECKING:
+    import apache_beam as beam
+
+NAMESPACE = "recordmill"
+"""Of our counters among all of a job's."""
+
+POLL_SECONDS = 5.0
+LINE_SECONDS = 30.0
+# Dataflow tells why a job has failed a while after it has told that it has.
+_REASON_POLLS = 12
+
+_DONE = "JOB_STATE_DONE"
+_ENDS = (_DONE, "JOB_STATE_FAILED", "JOB_STATE_CANCELLED", "JOB_STATE_UPDATED", "JOB_STATE_DRAINED")
+_WARNING, _ERROR = "JOB_MESSAGE_WARNING", "JOB_MESSAGE_ERROR"
+
+
+class Client(Protocol):
+    """What we use of Beam's client of Dataflow."""
+
+    def get_job(self, job_id: str) -> Any:
+        """The job; its `current_state` has a name."""
+
+    def list_messages(
+        self, job_id: str, start_time: Any = None, end_time: Any = None, page_token: str | None = None
+    ) -> tuple[list[Any], str]:
+        """A page of messages, and the token of the next."""
+
+    def get_job_metrics(self, job_id: str) -> Any:
+        """All counters, in `metrics`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SubmittedJob:
+    """A job that Dataflow has taken.
+
+    Attributes:
+        client: of Dataflow.
+        job_id: its id.
+        name: its name.
+        project: that pays.
+        region: of its machines.
+    """
+
+    client: Client
+    job_id: str
+    name: str
+    project: str
+    region: str
+
+    def described(self) -> str:
+        """Its name and id, and where to look at it."""
+        link = job_link(self.project, self.region, self.job_id)
+        return f"job {self.name} is at Dataflow, id {self.job_id}\n  to look at it:  {link}\n"
+
+    def left(self, output: str) -> str:
+        """What to do about it from now on, lines of words."""
+        cancel = gcloud("cancel", self.project, self.region, self.job_id)
+        return (
+            f"{self.described()}"
+            f"  to cancel it:   {cancel}\n"
+            f"  once it is done: {output.rstrip('/')}/manifest.json, and failures.jsonl beside it\n"
+        )
+
+
+def submit(pipeline: beam.Pipeline) -> SubmittedJob | None:
+    """Hands a pipeline over to Dataflow; None where the flags say to describe the job only.
+
+    Raises:
+        JobError: Dataflow, or the bucket, does not take it.
+    """
+    from apache_beam.options.pipeline_options import GoogleCloudOptions
+    from apache_beam.runners.dataflow.internal.apiclient import DataflowJobAlreadyExistsError
+    from google.api_core.exceptions import GoogleAPICallError
+    from google.auth.exceptions import GoogleAuthError
+
+    try:
+        result = pipeline.run()
+    except DataflowJobAlreadyExistsError as error:
+        raise JobError(str(error)) from error
+    except GoogleAPICallError as error:
+        raise JobError(f"Dataflow does not take the job: {error.code} {last_line(error.message)}") from error
+    except GoogleAuthError as error:
+        raise JobError(f"Google Cloud wants credentials: {' '.join(str(error).split())}") from error
+    if not getattr(result, "has_job", False):
+        return None
+    options = pipeline.options.view_as(GoogleCloudOptions)
+    client: Client = result._runner.dataflow_client
+    return SubmittedJob(client, result.job_id(), options.job_name, options.project, options.region)
+
+
+def follow(job: SubmittedJob, say: Callable[[str], None], count: Callable[[str], None]) -> None:
+    """Waits until the job is done.
+
+    Args:
+        job: to follow.
+        say: is given what a person should know: its states, warnings and errors.
+        count: is given how far it has come, now and then.
+
+    Raises:
+        JobError: the job has ended otherwise; why, as its error messages tell.
+    """
+    messages = _Messages(job)
+    try:
+        state = _last_state(job, messages, say, count)
+        if state != _DONE:
+            raise JobError(_why(state, messages, say))
+    except JobError:
+        raise
+    except Exception as error:  # of the connection, after Beam has tried again
+        reason = last_line(str(error)) or type(error).__name__
+        link = job_link(job.project, job.region, job.job_id)
+        raise JobError(f"the job goes on, but can be followed no more ({reason}): {link}") from error
+
+
+def _last_state(
+    job: SubmittedJob, messages: _Messages, say: Callable[[str], None], count: Callable[[str], None]
+) -> str:
+    """The state that the job ends in, once it does."""
+    shown, due = "", time.monotonic()
+    while True:
+        state = job.client.get_job(job.job_id).current_state.name
+        if state != shown:
+            say(f"Dataflow: {_words(state)}")
+            shown = state
+        for text in messages.new():
+            say(text)
+        if state in _ENDS or time.monotonic() >= due:
+            if line := _counted(job):
+                count(line)
+            due = time.monotonic() + LINE_SECONDS
+        if state in _ENDS:
+            return str(state)
+        time.sleep(POLL_SECONDS)
+
+
+def counters(metrics: Any) -> Counter[str]:
+    """Our counters, by name, summed over the steps; what is not certain yet, where it is more."""
+    committed: Counter[str] = Counter()
+    tentative: Counter[str] = Counter()
+    for metric in metrics.metrics:
+        context = metric.name.context
+        if metric.name.origin == "user" and context.get("namespace") == NAMESPACE:
+            sums = tentative if context.get("tentative") == "true" else committed
+            sums[metric.name.name] += int(metric.scalar)
+    return committed | tentative
+
+
+def progress_line(found: Counter[str]) -> str:
+    """How far a job has come, in words; empty before it has read anything."""
+    if not found:
+        return ""
+    failed = sum(count for name, count in found.items() if name.startswith("failed/"))
+    line = f"read {found['read']:,}, written {found['written']:,}"
+    return f"{line}, failed {failed:,}" if failed else line
+
+
+class _Messages:
+    """The messages of a job, each once."""
+
+    def __init__(self, job: SubmittedJob) -> None:
+        self._job = job
+        self._since: Any = None
+        self._seen: set[str] = set()
+        self.errors: list[str] = []
+
+    def new(self) -> Iterator[str]:
+        """Warnings and errors since the last call, a line each."""
+        token: str | None = None
+        while token != "":
+            page, token = self._job.client.list_messages(
+                self._job.job_id, start_time=self._since, page_token=token
+            )
+            for message in page:
+                if message.id not in self._seen:
+                    self._seen.add(message.id)
+                    self._since = max(self._since or message.time, message.time)
+                    yield from self._told(message.message_importance.name, message.message_text)
+            token = token or ""
+
+    def _told(self, importance: str, text: str) -> Iterator[str]:
+        if importance == _ERROR:
+            self.errors.append(text)
+        if importance in (_WARNING, _ERROR):
+            kind = "warning" if importance == _WARNING else "error"
+            yield f"Dataflow: {kind}: {job_error_in(text) or last_line(text)}"
+
+
+def _why(state: str, messages: _Messages, say: Callable[[str], None]) -> str:
+    """Why a job has ended in a state that is not the right one."""
+    polls = _REASON_POLLS if state == "JOB_STATE_FAILED" else 0
+    while not messages.errors and polls:
+        polls -= 1
+        time.sleep(POLL_SECONDS)
+        for text in messages.new():
+            say(text)
+    ours = [line for line in map(job_error_in, messages.errors) if line]
+    if ours:
+        return ours[-1]
+    traced = [text for text in messages.errors if "Traceback" in text] or messages.errors
+    reason = f": {last_line(traced[-1])}" if traced else ""
+    return f"Dataflow ended the job as {_words(state)}{reason}"
+
+
+def _counted(job: SubmittedJob) -> str:
+    return progress_line(counters(job.client.get_job_metrics(job.job_id)))
+
+
+def _words(state: str) -> str:
+    """A state as people say it."""
+    return state.removeprefix("JOB_STATE_").lower().replace("_", " ")

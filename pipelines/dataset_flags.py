@@ -1,0 +1,110 @@
+"""From the flags of a call to the configuration of its dataset."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from pipelines.runner_flags import LOCAL_RUNNERS, worker_slots, writer_processes
+from transforms.config import DatasetConfig
+from transforms.examples.labels import read_label_file
+from transforms.images.policy import ImagePolicy
+from transforms.sources.registry import source_of
+from transforms.sources.source import SourceConfig
+from transforms.storage.files import read_text
+from transforms.storage.paths import absolute
+
+
+def dataset_config(
+    args: argparse.Namespace, source: SourceConfig, beam_flags: Mapping[str, Any]
+) -> DatasetConfig:
+    """The configuration that the flags ask for.
+
+    Args:
+        args: our flags.
+        source: that they name, its kind found out.
+        beam_flags: Beam's flags, by name.
+
+    Raises:
+        ValueError: they contradict each other, or one has a value that it cannot have.
+    """
+    ways = [flag for flag in ("num_shards", "shard_size", "reader_hosts") if getattr(args, flag) is not None]
+    if len(ways) > 1:
+        raise ValueError(f"--{ways[0]} and --{ways[1]} both decide the number of shards; give one of them")
+    if args.jpeg_quality != 90 and args.image_format != "jpeg":
+        raise ValueError(
+            f"--jpeg_quality is {args.jpeg_quality}, which only --image_format=jpeg uses; "
+            f"--image_format is {args.image_format}"
+        )
+    sizes = {} if args.shard_size is None else {"shard_size": args.shard_size}
+    writer = _writer(args, bool(ways and ways != ["num_shards"]))
+    return DatasetConfig(
+        policy=ImagePolicy(args.image_format, args.jpeg_quality, args.validate, args.exif),
+        schema=args.schema,
+        rename=args.rename,
+        label_names=None if args.label_file is None else _label_names(args.label_file),
+        label_offset=args.label_offset,
+        splits=args.splits,
+        expected_splits=_expected_splits(args, source),
+        group_by=args.group_by,
+        group_pattern=args.group_pattern,
+        num_shards=args.num_shards,
+        reader_hosts=args.reader_hosts,
+        seed=args.seed,
+        order=args.order,
+        writer=writer,
+        split_names=_split_names(args, source) if writer == "beam" else (),
+        overwrite=args.overwrite,
+        max_failure_ratio=args.max_failure_ratio,
+        name=args.name or os.path.basename(absolute(args.output)),
+        untyped_features=source_of(source).untyped,
+        shuffles_in_memory=args.runner in LOCAL_RUNNERS,
+        workers=writer_processes(args),
+        worker_slots=worker_slots(args.runner, beam_flags),
+        **sizes,
+    )
+
+
+def _writer(args: argparse.Namespace, sized: bool) -> str:
+    """What --writer=auto means: WriteToTFRecord where the shuffle is on disk, and it can do what is asked."""
+    if args.writer != "auto":
+        return str(args.writer)
+    ordered = args.order != "shuffled" or args.seed != 0
+    return "shards" if args.runner in LOCAL_RUNNERS or ordered or sized else "beam"
+
+
+def _split_names(args: argparse.Namespace, source: SourceConfig) -> tuple[str, ...]:
+    """Every split that a record may fall into, for --writer=beam.
+
+    Raises:
+        ValueError: only reading the input would tell.
+    """
+    if args.splits:
+        return tuple(args.splits)
+    if isinstance(args.num_shards, dict):
+        return tuple(args.num_shards)
+    names = source_of(source).split_names(source)
+    if names is None:
+        raise ValueError(
+            "--writer is 'beam', which has to know the splits beforehand, and they are in the rows of the "
+            "input: name them with --num_shards NAME=N,…, make others with --splits, or use --writer=shards"
+        )
+    return tuple(dict.fromkeys((*names, "train")))
+
+
+def _expected_splits(args: argparse.Namespace, source: SourceConfig) -> tuple[str, ...]:
+    """The splits of the layout, unless what was asked for may well leave one empty."""
+    if args.splits or args.include or args.exclude or args.limit:
+        return ()
+    return source_of(source).split_names(source) or ()
+
+
+def _label_names(path: str) -> tuple[str, ...]:
+    try:
+        return read_label_file(read_text(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"--label_file is {path!r}: {getattr(error, 'strerror', None) or error}") from error
+    except ValueError as error:
+        raise ValueError(f"--label_file is {path!r}: {error}") from error

@@ -1,0 +1,38 @@
+"""The parser of a command line: what is wrong is said in one line; booleans may have a value."""
+
+from __future__ import annotations
+
+import argparse
+from typing import NoReturn
+
+from pipelines import flag_values
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, and exits with status 2."""
+
+    def error(self, message: str) -> NoReturn:
+        """One line to stderr."""
+        self.exit(2, f"{self.prog}: error: {message}\n")
+
+
+class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
+    """Says the default where there is one."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        nothing = action.default is None or action.default is False or action.default in ([], {})
+        return action.help if nothing else super()._get_help_string(action)
+
+
+def add_switch(group: argparse._ArgumentGroup, flag: str, text: str, dest: str | None = None) -> None:
+    """A boolean as --x, --x=true or --x=false: a template's parameters arrive as text."""
+    group.add_argument(
+        flag,
+        dest=dest or flag.strip("-"),
+        nargs="?",
+        const=True,
+        default=False,
+        type=flag_values.boolean,
+        metavar="true|false",
+        help=text,
+    )

@@ -1,0 +1,131 @@
+"""Flags of Beam and its runners: which there are, what the runner lacks, how much it does at a time."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib.util
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pipelines import dataflow
+from pipelines.dataflow import DATAFLOW_RUNNER
+from pipelines.flag_parser import Parser
+
+DIRECT_RUNNER = "DirectRunner"
+LOCAL_RUNNERS = (DIRECT_RUNNER, "BundleBasedDirectRunner", "FnApiRunner", "PrismRunner")
+"""Runners of one machine, which shuffle in memory."""
+
+IN_MEMORY = "in_memory"
+"""The value of --direct_running_mode with which the writer processes are ours."""
+
+_RUNNERS = (*LOCAL_RUNNERS, DATAFLOW_RUNNER, "FlinkRunner", "PortableRunner", "SparkRunner")
+# A checkout's; where only the packages are installed, there is none beside them.
+_SETUP_FILE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "setup.py")
+
+
+def runner_name(text: str) -> str:
+    """A runner's name as Beam writes it: it takes them in any case, and without `Runner` too."""
+    names = {name.lower(): name for name in _RUNNERS}
+    return names.get(text.lower()) or names.get(f"{text.lower()}runner") or text
+
+
+def beam_flags(parser: Parser, others: Sequence[str], runner: str) -> Mapping[str, Any]:
+    """Beam's flags by name, with its defaults; empty, and Beam is not imported, where nothing asks for it.
+
+    Raises:
+        ValueError: one of `others` is neither our flag nor Beam's; the nearest that is, is named.
+    """
+    if not others and runner in LOCAL_RUNNERS:
+        return {}
+    from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
+
+    class BeamParser(Parser, _BeamArgumentParser):
+        """Beam's flags, with our way to say what is wrong."""
+
+    beam_parser = BeamParser(prog=parser.prog, allow_abbrev=False, add_help=False)
+    for options in PipelineOptions.__subclasses__():
+        options._add_argparse_args(beam_parser)
+    found, unknown = beam_parser.parse_known_args(list(others))
+    if unknown and not runner.startswith(("Portable", "Flink", "Spark")):
+        raise ValueError(_no_flag(unknown[0], parser, beam_parser))
+    return vars(found)
+
+
+def _no_flag(argument: str, *parsers: Parser) -> str:
+    """What is wrong with an argument that no parser knows; flags of the first are thought of first."""
+    name = argument.split("=")[0]
+    if not name.startswith("-"):
+        return f"argument {argument!r} belongs to no flag; the input is given with --input"
+    ours = parsers[0]._option_string_actions
+    known = {flag for parser in parsers for flag in parser._option_string_actions}
+    # Few mistype Beam's, but by a letter.
+    tries = ((known, 0.95), (ours, 0.65), (known, 0.75))
+    nearest = next(
+        filter(None, (difflib.get_close_matches(name, flags, 1, cutoff) for flags, cutoff in tries)), []
+    )
+    hint = f"; did you mean {nearest[0]}?" if nearest else "; --help lists the flags"
+    return f"{name} is not a flag{hint}"
+
+
+def dataflow_args(args: argparse.Namespace, flags: Mapping[str, Any]) -> list[str]:
+    """The flags of Beam that a call of Dataflow lacks.
+
+    Raises:
+        ValueError: it cannot be submitted so.
+    """
+    if not _is_installed("google.cloud.dataflow"):
+        raise ValueError(
+            f"--runner is {DATAFLOW_RUNNER!r}, which wants Beam's parts for Google Cloud; "
+            "install recordmill[gcp]"
+        )
+    paths = {name: getattr(args, name) for name in ("annotations", "image_root")}
+    dataflow.check_paths({"input": [args.input], "output": [args.output], **paths})
+    return dataflow.dataflow_args(flags, args.output)
+
+
+def code_to_send(runner: str, flags: Mapping[str, Any]) -> str | None:
+    """Path of the setup.py of which the runner's workers get this program; None where they have it.
+
+    Raises:
+        ValueError: they have not, and there is none.
+    """
+    return dataflow.code_to_send(flags, _own_setup_file()) if runner == DATAFLOW_RUNNER else None
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False  # nor is what it is part of
+
+
+def _own_setup_file() -> str | None:
+    """The setup.py of this program; one of another may lie where packages are installed."""
+    try:
+        with open(_SETUP_FILE, encoding="utf-8") as file:
+            return _SETUP_FILE if 'name="recordmill"' in file.read() else None
+    except OSError:
+        return None
+
+
+def worker_slots(runner: str, flags: Mapping[str, Any]) -> int:
+    """How many shards the runner's workers may write at a time; 0 where that is not known."""
+    if runner == DATAFLOW_RUNNER:
+        return dataflow.worker_slots(flags)
+    return max(int(flags.get("parallelism", 0)), 0) if runner == "FlinkRunner" else 0
+
+
+def writer_processes(args: argparse.Namespace) -> int:
+    """Writer processes of our own: on one machine only."""
+    if args.runner != DIRECT_RUNNER or args.direct_running_mode != IN_MEMORY:
+        return 0
+    return args.direct_num_workers or available_cores()
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,243 @@
+"""Jobs on a bucket that are killed at a request that changes something: readers see nothing of it.
+
+At every single one with RECORDMILL_EVERY_KILL set; else at one in five.
+"""
+
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from requests.adapters import HTTPAdapter
+
+from tests.buckets.server import BucketServer
+from tests.pipelines.faulty import Job, Killed, content_digest, contents
+from transforms.records import JobError
+from transforms.storage import cloud, lock, object_lock
+
+# Number of shards of the dataset that is there, none for no dataset; and of the one that the job writes.
+SCENES = {"first": (0, 2), "more": (1, 3), "fewer": (3, 1), "equal": (2, 2)}
+STEP = 1 if os.environ.get("RECORDMILL_EVERY_KILL") else 5
+
+
+@pytest.fixture(autouse=True)
+def _the_dead_are_known_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    lock.release_all()
+    monkeypatch.setattr(object_lock, "DEAD_SECONDS", -1.0)
+
+
+class Process:
+    """Counts the requests of this process that change something; dies at the one of number `at`, from 0.
+
+    Args:
+        at: number of the request; -1 for none.
+        after: it is carried out, and the process dies before it knows.
+    """
+
+    def __init__(self, at: int = -1, after: bool = False) -> None:
+        self.requests = 0
+        self._at = at
+        self._after = after
+        self._dead = False
+        self._lock = threading.Lock()
+
+    def run(self, job: Job) -> None:
+        """Runs a job in it."""
+        send = HTTPAdapter.send
+
+        def sent(adapter: HTTPAdapter, request: Any, *args: Any, **options: Any) -> Any:
+            with self._lock:
+                last = request.method != "GET" and self.requests == self._at
+                self.requests += request.method != "GET"
+                if self._dead or (last and not self._after):
+                    self._dead = True
+                    raise Killed
+                self._dead = last
+            answer = send(adapter, request, *args, **options)
+            if self._dead:
+                raise Killed
+            return answer
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(HTTPAdapter, "send", sent)
+            try:
+                job()
+            finally:
+                # What it has sent is carried out all the same; its threads send nothing more.
+                cloud.pool().shutdown(cancel_futures=True)
+                cloud.pool.cache_clear()
+
+
+class Scene:
+    """An output in a bucket, what is beside it, and what it has to be in the end."""
+
+    def __init__(self, folder: Path, server: BucketServer, bucket: str, before: int, after: int) -> None:
+        self.output = f"{bucket}/out"
+        self._server = server
+        self._after = after
+        self._overwrite = before > 0
+        self._pixels = folder / "pixels"
+        self._pixels.write_bytes(bytes(range(12 * 5)))  # of the last image there is nothing
+        # What a local run makes.
+        Job(folder / "new", after, self._pixels)()
+        self.expected = contents(folder / "new")
+        self.old: dict[str, str] = {}
+        self._template: dict[str, bytes] = {}
+        if before:
+            (folder / "older").write_bytes(bytes(range(100, 100 + 12 * 5)))
+            Job(folder / "old", before, folder / "older")()
+            self.old = contents(folder / "old")
+            self._template = {name: (folder / "old" / name).read_bytes() for name in self.old}
+            for name in ("notes.txt", "index/notes.txt", "train-00000-of-00009.tfrecord"):
+                self._template[name] = b"not ours"
+        self._template["../out-small/train-00000-of-00001.tfrecord"] = b"not ours"
+        self.foreign = {
+            name: content_digest(name, data) for name, data in self._template.items() if name not in self.old
+        }
+
+    def reset(self) -> None:
+        """The bucket as it was."""
+        for name in self._server.names(self.output.rpartition("/")[0]):
+            self._server.remove(name)
+        for name, data in self._template.items():
+            self._server.put(self._uri(name), data)
+
+    def job(self) -> Job:
+        """The same call, made again."""
+        return Job(self.output, self._after, self._pixels, self._overwrite)
+
+    def contents(self) -> dict[str, str]:
+        """Digests of all objects in the bucket, by name below the output."""
+        below = f"{self.output}/"
+        found = {}
+        for uri in self._server.names(self.output.rpartition("/")[0]):
+            name = uri.removeprefix(below) if uri.startswith(below) else uri.replace("gs://pictures/", "../")
+            found[name] = content_digest(name, self._server.get(uri))
+        return found
+
+    def is_cut_off(self, at: int, after: bool) -> bool:
+        """Runs a job in a process that dies; returns whether it did."""
+        try:
+            Process(at, after).run(self.job())
+        except Killed:
+            for held in object_lock._held.values():
+                held.close()
+            object_lock._forget()
+            return True
+        return False
+
+    def check_in_between(self) -> bool:
+        """The old dataset is whole, or none is there, or the new one is; returns whether it is the new."""
+        found = self.contents()
+        assert {name: found.get(name) for name in self.foreign} == self.foreign
+        if "manifest.json" not in found:
+            described = found.get("dataset_info.json")
+            assert described is None or self._is_whole(found)
+            return False
+        visible = {name: sha for name, sha in found.items() if not name.startswith(".recordmill/")}
+        assert visible in ({**self.old, **self.foreign}, {**self.expected, **self.foreign})
+        return found["manifest.json"] == self.expected["manifest.json"]
+
+    def check_again(self) -> None:
+        """The same call goes to its end, writes no finished shard again, and leaves nothing else."""
+        published = self.check_in_between()
+        job = self.job()
+        finished = sum(name.endswith(".state.json") for name in self.contents())
+        if published and not self._overwrite:
+            with pytest.raises(JobError, match="holds a dataset already"):
+                job()
+            return
+        job()
+        assert published or job.written == self._after - finished
+        assert self.contents() == {**self.expected, **self.foreign}
+
+    def _is_whole(self, found: dict[str, str]) -> bool:
+        """TFDS does without a manifest: a dataset that its file describes is whole."""
+        return any(
+            all(found.get(name) == sha for name, sha in dataset.items() if name != "manifest.json")
+            for dataset in (self.old, self.expected)
+            if dataset
+        )
+
+    def _uri(self, name: str) -> str:
+        parent = self.output.rpartition("/")[0]
+        return f"{parent}/{name[3:]}" if name.startswith("../") else f"{self.output}/{name}"
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("name", SCENES)
+def test_killed_at_every_request(
+    name: str, after: bool, tmp_path: Path, bucket: str, bucket_server: BucketServer
+) -> None:
+    scene = Scene(tmp_path, bucket_server, bucket, *SCENES[name])
+    scene.reset()
+    process = Process()
+    process.run(scene.job())
+    assert scene.contents() == {**scene.expected, **scene.foreign}
+    for at in range(list(SCENES).index(name) % STEP, process.requests, STEP):
+        scene.reset()
+        scene.is_cut_off(at, after)
+        scene.check_again()
+    assert process.requests > 20
+
+
+def test_killed_again_at_every_request(tmp_path: Path, bucket: str, bucket_server: BucketServer) -> None:
+    """A publication is cut off while shards are moved, and then the job that settles it."""
+    scene = Scene(tmp_path, bucket_server, bucket, *SCENES["equal"])
+
+    def is_moving() -> bool:
+        found = scene.contents()
+        return "manifest.json" not in found and any("/shards/" in name for name in found)
+
+    at = cut_off = 0
+    while True:
+        scene.reset()
+        if not scene.is_cut_off(at, after=True):
+            break
+        at += 1
+        if not (is_moving() and "dataset_info.json" not in scene.contents()):
+            continue
+        again = 0
+        while scene.is_cut_off(again, after=True):
+            scene.check_again()
+            scene.reset()
+            assert scene.is_cut_off(at - 1, after=True)
+            again += 2 * STEP + 1
+            cut_off += 1
+    assert cut_off > 5
+
+
+def test_each_step_may_be_repeated(tmp_path: Path, bucket: str, bucket_server: BucketServer) -> None:
+    for name in SCENES:
+        folder = tmp_path / name
+        folder.mkdir()
+        scene = Scene(folder, bucket_server, bucket, *SCENES[name])
+        scene.reset()
+        scene.job()(times=2)
+        assert scene.contents() == {**scene.expected, **scene.foreign}
+
+
+def test_moves_are_made_side_by_side(
+    tmp_path: Path, bucket: str, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `MoveFiles` makes them: no rewrite waits for another."""
+    from tests.buckets.calls import Request
+    from transforms.publish import MoveFiles
+    from transforms.storage.publication import Move
+
+    for number in range(4):
+        bucket_server.put(f"{bucket}/from/{number}", b"%d" % number)
+    together = threading.Barrier(4, timeout=20)
+
+    def wait(_: int, request: Request, when: str) -> None:
+        if request.kind == "rewrite" and when == "before":
+            together.wait()
+
+    bucket_server.on_mutation(wait)
+    mover = MoveFiles()
+    mover.start_bundle()
+    for number in range(4):
+        mover.process(Move(f"{bucket}/from/{number}", f"{bucket}/to/{number}", 1))
+    mover.finish_bundle()
+    assert bucket_server.names(bucket) == [f"{bucket}/to/{number}" for number in range(4)]

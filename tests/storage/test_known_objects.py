@@ -1,0 +1,132 @@
+"""Objects that are found by listing many at a time: what is found, and in how many requests."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import random
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.buckets.server import BucketServer
+from transforms.storage import known_objects, objects
+from transforms.storage.known_objects import KnownObjects
+from transforms.storage.objects import StoredObject
+
+
+class Service:
+    """Objects of one bucket, listed and asked for; counts the requests."""
+
+    def __init__(self, names: set[str], ignores_offsets: bool = False) -> None:
+        self.stored = {
+            f"gs://b/{name}": StoredObject(f"gs://b/{name}", len(name), 100 + at, "", 0.0)
+            for at, name in enumerate(sorted(names))
+        }
+        self.ignores_offsets = ignores_offsets
+        self.requests = 0
+
+    def list_tree(self, uri: str, start: str = "") -> Iterator[StoredObject]:
+        self.requests += 1
+        start = uri if self.ignores_offsets else max(start, uri)
+        found = [one for key, one in sorted(self.stored.items()) if key.startswith(uri) and key >= start]
+        assert "\0" not in start
+        for at, one in enumerate(found):
+            self.requests += at > 0 and at % known_objects.PAGE == 0
+            yield one
+
+    def stat(self, uri: str) -> StoredObject | None:
+        self.requests += 1
+        return self.stored.get(uri)
+
+    def use(self, monkeypatch: pytest.MonkeyPatch) -> Service:
+        monkeypatch.setattr(objects, "list_tree", self.list_tree)
+        monkeypatch.setattr(objects, "stat", self.stat)
+        return self
+
+    def answer(self, uri: str) -> tuple[int, int] | None:
+        found = self.stored.get(uri)
+        return None if found is None else (found.size, found.generation)
+
+
+NAMES = st.lists(
+    st.sampled_from(["a", "b", "a-", "0", "é", "\U0001f600", "a.jpg"]), min_size=1, max_size=4
+).map("/".join)
+
+
+@given(
+    names=st.sets(NAMES.map("r/".__add__), max_size=40),
+    asked=st.lists(NAMES.map("r/".__add__), max_size=60),
+    page=st.integers(2, 5),
+    remembered=st.sampled_from([1, 30, 1000]),
+    ignores_offsets=st.booleans(),
+)
+def test_what_is_found_is_what_is_there(
+    names: set[str], asked: list[str], page: int, remembered: int, ignores_offsets: bool
+) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(known_objects, "PAGE", page)
+        monkeypatch.setattr(known_objects, "_REMEMBERED", remembered)
+        service = Service(names | {"q/1.jpg", "r-/1.jpg", "r0/1.jpg"}, ignores_offsets).use(monkeypatch)
+        known = KnownObjects()
+        for name in [*asked, *names]:
+            before, uri = service.requests, f"gs://b/{name}"
+            assert known.find(uri, "gs://b/r/") == service.answer(uri)
+            assert service.requests - before <= 2
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+@pytest.mark.parametrize(("folders", "files"), [(1, 3000), (50, 60), (3000, 1), (300, 10)])
+def test_all_of_a_dataset_costs_few_requests(
+    monkeypatch: pytest.MonkeyPatch, in_order: bool, folders: int, files: int
+) -> None:
+    monkeypatch.setattr(known_objects, "PAGE", 100)
+    names = [f"r/{a:04}/{b:04}.jpg" for a, b in itertools.product(range(folders), range(files))]
+    service, known = Service(set(names)).use(monkeypatch), KnownObjects()
+    if not in_order:
+        random.Random(0).shuffle(names)
+    for name in names:
+        assert known.find(f"gs://b/{name}", "gs://b/r/") == service.answer(f"gs://b/{name}")
+    # 30 pages; each may be asked for once more by way of a name beyond it, or from the midst of another
+    assert service.requests <= (35 if in_order else 400)
+
+
+def test_few_of_many_cost_two_requests_each(bucket: str, bucket_server: BucketServer) -> None:
+    for number in range(0, 3000):
+        bucket_server.put(f"{bucket}/in/{number:04}.jpg", b"x" * (number % 7))
+    bucket_server.clear()
+    known = KnownObjects()
+    for name, size in (("0001.jpg", 1), ("2500.jpg", 1), ("0700.jpg", 0), ("none.jpg", None)):
+        found = known.find(f"{bucket}/in/{name}", f"{bucket}/in/")
+        assert (found and found[0]) == size
+    kinds = [request.kind for request in bucket_server.requests]
+    # the first thousand; the second, and the one beyond; none; the third, and the one beyond
+    assert kinds == ["list", "list", "get-metadata", "list", "get-metadata"]
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_objects, "PAGE", 10)
+    monkeypatch.setattr(known_objects, "_REMEMBERED", 200)
+    names = [f"r/{number:04}.jpg" for number in range(1000)]
+    service, known = Service(set(names)).use(monkeypatch), KnownObjects()
+    for name in names:
+        assert known.find(f"gs://b/{name}", "gs://b/r/") == service.answer(f"gs://b/{name}")
+        assert len(known._pages) == len(known._starts) <= 10
+    assert service.requests <= 125
+
+
+def test_a_root_that_may_not_be_listed_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = []
+
+    def refuse(uri: str, start: str = "") -> Iterator[StoredObject]:
+        requests.append(uri)
+        raise PermissionError(errno.EACCES, "no", uri)
+
+    monkeypatch.setattr(objects, "list_tree", refuse)
+    known = KnownObjects()
+    for name in ("a", "b"):
+        with pytest.raises(PermissionError):
+            known.find(f"gs://b/r/{name}", "gs://b/r/")
+    assert requests == ["gs://b/r/"]

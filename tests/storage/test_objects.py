@@ -1,0 +1,260 @@
+"""Objects of a bucket: each operation, what it asks for, and what its faults are."""
+
+import errno
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.buckets.server import BucketServer, Drop, Faults
+from transforms.records import BadInput, ImageRef
+from transforms.storage import cloud, files, objects
+from transforms.storage.objects import Entry
+from transforms.storage.reader import ImageReader
+
+
+def kinds(server: BucketServer) -> Counter[str]:
+    return Counter(request.kind for request in server.requests)
+
+
+def test_an_image_is_one_request(bucket: str, bucket_server: BucketServer) -> None:
+    bucket_server.put(f"{bucket}/a b/ü%#?.jpg", b"bytes")
+    bucket_server.clear()
+    assert ImageReader().read(ImageRef(f"{bucket}/a b/ü%#?.jpg")) == b"bytes"
+    assert ImageReader().read(ImageRef(f"{bucket}/a b/ü%#?.jpg", 1, 3)) == b"yte"
+    assert ImageReader().read(ImageRef(f"{bucket}/a b/ü%#?.jpg", 3)) == b"es"
+    assert kinds(bucket_server) == {"get-media": 3}
+    assert [request.byte_range for request in bucket_server.requests] == ["", "bytes=1-3", "bytes=3-"]
+
+
+def test_one_client_serves_the_whole_process(bucket: str) -> None:
+    assert cloud.client() is cloud.client()
+    with ThreadPoolExecutor(4) as threads:
+        assert {id(client) for client in threads.map(lambda _: cloud.client(), range(8))} == {
+            id(cloud.client())
+        }
+
+
+@pytest.mark.parametrize(
+    ("ref", "reason"),
+    [
+        (ImageRef("gs://pictures/missing.jpg"), "not found"),
+        (ImageRef("gs://no-such-bucket/a.jpg"), "not found"),
+        (ImageRef("gs://pictures/empty.jpg"), "empty file"),
+        (ImageRef("gs://pictures/a.jpg", 3, 3), "out of range"),
+        (ImageRef("gs://pictures/a.jpg", 9, 1), "out of range"),
+        (ImageRef("gs://pictures/a.jpg", -1, 1), "out of range"),
+        (ImageRef("gs://pictures/a.jpg", 0, -1), "out of range"),
+        (ImageRef("gs://pictures/a.jpg", 2, 0), "empty file"),
+    ],
+)
+def test_what_is_wrong_with_one_image(
+    bucket: str, bucket_server: BucketServer, ref: ImageRef, reason: str
+) -> None:
+    bucket_server.put(f"{bucket}/a.jpg", b"12345")
+    bucket_server.put(f"{bucket}/empty.jpg", b"")
+    with pytest.raises(BadInput) as caught:
+        ImageReader().read(ref)
+    assert (caught.value.stage, caught.value.reason) == ("load", reason)
+
+
+def test_a_container_that_is_replaced_is_not_read_on(bucket: str, bucket_server: BucketServer) -> None:
+    uri = f"{bucket}/images.idx"
+    bucket_server.put(uri, b"first")
+    generation = int(bucket_server.generation(uri))
+    assert objects.read_range(uri, 0, 5, generation) == b"first"
+    bucket_server.put(uri, b"other")
+    with pytest.raises(cloud.Changed, match="replaced while the job read it"):
+        objects.read_range(uri, 0, 5, generation)
+
+
+@pytest.mark.parametrize("kind", [503, 429, 408, "reset", "reset-after", "truncated"])
+def test_what_may_pass_is_tried_again(
+    bucket: str,
+    bucket_server: BucketServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: int | str,
+) -> None:
+    monkeypatch.setattr(objects, "_UPLOAD_PIECE", 1 << 20)
+    data = bytes(range(256)) * 300
+    (tmp_path / "large").write_bytes(data * 120)
+    bucket_server.faults = Faults(0.3, seed=3, kinds=(kind,))
+    for number in range(8):
+        uri = f"{bucket}/{number}"
+        assert objects.write(uri, data).size == len(data)
+        assert objects.read(uri) == data
+        assert objects.stat(uri) is not None
+        objects.copy(uri, f"{uri}-copy")
+        objects.move(f"{uri}-copy", f"{uri}-moved")
+    objects.upload(str(tmp_path / "large"), f"{bucket}/large")
+    injected = bucket_server.faults.injected.total()
+    assert [found.uri for found in objects.list_tree(bucket)] == sorted(
+        [f"{bucket}/large", *(f"{bucket}/{number}{end}" for number in range(8) for end in ("", "-moved"))]
+    )
+    bucket_server.faults = None
+    assert injected > 3
+    assert bucket_server.get(f"{bucket}/large") == data * 120
+    assert {bucket_server.get(f"{bucket}/{number}-moved") for number in range(8)} == {data}
+
+
+def test_a_fault_that_does_not_pass_is_no_fault_of_the_image(
+    bucket: str, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cloud, "_RETRY_SECONDS", 0.3)
+    cloud._retry.cache_clear()
+    bucket_server.put(f"{bucket}/a.jpg", b"12345")
+    bucket_server.faults = Faults(1.0, kinds=(503,))
+    bucket_server.faults._in_a_row = Counter()
+    monkeypatch.setattr("tests.buckets.faults._IN_A_ROW", 10_000)
+    try:
+        with pytest.raises(OSError, match="503") as caught:
+            ImageReader().read(ImageRef(f"{bucket}/a.jpg"))
+    finally:
+        cloud._retry.cache_clear()
+    assert (caught.value.errno, caught.value.filename) == (errno.EIO, f"{bucket}/a.jpg")
+
+
+def test_one_of_many_makes_an_object(bucket: str, bucket_server: BucketServer) -> None:
+    def make(number: int) -> bool:
+        try:
+            objects.write(f"{bucket}/lock", b"%d" % number, objects.NEW)
+        except cloud.Changed:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as threads:
+        assert sum(threads.map(make, range(8))) == 1
+
+
+def test_a_write_whose_answer_is_lost_is_still_ours(bucket: str, bucket_server: BucketServer) -> None:
+    def lose(number: int, request: object, when: str) -> None:
+        if number == 1 and when == "after":
+            raise Drop
+
+    bucket_server.on_mutation(lose)
+    written = objects.write(f"{bucket}/lock", b"mine", objects.NEW)
+    assert str(written.generation) == bucket_server.generation(f"{bucket}/lock")
+    assert kinds(bucket_server)["insert"] == 2
+    with pytest.raises(cloud.Changed):
+        objects.write(f"{bucket}/lock", b"another's", objects.NEW)
+    assert bucket_server.get(f"{bucket}/lock") == b"mine"
+
+
+def test_a_folder_is_listed_in_pages(bucket: str, bucket_server: BucketServer) -> None:
+    names = ["a/", "a/1.jpg", "a/b/2.jpg", "a/b/3.jpg", "a/c.jpg", "a/ü", "ab/4.jpg", "z"]
+    for name in names:
+        bucket_server.put(f"{bucket}/{name}", name.encode())
+    bucket_server.page_size = 2
+    bucket_server.clear()
+    listed = list(objects.list_folder(f"{bucket}/a"))
+    assert [entry.name for entry in listed] == ["1.jpg", "b/", "c.jpg", "ü"]
+    assert kinds(bucket_server) == {"list": 3}
+    assert listed[1] == Entry("b/", None)
+    assert listed[0].stored == objects.stat(f"{bucket}/a/1.jpg")
+    assert [entry.name for entry in objects.list_folder(bucket)] == ["a/", "ab/", "z"]
+    assert list(objects.list_folder(f"{bucket}/none")) == []
+    assert [found.uri for found in objects.list_tree(f"{bucket}/a/b")] == [
+        f"{bucket}/a/b/2.jpg",
+        f"{bucket}/a/b/3.jpg",
+    ]
+
+
+def test_what_is_a_folder(bucket: str, bucket_server: BucketServer) -> None:
+    bucket_server.put(f"{bucket}/a/b.jpg", b"1")
+    assert objects.is_folder(bucket)
+    assert objects.is_folder(f"{bucket}/a")
+    assert objects.is_folder(f"{bucket}/a/")
+    assert not objects.is_folder(f"{bucket}/a/b.jpg")
+    assert not objects.is_folder(f"{bucket}/a/b")
+    assert not objects.is_folder("gs://no-such-bucket")
+    objects.check_bucket(f"{bucket}/none/yet")
+    with pytest.raises(FileNotFoundError):
+        objects.check_bucket("gs://no-such-bucket/a")
+
+
+def test_an_object_is_read_in_order_in_few_requests(bucket: str, bucket_server: BucketServer) -> None:
+    data = bytes(range(256)) * 40_000  # 10 MB
+    bucket_server.put(f"{bucket}/labels.csv", data)
+    bucket_server.clear()
+    with objects.open_object(f"{bucket}/labels.csv") as file:
+        assert file.read(10) == data[:10]
+        assert b"".join(iter(lambda: file.read(100_000), b"")) == data[10:]
+        assert file.seek(-3, 2) == len(data) - 3
+        assert file.read() == data[-3:]
+    assert kinds(bucket_server)["get-media"] <= 5
+    with pytest.raises(FileNotFoundError):
+        objects.open_object(f"{bucket}/none")
+
+
+def test_files_of_a_bucket_and_of_a_disk_are_alike(
+    bucket: str, bucket_server: BucketServer, tmp_path: Path
+) -> None:
+    """The same calls, and the same answers."""
+
+    def story(root: str) -> list[object]:
+        told: list[object] = []
+        for name in ("a.txt", "b/c.txt", "b/d.txt"):
+            files.make_folder(f"{root}/{name}".rpartition("/")[0])
+            if root.startswith("gs://"):
+                objects.write(f"{root}/{name}", name.encode())
+            else:
+                Path(f"{root}/{name}").write_text(name)
+        told += [
+            files.exists(f"{root}/a.txt"),
+            files.exists(f"{root}/none"),
+            files.is_file(f"{root}/b/c.txt"),
+        ]
+        told += [files.is_own_folder(f"{root}/b"), files.is_own_folder(f"{root}/a.txt")]
+        told += [
+            (entry.name, entry.is_folder, entry.is_folder or entry.size) for entry in files.entries(root)
+        ]
+        told += [
+            files.entries(f"{root}/none"),
+            dict(files.sizes(f"{root}/b")),
+            files.size_of(f"{root}/a.txt"),
+        ]
+        told.append(files.taken(root, ["a.txt", "b/c.txt", "b/x", "x/y"]))
+        told += [files.read_bytes(f"{root}/a.txt"), files.read_text(f"{root}/b/c.txt")]
+        with files.open_stream(f"{root}/b/d.txt") as file:
+            told.append(file.read())
+        for missing in (files.read_bytes, files.size_of, files.remove):
+            with pytest.raises(FileNotFoundError):
+                missing(f"{root}/none")
+        files.replace(f"{root}/a.txt", f"{root}/b/c.txt")
+        told += [files.read_text(f"{root}/b/c.txt"), files.exists(f"{root}/a.txt")]
+        with pytest.raises(FileNotFoundError):
+            files.replace(f"{root}/none", f"{root}/b/c.txt")
+        files.remove_if_there(f"{root}/b/d.txt", f"{root}/none")
+        told.append([entry.name for entry in files.entries(f"{root}/b")])
+        files.remove_tree(f"{root}/b")
+        told.append(files.entries(root))
+        return told
+
+    assert story(f"{bucket}/out") == story(str(tmp_path))
+
+
+def test_reading_ahead_asks_for_several_at_a_time(bucket: str, bucket_server: BucketServer) -> None:
+    for number in range(4):
+        bucket_server.put(f"{bucket}/{number}", b"%d" % number)
+    together = threading.Barrier(4, timeout=20)
+    read = objects.read
+
+    def waits(uri: str) -> bytes:
+        together.wait()  # nobody gets on unless four have asked
+        return read(uri)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(objects, "read", waits)
+        begun = [ImageReader().begin(ImageRef(f"{bucket}/{number}")) for number in range(4)]
+        assert [future and future.result() for future in begun] == [b"0", b"1", b"2", b"3"]
+
+
+def test_credentials_are_not_searched_for_an_emulator(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("google.auth.default", lambda **_: pytest.fail("searched"))
+    assert cloud.is_anonymous()
+    monkeypatch.delenv("STORAGE_EMULATOR_HOST")
+    monkeypatch.setenv(cloud.NO_AUTH, "1")
+    assert cloud.is_anonymous()

@@ -1,0 +1,195 @@
+"""The client of Google Cloud Storage: one a process, and what its errors mean.
+
+Every call is tried again with exponential backoff on 408, 429, 5xx and broken connections; what is left is an
+OSError, as of any other file system.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import logging
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from transforms.records import JobError
+
+if TYPE_CHECKING:
+    from google.cloud.storage import Blob, Bucket, Client
+
+CONNECTIONS = 16
+"""How many requests of one process are under way at a time, at most."""
+
+NO_AUTH = "RECORDMILL_NO_AUTH"
+"""The environment variable that makes a process ask without credentials."""
+
+# Below what a writer waits for one image: the fault is told as what it is.
+_RETRY_SECONDS = 90.0
+_FIRST_WAIT_SECONDS = 0.2
+_LONGEST_WAIT_SECONDS = 16.0
+# To connect, and between two bytes of an answer.
+_TIMEOUT = (10.0, 60.0)
+# A body that does not match its checksum, or an upload that broke off: sent anew, not gone on with.
+_ATTEMPTS = 4
+# Off Google's machines, whose metadata server does not answer, the search for credentials waits for it.
+_QUICK_SEARCH = {"GCE_METADATA_TIMEOUT": "1", "GCE_METADATA_DETECT_RETRIES": "1"}
+# Else the client asks for each bucket's metadata once, for traces: a request, and a right, more.
+_NO_TRACES = {"DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA": "true"}
+_LOG_IN = "log in with `gcloud auth application-default login`, or allow it to the account that runs the job"
+
+_T = TypeVar("_T")
+
+
+class Changed(OSError):
+    """An object is not, or not any more, of the generation that was asked for."""
+
+
+def split_uri(uri: str) -> tuple[str, str]:
+    """(bucket, name) of `gs://bucket/name`; the name may be empty."""
+    bucket, _, name = uri.removeprefix("gs://").partition("/")
+    return bucket, name
+
+
+def is_anonymous() -> bool:
+    """Whether requests of this process carry no credentials: an emulator's, or none are to be found."""
+    return _credentials() is None
+
+
+def bucket(name: str) -> Bucket:
+    """The handle of a bucket; makes no request."""
+    return client().bucket(name)
+
+
+def blob(uri: str, generation: int | None = None) -> Blob:
+    """The handle of an object; makes no request."""
+    container, name = split_uri(uri)
+    return bucket(container).blob(name, generation=generation)
+
+
+def client() -> Client:
+    """The client of this process."""
+    return _client(os.environ.get("STORAGE_EMULATOR_HOST", ""), os.environ.get(NO_AUTH, ""))
+
+
+def settings() -> dict[str, Any]:
+    """How every request is made: time-outs, and what is tried again for how long."""
+    return {"timeout": _TIMEOUT, "retry": _retry()}
+
+
+def called(uri: str, function: Callable[..., _T], *args: Any, **options: Any) -> _T:
+    """The result of a request, whose errors are OSErrors about `uri`.
+
+    Raises:
+        FileNotFoundError, PermissionError, Changed: likewise.
+        OSError: what may pass, and has not; or what nobody has foreseen.
+        JobError: the credentials are no good.
+    """
+    from google.auth.exceptions import GoogleAuthError
+    from google.cloud.exceptions import GoogleCloudError
+    from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
+
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            return function(*args, **options, **settings())
+        except DataCorruption as error:
+            if attempt == _ATTEMPTS:
+                raise OSError(errno.EIO, f"its checksum does not match: {error}", uri) from error
+        except InvalidResponse as error:
+            if attempt == _ATTEMPTS or error.response.status_code in (401, 403, 404, 412):
+                raise _os_error(uri, error.response.status_code, str(error)) from error
+        except GoogleCloudError as error:
+            raise _os_error(uri, error.code, error.message) from error
+        except GoogleAuthError as error:
+            raise JobError(f"{uri}: {' '.join(str(error).split())}; {_LOG_IN}") from error
+        except OSError as error:  # requests' own are OSErrors without a number
+            raise OSError(error.errno or errno.EIO, " ".join(str(error).split()), uri) from error
+        except Exception as error:  # RetryError, and urllib3's
+            if type(error).__module__.partition(".")[0] not in ("google", "urllib3", "http"):
+                raise
+            raise OSError(errno.EIO, " ".join(str(error).split()), uri) from error
+    raise AssertionError("every attempt has returned or raised")
+
+
+@functools.cache
+def pool() -> ThreadPoolExecutor:
+    """The threads that make requests side by side."""
+    return ThreadPoolExecutor(CONNECTIONS, "recordmill-cloud")
+
+
+def _os_error(uri: str, status: int | None, message: str) -> OSError:
+    message = " ".join(message.split())
+    if status == 404:
+        return FileNotFoundError(errno.ENOENT, "no such object, or no such bucket", uri)
+    if status in (401, 403):
+        return PermissionError(errno.EACCES, f"{message}; {_LOG_IN}", uri)
+    if status == 412:
+        return Changed(errno.EEXIST, "it is of another generation", uri)
+    return OSError(errno.EIO, f"HTTP {status}: {message}", uri)
+
+
+@functools.cache
+def _retry() -> Any:
+    from google.cloud.storage.retry import DEFAULT_RETRY
+
+    return DEFAULT_RETRY.with_delay(_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS, 2.0).with_timeout(
+        _RETRY_SECONDS
+    )
+
+
+@functools.lru_cache(maxsize=1)
+def _client(emulator: str, no_auth: str) -> Client:
+    _set_unless_set(_NO_TRACES)
+    from google.cloud import storage
+    from requests.adapters import HTTPAdapter
+
+    found = _credentials()
+    if found is None:
+        made = storage.Client.create_anonymous_client()
+    else:
+        credentials, project = found
+        made = storage.Client(project=project or "<none>", credentials=credentials)
+    # As many connections as threads: else the pool throws some away after each request.
+    adapter = HTTPAdapter(pool_connections=4, pool_maxsize=2 * CONNECTIONS)
+    for scheme in ("https://", "http://"):
+        made._http.mount(scheme, adapter)
+    return made
+
+
+def _credentials() -> tuple[Any, str | None] | None:
+    """Credentials and project of the environment; None for an emulator, or where there are none."""
+    if os.environ.get("STORAGE_EMULATOR_HOST") or os.environ.get(NO_AUTH):
+        return None
+    return _found_credentials()
+
+
+@functools.cache
+def _found_credentials() -> tuple[Any, str | None] | None:
+    _set_unless_set(_QUICK_SEARCH)
+    import google.auth
+    from google.auth.exceptions import DefaultCredentialsError
+
+    # Its warnings of what it has not found are no news: it is told where that matters.
+    logging.getLogger("google.auth").setLevel(logging.ERROR)
+    try:
+        credentials, project = google.auth.default(
+            scopes=["https://www.googleapis.com/auth/devstorage.read_write"]
+        )
+    except DefaultCredentialsError:
+        return None
+    return credentials, project
+
+
+def _set_unless_set(environment: Mapping[str, str]) -> None:
+    for name, value in environment.items():
+        os.environ.setdefault(name, value)
+
+
+def _forget() -> None:
+    """In a forked child: connections and threads are the parent's."""
+    _client.cache_clear()
+    pool.cache_clear()
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,134 @@
+"""Sizes and generations of objects that are asked for one by one, from listings of many at a time."""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import itertools
+from array import array
+from typing import NamedTuple
+
+from transforms.storage import objects
+
+PAGE = 1000
+"""Objects of one request, as many as the service gives."""
+
+_REMEMBERED = 2_000_000  # objects, at about 150 bytes; what was not asked for longest is forgotten
+_PAGE_WEIGHT = 10  # what a page takes beside, in objects
+_JUST_AFTER = "\0"  # of the URI it is added to
+
+
+class _Page(NamedTuple):
+    """What there is from one URI up to another, in the order of the URIs.
+
+    Attributes:
+        stop: the first URI, in that order, of which nothing is known.
+        uris: of the objects.
+        sizes: bytes of each.
+        generations: of each.
+    """
+
+    stop: str
+    uris: list[str]
+    sizes: array[int]
+    generations: array[int]
+
+    def find(self, uri: str) -> tuple[int, int] | None:
+        """Size and generation of an object that is known of; None where there is none."""
+        at = bisect.bisect_left(self.uris, uri)
+        if at == len(self.uris) or self.uris[at] != uri:
+            return None
+        return self.sizes[at], self.generations[at]
+
+
+class KnownObjects:
+    """Finds objects; a request tells of up to 1000 that follow each other in the order of names.
+
+    Asking for one lists, from the first of its folder that is not known yet; where it comes after those
+    thousand, it is asked for itself. So a few names in a large folder cost two requests each, and all names
+    of all folders about one for a thousand.
+    """
+
+    def __init__(self) -> None:
+        self._starts: list[str] = []
+        self._pages: collections.OrderedDict[str, _Page] = collections.OrderedDict()
+        self._weight = 0
+        self._refused: dict[str, PermissionError] = {}
+
+    def find(self, uri: str, root: str) -> tuple[int, int] | None:
+        """Size and generation of an object; None where there is none.
+
+        Args:
+            uri: of the object, which lies below `root`.
+            root: URI with a `/` at its end, below which objects are listed.
+
+        Raises:
+            PermissionError: the root may not be listed; asked for only once.
+            OSError: one that may pass, and has not.
+        """
+        page = self._page_with(uri)
+        if page is not None:
+            return page.find(uri)
+        if root in self._refused:
+            raise self._refused[root]
+        try:
+            page = self._list(uri, root)
+        except PermissionError as error:
+            self._refused[root] = error
+            raise
+        if uri < page.stop:
+            return page.find(uri)
+        found = objects.stat(uri)
+        return None if found is None else (found.size, found.generation)
+
+    def _page_with(self, uri: str) -> _Page | None:
+        """What was listed where `uri` would be."""
+        at = bisect.bisect_right(self._starts, uri) - 1
+        if at < 0:
+            return None
+        start = self._starts[at]
+        page = self._pages[start]
+        if uri >= page.stop:
+            return None
+        self._pages.move_to_end(start)
+        return page
+
+    def _list(self, uri: str, root: str) -> _Page:
+        """Lists on from what is known of the folder of `uri`, which is not known itself."""
+        at = bisect.bisect_right(self._starts, uri)
+        known = self._pages[self._starts[at - 1]].stop if at else ""
+        start = max(uri[: uri.rindex("/") + 1], known)
+        # "0" comes right after "/"
+        stops = [f"{root[:-1]}0", *self._starts[at : at + 1]]
+        listing = objects.list_tree(root, start.removesuffix(_JUST_AFTER))
+        found = list(itertools.islice(listing, PAGE))
+        uris = [one.uri for one in found]
+        if uris != sorted(uris) or (uris and uris[0] < start.removesuffix(_JUST_AFTER)):
+            return _page(start, [])  # of a server that knows neither order nor offsets: it tells nothing
+        if len(found) == PAGE:
+            stops.append(uris[-1] + _JUST_AFTER)
+        stop = min(stops)
+        page = _page(stop, [one for one in found if start <= one.uri < stop])
+        self._keep(start, page)
+        return page
+
+    def _keep(self, start: str, page: _Page) -> None:
+        bisect.insort(self._starts, start)
+        self._pages[start] = page
+        self._weight += _weight(page)
+        while self._weight > _REMEMBERED and len(self._pages) > 1:
+            first, forgotten = self._pages.popitem(last=False)
+            del self._starts[bisect.bisect_left(self._starts, first)]
+            self._weight -= _weight(forgotten)
+
+
+def _page(stop: str, found: list[objects.StoredObject]) -> _Page:
+    sizes, generations = (
+        array("q", (one.size for one in found)),
+        array("q", (one.generation for one in found)),
+    )
+    return _Page(stop, [one.uri for one in found], sizes, generations)
+
+
+def _weight(page: _Page) -> int:
+    return len(page.uris) + _PAGE_WEIGHT

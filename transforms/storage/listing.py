@@ -1,0 +1,148 @@
+"""What folders hold, in the order of keys: folders of this machine, and of buckets, listed ahead."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+
+from transforms.storage import cloud, objects
+from transforms.storage.faults import may_pass, retried
+from transforms.storage.paths import Confinement, is_remote
+from transforms.storage.places import Status
+
+# Folders of a bucket whose listing is under way before it is asked for, and how much of each.
+_AHEAD = 8
+_HELD_AHEAD = 10_000
+
+
+Entry = os.DirEntry[str] | Status | None
+"""A file or folder of this machine; or, in a bucket, an object's status, None for a folder."""
+
+Entries = list[tuple[str, Entry]]
+"""Names, those of folders with a `/` at the end, in the order of the keys that they make."""
+
+
+def entries(folder: str) -> Entries:
+    """What is in a folder.
+
+    Raises:
+        OSError: it may not be listed, or not now.
+    """
+    if is_remote(folder):
+        return _in_order(_collected(objects.list_folder(folder)))
+    return retried(_local_entries, folder)
+
+
+def entry_of(path: str) -> Entry | None:
+    """The entry of one file in its folder; None where there is no such file."""
+    if is_remote(path):
+        found = objects.stat(path)
+        return None if found is None else Status(found.size, found.generation)
+    folder, name = os.path.split(path)
+    return dict(retried(_local_entries, folder)).get(name)
+
+
+def located(folder: str, name: str, entry: Entry, confinement: Confinement) -> tuple[str, int, int] | None:
+    """Path, size and version of a file, links resolved; None where it is something else.
+
+    Args:
+        folder: path.
+        name: in the folder.
+        entry: of that name.
+        confinement: inside which a link has to lead.
+
+    Raises:
+        BadInput: stage `list`, `outside the input root`: a link leads there.
+        OSError: it may not be looked at, or not now.
+    """
+    if entry is None:
+        return None
+    if isinstance(entry, Status):
+        return f"{folder}/{name}", entry.size, entry.version
+    path = entry.path
+    if entry.is_symlink():
+        path = confinement.resolve(path, "list")
+        found = retried(os.stat, path)
+    else:
+        found = retried(entry.stat, follow_symlinks=False)
+    return (path, found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
+
+
+def is_link(path: str) -> bool:
+    """Whether there is a symbolic link at a path. Raises OSError where that may not be known, or not now."""
+    return not is_remote(path) and stat.S_ISLNK(retried(os.lstat, path).st_mode)
+
+
+class ListingsAhead:
+    """The listings of folders that are visited one after the other, those of a bucket begun before.
+
+    Args:
+        folders: paths of folders of a bucket, in the order in which they are visited.
+    """
+
+    def __init__(self, folders: Sequence[str] = ()) -> None:
+        self._folders = folders
+        self._begun: dict[str, Future[tuple[Entries, Iterator[objects.Entry]]]] = {}
+        self._visited = 0
+        self._next = 1
+
+    def visit(self) -> None:
+        """Tells that the next folder is visited, which begins listings of those after it.
+
+        The more, the further the visit has come: one that ends with the first folder has asked in vain
+        for none.
+        """
+        stop = min(self._visited + 1 + min(self._visited, _AHEAD), len(self._folders))
+        for folder in self._folders[self._next : stop]:
+            self._begun[folder] = cloud.pool().submit(_begun, folder)
+        self._visited += 1
+        self._next = max(self._next, self._visited, stop)
+
+    def entries(self, folder: str) -> Entries:
+        """What is in a folder; as `entries`."""
+        begun = self._begun.pop(folder, None)
+        if begun is None:
+            return entries(folder)
+        found, rest = begun.result()
+        return _in_order(found + _collected(rest))
+
+    def close(self) -> None:
+        """Gives up what nobody has asked for."""
+        for begun in self._begun.values():
+            begun.cancel()
+        self._begun.clear()
+
+
+def _begun(folder: str) -> tuple[Entries, Iterator[objects.Entry]]:
+    """The first of a folder's entries, and the others, which are not asked for yet."""
+    listing = objects.list_folder(folder)
+    return _collected(itertools.islice(listing, _HELD_AHEAD)), listing
+
+
+def _collected(listing: Iterator[objects.Entry]) -> Entries:
+    return [
+        (name, None if stored is None else Status(stored.size, stored.generation)) for name, stored in listing
+    ]
+
+
+def _in_order(found: Entries) -> Entries:
+    found.sort(key=operator.itemgetter(0))
+    return found
+
+
+def _local_entries(path: str) -> Entries:
+    found: Entries = []
+    with os.scandir(path) as scanned:
+        for entry in scanned:
+            try:
+                leads_to_folder = entry.is_dir()
+            except OSError as error:
+                if may_pass(error):
+                    raise
+                leads_to_folder = False  # a link to itself, or through a folder that may not be searched
+            found.append((f"{entry.name}/" if leads_to_folder else entry.name, entry))
+    return _in_order(found)

@@ -1,0 +1,188 @@
+"""The lock of an output in a bucket: an object that is made, and taken over, on a condition.
+
+The process that holds it writes it anew every few seconds. One that is not is dead: at once where it can be
+seen that its process is gone, else after a while.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Collection
+
+from transforms.records import JobError
+from transforms.storage import cloud, objects
+from transforms.storage.layout import RUNS
+from transforms.storage.owner import Owner
+from transforms.storage.write_faults import naming_faults
+
+LOCK = "lock"
+CLOCK = "clock"
+DEAD_SECONDS = 90.0
+
+_BEAT_SECONDS = 15.0
+_TRIES = 10
+_TRY_SECONDS = 0.2
+# What a signal handler can wait for an answer.
+_QUICK_SECONDS = 2.0
+
+
+class _Held:
+    """A lock that this process holds, or shares with another process of its job."""
+
+    def __init__(self, uri: str, owner: Owner, generation: int) -> None:
+        self.token = owner.token
+        self.generation = generation
+        self._uri = uri
+        self._text = owner.to_json()
+        self._released = threading.Event()
+        threading.Thread(target=self._beat_on, name="recordmill-lock", daemon=True).start()
+
+    def close(self) -> None:
+        """No more signs of life; the object stays."""
+        self._released.set()
+
+    def _beat_on(self) -> None:
+        while not self._released.wait(_BEAT_SECONDS):
+            try:
+                self.generation = objects.write(self._uri, self._text, self.generation).generation
+            except cloud.Changed:
+                return  # released, or somebody else's by now
+            except (OSError, JobError):
+                continue  # what may pass, and has not
+
+
+_mutex = threading.Lock()
+_held: dict[str, _Held] = {}
+
+
+def acquire(output: str, token: str, command: str) -> None:
+    """As `lock.acquire`."""
+    uri = _uri(output)
+    with _mutex, naming_faults(uri):
+        held = _held.pop(uri, None)
+        if held is not None:
+            held.close()
+        # A job of this very process that has it has failed, as one in a notebook may have.
+        ours = {token, held.token} if held is not None else {token}
+        _held[uri] = _taken(output, uri, Owner.here(token, command), ours)
+
+
+def owner(output: str) -> Owner | None:
+    """Who has the lock, dead or alive."""
+    present = _present(_uri(output))
+    return present and present[0]
+
+
+def holder(output: str) -> str | None:
+    """As `lock.holder`."""
+    uri = _uri(output)
+    if uri in _held:
+        return None
+    try:
+        present = _present(uri)
+        if present is None or _is_dead(*present):
+            return None
+        return _refusal(output, *present)
+    except OSError:
+        return None
+
+
+def release(output: str, token: str) -> None:
+    """As `lock.release`."""
+    uri = _uri(output)
+    with _mutex:
+        held = _held.get(uri)
+        if held is not None and held.token == token:
+            held.close()
+            del _held[uri]
+        with contextlib.suppress(OSError, JobError):
+            present = owner(output)
+            if present is not None and present.token == token:
+                objects.delete(uri)
+
+
+def release_all() -> None:
+    """As `lock.release_all`."""
+    for uri, held in list(_held.items()):
+        held.close()
+        with contextlib.suppress(Exception):
+            found = cloud.blob(uri)
+            found.delete(if_generation_match=held.generation, timeout=_QUICK_SECONDS, retry=None)
+        _held.pop(uri, None)
+
+
+def _uri(output: str) -> str:
+    return os.path.join(output, RUNS, LOCK)
+
+
+def _taken(output: str, uri: str, owner: Owner, ours: Collection[str]) -> _Held:
+    """The lock at `uri`, for `owner`; it may be of a job of `ours` before."""
+    for attempt in range(_TRIES):
+        if attempt:
+            time.sleep(_TRY_SECONDS)
+        present = _present(uri)
+        if present is None:
+            generation = objects.NEW
+        elif present[0].token in ours or _is_dead(*present):
+            generation = present[1].generation
+        else:
+            raise JobError(_refusal(output, *present))
+        try:
+            written = objects.write(uri, owner.to_json(), generation)
+        except cloud.Changed:
+            continue  # another job was faster
+        return _Held(uri, owner, written.generation)
+    raise JobError(f"--output is {output!r}, where other jobs come and go; give the command again")
+
+
+def _present(uri: str) -> tuple[Owner, objects.StoredObject] | None:
+    """Who has the lock, and which state of the object says so.
+
+    An object that no job has written is as good as one of a job that is not known.
+    """
+    for _ in range(_TRIES):
+        found = objects.stat(uri)
+        if found is None:
+            return None
+        try:
+            text = objects.read(uri)
+        except FileNotFoundError:
+            return None
+        again = objects.stat(uri)
+        if again is not None and again.generation == found.generation:
+            return Owner.of_json(text) or Owner("", "an unknown host", 0, "an unknown time", ""), found
+    return None
+
+
+def _is_dead(owner: Owner, found: objects.StoredObject) -> bool:
+    return owner.is_gone() or _age(found) > DEAD_SECONDS
+
+
+def _age(found: objects.StoredObject) -> float:
+    """Seconds since the last sign of life, by the clock of the service: hosts' own may be far apart."""
+    clock = os.path.join(os.path.dirname(found.uri), CLOCK)
+    now = objects.write(clock, b"").updated
+    with contextlib.suppress(FileNotFoundError):
+        objects.delete(clock)
+    return now - found.updated
+
+
+def _refusal(output: str, owner: Owner, found: objects.StoredObject) -> str:
+    left = max(DEAD_SECONDS - _age(found), 1)
+    return (
+        f"--output is {output!r}, where another job is at work: {owner}; wait for it, or give another "
+        f"folder; if it is dead, give the same command again in {left:.0f} s"
+    )
+
+
+def _forget() -> None:
+    """In a forked child: the lock stays with the parent, whose thread it is that shows that it lives."""
+    global _mutex
+    _mutex = threading.Lock()
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,359 @@
+"""Objects of Google Cloud Storage: whole and in ranges, listed, written on a condition, copied, deleted.
+
+Source: https://cloud.google.com/storage/docs/json_api/v1
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import mimetypes
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from transforms.storage.cloud import Changed, blob, bucket, called, client, pool, settings, split_uri
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+NEW = 0
+"""The generation of an object that is not there: a write on this condition makes it, and replaces none."""
+
+_ITEM_FIELDS = "name,size,generation,crc32c,updated"
+_LIST_FIELDS = f"items({_ITEM_FIELDS}),prefixes,nextPageToken"
+# Of a file that is sent in pieces: what is held, and what a broken connection costs.
+_UPLOAD_PIECE = 16 << 20
+_BUFFER = 4 << 20
+# An answer that breaks off is asked for anew: one that the client goes on with has no checksum of the whole.
+_IN_ONE_PIECE = {"single_shot_download": True}
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+
+class StoredObject(NamedTuple):
+    """An object as it is listed.
+
+    Attributes:
+        uri: `gs://bucket/name`.
+        size: bytes.
+        generation: number of this state of it.
+        crc32c: of its bytes, in base64.
+        updated: seconds since 1970, by the service's clock.
+    """
+
+    uri: str
+    size: int
+    generation: int
+    crc32c: str
+    updated: float
+
+
+class Entry(NamedTuple):
+    """What a folder holds: an object, or a folder, which is what names with a `/` have in common.
+
+    Attributes:
+        name: within the folder; ends in `/` where it is a folder.
+        stored: the object; None for a folder.
+    """
+
+    name: str
+    stored: StoredObject | None
+
+
+def stat(uri: str) -> StoredObject | None:
+    """The object at a URI, or None, as for a bucket itself. One request."""
+    if not split_uri(uri)[1]:
+        return None
+    found = blob(uri)
+    try:
+        called(uri, found.reload)
+    except FileNotFoundError:
+        return None
+    return _stored(split_uri(uri)[0], found)
+
+
+def is_folder(uri: str) -> bool:
+    """Whether there is an object below a URI, or the URI is a bucket that is there. One request."""
+    container, prefix = _folder(uri)
+    listing = _list(container, prefix, None, max_results=1)
+    try:
+        page = called(uri, _next_page, listing)
+    except FileNotFoundError:
+        return False
+    return not prefix or bool(page is not None and page.num_items)
+
+
+def check_bucket(uri: str) -> None:
+    """Asks whether the bucket of a URI may be listed. One request.
+
+    Raises:
+        FileNotFoundError: there is no such bucket.
+        PermissionError: it may not be listed.
+    """
+    container, prefix = _folder(uri)
+    called(uri, _next_page, _list(container, prefix, None, max_results=1))
+
+
+def read(uri: str) -> bytes:
+    """The bytes of an object, whose checksum is right. One request."""
+    return bytes(called(uri, blob(uri).download_as_bytes, **_IN_ONE_PIECE))
+
+
+def read_range(uri: str, start: int, length: int | None, generation: int | None = None) -> bytes:
+    """Bytes `start` to `start + length`, or to the end, as far as there are any. One request.
+
+    Raises:
+        Changed: the object is of another generation by now.
+    """
+    from google.cloud.exceptions import RequestRangeNotSatisfiable
+
+    if length is not None and length <= 0:
+        return b""
+    found = blob(uri, generation)
+    try:
+        data = called(
+            uri,
+            _unless_past_end(found.download_as_bytes, RequestRangeNotSatisfiable),
+            start=start,
+            end=None if length is None else start + length - 1,
+            raw_download=True,
+            **_IN_ONE_PIECE,
+        )
+    except FileNotFoundError as error:
+        if generation is None or stat(uri) is None:
+            raise
+        raise Changed(errno.ESTALE, "it was replaced while the job read it", uri) from error
+    return bytes(data)
+
+
+def write(uri: str, data: bytes, if_generation: int | None = None) -> StoredObject:
+    """Writes a whole object. One request.
+
+    Args:
+        uri: of the object.
+        data: its bytes.
+        if_generation: that the object has to be of now, `NEW` where there may be none; None for any.
+
+    Raises:
+        Changed: it is of another generation, and was not written by a try whose answer was lost.
+    """
+    made = blob(uri)
+    try:
+        called(
+            uri,
+            made.upload_from_string,
+            data,
+            content_type=_content_type(uri),
+            if_generation_match=if_generation,
+            checksum="crc32c",
+        )
+    except Changed:
+        present = stat(uri)
+        if present is None or read(uri) != data:
+            raise
+        return present
+    return _stored(split_uri(uri)[0], made)
+
+
+def upload(path: str, uri: str, if_generation: int | None = None) -> StoredObject:
+    """Writes a whole object from a local file, in pieces: memory does not grow with it.
+
+    Args:
+        path: of the file.
+        uri: of the object.
+        if_generation: that the object has to be of now, `NEW` where there may be none; None for any.
+
+    Raises:
+        Changed: it is of another generation: of the one that was written, if only the answer was lost.
+    """
+    made = blob(uri)
+    made.chunk_size = _UPLOAD_PIECE
+    called(
+        uri,
+        made.upload_from_filename,
+        path,
+        content_type=_content_type(uri),
+        if_generation_match=if_generation,
+        checksum="crc32c",
+    )
+    return _stored(split_uri(uri)[0], made)
+
+
+def copy(source: str, target: str) -> None:
+    """Copies an object within the service; what is at `target` is replaced.
+
+    Raises:
+        FileNotFoundError: there is none at `source`.
+    """
+    origin, made = blob(source), blob(target)
+    token = None
+    while True:
+        token, _, _ = called(source, made.rewrite, origin, token=token)
+        if token is None:
+            return
+
+
+def delete(uri: str) -> None:
+    """Deletes an object.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    called(uri, blob(uri).delete)
+
+
+def move(source: str, target: str) -> None:
+    """Copies an object, then deletes it where it was.
+
+    Raises:
+        FileNotFoundError: there is none at `source`.
+    """
+    copy(source, target)
+    try:
+        delete(source)
+    except FileNotFoundError:
+        return  # by a try whose answer was lost
+
+
+def list_folder(uri: str) -> Iterator[Entry]:
+    """What a folder holds, page by page, each page in the order of names; nothing where there is none.
+
+    An object that only stands for the folder itself is left out.
+    """
+    container, prefix = _folder(uri)
+    listing = _list(container, prefix, "/")
+    start = len(prefix)
+    while (page := called(uri, _next_page, listing)) is not None:
+        entries = [Entry(name[start:], None) for name in page.prefixes]
+        entries += [
+            Entry(item.name[start:], _stored(container, item)) for item in page if len(item.name) > start
+        ]
+        yield from sorted(entries, key=_name_of)
+
+
+def list_tree(uri: str, start: str = "") -> Iterator[StoredObject]:
+    """All objects below a folder, in the order of their names.
+
+    Args:
+        uri: of the folder.
+        start: the URI that the first one has, or comes after; the folder's first if not given.
+    """
+    container, prefix = _folder(uri)
+    listing = _list(container, prefix, None, start=split_uri(start)[1])
+    while (page := called(uri, _next_page, listing)) is not None:
+        for item in page:
+            yield _stored(container, item)
+
+
+def in_parallel(function: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
+    """The result for each item; as many requests at a time as there are connections."""
+    return list(pool().map(function, items))
+
+
+class ObjectFile(io.RawIOBase):
+    """An object that is read in ranges, all of one generation.
+
+    Args:
+        uri: of the object.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+
+    def __init__(self, uri: str) -> None:
+        super().__init__()
+        found = stat(uri)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, "no such object", uri)
+        self.name = uri
+        self._stored = found
+        self._at = 0
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Goes to a place."""
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._stored.size}[whence]
+        self._at = max(start + offset, 0)
+        return self._at
+
+    def tell(self) -> int:
+        """The place."""
+        return self._at
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        """Reads one range; the number of bytes, 0 at the end."""
+        view = memoryview(buffer).cast("B")
+        length = min(len(view), self._stored.size - self._at)
+        data = read_range(self.name, self._at, length, self._stored.generation)
+        if len(data) < length:
+            raise OSError(errno.EIO, f"{len(data)} of {length} bytes came", self.name)
+        view[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+def open_object(uri: str) -> io.BufferedReader:
+    """Opens an object to be read in order, a few MB at a time."""
+    return io.BufferedReader(ObjectFile(uri), _BUFFER)
+
+
+def _folder(uri: str) -> tuple[str, str]:
+    """(bucket, prefix) of what is below a URI."""
+    container, name = split_uri(uri)
+    return container, f"{name.rstrip('/')}/" if name.strip("/") else ""
+
+
+def _list(
+    container: str, prefix: str, delimiter: str | None, max_results: int | None = None, start: str = ""
+) -> Iterator[Any]:
+    listing = client().list_blobs(
+        bucket(container),
+        prefix=prefix or None,
+        delimiter=delimiter,
+        start_offset=start or None,
+        fields=_LIST_FIELDS,
+        max_results=max_results,
+        **settings(),
+    )
+    pages: Iterator[Any] = listing.pages
+    return pages
+
+
+def _next_page(pages: Iterator[Any], **_: object) -> Any:
+    return next(pages, None)
+
+
+def _unless_past_end(download: Callable[..., bytes], past_end: type[Exception]) -> Callable[..., bytes]:
+    def downloaded(**options: object) -> bytes:
+        try:
+            return download(**options)
+        except past_end:
+            return b""
+
+    return downloaded
+
+
+def _stored(container: str, found: Any) -> StoredObject:
+    return StoredObject(
+        f"gs://{container}/{found.name}",
+        int(found.size or 0),
+        int(found.generation or 0),
+        found.crc32c or "",
+        found.updated.timestamp() if found.updated else 0.0,
+    )
+
+
+def _name_of(entry: Entry) -> str:
+    return entry.name
+
+
+def _content_type(uri: str) -> str:
+    return mimetypes.guess_type(uri)[0] or "application/octet-stream"

@@ -1,0 +1,83 @@
+"""Who holds the lock of an output."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import functools
+import json
+import os
+import socket
+
+
+@dataclasses.dataclass(frozen=True)
+class Owner:
+    """Who holds a lock.
+
+    Attributes:
+        token: of the job.
+        host: name of the machine.
+        pid: of the process.
+        started: UTC, ISO 8601.
+        command: that people know the job by.
+        place: which boot of which machine, and which of its containers, numbers processes so; empty where
+            that cannot be told.
+        born: when the process began, by the machine's clock: numbers are given anew.
+    """
+
+    token: str
+    host: str
+    pid: int
+    started: str
+    command: str
+    place: str = ""
+    born: float = 0.0
+
+    @staticmethod
+    def here(token: str, command: str) -> Owner:
+        """This process."""
+        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        pid = os.getpid()
+        return Owner(token, socket.gethostname(), pid, now, command, _place(), _born(pid) or 0.0)
+
+    def is_gone(self) -> bool:
+        """Whether it was a process of this machine, and is none any more; False where that is not known."""
+        return bool(self.place) and self.place == _place() and _born(self.pid) != self.born
+
+    def to_json(self) -> bytes:
+        """As it is written into the lock."""
+        return json.dumps(dataclasses.asdict(self)).encode()
+
+    @staticmethod
+    def of_json(text: bytes) -> Owner | None:
+        """The owner that wrote it; None where that is none, or not to the end."""
+        try:
+            return Owner(**json.loads(text))
+        except (ValueError, TypeError, RecursionError):
+            return None
+
+    def __str__(self) -> str:
+        command = f" ({self.command})" if self.command else ""
+        return f"process {self.pid} on {self.host}, since {self.started}{command}"
+
+
+@functools.cache
+def _place() -> str:
+    """Linux tells its boot, and the namespace of process numbers; elsewhere a name is not enough."""
+    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as boot:
+        return f"{socket.gethostname()} {boot.read().strip()} {os.stat('/proc/self/ns/pid').st_ino}"
+    return ""
+
+
+def _born(pid: int) -> float | None:
+    """When a process began; None where there is none of this number."""
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        return float(process.create_time())
+    except psutil.Error:
+        return None

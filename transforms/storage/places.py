@@ -1,0 +1,149 @@
+"""What is at a path that the input names, on this machine or in a bucket: asked by the sources."""
+
+from __future__ import annotations
+
+import errno
+import io
+import itertools
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from transforms.storage import local, objects
+from transforms.storage.cloud import split_uri
+from transforms.storage.faults import may_pass, retried
+from transforms.storage.paths import is_remote, scheme_of
+
+
+class Status(NamedTuple):
+    """What is known of a file without reading it.
+
+    Attributes:
+        size: bytes.
+        version: when it was last modified, in nanoseconds; the generation of an object.
+    """
+
+    size: int
+    version: int
+
+
+def check_place(path: str) -> None:
+    """Raises ValueError, saying what is wrong with it, unless a path is one that can be read from."""
+    if not is_remote(path):
+        if scheme_of(path):
+            raise ValueError("local paths and gs:// URIs are read")
+        return
+    bucket, name = split_uri(path)
+    if not bucket:
+        raise ValueError("it names no bucket, as gs://BUCKET/FOLDER does")
+    parts = name.rstrip("/").split("/") if name.strip("/") else ()
+    if any(part in ("", ".", "..") for part in parts):
+        raise ValueError("names in a bucket are read to the letter, and may have no part //, . or .. here")
+
+
+def has_bucket(uri: str) -> bool:
+    """Whether there is a bucket that a `gs://` URI names."""
+    return objects.is_folder(f"gs://{split_uri(uri)[0]}")
+
+
+def is_folder(path: str) -> bool:
+    """Whether it is a folder, or an object's name starts with the path and a `/`.
+
+    Raises:
+        OSError: it may not be known, or not now.
+    """
+    return objects.is_folder(path) if is_remote(path) else local.is_folder(path)
+
+
+def is_file(path: str) -> bool:
+    """Whether it is a regular file, or an object whose path is no folder too.
+
+    Raises:
+        OSError: it may not be known, or not now.
+    """
+    if is_remote(path):
+        return not path.endswith("/") and not objects.is_folder(path) and objects.stat(path) is not None
+    return local.is_file(path)
+
+
+def is_there(path: str) -> bool:
+    """Whether there is something at a path. Raises OSError where that may not be known, or not now."""
+    if is_remote(path):
+        return objects.is_folder(path) or objects.stat(path) is not None
+    try:
+        retried(os.stat, path)
+    except (OSError, ValueError) as error:
+        if isinstance(error, PermissionError) or may_pass(error):
+            raise
+        return False  # a path that cannot be: too long, through a file, a loop, a NUL byte
+    return True
+
+
+def may_be_there(path: str) -> bool:
+    """Whether there is something at a path, as far as may be seen.
+
+    Raises:
+        OSError: one that may pass, and has not.
+    """
+    return is_there(path) if is_remote(path) else local.mode_of(path) != 0
+
+
+def status_of(path: str) -> Status:
+    """Size and version of a file.
+
+    Raises:
+        OSError: there is none, or it may not be known.
+    """
+    if is_remote(path):
+        stored = objects.stat(path)
+        if stored is None:
+            raise FileNotFoundError(errno.ENOENT, "no such object", path)
+        return Status(stored.size, stored.generation)
+    found = retried(os.stat, path)
+    return Status(found.st_size, found.st_mtime_ns)
+
+
+def open_file(path: str) -> io.BufferedReader:
+    """Opens a file to be read in order; a fault that may pass is tried again.
+
+    Raises:
+        OSError: one that does not pass; its `filename` is `path`.
+    """
+    return objects.open_object(path) if is_remote(path) else local.open_file(path)
+
+
+def check_readable(path: str) -> None:
+    """Raises OSError where a file or folder that is there may not be read."""
+    if is_remote(path):
+        return  # that it is there was told by the service, to one who may read it
+    if local.is_folder(path):
+        retried(os.scandir, path).close()
+    elif local.is_file(path):
+        local.open_file(path).close()
+
+
+def names_in(folder: str, most: int | None = None) -> list[str]:
+    """Names of the files and folders in a folder, in no order.
+
+    Args:
+        folder: that is there.
+        most: the number after which a bucket is not listed further.
+    """
+    if is_remote(folder):
+        names = (entry.name.rstrip("/") for entry in objects.list_folder(folder))
+        return list(itertools.islice((name for name in names if name), most))
+    return retried(os.listdir, folder)
+
+
+def files_below(folder: str, most: int) -> Iterator[str]:
+    """Names, or paths, of the files below a folder; `most` of them, or some more."""
+    if is_remote(folder):
+        found = (stored.uri for stored in itertools.islice(objects.list_tree(folder), most))
+        yield from (uri for uri in found if not uri.endswith("/"))
+        return
+    listed = 0
+    for _, _, names in os.walk(folder):
+        yield from names
+        listed += len(names)
+        if listed > most:
+            return

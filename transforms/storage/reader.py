@@ -1,0 +1,60 @@
+"""Reading images wherever they are: files of this machine, and objects of buckets, asked for ahead."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+from transforms.records import BadInput, ImageRef
+from transforms.storage import cloud, objects
+from transforms.storage.faults import os_fault
+from transforms.storage.local import LocalReader
+from transforms.storage.paths import is_remote
+
+
+class ImageReader:
+    """Reads images; one reader serves one thread."""
+
+    def __init__(self) -> None:
+        self._local = LocalReader()
+
+    def read(self, ref: ImageRef) -> bytes:
+        """The stored bytes of one image.
+
+        Raises:
+            BadInput: as `LocalReader.read`.
+            OSError: what may pass, and has not.
+        """
+        return read_object(ref) if is_remote(ref.uri) else self._local.read(ref)
+
+    def begin(self, ref: ImageRef) -> Future[bytes] | None:
+        """Asks for the bytes of an image in a bucket; None where waiting for them is none."""
+        return cloud.pool().submit(read_object, ref) if is_remote(ref.uri) else None
+
+
+def read_object(ref: ImageRef) -> bytes:
+    """The stored bytes of one image in a bucket. One request.
+
+    Raises:
+        BadInput: stage `load`; `not found`, `permission denied`, `out of range` or `empty file`.
+        OSError: what may pass, and has not.
+    """
+    whole = ref.length is None and ref.offset == 0
+    try:
+        if whole:
+            data = objects.read(ref.uri)
+        elif ref.offset < 0 or (ref.length or 0) < 0:
+            raise _out_of_range(ref)
+        else:
+            data = objects.read_range(ref.uri, ref.offset, ref.length, ref.version or None)
+    except OSError as error:
+        raise os_fault(error, "load") from error
+    if ref.length is not None and len(data) < ref.length:
+        raise _out_of_range(ref)
+    if not data:
+        raise BadInput("load", "empty file", ref.uri if whole else f"{ref.uri} at byte {ref.offset}")
+    return data
+
+
+def _out_of_range(ref: ImageRef) -> BadInput:
+    wanted = "the rest" if ref.length is None else f"{ref.length} bytes"
+    return BadInput("load", "out of range", f"{wanted} from byte {ref.offset} of {ref.uri}")
