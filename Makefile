@@ -13,7 +13,15 @@ SAMPLE_RECORDS = build/sample-records
 ARGS ?=
 TESTS ?=
 
-.PHONY: setup convert test lint format lock clean
+# Of the targets for Google Cloud, which deploy/README.md explains.
+REPOSITORY ?= recordmill
+TAG ?= $(shell git describe --always --dirty 2>/dev/null || echo unversioned)
+IMAGE ?= $(if $(REGION),$(if $(PROJECT),$(REGION)-docker.pkg.dev/$(PROJECT)/$(REPOSITORY)/recordmill:$(TAG)))
+TEMPLATE ?= $(if $(BUCKET),gs://$(BUCKET)/templates/recordmill.json)
+missing = $(strip $(foreach name,$(1),$(if $($(name)),,$(name)=…)))
+need = $(if $(call missing,$(1)),@echo "make $@: give also $(call missing,$(1))" >&2; exit 2)
+
+.PHONY: setup convert test lint format lock image template launch clean
 
 setup: $(READY)
 
@@ -53,6 +61,33 @@ lock: $(READY)
 	$(RUN) -m pip install --quiet uv
 	$(VENV)/bin/uv pip compile setup.py --universal --python-version 3.10 --extra tensorflow --extra dev \
 		--no-header --no-annotate --upgrade --output-file requirements.lock
+	$(VENV)/bin/uv pip compile setup.py --python-version 3.11 --python-platform linux --extra gcp \
+		--constraint requirements.lock --no-header --no-annotate --upgrade --output-file deploy/requirements.lock
+
+# The image of deploy/Dockerfile, built by Cloud Build and pushed. BUILD_ARGS are more flags of gcloud.
+image:
+	$(call need,PROJECT REGION)
+	gcloud builds submit . --project "$(PROJECT)" --region "$(REGION)" --config deploy/cloudbuild.yaml \
+		--substitutions "_IMAGE=$(IMAGE)" $(BUILD_ARGS)
+
+# The image, and the Flex Template that starts it.
+template:
+	$(call need,PROJECT REGION BUCKET)
+	$(MAKE) image
+	gcloud dataflow flex-template build "$(TEMPLATE)" --project "$(PROJECT)" --image "$(IMAGE)" \
+		--sdk-language PYTHON --metadata-file deploy/metadata.json
+
+# A job of the template. PARAMETERS are more parameters of it, with ~ between them, since values have commas:
+# PARAMETERS='image_format=jpeg~splits=train=0.9,val=0.1'; ARGS are more flags of gcloud. Workers get the
+# template's own image.
+launch:
+	$(call need,PROJECT REGION BUCKET NAME INPUT OUTPUT)
+	@spec=$$(gcloud storage cat "$(TEMPLATE)" --project "$(PROJECT)") && \
+	image=$$(printf '%s' "$${spec}" | $(PYTHON) -c 'import json, sys; print(json.load(sys.stdin)["image"])') && \
+	gcloud dataflow flex-template run "$(NAME)" --project "$(PROJECT)" --region "$(REGION)" \
+		--template-file-gcs-location "$(TEMPLATE)" \
+		--staging-location "gs://$(BUCKET)/staging" --temp-location "gs://$(BUCKET)/temp" \
+		--parameters "^~^input=$${INPUT}~output=$${OUTPUT}~sdk_container_image=$${image}$${PARAMETERS:+~$${PARAMETERS}}" $(ARGS)
 
 clean:
 	rm -rf $(VENV) build *.egg-info

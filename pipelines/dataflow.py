@@ -17,8 +17,7 @@ MACHINE_TYPE = "e2-standard-4"
 # writer process of its own. Two of them keep a core busy: one waits for the bucket while the other is in a
 # codec. Twelve would be 48 writers on four cores, which share the codecs' time and multiply the memory.
 HARNESS_THREADS = 2
-# Dataflow's own bound is a thousand machines. Ten are 40 cores, within the quota of most projects, and a
-# thousand images a second re-encoded; more is a decision about money.
+# Dataflow's own bound is a thousand machines. Ten are 40 cores; more is a decision about money and quota.
 MAX_WORKERS = 10
 # Dataflow's 25 GB are mostly taken by its own images and logs. A writer holds its unfinished shard twice
 # while it joins the parts: eight writers with shards of 1 GB.

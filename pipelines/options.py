@@ -94,8 +94,8 @@ def convert_parser(prog: str) -> Parser:
         formatter_class=HelpFormatter,
         description="Converts images and their labels to a sharded TFRecord dataset.",
         epilog="Every flag of Apache Beam passes through. "
-        "Exit status: 0 published (with --async: submitted); 1 the job failed, nothing is published; 2 the call was wrong; "
-        "130 interrupted.",
+        "Exit status: 0 published (with --async: submitted); 1 the job failed, nothing is published; "
+        "2 the call was wrong; 130 interrupted.",
     )
     _add_source(parser.add_argument_group("input and output"))
     _add_images(parser.add_argument_group("images"))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.buckets.fixtures import bucket as bucket
+from tests.buckets.fixtures import bucket_server as bucket_server
+
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:

@@ -331,7 +331,7 @@ def test_vertex_import_file(
     assert (record.key, record.split, record.annotations) == ("a.jpg", split, Annotations(labels, features))
     assert [
         reason for _, reason in faults(listed(images, json.dumps({"imageGcsUri": "gs://bucket/a.jpg"})))
-    ] == ["not a local path"]
+    ] == ["outside the input root"]
 
 
 def vertex(**more: object) -> dict[str, object]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import os
 from pathlib import Path
 
 import pytest
 
+from tests.buckets.server import BucketServer
 from transforms.records import Failure, ImageRecord
 from transforms.sources.registry import SOURCES, detect
 from transforms.sources.source import SourceConfig
@@ -88,3 +90,43 @@ def test_every_other_layout_is_a_folder_of_images(corpus: Path, tmp_path: Path) 
         files = sum(len(names) for _, _, names in os.walk(corpus / "layouts" / folder))
         assert (kind, len(items)) == ("folder", files), folder
         assert all(isinstance(item, ImageRecord) or item.skipped for item in items), folder
+
+
+@pytest.mark.parametrize(
+    ("folder", "options"),
+    [
+        ("raccoon/images", {"annotations": ("raccoon/data/train_labels.csv",)}),
+        ("cats_dogs", {"label_pattern": r"^([a-z]+)_\d"}),
+        ("mnist", {}),
+        ("odd_inputs", {}),
+    ],
+)
+def test_a_bucket_gives_what_the_disk_gives(
+    corpus: Path,
+    tmp_path: Path,
+    bucket: str,
+    bucket_server: BucketServer,
+    folder: str,
+    options: dict[str, object],
+) -> None:
+    def read(root: str) -> tuple[str, list[ImageRecord | Failure]]:
+        given = {name: tuple(f"{root}/{one}" for one in value) for name, value in manifests.items()}
+        return listed(f"{root}/{folder}", tmp_path, **{**options, **given})
+
+    manifests = {name: value for name, value in options.items() if isinstance(value, tuple)}
+    for name in (folder, *(os.path.dirname(one) for value in manifests.values() for one in value)):
+        bucket_server.upload_folder(corpus / name, f"{bucket}/{name}")
+    (kind, remote), expected = read(bucket), read(str(corpus))
+    assert len(remote) > 9
+    assert (kind, list(map(without_place, remote))) == (expected[0], list(map(without_place, expected[1])))
+    # what is packed is unpacked to the scratch folder
+    for item in remote if kind != "idx" else ():
+        assert isinstance(item, Failure) or (item.image and item.image.uri.startswith(f"{bucket}/{folder}/"))
+
+
+def without_place(item: ImageRecord | Failure) -> ImageRecord | Failure:
+    """An item without what differs between a disk and a bucket."""
+    if isinstance(item, Failure):
+        return dataclasses.replace(item, detail="")
+    assert item.image is not None
+    return dataclasses.replace(item, image=dataclasses.replace(item.image, uri="", version=0))

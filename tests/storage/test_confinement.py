@@ -83,7 +83,7 @@ def test_finds_files_inside(tree: Path, path: str, file: str, key: str) -> None:
         ("a\0.jpg", "not a file name"),
         ("half \ud83d.jpg", "not a file name"),
         ("x" * 300 + ".jpg", "name too long"),
-        ("gs://bucket/a.jpg", "not a local path"),
+        ("gs://bucket/a.jpg", "outside the input root"),
         ("HTTP://host/a.jpg", "not a local path"),
     ],
 )

@@ -156,9 +156,9 @@ def slots_warning(config: DatasetConfig, shards: int) -> str | None:
         return None
     there_are = "there is 1 shard" if shards == 1 else f"there are {shards} shards"
     return (
-        f"{there_are} for the {config.worker_slots} cores "
-        f"that workers may have, and each is written by one: {wanted} shards or more (--num_shards, "
-        "--shard_size), or --writer=beam, would keep all of them at work; fewer workers would take as long"
+        f"{there_are} for the {config.worker_slots} cores that workers may have, and each is written by one: "
+        f"{wanted} shards or more (--num_shards, --shard_size), or --writer=beam, would keep all of them at "
+        "work; fewer workers would take as long"
     )
 
 

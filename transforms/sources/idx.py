@@ -30,6 +30,7 @@ from transforms.storage import objects
 from transforms.storage.cloud import Changed
 from transforms.storage.paths import absolute, is_remote, real_path
 from transforms.storage.places import is_file, is_folder, names_in, open_file, status_of
+from transforms.storage.scratch import scratch_folder
 from transforms.storage.write_faults import naming_faults
 
 _NAME = re.compile(r"(?P<set>.*?)[-_.]?(?P<part>images|labels)[-_.]idx\d-[a-z0-9]+(?:\.gz)?")
@@ -307,7 +308,7 @@ def _spool_to_bucket(path: str, header: IdxHeader, target: str) -> tuple[str, in
     with naming_faults(target):
         stored = objects.stat(target)
         if stored is None:
-            with _unpacked(path, header, tempfile.gettempdir()) as unpacked:
+            with _unpacked(path, header, scratch_folder()) as unpacked:
                 stored = _uploaded(unpacked, target)
     if stored.size != header.end:
         raise JobError(f"{target!r} has {stored.size} bytes, not the {header.end} that {path!r} unpacks to")

@@ -14,6 +14,7 @@ PAGE = 1000
 """Objects of one request, as many as the service gives."""
 
 _REMEMBERED = 2_000_000  # objects, at about 150 bytes; what was not asked for longest is forgotten
+_FEW = 20  # requests, after which a whole root is listed beside
 _PAGE_WEIGHT = 10  # what a page takes beside, in objects
 _JUST_AFTER = "\0"  # of the URI it is added to
 
@@ -45,14 +46,17 @@ class KnownObjects:
     """Finds objects; a request tells of up to 1000 that follow each other in the order of names.
 
     Asking for one lists, from the first of its folder that is not known yet; where it comes after those
-    thousand, it is asked for itself. So a few names in a large folder cost two requests each, and all names
-    of all folders about one for a thousand.
+    thousand, it is asked for itself. So a few names in a large folder cost two requests each. Where many are
+    asked for, each such request is followed by one that goes on with a listing of the whole root: whatever
+    their order and folders, all objects of a root cost few requests a thousand.
     """
 
     def __init__(self) -> None:
         self._starts: list[str] = []
         self._pages: collections.OrderedDict[str, _Page] = collections.OrderedDict()
         self._weight = 0
+        self._listed = 0
+        self._swept: dict[str, str] = {}
         self._refused: dict[str, PermissionError] = {}
 
     def find(self, uri: str, root: str) -> tuple[int, int] | None:
@@ -72,7 +76,7 @@ class KnownObjects:
         if root in self._refused:
             raise self._refused[root]
         try:
-            page = self._list(uri, root)
+            page = self._list_folder(uri, root)
         except PermissionError as error:
             self._refused[root] = error
             raise
@@ -93,18 +97,35 @@ class KnownObjects:
         self._pages.move_to_end(start)
         return page
 
-    def _list(self, uri: str, root: str) -> _Page:
+    def _list_folder(self, uri: str, root: str) -> _Page:
         """Lists on from what is known of the folder of `uri`, which is not known itself."""
+        self._listed += 1
+        if self._listed > _FEW:
+            self._sweep(root)
+            if (page := self._page_with(uri)) is not None:
+                return page
         at = bisect.bisect_right(self._starts, uri)
         known = self._pages[self._starts[at - 1]].stop if at else ""
-        start = max(uri[: uri.rindex("/") + 1], known)
-        # "0" comes right after "/"
-        stops = [f"{root[:-1]}0", *self._starts[at : at + 1]]
-        listing = objects.list_tree(root, start.removesuffix(_JUST_AFTER))
-        found = list(itertools.islice(listing, PAGE))
+        return self._list(max(uri[: uri.rindex("/") + 1], known), root)
+
+    def _sweep(self, root: str) -> None:
+        """Lists on from what is known of a whole root."""
+        start, end = self._swept.get(root, root), _end(root)
+        while start < end and (page := self._page_with(start)) is not None:
+            start = page.stop
+        if start < end:
+            start = self._list(start, root).stop
+        self._swept[root] = start
+
+    def _list(self, start: str, root: str) -> _Page:
+        """Lists objects of a root, up to what is known."""
+        sent = start.removesuffix(_JUST_AFTER)
+        found = list(itertools.islice(objects.list_tree(root, sent), PAGE))
         uris = [one.uri for one in found]
-        if uris != sorted(uris) or (uris and uris[0] < start.removesuffix(_JUST_AFTER)):
+        if uris != sorted(uris) or (uris and uris[0] < sent):
             return _page(start, [])  # of a server that knows neither order nor offsets: it tells nothing
+        at = bisect.bisect_right(self._starts, start)
+        stops = [_end(root), *self._starts[at : at + 1]]
         if len(found) == PAGE:
             stops.append(uris[-1] + _JUST_AFTER)
         stop = min(stops)
@@ -120,6 +141,11 @@ class KnownObjects:
             first, forgotten = self._pages.popitem(last=False)
             del self._starts[bisect.bisect_left(self._starts, first)]
             self._weight -= _weight(forgotten)
+
+
+def _end(root: str) -> str:
+    """What comes right after all URIs below a root: `0` is next to `/`."""
+    return f"{root[:-1]}0"
 
 
 def _page(stop: str, found: list[objects.StoredObject]) -> _Page:

@@ -1,0 +1,129 @@
+# Launcher machine and workers: Dataflow runs both as this account.
+resource "google_service_account" "worker" {
+  account_id   = "${var.name}-worker"
+  display_name = "Recordmill: launcher machine and workers"
+}
+
+resource "google_service_account" "scheduler" {
+  account_id   = "${var.name}-scheduler"
+  display_name = "Recordmill: starts jobs on schedule"
+}
+
+resource "google_service_account" "builder" {
+  account_id   = "${var.name}-builder"
+  display_name = "Recordmill: builds the image"
+}
+
+# --- the worker: to be one, to pull its image, to read the input, to write the rest
+
+resource "google_project_iam_member" "worker" {
+  project = var.project
+  role    = "roles/dataflow.worker"
+  member  = google_service_account.worker.member
+}
+
+resource "google_artifact_registry_repository_iam_member" "worker" {
+  location   = google_artifact_registry_repository.images.location
+  repository = google_artifact_registry_repository.images.name
+  role       = "roles/artifactregistry.reader"
+  member     = google_service_account.worker.member
+}
+
+resource "google_storage_bucket_iam_member" "worker_reads" {
+  for_each = setunion(var.read_buckets, [local.input_bucket])
+
+  bucket = each.key
+  role   = "roles/storage.objectViewer"
+  member = google_service_account.worker.member
+}
+
+resource "google_storage_bucket_iam_member" "worker_writes" {
+  for_each = {
+    work     = google_storage_bucket.work.name
+    datasets = google_storage_bucket.datasets.name
+  }
+
+  bucket = each.value
+  role   = "roles/storage.objectUser"
+  member = google_service_account.worker.member
+}
+
+# --- who starts jobs, the scheduler and people: to make a job, to read its template, to act as the worker
+
+locals {
+  starters = merge(
+    { scheduler = google_service_account.scheduler.member },
+    { for member in var.launchers : member => member },
+  )
+}
+
+resource "google_project_iam_member" "starter" {
+  for_each = local.starters
+
+  project = var.project
+  role    = "roles/dataflow.developer"
+  member  = each.value
+}
+
+resource "google_storage_bucket_iam_member" "starter" {
+  for_each = local.starters
+
+  bucket = google_storage_bucket.work.name
+  role   = "roles/storage.objectViewer"
+  member = each.value
+}
+
+# Without it every launch is refused: a job runs as the worker, and its starter must be allowed to be that.
+resource "google_service_account_iam_member" "starter_acts_as_worker" {
+  for_each = local.starters
+
+  service_account_id = google_service_account.worker.name
+  role               = "roles/iam.serviceAccountUser"
+  member             = each.value
+}
+
+# --- the builder: to read the uploaded source, to push, to log; people who build: to start a build as it
+
+resource "google_project_iam_member" "builder_logs" {
+  project = var.project
+  role    = "roles/logging.logWriter"
+  member  = google_service_account.builder.member
+}
+
+resource "google_artifact_registry_repository_iam_member" "builder" {
+  location   = google_artifact_registry_repository.images.location
+  repository = google_artifact_registry_repository.images.name
+  role       = "roles/artifactregistry.writer"
+  member     = google_service_account.builder.member
+}
+
+resource "google_storage_bucket_iam_member" "builder" {
+  bucket = google_storage_bucket.work.name
+  role   = "roles/storage.objectViewer"
+  member = google_service_account.builder.member
+}
+
+resource "google_project_iam_member" "publisher" {
+  for_each = var.publishers
+
+  project = var.project
+  role    = "roles/cloudbuild.builds.editor"
+  member  = each.key
+}
+
+# To upload the source, and the template of make template.
+resource "google_storage_bucket_iam_member" "publisher" {
+  for_each = var.publishers
+
+  bucket = google_storage_bucket.work.name
+  role   = "roles/storage.objectUser"
+  member = each.key
+}
+
+resource "google_service_account_iam_member" "publisher_acts_as_builder" {
+  for_each = var.publishers
+
+  service_account_id = google_service_account.builder.name
+  role               = "roles/iam.serviceAccountUser"
+  member             = each.key
+}

@@ -1,0 +1,20 @@
+resource "google_project_service" "used" {
+  for_each = toset([
+    "artifactregistry.googleapis.com",
+    "cloudbuild.googleapis.com",
+    "cloudscheduler.googleapis.com",
+    "compute.googleapis.com",
+    "dataflow.googleapis.com",
+    "logging.googleapis.com",
+    "monitoring.googleapis.com",
+    "storage.googleapis.com",
+  ])
+
+  service = each.key
+  # Others in the project may use it too.
+  disable_on_destroy = false
+}
+
+data "google_project" "this" {
+  project_id = var.project
+}

@@ -1,0 +1,28 @@
+"""A bucket and a Dataflow service on loopback, and what submits to them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.drawings import draw_folder
+from tests.buckets.server import BucketServer
+from tests.dataflow.endpoint import DataflowServer
+from tests.dataflow.submitting import Submitter
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """12 images of three labels, and a file that is none."""
+    folder = tmp_path_factory.mktemp("input") / "photos"
+    assert len(list(draw_folder(folder, each=4))) == 12
+    (folder / "circle" / "broken.jpg").write_bytes(b"\xff\xd8\xff no more")
+    return folder
+
+
+@pytest.fixture
+def submitter(photos: Path, tmp_path: Path) -> Iterator[Submitter]:
+    """With the images in gs://pictures/photos."""
+    with BucketServer() as buckets, DataflowServer() as dataflow:
+        buckets.upload_folder(photos, f"{buckets.bucket('pictures')}/photos")
+        yield Submitter(buckets, dataflow, tmp_path)

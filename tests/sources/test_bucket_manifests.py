@@ -1,0 +1,252 @@
+"""Manifests on disk and in buckets, about images on disk and in buckets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.buckets.faults import Faults
+from tests.buckets.server import BucketServer
+from transforms.records import Failure, ImageRecord
+from transforms.sources.registry import SOURCES, detect
+from transforms.sources.source import SourceConfig
+
+IMAGES = ("a.jpg", "sub/b.jpg", "sub/deep/c d.jpg", "100%#?.jpg", "é/中.jpg")
+# Of the private images, next to the root and in another bucket.
+OUTSIDE = ("photos-private/a.jpg", "photos.jpg", "photo/a.jpg", "a.jpg")
+
+
+@pytest.fixture
+def photos(tmp_path: Path, bucket: str, bucket_server: BucketServer) -> str:
+    """The root of images in a bucket; the same are in tmp_path/photos. Other images are around both."""
+    for name in (*(f"photos/{image}" for image in IMAGES), *OUTSIDE):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(name.encode())
+        bucket_server.put(f"{bucket}/{name}", name.encode())
+    bucket_server.put(f"{bucket_server.bucket('other')}/photos/a.jpg", b"x")
+    return f"{bucket}/photos"
+
+
+def read(kind: str, place: str, **options: object) -> list[ImageRecord | Failure]:
+    config = SourceConfig(kind, place, **options)  # type: ignore[arg-type]
+    SOURCES[kind].check(config)
+    return list(SOURCES[kind].read(config, "/nowhere"))
+
+
+def records(items: list[ImageRecord | Failure]) -> list[tuple[str, str, int, str]]:
+    """Key, URI, size and origin."""
+    return [
+        (item.key, item.image.uri if item.image else "", item.size, item.origin)
+        for item in items
+        if isinstance(item, ImageRecord)
+    ]
+
+
+def reasons(items: list[ImageRecord | Failure]) -> list[tuple[str, str]]:
+    return [(item.key, item.reason) for item in items if isinstance(item, Failure)]
+
+
+def table(*rows: str) -> bytes:
+    return "".join(f"{row}\n" for row in ("image", *rows)).encode()
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+@pytest.mark.parametrize("images", ["disk", "bucket"])
+@pytest.mark.parametrize("manifest", ["disk", "bucket", "beside"])
+@pytest.mark.parametrize("named", ["relative", "absolute"])
+def test_every_mix_of_places_gives_the_same_records(
+    tmp_path: Path,
+    bucket_server: BucketServer,
+    photos: str,
+    kind: str,
+    images: str,
+    manifest: str,
+    named: str,
+) -> None:
+    root = str(tmp_path / "photos") if images == "disk" else photos
+    names = [name if named == "relative" else f"{root}/{name}" for name in (*IMAGES, "none.jpg")]
+    text = (
+        table(*names)
+        if kind == "csv"
+        else b"".join(json.dumps({"image": name}).encode() + b"\n" for name in names)
+    )
+    folder = {"disk": str(tmp_path / "lists"), "bucket": f"{photos}-lists", "beside": root}[manifest]
+    path = f"{folder}/m.{kind}"
+    if path.startswith("gs://"):
+        bucket_server.put(path, text)
+    else:
+        Path(folder).mkdir(exist_ok=True)
+        Path(path).write_bytes(text)
+    options: dict[str, object] = {} if manifest == "beside" else {"annotations": (path,)}
+    place = path if manifest == "beside" else root
+    assert detect(SourceConfig("auto", place, **options))[0] == kind  # type: ignore[arg-type]
+    items = read(kind, place, **options)
+    first = 2 if kind == "csv" else 1
+    assert records(items) == [
+        (name, f"{root}/{name}", len(f"photos/{name}".encode()), f"m.{kind}, line {line}")
+        for line, name in enumerate(IMAGES, first)
+    ]
+    assert reasons(items) == [(f"m.{kind}:{first + len(IMAGES)}", "not found")]
+
+
+def test_versions_are_generations(bucket_server: BucketServer, photos: str) -> None:
+    bucket_server.put(f"{photos}/m.csv", table("a.jpg", f"{photos}/sub/b.jpg"))
+    for item in read("csv", f"{photos}/m.csv"):
+        assert isinstance(item, ImageRecord) and item.image is not None
+        assert str(item.image.version) == bucket_server.generation(item.image.uri)
+
+
+@pytest.mark.parametrize(
+    ("row", "key"),
+    [
+        ("./sub//./b.jpg", "sub/b.jpg"),
+        ("sub/../a.jpg", "a.jpg"),
+        ("../photos/a.jpg", "a.jpg"),
+        ("{root}/sub/../a.jpg", "a.jpg"),
+        ("{root}//a.jpg", "a.jpg"),
+        (" a.jpg ", "a.jpg"),
+        ("GS://pictures/photos/a.jpg", "a.jpg"),
+        ("../photos-private/a.jpg", "outside the input root"),
+        ("../../../../etc/passwd", "outside the input root"),
+        ("../../other/photos/a.jpg", "outside the input root"),
+        ("/etc/passwd", "outside the input root"),
+        ("file:///etc/passwd", "outside the input root"),
+        ("{root}-private/a.jpg", "outside the input root"),
+        ("{root}.jpg", "outside the input root"),
+        ("{root}/../photos-private/a.jpg", "outside the input root"),
+        ("{root}/../../other/photos/a.jpg", "outside the input root"),
+        ("gs://other/photos/a.jpg", "outside the input root"),
+        ("gs://pictures/a.jpg", "outside the input root"),
+        ("gs://pictures", "outside the input root"),
+        ("gs://", "outside the input root"),
+        ("gs:///photos/a.jpg", "outside the input root"),
+        ("gs://pictures/photo", "outside the input root"),
+        ("{root}", "not a file"),
+        ("{root}/", "not a file"),
+        (".", "not a file"),
+        ("sub", "not found"),
+        ("100%25#?.jpg", "not found"),
+        ("A.jpg", "not found"),
+        ("{root}/a\0.jpg", "not a file name"),
+        ("x" * 1100 + ".jpg", "name too long"),
+        ("s3://pictures/photos/a.jpg", "not a local path"),
+    ],
+)
+def test_rows_lead_into_the_roots_or_nowhere(
+    bucket_server: BucketServer, photos: str, row: str, key: str
+) -> None:
+    text = json.dumps({"image": row.format(root=photos)})
+    bucket_server.put(f"{photos}/m.jsonl", f"{text}\n".encode())
+    bucket_server.clear()
+    (item,) = read("jsonl", f"{photos}/m.jsonl")
+    if key.endswith(".jpg"):
+        assert isinstance(item, ImageRecord) and item.image is not None
+        assert (item.key, item.image.uri) == (key, f"{photos}/{key}")
+    else:
+        assert isinstance(item, Failure) and (item.key, item.reason) == ("m.jsonl:1", key)
+    asked = {(request.bucket, request.name) for request in bucket_server.requests if request.kind != "list"}
+    assert asked == {("pictures", "photos/m.jsonl")}
+
+
+def test_image_roots_in_a_bucket_beside_a_manifest_on_disk(
+    tmp_path: Path, bucket_server: BucketServer, photos: str
+) -> None:
+    (tmp_path / "local").mkdir()
+    (tmp_path / "local/e.jpg").write_bytes(b"12345")
+    rows = ("e.jpg", "sub/b.jpg", f"{photos}/a.jpg", "gs://other/photos/a.jpg", f"{photos}-private/a.jpg")
+    (tmp_path / "local/m.csv").write_bytes(table(*rows))
+    items = read("csv", f"{tmp_path}/local/m.csv", image_roots=(photos, "gs://other"))
+    assert [item[:2] for item in records(items)] == [
+        ("e.jpg", f"{tmp_path}/local/e.jpg"),
+        ("sub/b.jpg", f"{photos}/sub/b.jpg"),
+        ("a.jpg", f"{photos}/a.jpg"),
+        ("photos/a.jpg", "gs://other/photos/a.jpg"),
+    ]
+    (failure,) = (item for item in items if isinstance(item, Failure))
+    assert failure.reason == "outside the input root"
+    assert "give --image_root gs://pictures, or the folder in it" in failure.detail
+
+
+def test_objects_in_no_root_are_looked_for_among_local_copies(
+    tmp_path: Path, bucket_server: BucketServer, photos: str
+) -> None:
+    for name in ("elsewhere/x/a.jpg", "x/b.jpg"):
+        (tmp_path / "copies" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "copies" / name).write_bytes(b"x")
+    rows = ("gs://elsewhere/x/a.jpg", "gs://elsewhere/x/b.jpg", "gs://elsewhere/x/c.jpg", "https://h/x/b.jpg")
+    bucket_server.put(f"{photos}/m.csv", table(*rows))
+    bucket_server.clear()
+    items = read("csv", f"{photos}/m.csv", image_roots=(str(tmp_path / "copies"),))
+    assert [key for key, *_ in records(items)] == ["elsewhere/x/a.jpg", "x/b.jpg", "x/b.jpg"]
+    assert reasons(items) == [("m.csv:4", "outside the input root")]
+    assert {request.bucket for request in bucket_server.requests} == {"pictures"}
+
+
+def test_a_request_for_many_rows(bucket_server: BucketServer, photos: str) -> None:
+    names = [f"{folder:02}/{file:03}.jpg" for folder in range(20) for file in range(100)]
+    for name in names:
+        bucket_server.put(f"{photos}/all/{name}", b"x")
+    bucket_server.put(f"{photos}/all.csv", table(*(f"{photos}/all/{name}" for name in reversed(names))))
+    bucket_server.put(f"{photos}/three.csv", table(*(f"all/{names[at]}" for at in (1, 1900, 900))))
+    config = SourceConfig("csv", f"{photos}/all.csv")
+    bucket_server.clear()
+    items = list(SOURCES["csv"].read(config, "/nowhere"))
+    assert [item.key for item in items] == [f"all/{name}" for name in reversed(names)]
+    by_kind = [request.kind for request in bucket_server.requests if request.name != "photos/all.csv"]
+    # is it a folder (of each look at the input), and 20 folders of 100, the later ones known by then
+    assert by_kind.count("list") <= 23 and by_kind.count("list") == len(by_kind)
+    bucket_server.clear()
+    items = list(SOURCES["csv"].read(SourceConfig("csv", f"{photos}/three.csv"), "/nowhere"))
+    assert [item.key for item in items] == [f"all/{names[at]}" for at in (1, 1900, 900)]
+    by_kind = [request.kind for request in bucket_server.requests if request.name != "photos/three.csv"]
+    assert len(by_kind) <= 5
+
+
+def test_faults_that_pass_do_not_show(bucket_server: BucketServer, photos: str) -> None:
+    names = [f"{number:04}/1.jpg" for number in range(300)]
+    for name in names:
+        bucket_server.put(f"{photos}/many/{name}", b"x")
+    bucket_server.put(f"{photos}/m.csv", table(*(f"many/{name}" for name in reversed(names))))
+    expected = read("csv", f"{photos}/m.csv")
+    assert len(records(expected)) == 300
+    bucket_server.page_size = 20
+    bucket_server.faults = Faults(0.2, seed=3, kinds=(503, "reset", "truncated"))
+    assert read("csv", f"{photos}/m.csv") == expected
+    assert sum(bucket_server.faults.injected.values()) > 0
+
+
+@pytest.mark.parametrize(
+    ("place", "annotations", "message"),
+    [
+        ("{root}/none.csv", (), "--input is '{root}/none.csv': there is no such object or folder"),
+        ("{root}", ("{root}/none.csv",), "--annotations is '{root}/none.csv': there is no such file"),
+        ("{root}", ("none.csv",), "--annotations is 'none.csv': there is no such file"),
+        ("{root}", ("s3://b/m.csv",), "--annotations is 's3://b/m.csv'; local paths and gs:// URIs are read"),
+        ("{root}", ("gs://none/m.csv",), "--annotations is 'gs://none/m.csv': there is no such file"),
+        ("{root}", (), "--input is '{root}', a folder; --source csv wants the manifest"),
+        ("{root}/a.jpg", ("{root}/m.csv",), "with --annotations, --input is the folder of the images"),
+        ("{root}/empty.csv", (), "--input is '{root}/empty.csv', which is empty"),
+    ],
+)
+def test_bad_calls(
+    bucket_server: BucketServer, photos: str, place: str, annotations: tuple[str, ...], message: str
+) -> None:
+    bucket_server.put(f"{photos}/m.csv", table("a.jpg"))
+    bucket_server.put(f"{photos}/empty.csv", b"")
+    given = tuple(name.format(root=photos) for name in annotations)
+    with pytest.raises(ValueError, match=message.format(root=photos)) as caught:
+        read("csv", place.format(root=photos), annotations=given)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_manifest_in_the_input_needs_no_bucket_before_its_name(
+    bucket_server: BucketServer, photos: str
+) -> None:
+    bucket_server.put(f"{photos}/lists/m.csv", table("../a.jpg", "sub/b.jpg"))
+    items = read("csv", photos, annotations=("lists/m.csv",))
+    assert [(item[0], item[3]) for item in records(items)] == [
+        ("a.jpg", "lists/m.csv, line 2"),
+        ("sub/b.jpg", "lists/m.csv, line 3"),
+    ]
