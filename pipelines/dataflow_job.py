@@ -23,6 +23,7 @@ LINE_SECONDS = 30.0
 # Dataflow tells why a job has failed a while after it has told that it has.
 _REASON_POLLS = 12
 
+_UNKNOWN = "JOB_STATE_UNKNOWN"  # until the service has looked at it
 _DONE = "JOB_STATE_DONE"
 _ENDS = (_DONE, "JOB_STATE_FAILED", "JOB_STATE_CANCELLED", "JOB_STATE_UPDATED", "JOB_STATE_DRAINED")
 _WARNING, _ERROR = "JOB_MESSAGE_WARNING", "JOB_MESSAGE_ERROR"
@@ -132,8 +133,9 @@ def _last_state(
     """The state that the job ends in, once it does."""
     shown, due = "", time.monotonic()
     while True:
-        state = job.client.get_job(job.job_id).current_state.name
-        if state != shown:
+        current = job.client.get_job(job.job_id).current_state
+        state = getattr(current, "name", str(current))  # of a later version of the service: a number
+        if state not in (shown, _UNKNOWN):
             say(f"Dataflow: {_words(state)}")
             shown = state
         for text in messages.new():
@@ -143,7 +145,7 @@ def _last_state(
                 count(line)
             due = time.monotonic() + LINE_SECONDS
         if state in _ENDS:
-            return str(state)
+            return state
         time.sleep(POLL_SECONDS)
 
 

@@ -87,6 +87,7 @@ def _stop(number: int, _: FrameType | None) -> NoReturn:
         from transforms.storage import lock
 
         process.kill_all()
+        _end_programs()
         if _is_remote(_job.output):
             text = f"interrupted; {_asked(_job.output)}"
         else:
@@ -94,6 +95,15 @@ def _stop(number: int, _: FrameType | None) -> NoReturn:
             text = f"interrupted; {_what_is_left(_job.output)}"
     os.write(2, f"\n{text}".encode())
     os._exit(_INTERRUPTED)
+
+
+def _end_programs() -> None:
+    """Ends what Beam has started for its runners, such as a job server: it would do so at exit only."""
+    import psutil
+
+    for program in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):
+            program.terminate()
 
 
 def _asked(output: str) -> str:

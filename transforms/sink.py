@@ -39,7 +39,7 @@ class WriteToTFRecord(beam.io.WriteToTFRecord):
 
     def expand(self, payloads: beam.PCollection[bytes]) -> beam.PCollection[str]:
         """As Beam's, around its sink."""
-        # Beam dates what it has written after the end of the global window, when Prism has let side inputs go.
+        # Beam dates what it has written after the end of the global window, where Prism has no side inputs.
         return (
             payloads
             | iobase.Write(NamingSink(self._sink, self._prefix))

@@ -87,6 +87,7 @@ def followed(client: FakeClient) -> tuple[list[str], list[str], str]:
 def test_a_job_that_is_done() -> None:
     messages = [(1, "BASIC", "Workers start"), (2, "WARNING", "quota is low"), (2, "ERROR", "a worker died")]
     client = FakeClient(["PENDING", "RUNNING", "RUNNING", "DONE"], messages, [0, 10, 10, 12])
+    assert followed(FakeClient(["UNKNOWN", "DONE"])) == (["Dataflow: done"], [], "")
     said, counted, error = followed(client)
     assert said == [
         "Dataflow: pending",

@@ -33,10 +33,10 @@ import os
 
 def patch(module):
     encode = module.RecordEncoder.encode
-    def noting(self, record):
+    def noting(self, record, loading=None):
         with open(os.environ["ENCODED"], "a") as file:
             file.write(record.key + "\\n")
-        return encode(self, record)
+        return encode(self, record, loading)
     module.RecordEncoder.encode = noting
 """
 

@@ -23,6 +23,7 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <version>1</version>
   <dependencies>
     <dependency><groupId>org.apache.beam</groupId><artifactId>{}</artifactId><version>{}</version></dependency>
+    <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.30</version></dependency>
   </dependencies>
 </project>
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from tests.buckets.faults import Faults
 from tests.buckets.server import BucketServer
+from tests.sources.placeless import without_place
 from transforms.records import Failure, ImageRecord, JobError
 from transforms.sources.folder import FolderSource
 from transforms.sources.registry import detect
@@ -31,14 +31,6 @@ def grow(root: Path, *names: str) -> Path:
 
 def listed(place: str, **options: object) -> list[Item]:
     return list(SOURCE.read(SourceConfig("folder", place, **options), "/nowhere"))  # type: ignore[arg-type]
-
-
-def without_place(item: Item) -> Item:
-    """An item without what differs between a disk and a bucket."""
-    if isinstance(item, Failure):
-        return dataclasses.replace(item, detail="")
-    assert item.image is not None
-    return dataclasses.replace(item, image=dataclasses.replace(item.image, uri="", version=0))
 
 
 def keys(items: list[Item]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import struct
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.buckets.server import BucketServer
+from tests.sources.placeless import without_place
 from transforms.records import Failure, ImageRecord, ImageRef, JobError
 from transforms.sources.idx import IdxSource
 from transforms.sources.registry import detect
@@ -49,13 +49,6 @@ def listed(place: str, scratch: str, **options: object) -> list[ImageRecord | Fa
 def pixels(items: list[ImageRecord | Failure]) -> list[bytes]:
     reader = ImageReader()
     return [reader.read(item.image) for item in items if isinstance(item, ImageRecord) and item.image]
-
-
-def without_place(item: ImageRecord | Failure) -> ImageRecord | Failure:
-    if isinstance(item, Failure):
-        return item
-    assert item.image is not None
-    return dataclasses.replace(item, image=dataclasses.replace(item.image, uri="", version=0))
 
 
 def references(items: list[ImageRecord | Failure]) -> list[ImageRef]:

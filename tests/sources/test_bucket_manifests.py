@@ -204,6 +204,19 @@ def test_a_request_for_many_rows(bucket_server: BucketServer, photos: str) -> No
     assert len(by_kind) <= 5
 
 
+def test_a_manifest_is_read_in_a_few_large_pieces(bucket_server: BucketServer, photos: str) -> None:
+    rows = [f"a.jpg,{'x' * 80},{number}" for number in range(30_000)]
+    bucket_server.put(f"{photos}/m.csv", "\n".join(["image,text,number", *rows]).encode())
+    bucket_server.clear()
+    items = list(SOURCES["csv"].read(SourceConfig("csv", f"{photos}/m.csv"), "/nowhere"))
+    assert [item.annotations.features["number"] for item in items if isinstance(item, ImageRecord)] == list(
+        map(str, range(30_000))
+    )
+    # the header and the first rows four times, then 2.8 MB: 1 MB, and the rest
+    media = [request for request in bucket_server.requests if request.kind == "get-media"]
+    assert len(media) <= 4 + 2
+
+
 def test_faults_that_pass_do_not_show(bucket_server: BucketServer, photos: str) -> None:
     names = [f"{number:04}/1.jpg" for number in range(300)]
     for name in names:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import os
 from pathlib import Path
 
 import pytest
 
 from tests.buckets.server import BucketServer
+from tests.sources.placeless import without_place
 from transforms.records import Failure, ImageRecord
 from transforms.sources.registry import SOURCES, detect
 from transforms.sources.source import SourceConfig
@@ -26,7 +26,7 @@ def corpus() -> Path:
     return Path(folder)
 
 
-def listed(path: Path, scratch: Path, **options: object) -> tuple[str, list[ImageRecord | Failure]]:
+def listed(path: Path | str, scratch: Path, **options: object) -> tuple[str, list[ImageRecord | Failure]]:
     config = SourceConfig("auto", str(path), **options)  # type: ignore[arg-type]
     kind, _ = detect(config)
     SOURCES[kind].check(config)
@@ -122,11 +122,3 @@ def test_a_bucket_gives_what_the_disk_gives(
     # what is packed is unpacked to the scratch folder
     for item in remote if kind != "idx" else ():
         assert isinstance(item, Failure) or (item.image and item.image.uri.startswith(f"{bucket}/{folder}/"))
-
-
-def without_place(item: ImageRecord | Failure) -> ImageRecord | Failure:
-    """An item without what differs between a disk and a bucket."""
-    if isinstance(item, Failure):
-        return dataclasses.replace(item, detail="")
-    assert item.image is not None
-    return dataclasses.replace(item, image=dataclasses.replace(item.image, uri="", version=0))

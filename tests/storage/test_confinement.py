@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.records import BadInput
-from transforms.storage.paths import Confinement, LocatedFile, scheme_of
+from transforms.storage.known_objects import KnownObjects
+from transforms.storage.paths import Confinement, LocatedFile, below, scheme_of, tidy_uri
 
 
 @pytest.fixture
@@ -208,5 +209,75 @@ def test_no_path_escapes(tree: Path) -> None:
         assert os.path.realpath(located.path) == located.path
         assert located.path.startswith((f"{tree}/in/", f"{tree}/more/"))
         assert ".." not in located.key.split("/") and not located.key.startswith("/")
+
+    check()
+
+
+@pytest.mark.parametrize(
+    ("uri", "tidy"),
+    [
+        ("gs://b/a.jpg", "gs://b/a.jpg"),
+        ("gs://b//x/./y/../a.jpg", "gs://b/x/a.jpg"),
+        ("gs://b/x/", "gs://b/x"),
+        ("gs://b/x/..", "gs://b"),
+        ("gs://b/...", "gs://b/..."),
+        ("gs://b/.a/..b/c..", "gs://b/.a/..b/c.."),
+        ("gs://b", "gs://b"),
+        ("gs://b/../c", None),
+        ("gs://b/x/../../c", None),
+    ],
+)
+def test_tidy_uri(uri: str, tidy: str | None) -> None:
+    if tidy is None:
+        with pytest.raises(ValueError, match="leads out of its bucket"):
+            tidy_uri(uri)
+    else:
+        assert tidy_uri(uri) == tidy
+
+
+@pytest.mark.parametrize(
+    ("root", "path", "expected"),
+    [
+        ("/a", "/a/b/c", "b/c"),
+        ("/", "/a", "a"),
+        ("/a", "/ab", None),
+        ("gs://b", "gs://b/x", "x"),
+        ("gs://b/x", "gs://b/xy", None),
+        ("gs://b/x", "/gs://b/x/y", None),
+    ],
+)
+def test_below(root: str, path: str, expected: str | None) -> None:
+    assert below(root, path) == expected
+
+
+URI_PARTS = st.sampled_from(["..", ".", "", "in", "in-side", "out", "more", "a.jpg", "b", "gs:"])
+
+
+def test_no_uri_escapes(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that is asked for is there: what comes back, or is looked at, is below a root."""
+    listed = []
+
+    def everything(self: KnownObjects, uri: str, root: str) -> tuple[int, int]:
+        listed.append((uri, root))
+        return 1, 2
+
+    monkeypatch.setattr(KnownObjects, "find", everything)
+    confinement = Confinement(["gs://b/in", f"{tree}/in", "gs://b/more/"])
+
+    @given(
+        st.lists(URI_PARTS, min_size=1, max_size=6),
+        st.sampled_from(["", "/", "gs://b/", "gs://", "gs://b/in/"]),
+    )
+    def check(parts: list[str], start: str) -> None:
+        listed.clear()
+        try:
+            located = confinement.find(start + "/".join(parts), confinement.roots)
+        except BadInput:
+            return
+        finally:
+            assert all(uri.startswith(root) and ".." not in uri.split("/") for uri, root in listed)
+            assert {root for _, root in listed} <= {"gs://b/in/", "gs://b/more/"}
+        assert located.path.startswith(("gs://b/in/", "gs://b/more/", f"{tree}/in/"))
+        assert ".." not in located.key.split("/") and located.path.endswith(f"/{located.key}")
 
     check()

@@ -24,6 +24,7 @@ _LIST_FIELDS = f"items({_ITEM_FIELDS}),prefixes,nextPageToken"
 # Of a file that is sent in pieces: what is held, and what a broken connection costs.
 _UPLOAD_PIECE = 16 << 20
 _BUFFER = 4 << 20
+_FIRST_READ = 1 << 20
 # An answer that breaks off is asked for anew: one that the client goes on with has no checksum of the whole.
 _IN_ONE_PIECE = {"single_shot_download": True}
 
@@ -291,7 +292,8 @@ class ObjectFile(io.RawIOBase):
     def readinto(self, buffer: WriteableBuffer, /) -> int:
         """Reads one range; the number of bytes, 0 at the end."""
         view = memoryview(buffer).cast("B")
-        length = min(len(view), self._stored.size - self._at)
+        # More each time: whoever looks at the start of a large object alone does not wait for much of it.
+        length = min(len(view), self._stored.size - self._at, max(3 * self._at, _FIRST_READ))
         data = read_range(self.name, self._at, length, self._stored.generation)
         if len(data) < length:
             raise OSError(errno.EIO, f"{len(data)} of {length} bytes came", self.name)
@@ -300,9 +302,18 @@ class ObjectFile(io.RawIOBase):
         return len(data)
 
 
+class _ObjectReader(io.BufferedReader):
+    """Reads ahead for whom a few KB at a time are enough, too: a text file is read so."""
+
+    def read1(self, size: int = -1, /) -> bytes:
+        """Some bytes, of those that are read already if there are any."""
+        self.peek(1)
+        return super().read1(size)
+
+
 def open_object(uri: str) -> io.BufferedReader:
     """Opens an object to be read in order, a few MB at a time."""
-    return io.BufferedReader(ObjectFile(uri), _BUFFER)
+    return _ObjectReader(ObjectFile(uri), _BUFFER)
 
 
 def _folder(uri: str) -> tuple[str, str]:

@@ -1,0 +1,79 @@
+"""Conversions as people start them, in a process of their own; what is compared of them."""
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.pipelines.comparison import assert_same_dataset, payloads, shards
+from tests.pipelines.conversion import digests, manifest
+from tests.runners.flink import ROOT, kill_group
+
+INPUT_FLAGS = ("--num_shards=train=4,val=2",)
+_SECONDS = 240
+
+
+@contextlib.contextmanager
+def converting(input: Path, output: Path, *args: str) -> Iterator[subprocess.Popen[str]]:
+    """A conversion that runs; at the end of the block it is gone, and what it has started too."""
+    call = [sys.executable, "-m", "pipelines.convert", "--input", str(input), "--output", str(output)]
+    process = subprocess.Popen(
+        [*call, "--quiet", *args],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        kill_group(process)
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def convert(input: Path, output: Path, *args: str) -> tuple[int, str]:
+    """Exit status of a conversion, and what it said."""
+    with converting(input, output, *args) as process:
+        said, _ = process.communicate(timeout=_SECONDS)
+        return process.returncode, said
+
+
+def programs_of(process: subprocess.Popen[Any]) -> list[str]:
+    """Names of the programs that run in the session that a process leads, itself aside."""
+    found = []
+    for other in psutil.process_iter(["pid", "name", "status"]):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            gone = other.info["status"] == psutil.STATUS_ZOMBIE
+            if os.getsid(other.info["pid"]) == process.pid != other.info["pid"] and not gone:
+                found.append(other.info["name"])
+    return found
+
+
+def assert_same_shards(output: Path, direct: Path) -> None:
+    """The same bytes in the same files, and nothing else."""
+    assert digests(output) == digests(direct)
+    assert_same_dataset(output, direct)
+    assert files(output) == files(direct)
+
+
+def assert_same_records(output: Path, direct: Path) -> None:
+    """The same records, each once, in as many shards; the same counts; no other file."""
+    assert_same_dataset(output, direct)
+    assert {count for record, count in Counter(payloads(output)).items()} == {1}
+    assert len(payloads(output)) == 300 == sum(shards(output).values())
+    assert manifest(output)["counts"] == manifest(direct)["counts"]
+    assert files(output) == files(direct)
+
+
+def files(output: Path) -> list[str]:
+    """Paths of all that is below a folder."""
+    return sorted(str(path.relative_to(output)) for path in output.rglob("*"))

@@ -1,0 +1,153 @@
+"""Conversions on Flink: embedded, and on a cluster that loses a task manager while shards are written."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.patched import patched_site
+from tests.runners.calls import (
+    INPUT_FLAGS,
+    assert_same_records,
+    assert_same_shards,
+    convert,
+    converting,
+    programs_of,
+)
+from tests.runners.downloads import flink_job_server
+from tests.runners.flink import TASK_MANAGERS, Cluster
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(1200)]
+
+# What takes a while in the workers, so that something can happen meanwhile.
+_SLOW = {
+    "transforms.shards.record_encoder": ("RecordEncoder", "encode", 0.06),
+    "transforms.sink": ("NamingWriter", "write", 0.03),
+}
+_PATCH = """
+import time
+def patch(module):
+    function = module.{0}.{1}
+    def slowly(*args):
+        time.sleep({2})
+        return function(*args)
+    module.{0}.{1} = slowly
+"""
+
+
+def slow_site(folder: Path) -> Path:
+    """A folder to put first on the workers' PYTHONPATH."""
+    programs = []
+    for number, (module, what) in enumerate(_SLOW.items()):
+        part = folder / str(number)
+        part.mkdir()
+        programs.append((patched_site(part, module, _PATCH.format(*what)) / "sitecustomize.py").read_text())
+    site = folder / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(f"for program in {programs!r}:\n    exec(program, {{}})\n")
+    return site
+
+
+@pytest.fixture(scope="module")
+def job_server() -> Path:
+    return flink_job_server()
+
+
+@pytest.fixture(scope="module")
+def embedded(job_server: Path) -> list[str]:
+    return ["--runner=FlinkRunner", "--flink_master=[local]", f"--flink_job_server_jar={job_server}"]
+
+
+@pytest.fixture(scope="module")
+def cluster(job_server: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("cluster")
+    with Cluster(job_server, folder, str(slow_site(folder))) as cluster:
+        yield cluster
+
+
+def test_embedded_shards_are_the_same_bytes(
+    embedded: list[str], photos: Path, direct: Path, tmp_path: Path
+) -> None:
+    status, said = convert(photos, tmp_path / "out", *embedded, *INPUT_FLAGS, "--writer=shards")
+    assert status == 0, said
+    assert_same_shards(tmp_path / "out", direct)
+
+
+def test_embedded_beam_writes_the_same_records(
+    embedded: list[str], photos: Path, direct: Path, tmp_path: Path
+) -> None:
+    # --writer=auto is beam here.
+    status, said = convert(photos, tmp_path / "out", *embedded, *INPUT_FLAGS)
+    assert status == 0, said
+    assert_same_records(tmp_path / "out", direct)
+
+
+def test_a_fault_of_the_input_is_one_line(embedded: list[str], photos: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    image = photos / "train" / "circle" / "circle_000.jpg"
+    rows.write_text(f"path,label\n{image},a\n{image},b\n")
+    output = tmp_path / "out"
+    status, said = convert(rows, output, *embedded, f"--image_root={photos}", "--num_shards=train=2")
+    assert status == 1
+    last = said.splitlines()[-1]
+    assert last.startswith("python -m pipelines.convert: error: key ")
+    assert " is not unique: " in last
+    assert not (output / "manifest.json").exists()
+    assert not list(output.glob("*.tfrecord"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_ends_the_job_server_too(
+    number: signal.Signals, embedded: list[str], photos: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    with converting(photos, output, *embedded, *INPUT_FLAGS) as process:
+        _wait_for(output, ".recordmill/*/run.json")
+        assert "java" in programs_of(process)
+        process.send_signal(number)
+        assert process.wait(30) == 130
+        deadline = time.monotonic() + 30
+        while "java" in programs_of(process):
+            assert time.monotonic() < deadline, "the job server goes on"
+            time.sleep(0.1)
+    assert not (output / "manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("writer", "at_work", "assert_same"),
+    [
+        ("shards", "shards/*.state.json", assert_same_shards),
+        ("beam", "tfrecord-*/train/beam-temp-*", assert_same_records),
+    ],
+)
+def test_a_task_manager_that_dies(
+    writer: str,
+    at_work: str,
+    assert_same: Callable[[Path, Path], None],
+    cluster: Cluster,
+    photos: Path,
+    direct: Path,
+    tmp_path: Path,
+) -> None:
+    output = tmp_path / "out"
+    before = cluster.attempts()
+    with converting(photos, output, *cluster.flags(), *INPUT_FLAGS, f"--writer={writer}") as process:
+        _wait_for(output, f".recordmill/*/{at_work}")
+        cluster.kill_task_manager(0)
+        assert not (output / "manifest.json").exists()
+        said, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, said
+    assert cluster.attempts() > before
+    assert_same(output, direct)
+    cluster.start_task_manager(0)
+    cluster.wait_for(TASK_MANAGERS)
+
+
+def _wait_for(output: Path, pattern: str) -> None:
+    """Until a conversion has come so far."""
+    deadline = time.monotonic() + 120
+    while not list(output.glob(pattern)):
+        assert time.monotonic() < deadline, f"no {pattern} in {output}"
+        time.sleep(0.05)

@@ -1,0 +1,46 @@
+"""Conversions on Prism, which is built from its Go module, and is never fetched by a conversion itself."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.runners.calls import INPUT_FLAGS, assert_same_records, assert_same_shards, convert
+from tests.runners.downloads import prism
+
+pytestmark = [pytest.mark.go, pytest.mark.timeout(1200)]
+
+
+@pytest.fixture(scope="module")
+def prism_flags() -> list[str]:
+    return ["--runner=PrismRunner", f"--prism_location={prism()}", *INPUT_FLAGS]
+
+
+def test_shards_are_the_same_bytes(
+    prism_flags: list[str], photos: Path, direct: Path, tmp_path: Path
+) -> None:
+    status, said = convert(photos, tmp_path / "out", *prism_flags)
+    assert status == 0, said
+    assert_same_shards(tmp_path / "out", direct)
+
+
+def test_beam_writes_the_same_records(
+    prism_flags: list[str], photos: Path, direct: Path, tmp_path: Path
+) -> None:
+    status, said = convert(photos, tmp_path / "out", *prism_flags, "--writer=beam")
+    assert status == 0, said
+    assert_same_records(tmp_path / "out", direct)
+
+
+def test_a_fault_of_the_input_is_one_line(prism_flags: list[str], photos: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    image = photos / "train" / "circle" / "circle_000.jpg"
+    rows.write_text(f"path,label\n{image},a\n{image},b\n")
+    flags = [*prism_flags, "--num_shards=train=2", f"--image_root={photos}"]
+    for writer in ("shards", "beam"):
+        output = tmp_path / writer
+        status, said = convert(rows, output, *flags, f"--writer={writer}")
+        assert status == 1
+        message = "python -m pipelines.convert: error: key "
+        assert [line for line in said.splitlines() if line.startswith(message)]
+        assert not (output / "manifest.json").exists()
+        assert not list(output.glob("*.tfrecord"))
