@@ -25,6 +25,7 @@ from transforms.examples.registry import SCHEMAS
 from transforms.sources.registry import SOURCES, detect, source_of
 from transforms.sources.source import SourceConfig
 from transforms.storage.cloud import NO_AUTH
+from transforms.storage.listing import remembered
 from transforms.storage.output import check_output
 from transforms.storage.paths import absolute
 
@@ -316,11 +317,12 @@ def _checked(args: argparse.Namespace, others: Sequence[str], flags: Mapping[str
         skip_dirs=(absolute(args.output),),
     )
     reason = "as --source says"
-    if source.kind == "auto":
-        kind, reason = detect(source)
-        source = dataclasses.replace(source, kind=kind)
-    dataset = dataset_config(args, source, flags)
-    source_of(source).check(source)
+    with remembered():
+        if source.kind == "auto":
+            kind, reason = detect(source)
+            source = dataclasses.replace(source, kind=kind)
+        dataset = dataset_config(args, source, flags)
+        source_of(source).check(source)
     check_output(args.output, args.overwrite)
     return ConvertOptions(
         source=source,

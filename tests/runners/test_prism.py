@@ -15,6 +15,12 @@ def prism_flags() -> list[str]:
     return ["--runner=PrismRunner", f"--prism_location={prism()}", *INPUT_FLAGS]
 
 
+@pytest.fixture(autouse=True)
+def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever asks the internet fails."""
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+
+
 def test_shards_are_the_same_bytes(
     prism_flags: list[str], photos: Path, direct: Path, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.buckets.server import BucketServer, Drop, Faults
 from transforms.records import BadInput, ImageRef
-from transforms.storage import cloud, files, objects
+from transforms.storage import cloud, containers, files, listing, objects
 from transforms.storage.objects import Entry
 from transforms.storage.reader import ImageReader
 
@@ -258,3 +258,55 @@ def test_credentials_are_not_searched_for_an_emulator(bucket: str, monkeypatch: 
     monkeypatch.delenv("STORAGE_EMULATOR_HOST")
     monkeypatch.setenv(cloud.NO_AUTH, "1")
     assert cloud.is_anonymous()
+
+
+def test_a_small_container_is_asked_for_once(
+    bucket: str, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = bytes(range(256)) * 20_000  # 5 MB, in pieces of 4
+    uri = f"{bucket}/images.idx"
+    bucket_server.put(uri, data)
+    refs = [ImageRef(uri, 700 * n, 700, version=int(bucket_server.generation(uri))) for n in range(50)]
+    bucket_server.clear()
+    begun = [ImageReader().begin(ref) for ref in refs]
+    assert [future and future.result() for future in begun] == [
+        data[700 * n : 700 * (n + 1)] for n in range(50)
+    ]
+    assert kinds(bucket_server) == {"get-metadata": 1, "get-media": 2}
+    last = ImageRef(uri, len(data) - 5, None, version=refs[0].version)
+    assert ImageReader().read(last) == data[-5:]
+    with pytest.raises(BadInput, match="out of range"):
+        ImageReader().read(ImageRef(uri, len(data) - 5, 6, version=refs[0].version))
+    # One that is replaced is not read from the copy.
+    bucket_server.put(uri, b"other")
+    replaced = ImageRef(uri, 1, 2, version=int(bucket_server.generation(uri)))
+    assert ImageReader().read(replaced) == b"th"
+    # A large one is read in ranges.
+    monkeypatch.setattr(containers, "_LARGEST_BYTES", 4)
+    bucket_server.put(uri, b"large")
+    bucket_server.clear()
+    large = ImageRef(uri, 1, 2, version=int(bucket_server.generation(uri)))
+    assert [ImageReader().read(large) for _ in range(2)] == [b"ar", b"ar"]
+    assert kinds(bucket_server) == {"get-metadata": 1, "get-media": 2}
+
+
+def test_a_copy_is_checked(bucket: str, bucket_server: BucketServer, tmp_path: Path) -> None:
+    bucket_server.put(f"{bucket}/a", b"12345")
+    found = objects.stat(f"{bucket}/a")
+    assert found is not None
+    with open(tmp_path / "a", "wb") as file:
+        objects.download(found, file)
+    assert (tmp_path / "a").read_bytes() == b"12345"
+    with open(tmp_path / "b", "wb") as file, pytest.raises(OSError, match="checksum does not match"):
+        objects.download(found._replace(crc32c="AAAAAA=="), file)
+
+
+def test_a_listing_is_remembered_where_that_is_asked_for(bucket: str, bucket_server: BucketServer) -> None:
+    bucket_server.put(f"{bucket}/a/1.jpg", b"1")
+    bucket_server.clear()
+    with listing.remembered():
+        first = [listing.entries(f"{bucket}/a") for _ in range(3)]
+    assert kinds(bucket_server) == {"list": 1}
+    assert [name for name, _ in first[2]] == ["1.jpg"]
+    bucket_server.put(f"{bucket}/a/2.jpg", b"2")
+    assert [name for name, _ in listing.entries(f"{bucket}/a")] == ["1.jpg", "2.jpg"]

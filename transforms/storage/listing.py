@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import operator
 import os
@@ -26,6 +27,20 @@ Entries = list[tuple[str, Entry]]
 """Names, those of folders with a `/` at the end, in the order of the keys that they make."""
 
 
+_remembered: dict[str, Entries] | None = None
+
+
+@contextlib.contextmanager
+def remembered() -> Iterator[None]:
+    """In the block, a folder of a bucket is listed once, however often that is asked for."""
+    global _remembered
+    _remembered = {}
+    try:
+        yield
+    finally:
+        _remembered = None
+
+
 def entries(folder: str) -> Entries:
     """What is in a folder.
 
@@ -33,7 +48,12 @@ def entries(folder: str) -> Entries:
         OSError: it may not be listed, or not now.
     """
     if is_remote(folder):
-        return _in_order(_collected(objects.list_folder(folder)))
+        listed = None if _remembered is None else _remembered.get(folder)
+        if listed is None:
+            listed = _in_order(_collected(objects.list_folder(folder)))
+        if _remembered is not None:
+            _remembered[folder] = listed
+        return listed
     return retried(_local_entries, folder)
 
 

@@ -5,11 +5,14 @@ Source: https://cloud.google.com/storage/docs/json_api/v1
 
 from __future__ import annotations
 
+import base64
 import errno
 import io
 import mimetypes
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
+
+import google_crc32c
 
 from transforms.storage.cloud import Changed, blob, bucket, called, client, pool, settings, split_uri
 
@@ -126,6 +129,21 @@ def read_range(uri: str, start: int, length: int | None, generation: int | None 
             raise
         raise Changed(errno.ESTALE, "it was replaced while the job read it", uri) from error
     return bytes(data)
+
+
+def download(found: StoredObject, file: BinaryIO) -> None:
+    """Writes the bytes of a state of an object into a file; memory does not grow with it.
+
+    Raises:
+        Changed: the object is of another generation by now, or what came has another checksum.
+    """
+    checksum = google_crc32c.Checksum()
+    for start in range(0, found.size, _BUFFER):
+        piece = read_range(found.uri, start, min(_BUFFER, found.size - start), found.generation)
+        checksum.update(piece)
+        file.write(piece)
+    if base64.b64encode(checksum.digest()).decode() != found.crc32c:
+        raise OSError(errno.EIO, "its checksum does not match", found.uri)
 
 
 def write(uri: str, data: bytes, if_generation: int | None = None) -> StoredObject:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import Future
 
 from transforms.records import BadInput, ImageRef
 from transforms.storage import cloud, objects
+from transforms.storage.containers import local_copy
 from transforms.storage.faults import os_fault
 from transforms.storage.local import LocalReader
 from transforms.storage.paths import is_remote
+
+_REST = 1 << 30  # more than a container that is copied has
 
 
 class ImageReader:
@@ -32,7 +36,7 @@ class ImageReader:
 
 
 def read_object(ref: ImageRef) -> bytes:
-    """The stored bytes of one image in a bucket. One request.
+    """The stored bytes of one image in a bucket. One request, or one for all images of a small container.
 
     Raises:
         BadInput: stage `load`; `not found`, `permission denied`, `out of range` or `empty file`.
@@ -44,6 +48,9 @@ def read_object(ref: ImageRef) -> bytes:
             data = objects.read(ref.uri)
         elif ref.offset < 0 or (ref.length or 0) < 0:
             raise _out_of_range(ref)
+        elif ref.version and (copy := local_copy(ref.uri, ref.version)) is not None:
+            with open(copy, "rb", buffering=0) as file:
+                data = os.pread(file.fileno(), _REST if ref.length is None else ref.length, ref.offset)
         else:
             data = objects.read_range(ref.uri, ref.offset, ref.length, ref.version or None)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A folder of this process alone, for what goes on to a bucket: removed at its end, or by the next process."""
+"""A folder of this process alone, for what goes on to a bucket: removed at its end, or by the next one."""
 
 from __future__ import annotations
 
