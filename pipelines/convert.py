@@ -36,6 +36,7 @@ from pipelines.display import job_lines, progress_display
 from pipelines.estimate import Estimate, estimate, workers_of
 from pipelines.job_errors import job_error
 from pipelines.options import ConvertOptions, parse_convert
+from pipelines.quiet_threads import quiet_threads
 from pipelines.runner_flags import DIRECT_RUNNER
 from transforms.records import JobError
 from transforms.shards import process, progress
@@ -134,7 +135,7 @@ def _run_elsewhere(options: ConvertOptions) -> int:
         if options.setup_file is not None:
             archive = f"--extra_package={pack(options.setup_file, folder)}"
             options = dataclasses.replace(options, beam_args=(*options.beam_args, archive))
-        pipeline, manifest = _assembled(options)
+        pipeline, token = _assembled(options)
         interruption.leave(_HALF_SUBMITTED)
         job = dataflow_job.submit(pipeline)
     if job is None:
@@ -153,8 +154,12 @@ def _run_elsewhere(options: ConvertOptions) -> int:
             print(told, end="")
         return 0
     say(job.described().rstrip("\n"))
-    dataflow_job.follow(job, say, count)
-    _show_result(options, manifest)
+    try:
+        dataflow_job.follow(job, say, count)
+    except dataflow_job.JobFailed:
+        lock.release(options.output, token)
+        raise
+    _show_result(options, os.path.join(options.output, MANIFEST))
     return 0
 
 
@@ -171,13 +176,21 @@ def _run_job(options: ConvertOptions) -> str:
     """Runs the whole job; returns the path of manifest.json."""
     if options.dataset.workers > 1:
         process.prestart(options.dataset.workers)
-    pipeline, manifest = _assembled(options)
-    _run_to_end(pipeline)
-    return manifest
+    pipeline, token = _assembled(options)
+    if options.on_a_cluster:
+        interruption.leave("the job may go on where it runs: cancel it there, or see what it publishes\n")
+    try:
+        with contextlib.nullcontext() if options.verbose else quiet_threads():
+            _run_to_end(pipeline)
+    except Exception as error:
+        if job_error(error) is not None:  # it has ended; a worker that holds the lock may not have
+            lock.release(options.output, token)
+        raise
+    return os.path.join(options.output, MANIFEST)
 
 
 def _assembled(options: ConvertOptions) -> tuple[beam.Pipeline, str]:
-    """The whole job, and the path of the manifest.json that it publishes."""
+    """The whole job, and the token that it holds the output's lock by."""
     from transforms.read import ReadSource
     from transforms.write import WriteDataset
 
@@ -190,7 +203,7 @@ def _assembled(options: ConvertOptions) -> tuple[beam.Pipeline, str]:
         | "ReadSource" >> ReadSource(options.source, os.path.join(write.run, "scratch"))
         | "WriteDataset" >> write
     )
-    return pipeline, os.path.join(options.output, MANIFEST)
+    return pipeline, write.token
 
 
 def _run_plan(options: ConvertOptions, folder: str) -> dict[str, Any]:

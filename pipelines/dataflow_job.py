@@ -103,6 +103,10 @@ def submit(pipeline: beam.Pipeline) -> SubmittedJob | None:
     return SubmittedJob(client, result.job_id(), options.job_name, options.project, options.region)
 
 
+class JobFailed(JobError):
+    """The job has ended, and published nothing."""
+
+
 def follow(job: SubmittedJob, say: Callable[[str], None], count: Callable[[str], None]) -> None:
     """Waits until the job is done.
 
@@ -112,13 +116,14 @@ def follow(job: SubmittedJob, say: Callable[[str], None], count: Callable[[str],
         count: is given how far it has come, now and then.
 
     Raises:
-        JobError: the job has ended otherwise; why, as its error messages tell.
+        JobFailed: the job has ended otherwise; why, as its error messages tell.
+        JobError: it cannot be followed any more.
     """
     messages = _Messages(job)
     try:
         state = _last_state(job, messages, say, count)
         if state != _DONE:
-            raise JobError(_why(state, messages, say))
+            raise JobFailed(_why(state, messages, say))
     except JobError:
         raise
     except Exception as error:  # of the connection, after Beam has tried again

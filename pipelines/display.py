@@ -19,6 +19,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from pipelines.quiet_threads import OURS
 from transforms.shards.progress import ProgressState, snapshot
 
 _BAR_SECONDS = 0.1
@@ -42,7 +43,7 @@ def progress_display(kind: str) -> Iterator[None]:
         return
     stop = threading.Event()
     show = {"bar": _show_bar, "lines": _show_lines, "none": _show_notes}[kind]
-    thread = threading.Thread(target=show, args=(console, stop), daemon=True)
+    thread = threading.Thread(target=show, args=(console, stop), name=f"{OURS}-display", daemon=True)
     thread.start()
     try:
         yield

@@ -18,6 +18,7 @@ from pipelines.runner_flags import (
     beam_flags,
     code_to_send,
     dataflow_args,
+    is_on_a_cluster,
     runner_name,
 )
 from transforms.config import DatasetConfig
@@ -47,6 +48,7 @@ class ConvertOptions:
         beam_args: the flags that are Beam's, --runner among them.
         leave: do not wait for the job.
         setup_file: of which the workers get this program; None where they have it.
+        on_a_cluster: the job goes on when this process ends.
     """
 
     source: SourceConfig
@@ -61,6 +63,7 @@ class ConvertOptions:
     beam_args: tuple[str, ...]
     leave: bool = False
     setup_file: str | None = None
+    on_a_cluster: bool = False
 
 
 def parse_convert(argv: Sequence[str], prog: str) -> ConvertOptions:
@@ -337,6 +340,7 @@ def _checked(args: argparse.Namespace, others: Sequence[str], flags: Mapping[str
         beam_args=(*_direct_args(args), *others),
         leave=args.leave,
         setup_file=setup_file,
+        on_a_cluster=is_on_a_cluster(args.runner, flags),
     )
 
 

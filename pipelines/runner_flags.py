@@ -69,6 +69,15 @@ def _no_flag(argument: str, *parsers: Parser) -> str:
     return f"{name} is not a flag{hint}"
 
 
+def is_on_a_cluster(runner: str, flags: Mapping[str, Any]) -> bool:
+    """Whether a job of the runner is one of a cluster, and goes on when this process ends."""
+    if runner == "FlinkRunner":
+        return not str(flags.get("flink_master") or "[auto]").startswith("[")
+    if runner == "SparkRunner":
+        return not str(flags.get("spark_master_url") or "local").startswith("local")
+    return runner == "PortableRunner" and flags.get("job_endpoint") not in (None, "embed")
+
+
 def dataflow_args(args: argparse.Namespace, flags: Mapping[str, Any]) -> list[str]:
     """The flags of Beam that a call of Dataflow lacks.
 

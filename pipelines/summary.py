@@ -33,7 +33,7 @@ def print_result(manifest_path: str) -> None:
         shards = _counted(len(split["shards"]), "shard")
         table.add_row(f"split {name}", f"{_counted(split['records'], 'record')} in {shards}")
     if reused := manifest["provenance"]["reused_shards"]:
-        table.add_row("reused", f"{_counted(reused, 'shard')} that an earlier run had finished")
+        table.add_row("reused", f"{_counted(reused, 'shard')} finished before")
     table.add_row("time", _duration(manifest["provenance"]))
     console = _console()
     console.print(table)

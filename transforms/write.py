@@ -67,6 +67,11 @@ class WriteDataset(beam.PTransform):
         """The folder that holds what is not published yet."""
         return self._run.folder
 
+    @property
+    def token(self) -> str:
+        """By which the job of this pipeline holds the output's lock."""
+        return self._run.token
+
     def expand(self, entries: beam.PCollection[ImageRecord | Failure]) -> beam.PCollection[str]:
         """Records to a survey, to a plan, to shards; shards to a dataset."""
         config, run = self._config, self._run

@@ -175,7 +175,7 @@ class WriteShardsFn(beam.DoFn):
     def finish_bundle(self) -> Iterator[WindowedValue]:
         """Waits for the shards that are still written."""
         if self._reused:
-            progress.add_note(f"{self._reused} shards were finished by an earlier run, and are kept")
+            progress.add_note(f"{self._reused} shards were finished before, and are kept")
         if self._writer is None:
             return
         try:

@@ -22,6 +22,8 @@ resource "google_monitoring_alert_policy" "failed" {
     mime_type = "text/markdown"
     content   = "A job of recordmill failed; nothing new is published, and the dataset that was there still is. See \"A job has failed\" in deploy/README.md."
   }
+
+  depends_on = [google_project_service.used]
 }
 
 # Cloud Scheduler's own log: a launch that was refused never becomes a job that could fail.
@@ -49,22 +51,12 @@ resource "google_monitoring_alert_policy" "not_launched" {
     mime_type = "text/markdown"
     content   = "Dataflow refused to start the job. A status of 409 means that the last one is still at work: the schedule is too dense, or the job too slow. See \"Monitoring\" in deploy/README.md."
   }
+
+  depends_on = [google_project_service.used]
 }
 
-# A worker says so once the manifest is written, which is the end of every successful job.
-resource "google_logging_metric" "published" {
-  name        = "${replace(var.name, "-", "_")}_published"
-  description = "Datasets that jobs of recordmill have published."
-  filter      = "resource.type=\"dataflow_step\" AND resource.labels.job_name=\"${var.name}\" AND logName=\"projects/${var.project}/logs/dataflow.googleapis.com%2Fworker\" AND jsonPayload.message:\"recordmill published\""
-
-  metric_descriptor {
-    metric_kind = "DELTA"
-    value_type  = "INT64"
-    unit        = "1"
-  }
-}
-
-# PromQL, since a condition of absence looks back 23.5 hours at most, and only at a metric that has had a value.
+# The counter of a job that has published. PromQL, since a condition of absence looks back 23.5 hours at most, and only
+# at a metric that has had a value; and no metric of log lines, of which alerts see the last 25 hours.
 resource "google_monitoring_alert_policy" "no_success" {
   display_name          = "${var.name}: nothing published in ${var.days_without_success} days"
   combiner              = "OR"
@@ -74,7 +66,7 @@ resource "google_monitoring_alert_policy" "no_success" {
   conditions {
     display_name = "No dataset published"
     condition_prometheus_query_language {
-      query                     = "(sum(increase(logging_googleapis_com:user_${google_logging_metric.published.name}{monitored_resource=\"dataflow_step\"}[${var.days_without_success}d])) or vector(0)) <= 0"
+      query                     = "(sum(max_over_time(dataflow_googleapis_com:job_user_counter{monitored_resource=\"dataflow_job\",job_name=\"${var.name}\",metric_name=\"published\"}[${var.days_without_success}d])) or vector(0)) <= 0"
       duration                  = "0s"
       evaluation_interval       = "3600s"
       disable_metric_validation = true
@@ -85,4 +77,6 @@ resource "google_monitoring_alert_policy" "no_success" {
     mime_type = "text/markdown"
     content   = "No job of recordmill has published for ${var.days_without_success} days; it is open from the beginning until the first does. See \"Monitoring\" in deploy/README.md."
   }
+
+  depends_on = [google_project_service.used]
 }

@@ -1,19 +1,29 @@
 # The key of the customer, if there is one, is used by Google's own accounts for each service.
+data "google_project" "this" {
+  count = var.kms_key == null ? 0 : 1
+
+  project_id = var.project
+  depends_on = [google_project_service.used]
+}
+
 data "google_storage_project_service_account" "this" {
-  project = var.project
+  count = var.kms_key == null ? 0 : 1
+
+  project    = var.project
+  depends_on = [google_project_service.used]
 }
 
 locals {
-  agents = {
-    storage   = data.google_storage_project_service_account.this.email_address
-    dataflow  = "service-${data.google_project.this.number}@dataflow-service-producer-prod.iam.gserviceaccount.com"
-    compute   = "service-${data.google_project.this.number}@compute-system.iam.gserviceaccount.com"
-    artifacts = "service-${data.google_project.this.number}@gcp-sa-artifactregistry.iam.gserviceaccount.com"
+  agents = var.kms_key == null ? {} : {
+    storage   = data.google_storage_project_service_account.this[0].email_address
+    dataflow  = "service-${data.google_project.this[0].number}@dataflow-service-producer-prod.iam.gserviceaccount.com"
+    compute   = "service-${data.google_project.this[0].number}@compute-system.iam.gserviceaccount.com"
+    artifacts = "service-${data.google_project.this[0].number}@gcp-sa-artifactregistry.iam.gserviceaccount.com"
   }
 }
 
 resource "google_kms_crypto_key_iam_member" "agents" {
-  for_each = var.kms_key == null ? {} : local.agents
+  for_each = local.agents
 
   crypto_key_id = var.kms_key
   role          = "roles/cloudkms.cryptoKeyEncrypterDecrypter"

@@ -2,16 +2,22 @@
 resource "google_service_account" "worker" {
   account_id   = "${var.name}-worker"
   display_name = "Recordmill: launcher machine and workers"
+
+  depends_on = [google_project_service.used]
 }
 
 resource "google_service_account" "scheduler" {
   account_id   = "${var.name}-scheduler"
   display_name = "Recordmill: starts jobs on schedule"
+
+  depends_on = [google_project_service.used]
 }
 
 resource "google_service_account" "builder" {
   account_id   = "${var.name}-builder"
   display_name = "Recordmill: builds the image"
+
+  depends_on = [google_project_service.used]
 }
 
 # --- the worker: to be one, to pull its image, to read the input, to write the rest
@@ -106,9 +112,28 @@ resource "google_storage_bucket_iam_member" "builder" {
 resource "google_project_iam_member" "publisher" {
   for_each = var.publishers
 
-  project = var.project
-  role    = "roles/cloudbuild.builds.editor"
-  member  = each.key
+  project    = var.project
+  role       = "roles/cloudbuild.builds.editor"
+  member     = each.key
+  depends_on = [google_project_service.used]
+}
+
+# gcloud uploads the source on the project's quota, and only after a look at the bucket itself.
+resource "google_project_iam_member" "publisher_uses_quota" {
+  for_each = var.publishers
+
+  project    = var.project
+  role       = "roles/serviceusage.serviceUsageConsumer"
+  member     = each.key
+  depends_on = [google_project_service.used]
+}
+
+resource "google_storage_bucket_iam_member" "publisher_sees_bucket" {
+  for_each = var.publishers
+
+  bucket = google_storage_bucket.work.name
+  role   = "roles/storage.legacyBucketReader"
+  member = each.key
 }
 
 # To upload the source, and the template of make template.

@@ -2,9 +2,11 @@ resource "google_project_service" "used" {
   for_each = toset([
     "artifactregistry.googleapis.com",
     "cloudbuild.googleapis.com",
+    "cloudresourcemanager.googleapis.com",
     "cloudscheduler.googleapis.com",
     "compute.googleapis.com",
     "dataflow.googleapis.com",
+    "iam.googleapis.com",
     "logging.googleapis.com",
     "monitoring.googleapis.com",
     "storage.googleapis.com",
@@ -13,8 +15,4 @@ resource "google_project_service" "used" {
   service = each.key
   # Others in the project may use it too.
   disable_on_destroy = false
-}
-
-data "google_project" "this" {
-  project_id = var.project
 }

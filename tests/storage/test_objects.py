@@ -66,7 +66,7 @@ def test_a_container_that_is_replaced_is_not_read_on(bucket: str, bucket_server:
     generation = int(bucket_server.generation(uri))
     assert objects.read_range(uri, 0, 5, generation) == b"first"
     bucket_server.put(uri, b"other")
-    with pytest.raises(cloud.Changed, match="replaced while the job read it"):
+    with pytest.raises(cloud.ChangedError, match="replaced while the job read it"):
         objects.read_range(uri, 0, 5, generation)
 
 
@@ -121,7 +121,7 @@ def test_one_of_many_makes_an_object(bucket: str, bucket_server: BucketServer) -
     def make(number: int) -> bool:
         try:
             objects.write(f"{bucket}/lock", b"%d" % number, objects.NEW)
-        except cloud.Changed:
+        except cloud.ChangedError:
             return False
         return True
 
@@ -138,7 +138,7 @@ def test_a_write_whose_answer_is_lost_is_still_ours(bucket: str, bucket_server: 
     written = objects.write(f"{bucket}/lock", b"mine", objects.NEW)
     assert str(written.generation) == bucket_server.generation(f"{bucket}/lock")
     assert kinds(bucket_server)["insert"] == 2
-    with pytest.raises(cloud.Changed):
+    with pytest.raises(cloud.ChangedError):
         objects.write(f"{bucket}/lock", b"another's", objects.NEW)
     assert bucket_server.get(f"{bucket}/lock") == b"mine"
 

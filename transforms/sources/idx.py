@@ -27,7 +27,7 @@ from transforms.sources.names import printable
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import SourceConfig, check_input_exists, check_unused, readable
 from transforms.storage import objects
-from transforms.storage.cloud import Changed
+from transforms.storage.cloud import ChangedError
 from transforms.storage.paths import absolute, is_remote, real_path
 from transforms.storage.places import is_file, is_folder, names_in, open_file, status_of
 from transforms.storage.scratch import scratch_folder
@@ -319,7 +319,7 @@ def _uploaded(path: str, target: str) -> objects.StoredObject:
     """Uploads a file, unless a twin of this job has meanwhile: references to its object hold."""
     try:
         return objects.upload(path, target, objects.NEW)
-    except Changed:
+    except ChangedError:
         stored = objects.stat(target)
         if stored is None:
             raise

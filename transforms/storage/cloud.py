@@ -42,7 +42,7 @@ _LOG_IN = "log in with `gcloud auth application-default login`, or allow it to t
 _T = TypeVar("_T")
 
 
-class Changed(OSError):
+class ChangedError(OSError):
     """An object is not, or not any more, of the generation that was asked for."""
 
 
@@ -82,7 +82,7 @@ def called(uri: str, function: Callable[..., _T], *args: Any, **options: Any) ->
     """The result of a request, whose errors are OSErrors about `uri`.
 
     Raises:
-        FileNotFoundError, PermissionError, Changed: likewise.
+        FileNotFoundError, PermissionError, ChangedError: likewise.
         OSError: what may pass, and has not; or what nobody has foreseen.
         JobError: the credentials are no good.
     """
@@ -125,7 +125,7 @@ def _os_error(uri: str, status: int | None, message: str) -> OSError:
     if status in (401, 403):
         return PermissionError(errno.EACCES, f"{message}; {_LOG_IN}", uri)
     if status == 412:
-        return Changed(errno.EEXIST, "it is of another generation", uri)
+        return ChangedError(errno.EEXIST, "it is of another generation", uri)
     return OSError(errno.EIO, f"HTTP {status}: {message}", uri)
 
 

@@ -48,7 +48,7 @@ class _Held:
         while not self._released.wait(_BEAT_SECONDS):
             try:
                 self.generation = objects.write(self._uri, self._text, self.generation).generation
-            except cloud.Changed:
+            except cloud.ChangedError:
                 return  # released, or somebody else's by now
             except (OSError, JobError):
                 continue  # what may pass, and has not
@@ -132,7 +132,7 @@ def _taken(output: str, uri: str, owner: Owner, ours: Collection[str]) -> _Held:
             raise JobError(_refusal(output, *present))
         try:
             written = objects.write(uri, owner.to_json(), generation)
-        except cloud.Changed:
+        except cloud.ChangedError:
             continue  # another job was faster
         return _Held(uri, owner, written.generation)
     raise JobError(f"--output is {output!r}, where other jobs come and go; give the command again")

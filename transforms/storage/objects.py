@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
 
 import google_crc32c
 
-from transforms.storage.cloud import Changed, blob, bucket, called, client, pool, settings, split_uri
+from transforms.storage.cloud import ChangedError, blob, bucket, called, client, pool, settings, split_uri
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -108,7 +108,7 @@ def read_range(uri: str, start: int, length: int | None, generation: int | None 
     """Bytes `start` to `start + length`, or to the end, as far as there are any. One request.
 
     Raises:
-        Changed: the object is of another generation by now.
+        ChangedError: the object is of another generation by now.
     """
     from google.cloud.exceptions import RequestRangeNotSatisfiable
 
@@ -127,7 +127,7 @@ def read_range(uri: str, start: int, length: int | None, generation: int | None 
     except FileNotFoundError as error:
         if generation is None or stat(uri) is None:
             raise
-        raise Changed(errno.ESTALE, "it was replaced while the job read it", uri) from error
+        raise ChangedError(errno.ESTALE, "it was replaced while the job read it", uri) from error
     return bytes(data)
 
 
@@ -135,7 +135,7 @@ def download(found: StoredObject, file: BinaryIO) -> None:
     """Writes the bytes of a state of an object into a file; memory does not grow with it.
 
     Raises:
-        Changed: the object is of another generation by now, or what came has another checksum.
+        ChangedError: the object is of another generation by now, or what came has another checksum.
     """
     checksum = google_crc32c.Checksum()
     for start in range(0, found.size, _BUFFER):
@@ -155,7 +155,7 @@ def write(uri: str, data: bytes, if_generation: int | None = None) -> StoredObje
         if_generation: that the object has to be of now, `NEW` where there may be none; None for any.
 
     Raises:
-        Changed: it is of another generation, and was not written by a try whose answer was lost.
+        ChangedError: it is of another generation, and was not written by a try whose answer was lost.
     """
     made = blob(uri)
     try:
@@ -167,7 +167,7 @@ def write(uri: str, data: bytes, if_generation: int | None = None) -> StoredObje
             if_generation_match=if_generation,
             checksum="crc32c",
         )
-    except Changed:
+    except ChangedError:
         present = stat(uri)
         if present is None or read(uri) != data:
             raise
@@ -184,7 +184,7 @@ def upload(path: str, uri: str, if_generation: int | None = None) -> StoredObjec
         if_generation: that the object has to be of now, `NEW` where there may be none; None for any.
 
     Raises:
-        Changed: it is of another generation: of the one that was written, if only the answer was lost.
+        ChangedError: it is of another generation: of the one that was written, if only the answer was lost.
     """
     made = blob(uri)
     made.chunk_size = _UPLOAD_PIECE

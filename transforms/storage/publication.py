@@ -207,7 +207,7 @@ def commit(run: Run, manifest: str) -> None:
     if is_remote(path):
         try:
             objects.write(path, manifest.encode(), if_generation=objects.NEW)
-        except cloud.Changed as error:
+        except cloud.ChangedError as error:
             raise JobError(
                 f"{path} is another job's, published meanwhile; this one publishes nothing"
             ) from error
