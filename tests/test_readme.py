@@ -19,19 +19,20 @@ from types import CodeType
 
 import numpy as np
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
 
 from benchmarks.drawings import draw, draw_folder
 from benchmarks.inputs import draw_digits
-from pipelines import cli, convert
+from pipelines import cli, convert, dataflow
 from pipelines.options import convert_parser
 from tests.pipelines.conversion import by_key, failures, manifest
 from transforms.examples.registry import SCHEMAS
 from transforms.examples.schema import DatasetSummary
-from transforms.shards import guarded, memory
+from transforms.shards import guarded, memory, read_ahead
 from transforms.sources.names import SPLIT_NAMES
 from transforms.sources.registry import SOURCES
 from transforms.sources.rows import IMAGE_COLUMNS, LABEL_COLUMNS, SPLIT_COLUMNS
-from transforms.storage import lock
+from transforms.storage import cloud, containers, lock, object_lock
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -257,12 +258,28 @@ def test_the_flags_are_those_of_the_command() -> None:
         assert ("repeatable" in told[name]) == repeatable, name
 
 
+def flags_of_beam() -> set[str]:
+    """Every flag that Beam itself has; runners learn more from a job server."""
+    parser = _BeamArgumentParser(add_help=False)
+    for options in PipelineOptions.__subclasses__():
+        options._add_argparse_args(parser)
+    return set(parser._option_string_actions)
+
+
 def test_no_flag_is_made_up() -> None:
-    of_beam = {"--job_name"}
     of_the_benchmark = {"--images", "--rows", "--digits", "--repeats"}
+    of_flink = {"--number_of_execution_retries"}  # learnt from the job server
     for page in PAGES:
         mentioned = set(re.findall(r"(?<![\w-])--[a-z_]+", (ROOT / page).read_text("utf-8")))
-        assert mentioned <= set(flags()) | of_beam | of_the_benchmark, page
+        assert mentioned <= set(flags()) | flags_of_beam() | of_the_benchmark | of_flink, page
+
+
+def test_the_defaults_of_dataflow_are_told() -> None:
+    told = {name: row[1] for row in rows(section("## On Dataflow"))[2:] for name in named(row[0])}
+    assert told["--machine_type"] == f"`{dataflow.MACHINE_TYPE}`"
+    assert told["--number_of_worker_harness_threads"] == str(dataflow.HARNESS_THREADS)
+    assert told["--max_num_workers"] == f"`THROUGHPUT_BASED`, {dataflow.MAX_WORKERS}"
+    assert told["--disk_size_gb"] == str(dataflow.DISK_GB)
 
 
 def test_the_sources_are_those_there_are() -> None:
@@ -320,4 +337,12 @@ def test_the_limits_of_time_are_told() -> None:
     text = " ".join(README.split())
     assert f"keeps it busy for {guarded.IMAGE_SECONDS:g} seconds, is tried once more" in text
     assert f"dead after {lock._DEAD_SECONDS:g} seconds without a sign of life" in text
+    assert f"in a bucket after {object_lock.DEAD_SECONDS:g}." in text
+    assert f"written on a condition, every {object_lock._BEAT_SECONDS:g} seconds anew" in text
+    assert f"for {cloud._RETRY_SECONDS:g} seconds each" in text
+    assert (
+        f"up to {cloud.CONNECTIONS} requests under way, and holds up to {read_ahead._IMAGES} images" in text
+    )
+    assert f"images or {read_ahead._BYTES >> 20} MB (or one image)" in text
+    assert f"up to {containers._LARGEST_BYTES >> 20} MB" in text
     assert f"{memory._SHUFFLE_FACTOR} times the size of the dataset" in text
