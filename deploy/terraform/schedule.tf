@@ -17,11 +17,7 @@ resource "google_cloud_scheduler_job" "convert" {
   time_zone   = var.time_zone
   paused      = var.paused
 
-  # A launch that was refused because a job is active is not tried again: the next one comes by schedule.
-  retry_config {
-    retry_count = 0
-  }
-
+  # No retry_config: a launch that was refused because a job is active is not tried again, the next one comes by schedule.
   http_target {
     http_method = "POST"
     uri         = "https://dataflow.googleapis.com/v1b3/projects/${var.project}/locations/${var.region}/flexTemplates:launch"

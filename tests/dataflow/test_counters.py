@@ -72,6 +72,7 @@ def test_counters(writer: str, mixed: Path, tmp_path: Path) -> None:
         "bytes/images": published["bytes"]["encoded"],
         "bytes/shards": published["bytes"]["shards"],
         "shards/written" if writer == "shards" else "shards/read back": 1,
+        "published": 1,
         **{f"actions/{name}": count for name, count in published["actions"].items()},
     }
     for kind in ("failed", "skipped"):

@@ -11,7 +11,7 @@ import hcl2
 import pytest
 
 from benchmarks.drawings import draw_folder
-from tests.pipelines.conversion import convert
+from tests.dataflow.test_counters import counters
 
 FOLDER = Path(__file__).parents[2] / "deploy/terraform"
 WIDE_ROLES = re.compile(r"roles/(owner|editor|viewer|.*\.[aA]dmin|admin)$")
@@ -20,7 +20,9 @@ PROJECT_ROLES = {
     "roles/dataflow.developer",
     "roles/cloudbuild.builds.editor",
     "roles/logging.logWriter",
+    "roles/serviceusage.serviceUsageConsumer",
 }
+BUCKET_ROLES = {"roles/storage.objectViewer", "roles/storage.objectUser", "roles/storage.legacyBucketReader"}
 
 
 @pytest.fixture
@@ -146,7 +148,7 @@ def roles() -> dict[str, set[str]]:
 def test_rights_are_few() -> None:
     granted = roles()
     assert granted["google_project"] == PROJECT_ROLES
-    assert granted["google_storage_bucket"] == {"roles/storage.objectViewer", "roles/storage.objectUser"}
+    assert granted["google_storage_bucket"] == BUCKET_ROLES
     for each in granted.values():
         assert [role for role in each if WIDE_ROLES.fullmatch(role)] == []
     assert not {"allUsers", "allAuthenticatedUsers"} & set(texts(BLOCKS["resource"]))
@@ -204,26 +206,30 @@ def test_there_are_alerts_for_a_failed_job_and_for_none() -> None:
     assert "${var.name}" in failed["filter"]
     (absent,) = found["no_success"]["conditions"][0]["condition_prometheus_query_language"]
     assert "[${var.days_without_success}d]" in absent["query"]
-    # A log metric's name in PromQL has no characters but these; a metric that never was is no success either.
-    metric = resources()["google_logging_metric", "published"]
-    assert metric["name"].endswith("}_published")
-    assert 'replace(var.name, "-", "_")' in metric["name"].replace('\\"', '"')
-    assert "logging_googleapis_com:user_${google_logging_metric.published.name}{" in absent["query"]
+    # Of a metric of log lines alerts see 25 hours; a metric that never was is no success either.
+    labels = r'\{monitored_resource="dataflow_job",job_name="\$\{var.name\}",metric_name="\w+"\}'
+    assert re.search(f"job_user_counter{labels}", absent["query"].replace('\\"', '"'))
+    assert "logging_googleapis_com" not in absent["query"]
     assert "or vector(0)" in absent["query"]
     assert absent["disable_metric_validation"] is True
 
 
-def test_a_job_logs_what_the_alert_counts(
-    photos: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level("INFO", "transforms.publish"):
-        assert convert("--input", photos, "--output", tmp_path / "out") == 0
-    (logged,) = [record.getMessage() for record in caplog.records if record.name == "transforms.publish"]
-    metric = resources()["google_logging_metric", "published"]
-    (phrase,) = re.findall(r'jsonPayload\.message:\\?"([^"\\]+)', metric["filter"])
-    assert logged == f"{phrase} {tmp_path / 'out' / 'manifest.json'}"
-    # It is one of the lines that Dataflow shows as the workers'.
-    assert "%2Fworker" in metric["filter"]
+def test_what_is_made_waits_for_its_service() -> None:
+    used_ = "${google_project_service.used}"
+    for (type_, name), body in resources().items():
+        if type_ == "google_project_service" or used_ in body.get("depends_on", []):
+            continue
+        # What it refers to has waited.
+        named_ = [text for text in texts(body) if re.search(r"\bgoogle_\w+\.\w+\.|\blocal\.starters\b", text)]
+        assert named_, (type_, name)
+
+
+def test_a_job_counts_what_the_alert_looks_for(photos: Path, tmp_path: Path) -> None:
+    (absent,) = alerts()["no_success"]["conditions"][0]["condition_prometheus_query_language"]
+    (name,) = re.findall(r'metric_name=\\?"(\w+)', absent["query"])
+    found = counters(photos, tmp_path / "out", "shards")
+    assert sum(found[name].values()) == 1
+    assert (tmp_path / "out/manifest.json").exists()
 
 
 def test_texts_that_alerts_refer_to_are_in_the_runbook() -> None:

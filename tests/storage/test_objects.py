@@ -100,6 +100,14 @@ def test_what_may_pass_is_tried_again(
     assert {bucket_server.get(f"{bucket}/{number}-moved") for number in range(8)} == {data}
 
 
+def test_the_answer_that_there_is_none_may_be_cut_short(bucket: str, bucket_server: BucketServer) -> None:
+    bucket_server.faults = Faults(0.6, seed=1, kinds=("truncated",))
+    for number in range(12):
+        with pytest.raises(FileNotFoundError):
+            objects.read(f"{bucket}/{number}")
+    assert bucket_server.faults.injected.total() > 5
+
+
 def test_a_fault_that_does_not_pass_is_no_fault_of_the_image(
     bucket: str, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

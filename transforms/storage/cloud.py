@@ -10,8 +10,10 @@ import errno
 import functools
 import logging
 import os
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from transforms.records import JobError
@@ -31,8 +33,10 @@ _FIRST_WAIT_SECONDS = 0.2
 _LONGEST_WAIT_SECONDS = 16.0
 # To connect, and between two bytes of an answer.
 _TIMEOUT = (10.0, 60.0)
-# A body that does not match its checksum, or an upload that broke off: sent anew, not gone on with.
+# Beside the client's own, which do not cover a body that does not match its checksum, an upload that broke
+# off and cannot be gone on with, or the body of an error that is cut short.
 _ATTEMPTS = 4
+_FINAL = (401, 403, 404, 412)
 # Off Google's machines, whose metadata server does not answer, the search for credentials waits for it.
 _QUICK_SEARCH = {"GCE_METADATA_TIMEOUT": "1", "GCE_METADATA_DETECT_RETRIES": "1"}
 # Else the client asks for each bucket's metadata once, for traces: a request, and a right, more.
@@ -86,30 +90,33 @@ def called(uri: str, function: Callable[..., _T], *args: Any, **options: Any) ->
         OSError: what may pass, and has not; or what nobody has foreseen.
         JobError: the credentials are no good.
     """
+    from google.api_core.exceptions import RetryError
     from google.auth.exceptions import GoogleAuthError
     from google.cloud.exceptions import GoogleCloudError
     from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
+    from urllib3.exceptions import HTTPError
 
-    for attempt in range(1, _ATTEMPTS + 1):
+    last: Exception
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            time.sleep(_FIRST_WAIT_SECONDS * attempt)
         try:
             return function(*args, **options, **settings())
-        except DataCorruption as error:
-            if attempt == _ATTEMPTS:
-                raise OSError(errno.EIO, f"its checksum does not match: {error}", uri) from error
         except InvalidResponse as error:
-            if attempt == _ATTEMPTS or error.response.status_code in (401, 403, 404, 412):
-                raise _os_error(uri, error.response.status_code, str(error)) from error
+            last = _os_error(uri, error.response.status_code, str(error))
+            if error.response.status_code in _FINAL:
+                raise last from error
         except GoogleCloudError as error:
             raise _os_error(uri, error.code, error.message) from error
         except GoogleAuthError as error:
-            raise JobError(f"{uri}: {' '.join(str(error).split())}; {_LOG_IN}") from error
-        except OSError as error:  # requests' own are OSErrors without a number
-            raise OSError(error.errno or errno.EIO, " ".join(str(error).split()), uri) from error
-        except Exception as error:  # RetryError, and urllib3's
-            if type(error).__module__.partition(".")[0] not in ("google", "urllib3", "http"):
-                raise
-            raise OSError(errno.EIO, " ".join(str(error).split()), uri) from error
-    raise AssertionError("every attempt has returned or raised")
+            raise JobError(f"{uri}: {_in_one_line(error)}; {_LOG_IN}") from error
+        except RetryError as error:  # of the client, whose time is over
+            raise OSError(errno.EIO, _in_one_line(error.cause or error), uri) from error
+        except (DataCorruption, HTTPError, HTTPException) as error:
+            last = OSError(errno.EIO, _in_one_line(error), uri)
+        except OSError as error:  # those of requests have no number
+            last = OSError(error.errno or errno.EIO, error.strerror or _in_one_line(error), uri)
+    raise last
 
 
 @functools.cache
@@ -119,7 +126,7 @@ def pool() -> ThreadPoolExecutor:
 
 
 def _os_error(uri: str, status: int | None, message: str) -> OSError:
-    message = " ".join(message.split())
+    message = _in_one_line(message)
     if status == 404:
         return FileNotFoundError(errno.ENOENT, "no such object, or no such bucket", uri)
     if status in (401, 403):
@@ -127,6 +134,10 @@ def _os_error(uri: str, status: int | None, message: str) -> OSError:
     if status == 412:
         return ChangedError(errno.EEXIST, "it is of another generation", uri)
     return OSError(errno.EIO, f"HTTP {status}: {message}", uri)
+
+
+def _in_one_line(text: object) -> str:
+    return " ".join(str(text).split())
 
 
 @functools.cache
