@@ -180,7 +180,8 @@ def _run_job(options: ConvertOptions) -> str:
     if options.on_a_cluster:
         interruption.leave("the job may go on where it runs: cancel it there, or see what it publishes\n")
     try:
-        with contextlib.nullcontext() if options.verbose else quiet_threads():
+        is_quiet = options.runner != DIRECT_RUNNER and not options.verbose
+        with quiet_threads() if is_quiet else contextlib.nullcontext():
             _run_to_end(pipeline)
     except Exception as error:
         if job_error(error) is not None:  # it has ended; a worker that holds the lock may not have
