@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from transforms.records import JobError
+
 # How a JobError, or an error of the machine (disk full, no permission), reads in the message of whatever
 # exception a runner makes of it.
 _JOB_ERROR = re.compile(r"(?:JobError: |Error: (?=\[Errno))(.*?)(?: \[while running .*)?$", re.MULTILINE)
@@ -11,6 +13,8 @@ _JOB_ERROR = re.compile(r"(?:JobError: |Error: (?=\[Errno))(.*?)(?: \[while runn
 
 def job_error(error: BaseException) -> str | None:
     """The line of a JobError that a pipeline raised, or of an error of the machine."""
+    if isinstance(error, JobError):
+        return job_error_in(f"JobError: {error}")
     return job_error_in(f"{type(error).__name__}: {error}")
 
 

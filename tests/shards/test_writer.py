@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import socket
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from transforms.config import DatasetConfig
 from transforms.records import Annotations, ImageRecord, ImageRef, JobError
+from transforms.shards import process
 from transforms.shards.packing import pack_reference
 from transforms.shards.part import PartTask, join_parts, write_part
 from transforms.shards.plan import plan_dataset
@@ -126,6 +128,24 @@ def test_the_number_of_workers_changes_no_byte(tmp_path: Path, workers: int) -> 
     assert {path.suffix for path in tmp_path.iterdir()} == {".tfrecord", ".idx", ".json"}
     assert len(list(tmp_path.iterdir())) == 2 + 2 * 3
     assert sum(done) == 700
+
+
+def test_a_default_time_of_sockets_is_not_that_of_writers(
+    tmp_path: Path,
+) -> None:
+    """Beam's parts for Google Cloud set one; a socket that has one does not block."""
+    process.stop_idle()
+    former = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(60)
+    try:
+        executor = ProcessExecutor(settings(5), ignore, 1)
+        try:
+            file = executor.submit(PartTask([], str(tmp_path / "part"))).result(timeout=20)
+        finally:
+            executor.close()
+    finally:
+        socket.setdefaulttimeout(former)
+    assert contents(file) == (b"", "", [])
 
 
 def test_a_disk_that_fails_is_an_error_of_the_job_and_of_no_record(tmp_path: Path) -> None:

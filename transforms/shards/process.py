@@ -46,6 +46,8 @@ class WriterProcess:
         if _ending:
             raise JobError("the program ends")
         ours, theirs = socket.socketpair()
+        for end in (ours, theirs):
+            end.setblocking(True)  # whatever default Beam's parts for Google Cloud have set for all sockets
         descriptor = create_file()
         try:
             beacon = Beacon(descriptor)
