@@ -89,8 +89,7 @@ def _converted(argv: Sequence[str], prog: str) -> int:
         if message is None:
             raise
         print(f"{prog}: error: {message}", file=sys.stderr)
-        # What lies there while another job is at work is that job's.
-        if not options.quiet and lock.holder(options.output) is None:
+        if not options.quiet:
             print(interruption.what_is_kept(options.output), end="", file=sys.stderr)
         return 1
 

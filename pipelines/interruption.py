@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import NoReturn
 
@@ -68,7 +68,18 @@ def leave(told: str) -> None:
 
 
 def what_is_kept(output: str) -> str:
-    """What a job that did not publish has left for the next, a line of words; empty where that is nothing."""
+    """What a job that did not publish has left for the next, a line of words; empty where that is nothing.
+
+    What lies there while another job is at work is that job's.
+    """
+    from transforms.storage import lock
+
+    if not _is_remote(output):
+        return _what_is_kept(output) if lock.holder(output) is None else ""
+    return _asked(lambda: _what_is_kept(output) if lock.holder(output) is None else "") or ""
+
+
+def _what_is_kept(output: str) -> str:
     from transforms.storage.runs import finished_shards
 
     count = finished_shards(output)
@@ -89,7 +100,7 @@ def _stop(number: int, _: FrameType | None) -> NoReturn:
         process.kill_all()
         _end_programs()
         if _is_remote(_job.output):
-            text = f"interrupted; {_asked(_job.output)}"
+            text = f"interrupted; {_what_is_left_in_a_bucket(_job.output)}"
         else:
             lock.release_all()
             text = f"interrupted; {_what_is_left(_job.output)}"
@@ -106,21 +117,29 @@ def _end_programs() -> None:
             program.terminate()
 
 
-def _asked(output: str) -> str:
-    """What is left in a bucket; the lock is given back. In a thread of its own: no answer may come."""
+def _what_is_left_in_a_bucket(output: str) -> str:
+    """What is left there; the lock is given back."""
     from transforms.storage import lock
 
-    told: list[str] = []
+    def told() -> str:
+        lock.release_all()
+        return _what_is_left(output)
+
+    return _asked(told) or f"{output} does not answer, so that what is left there is not known\n"
+
+
+def _asked(question: Callable[[], str]) -> str | None:
+    """The answer to a question about a bucket; None where none comes soon, or none at all."""
+    answers: list[str] = []
 
     def ask() -> None:
-        lock.release_all()
         with contextlib.suppress(Exception):
-            told.append(_what_is_left(output))
+            answers.append(question())
 
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     asking.join(_ASK_SECONDS)
-    return told[0] if told else f"{output} does not answer, so that what is left there is not known\n"
+    return answers[0] if answers else None
 
 
 def _is_remote(output: str) -> bool:
@@ -134,7 +153,7 @@ def _what_is_left(output: str) -> str:
     told = f"nothing is published in {output}"
     if now is not None:
         told = f"the dataset in {output} is the one that was there before"
-    return f"{told}\n{what_is_kept(output)}"
+    return f"{told}\n{_what_is_kept(output)}"
 
 
 def _manifest_state(output: str) -> tuple[float, int] | None:

@@ -24,6 +24,8 @@ from transforms.shards.plan import DatasetPlan, writer_processes
 from transforms.shards.pool import ProcessExecutor
 from transforms.shards.report import WriteStats
 from transforms.shards.spread import encode_tasks, group_of_reference, source_bytes_of_task
+from transforms.storage import lock
+from transforms.storage.layout import Run
 from transforms.survey import Surveyed, in_global_window
 
 _FAILURES = "failures"
@@ -53,12 +55,18 @@ class EncodeExamples(beam.PTransform):
         config: of the dataset.
         plan: of the dataset, one element.
         splits: every split that a record may be in.
+        run: that the records are for; it is shown to live.
     """
 
     def __init__(
-        self, config: DatasetConfig, plan: beam.PCollection[DatasetPlan], splits: Sequence[str]
+        self,
+        config: DatasetConfig,
+        plan: beam.PCollection[DatasetPlan],
+        splits: Sequence[str],
+        run: Run,
     ) -> None:
         super().__init__()
+        self._run = run
         self._config = config
         self._plan = plan
         self._splits = splits
@@ -77,7 +85,7 @@ class EncodeExamples(beam.PTransform):
             spread
             | "GroupReferences" >> beam.GroupByKey()
             | "Encode"
-            >> beam.ParDo(EncodeExamplesFn(self._config), plan, beam.pvalue.AsList(named))
+            >> beam.ParDo(EncodeExamplesFn(self._config, self._run), plan, beam.pvalue.AsList(named))
             .with_output_types(tuple[str, WriteStats], **types)
             .with_outputs(*types, main="stats")
         )
@@ -120,10 +128,12 @@ class EncodeExamplesFn(beam.DoFn):
 
     Args:
         config: of the dataset.
+        run: that the records are for.
     """
 
-    def __init__(self, config: DatasetConfig) -> None:
+    def __init__(self, config: DatasetConfig, run: Run) -> None:
         self._config = config
+        self._run = run
         self._executor: ProcessExecutor | None = None
         self._pending: list[tuple[str, Future[EncodedBatch]]] = []
 
@@ -174,6 +184,7 @@ class EncodeExamplesFn(beam.DoFn):
         self._pending = []
 
     def _start(self, plan: DatasetPlan) -> ProcessExecutor:
+        lock.keep(self._run.output, self._run.token)
         warning = shuffle_warning(self._config, plan)
         if warning is not None:
             progress.add_note(warning)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 from collections import Counter
@@ -22,6 +23,7 @@ from transforms.storage.durable import write_text
 from transforms.storage.layout import Run
 from transforms.storage.output import free_bytes, recheck_output, write_failures
 from transforms.storage.paths import is_remote
+from transforms.storage.publication import published_dataset
 from transforms.storage.runs import failures_path, kept_bytes, mark_run, settle_runs
 from transforms.storage.write_faults import naming_faults
 from transforms.survey import Surveyed, SurveyRecords
@@ -92,6 +94,9 @@ def make_plan(
         if run is not None:
             settle_runs(run)
             write_failures(run, failures)
+            # What is there now, while the job has the output: what comes later is another's.
+            replaced = published_dataset(run.output)
+            plan = dataclasses.replace(plan, replaces=replaced.sha256 if replaced is not None else "")
         _check_space(output, plan)
     if (warning := slots_warning(config, len(plan.shards()))) is not None:
         progress.add_note(warning)

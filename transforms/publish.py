@@ -121,6 +121,7 @@ class Reconcile(beam.DoFn):
         with naming_faults(self._run.output):
             # Another job may have come in between.
             lock.check(self._run.output, self._run.token)
+            lock.keep(self._run.output, self._run.token)
             recheck_output(self._run.output, self._config.overwrite)
             files = [report.file.failures_path for report in reports]
             every_failure = itertools.chain(failures, encode_failures)
@@ -131,7 +132,9 @@ class Reconcile(beam.DoFn):
             ratio = self._config.max_failure_ratio
             reconciled = reconcile(plan, every, failures, ratio, failed, encoded)
             moves = file_moves(reconciled, self._run, failed)
-            publication = announce(self._run, moves, metadata_names(reconciled, self._config))
+            names = metadata_names(reconciled, self._config)
+            publication = announce(self._run, moves, names, plan.replaces)
+            lock.check(self._run.output, self._run.token)  # what comes between has taken a while
             withdraw(self._run, publication)
         yield from moves
         yield beam.pvalue.TaggedOutput(_SUMMARY, reconciled)
@@ -157,7 +160,7 @@ def file_moves(reconciled: Reconciled, run: Run, failures_path: str) -> list[Mov
     """What is moved into the output: shards, indexes, and failures.jsonl where it is not there yet."""
     moves = []
     for report, records, index in shard_files(reconciled):
-        moves.append(Move(report.file.path, os.path.join(run.output, records), report.file.size))
+        moves.append(Move(report.file.path, os.path.join(run.output, records), report.file.sha256))
         moves.append(Move(report.file.index_path, os.path.join(run.output, index), None))
     published = os.path.join(run.output, FAILURES)
     if failures_path != published:
@@ -192,12 +195,14 @@ def write_metadata(
     with naming_faults(path):
         if not _is_published(path, manifest):
             lock.check(run.output, run.token)
+            lock.keep(run.output, run.token)
             publication = noted_publication(run.output, run.folder)
             if publication is None:
                 raise JobError(f"{run.folder} is gone, and with it the job; give the same command again")
             complete_moves(run.output, publication)
             for name, text in texts.items():
                 write_metadata_file(run, name, text)
+            lock.check(run.output, run.token)  # what comes between has taken a while
             commit(run, manifest)
     end_run(run)
     # An alert looks for jobs that have counted this.

@@ -78,9 +78,9 @@ class WriteDataset(beam.PTransform):
         surveyed = entries | "SurveyRecords" >> SurveyRecords(config)
         plan = surveyed | "PlanDataset" >> PlanDataset(config, run.output, run)
         if config.writer == "beam":
-            written = surveyed | "WriteTFRecords" >> WriteTFRecords(config, plan, run.records)
+            written = surveyed | "WriteTFRecords" >> WriteTFRecords(config, plan, run)
         else:
-            written = Written(surveyed | "WriteShards" >> WriteShards(config, plan, run.shards))
+            written = Written(surveyed | "WriteShards" >> WriteShards(config, plan, run))
         provenance = Provenance.start(
             self._source, run.digest, type(entries.pipeline.runner).__name__, self._job
         )

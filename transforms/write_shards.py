@@ -25,7 +25,8 @@ from transforms.shards.pool import ProcessExecutor
 from transforms.shards.report import ShardReport
 from transforms.shards.state import ShardState, shard_digest
 from transforms.shards.writer import ShardWriter
-from transforms.storage import files
+from transforms.storage import files, lock
+from transforms.storage.layout import Run
 from transforms.storage.paths import is_remote
 from transforms.storage.scratch import scratch_folder
 from transforms.storage.write_faults import naming_faults
@@ -42,19 +43,14 @@ class WriteShards(beam.PTransform):
     Args:
         config: of the dataset.
         plan: of the dataset, one element.
-        folder: where the shards go.
+        run: whose shards they are.
     """
 
-    def __init__(
-        self,
-        config: DatasetConfig,
-        plan: beam.PCollection[DatasetPlan],
-        folder: str,
-    ) -> None:
+    def __init__(self, config: DatasetConfig, plan: beam.PCollection[DatasetPlan], run: Run) -> None:
         super().__init__()
         self._config = config
         self._plan = plan
-        self._folder = folder
+        self._run = run
 
     def expand(self, surveyed: Surveyed) -> beam.PCollection[ShardReport]:
         """(shard, references) -> GroupByKey -> one file a shard."""
@@ -67,7 +63,7 @@ class WriteShards(beam.PTransform):
             | "GroupByShard" >> beam.GroupByKey()
             | "Write"
             >> beam.ParDo(
-                WriteShardsFn(self._config, self._folder),
+                WriteShardsFn(self._config, self._run),
                 plan,
                 beam.pvalue.AsList(named),
             ).with_output_types(ShardReport)
@@ -121,12 +117,13 @@ class WriteShardsFn(beam.DoFn):
 
     Args:
         config: of the dataset.
-        folder: where the shards go.
+        run: whose shards they are; it is shown to live.
     """
 
-    def __init__(self, config: DatasetConfig, folder: str) -> None:
+    def __init__(self, config: DatasetConfig, run: Run) -> None:
         self._config = config
-        self._folder = folder
+        self._run = run
+        self._folder = run.shards
         self._executor: ProcessExecutor | None = None
         self._writer: ShardWriter | None = None
         self._scratch: str | None = None
@@ -150,6 +147,7 @@ class WriteShardsFn(beam.DoFn):
             raise JobError(message)
         if not self._settings_digest:
             self._settings_digest = plan.settings.digest()
+            lock.keep(self._run.output, self._run.token)
             with naming_faults(self._folder):
                 self._sizes = files.sizes(self._folder)
         place, batches = element
@@ -205,9 +203,8 @@ class WriteShardsFn(beam.DoFn):
     def _working_folder(self) -> str:
         """Where shards are made: those of a bucket on this machine, until they are finished."""
         if is_remote(self._folder):
-            scratch = scratch_folder()
-            with naming_faults(scratch):
-                self._scratch = tempfile.mkdtemp(dir=scratch)
+            with naming_faults(tempfile.gettempdir()):
+                self._scratch = tempfile.mkdtemp(dir=scratch_folder())
             return self._scratch
         with naming_faults(self._folder), contextlib.suppress(FileExistsError):
             os.mkdir(self._folder)

@@ -14,6 +14,7 @@ from transforms.shards.plan import DatasetPlan, beam_splits
 from transforms.shards.read_back import read_back, shard_of_name
 from transforms.shards.report import ShardReport
 from transforms.sink import WriteToTFRecord
+from transforms.storage.layout import Run
 from transforms.survey import Surveyed
 from transforms.written import Written
 
@@ -24,23 +25,26 @@ class WriteTFRecords(beam.PTransform):
     Args:
         config: of the dataset.
         plan: of the dataset, one element.
-        folder: where the shards go; of this job alone, for WriteToTFRecord deletes what has its names.
+        run: whose shards they are. They go where no other job's do, for WriteToTFRecord deletes what has
+            their names.
     """
 
-    def __init__(self, config: DatasetConfig, plan: beam.PCollection[DatasetPlan], folder: str) -> None:
+    def __init__(self, config: DatasetConfig, plan: beam.PCollection[DatasetPlan], run: Run) -> None:
         super().__init__()
         self._config = config
         self._plan = plan
-        self._folder = folder
+        self._run = run
 
     def expand(self, surveyed: Surveyed) -> Written:
         """Encoded records -> files of each split -> their reports."""
         splits = beam_splits(self._config)
-        encoded = surveyed | "EncodeExamples" >> EncodeExamples(self._config, self._plan, splits)
+        encoded = surveyed | "EncodeExamples" >> EncodeExamples(self._config, self._plan, splits, self._run)
         paths = [
             encoded.payloads[split]
             | f"Write {split}"
-            >> WriteToTFRecord(os.path.join(self._folder, split, split), _num_shards(split, self._config))
+            >> WriteToTFRecord(
+                os.path.join(self._run.records, split, split), _num_shards(split, self._config)
+            )
             for split in splits
         ] | "FlattenPaths" >> beam.Flatten()
         if not self._config.workers:

@@ -11,7 +11,6 @@ from tests.buckets.server import BucketServer
 from tests.dataflow.endpoint import DataflowServer
 from tests.dataflow.submitting import Submitter
 
-
 if importlib.util.find_spec("google.cloud.dataflow") is None:
     # Without the extra gcp nothing is submitted; that this is told is tested by the others.
     collect_ignore = ["test_submission.py", "test_staged.py", "test_following.py"]

@@ -238,6 +238,6 @@ def test_moves_are_made_side_by_side(
     mover = MoveFiles()
     mover.start_bundle()
     for number in range(4):
-        mover.process(Move(f"{bucket}/from/{number}", f"{bucket}/to/{number}", 1))
+        mover.process(Move(f"{bucket}/from/{number}", f"{bucket}/to/{number}", None))
     mover.finish_bundle()
     assert bucket_server.names(bucket) == [f"{bucket}/to/{number}" for number in range(4)]

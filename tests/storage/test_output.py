@@ -1,5 +1,6 @@
 """What an output folder may hold before a run, and what a run leaves in it."""
 
+import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -57,6 +58,12 @@ def begun(output: Path, digest: str = "a" * 64) -> Run:
     return run
 
 
+def expected(run: Run) -> str:
+    """sha256 of the manifest that is there."""
+    present = published_dataset(run.output)
+    return present.sha256 if present is not None else ""
+
+
 def add_shard(run: Run, shard: int = 0, size: int = 5) -> list[Move]:
     """A finished shard with its state, and the moves that publish it."""
     name = f"train-{shard:05d}"
@@ -65,8 +72,9 @@ def add_shard(run: Run, shard: int = 0, size: int = 5) -> list[Move]:
     file = {"path": f"{name}-x.tfrecord", "index_path": f"{name}-x.idx", "failures_path": None}
     put(Path(run.shards), f"{name}.state.json", text=json.dumps({"report": {"file": file}}))
     published = f"{name}-of-00001"
+    sha256 = hashlib.sha256(b"r" * size).hexdigest()
     return [
-        Move(f"{run.shards}/{name}-x.tfrecord", f"{run.output}/{published}.tfrecord", size),
+        Move(f"{run.shards}/{name}-x.tfrecord", f"{run.output}/{published}.tfrecord", sha256),
         Move(f"{run.shards}/{name}-x.idx", f"{run.output}/index/{published}.idx", None),
     ]
 
@@ -78,7 +86,7 @@ def test_outputs_that_can_take_a_dataset(overwrite: bool, tmp_path: Path) -> Non
     (tmp_path / "index").mkdir()
     check_output(str(tmp_path), overwrite)
     # What a job makes before it is a run, and a lock.
-    put(tmp_path, ".recordmill/0123/scratch/x", ".recordmill/0123/tfrecord-a/train/x", ".recordmill/lock")
+    put(tmp_path, ".recordmill/0123456789abcdef/scratch/x", ".recordmill/0123456789abcdef/tfrecord-a/train/x", ".recordmill/lock")
     check_output(str(tmp_path), overwrite)
     run = begun(tmp_path)
     add_shard(run)
@@ -205,7 +213,7 @@ def test_a_run_that_starts_removes_what_others_left_and_keeps_its_finished_shard
     put(Path(run.folder), "failures.jsonl", "run.json.part", "features.json.part", "tfrecord-older/train/x")
     other = begun(tmp_path, "b" * 64)
     add_shard(other, 0)
-    put(tmp_path, ".recordmill/cccc/scratch/x", ".recordmill/lock")
+    put(tmp_path, ".recordmill/cccccccccccccccc/scratch/x", ".recordmill/lock")
     mine = {
         ".recordmill/lock": "contents of .recordmill/lock",
         f".recordmill/{'a' * 16}/scratch/x": "contents of scratch/x",
@@ -234,7 +242,7 @@ def test_the_marker_says_what_runs_there(tmp_path: Path) -> None:
 
 def cut_off_after(steps: int, run: Run, moves: list[Move]) -> None:
     """A publication, cut off after so many of its moves."""
-    publication = announce(run, moves, ["dataset_info.json", "manifest.json"])
+    publication = announce(run, moves, ["dataset_info.json", "manifest.json"], expected(run))
     withdraw(run, publication)
     for move in moves[:steps]:
         move_file(move)
@@ -313,7 +321,7 @@ def test_a_file_of_somebody_else_is_never_overwritten(taken: str, tmp_path: Path
     moves = add_shard(run)
     before = everything(tmp_path)
     with pytest.raises(JobError, match=f"{taken}.*; nothing is published"):
-        announce(run, moves, ["dataset_info.json", "manifest.json"])
+        announce(run, moves, ["dataset_info.json", "manifest.json"], expected(run))
     assert everything(tmp_path) == before
 
 
@@ -322,14 +330,14 @@ def test_steps_that_are_repeated(tmp_path: Path) -> None:
     run = begun(tmp_path)
     moves = add_shard(run)
     for _ in range(2):
-        publication = announce(run, moves, ["dataset_info.json", "manifest.json"])
+        publication = announce(run, moves, ["dataset_info.json", "manifest.json"], expected(run))
         assert publication.replaces is not None
         assert publication.replaces.files == tuple(ALL_FILES)
         withdraw(run, publication)
         for move in (*moves, *moves):
             move_file(move)
     assert (tmp_path / "train-00000-of-00001.tfrecord").read_text() == "rrrrr"
-    (tmp_path / "train-00000-of-00001.tfrecord").write_text("rrrr")
+    (tmp_path / "train-00000-of-00001.tfrecord").write_text("rrrrs")
     with pytest.raises(JobError, match="a finished shard is gone"):
         move_file(moves[0])
 
@@ -337,11 +345,45 @@ def test_steps_that_are_repeated(tmp_path: Path) -> None:
 def test_a_dataset_that_appears_meanwhile_is_not_withdrawn(tmp_path: Path) -> None:
     put_dataset(tmp_path)
     run = begun(tmp_path)
-    publication = announce(run, add_shard(run), ["manifest.json"])
+    publication = announce(run, add_shard(run), ["manifest.json"], expected(run))
     put_dataset(tmp_path, by="somebody")
     with pytest.raises(JobError, match="another job has published"):
         withdraw(run, publication)
     assert published_dataset(str(tmp_path)) is not None
+
+
+def test_a_step_that_comes_late_leaves_the_published_dataset(tmp_path: Path) -> None:
+    """A twin of the step that publishes, held up until the job is done, or another has published."""
+    run = begun(tmp_path)
+    moves = add_shard(run)
+    put_dataset(tmp_path)
+    before = everything(tmp_path)
+    with pytest.raises(JobError, match="another job has published meanwhile"):
+        announce(run, moves, ["manifest.json"], expected="")
+    assert everything(tmp_path) == before
+
+
+def test_the_end_leaves_what_another_job_has(tmp_path: Path) -> None:
+    run = begun(tmp_path)
+    add_shard(run)
+    lock.acquire(run.output, "another")
+    before = everything(tmp_path)
+    end_run(run)
+    assert everything(tmp_path) == before
+    lock.release(run.output, "another")
+
+
+@pytest.mark.parametrize(
+    "late", ["shards/train-00000-x.tfrecord", "sample.json", "publishing.json.part", "failures.jsonl"]
+)
+def test_what_comes_late_into_a_run_that_is_gone_keeps_nobody_out(late: str, tmp_path: Path) -> None:
+    put(tmp_path, f".recordmill/0123456789abcdef/{late}")
+    check_output(str(tmp_path))
+    settle_runs(begun(tmp_path))
+    assert not (tmp_path / ".recordmill/0123456789abcdef").exists()
+    put(tmp_path, f".recordmill/0123456789abcdef/{late}", ".recordmill/0123456789abcdef/mine.txt")
+    with pytest.raises(ValueError, match="not empty"):
+        check_output(str(tmp_path))
 
 
 def _denied(run: Run) -> None:

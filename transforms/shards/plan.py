@@ -60,6 +60,7 @@ class DatasetPlan:
         records: of all splits.
         source_bytes: of their images, where the listing told.
         digest: of the list of records.
+        replaces: sha256 of the manifest of the dataset that is replaced; empty where there is none.
     """
 
     splits: Mapping[str, SplitPlan]
@@ -69,6 +70,7 @@ class DatasetPlan:
     records: int
     source_bytes: int
     digest: str
+    replaces: str = ""
 
     @property
     def estimated_bytes(self) -> int:

@@ -41,7 +41,8 @@ _FINAL = (401, 403, 404, 412)
 _QUICK_SEARCH = {"GCE_METADATA_TIMEOUT": "1", "GCE_METADATA_DETECT_RETRIES": "1"}
 # Else the client asks for each bucket's metadata once, for traces: a request, and a right, more.
 _NO_TRACES = {"DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA": "true"}
-_LOG_IN = "log in with `gcloud auth application-default login`, or allow it to the account that runs the job"
+_LOG_IN = "no credentials were found: log in with `gcloud auth application-default login`"
+_ALLOW = "allow it to the account that asks"
 
 _T = TypeVar("_T")
 
@@ -103,13 +104,15 @@ def called(uri: str, function: Callable[..., _T], *args: Any, **options: Any) ->
         try:
             return function(*args, **options, **settings())
         except InvalidResponse as error:
-            last = _os_error(uri, error.response.status_code, str(error))
+            last = _os_error(uri, error.response.status_code, _said_in(error.response) or str(error))
             if error.response.status_code in _FINAL:
                 raise last from error
         except GoogleCloudError as error:
-            raise _os_error(uri, error.code, error.message) from error
+            raise _os_error(uri, error.code, _said(error)) from error
         except GoogleAuthError as error:
-            raise JobError(f"{uri}: {_in_one_line(error)}; {_LOG_IN}") from error
+            raise JobError(
+                f"{uri}: {_in_one_line(error)}; log in with `gcloud auth application-default login`"
+            ) from error
         except RetryError as error:  # of the client, whose time is over
             raise OSError(errno.EIO, _in_one_line(error.cause or error), uri) from error
         except (DataCorruption, HTTPError, HTTPException) as error:
@@ -130,10 +133,23 @@ def _os_error(uri: str, status: int | None, message: str) -> OSError:
     if status == 404:
         return FileNotFoundError(errno.ENOENT, "no such object, or no such bucket", uri)
     if status in (401, 403):
-        return PermissionError(errno.EACCES, f"{message}; {_LOG_IN}", uri)
+        return PermissionError(errno.EACCES, f"{message}; {_LOG_IN if is_anonymous() else _ALLOW}", uri)
     if status == 412:
         return ChangedError(errno.EEXIST, "it is of another generation", uri)
     return OSError(errno.EIO, f"HTTP {status}: {message}", uri)
+
+
+def _said(error: Any) -> str:
+    """What the service said, without the request that it said it of."""
+    errors = [one.get("message") for one in error.errors if isinstance(one, dict)]
+    return str(next(filter(None, errors), None) or _said_in(error.response) or error.message)
+
+
+def _said_in(response: Any) -> str:
+    try:
+        return str(response.json()["error"]["message"])
+    except Exception:  # no JSON, another shape, or no body that can be read any more
+        return ""
 
 
 def _in_one_line(text: object) -> str:

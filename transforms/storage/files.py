@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import BinaryIO, NamedTuple, TypeVar
 
-from transforms.storage import objects
+from transforms.storage import cloud, objects
 from transforms.storage.paths import is_remote
 
 _BUFFER = 1 << 18
@@ -161,14 +161,28 @@ def remove_folder(path: str) -> None:
         os.rmdir(path)
 
 
-def remove_tree(path: str) -> None:
-    """Removes a file, or a folder and all below it."""
-    if is_remote(path):
-        each(_remove_if_there, [path, *(found.uri for found in objects.list_tree(path))])
-    elif os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path)
-    else:
-        os.remove(path)
+def remove_all(found: Iterable[Found]) -> None:
+    """Removes files, and folders with all below them."""
+    paths = []
+    for entry in found:
+        if not is_remote(entry.path):
+            (shutil.rmtree if entry.is_folder else os.remove)(entry.path)
+        elif entry.is_folder:
+            paths += [one.uri for one in objects.list_tree(entry.path)]
+        else:
+            paths.append(entry.path)
+    each(_remove_if_there, paths)
+
+
+def remove_this(path: str) -> None:
+    """Removes a file as it is now: one that somebody puts in its place meanwhile stays."""
+    if not is_remote(path):
+        _remove_if_there(path)
+        return
+    found = objects.stat(path)
+    if found is not None:
+        with contextlib.suppress(FileNotFoundError, cloud.ChangedError):
+            objects.delete(path, found.generation)
 
 
 def replace(source: str, target: str) -> None:

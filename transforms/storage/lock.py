@@ -94,11 +94,25 @@ def acquire(output: str, token: str, command: str = "") -> None:
         _held[path] = _taken(output, path, Owner.here(token, command))
 
 
+def keep(output: str, token: str) -> None:
+    """Shows that the job `token` lives as long as this process does, if it has the lock; never fails.
+
+    The process that has taken it may be gone before the job is done.
+    """
+    with contextlib.suppress(OSError, JobError):
+        if is_held_by(output, token):
+            acquire(output, token)
+
+
+def is_held_by(output: str, token: str) -> bool:
+    """Whether the job `token` has the lock."""
+    owner = _owner(output)
+    return owner is not None and owner.token == token
+
+
 def check(output: str, token: str) -> None:
     """Raises JobError unless the job `token` has the lock."""
-    path = _path(output)
-    with naming_faults(path):
-        owner = object_lock.owner(output) if is_remote(output) else _owner(path)
+    owner = _owner(output)
     if owner is None:
         raise JobError(
             f"--output is {output!r}, whose lock is gone: the folder was removed, or another job has ended "
@@ -284,12 +298,16 @@ def _read_path(path: str) -> Owner | None:
         os.close(descriptor)
 
 
-def _owner(path: str) -> Owner | None:
-    """The owner; None where there is no lock."""
-    try:
-        return _read_path(path)
-    except FileNotFoundError:
-        return None
+def _owner(output: str) -> Owner | None:
+    """Who has the lock, dead or alive; None where there is none."""
+    path = _path(output)
+    with naming_faults(path):
+        if is_remote(output):
+            return object_lock.owner(output)
+        try:
+            return _read_path(path)
+        except FileNotFoundError:
+            return None
 
 
 def _give_back(path: str, token: str) -> None:

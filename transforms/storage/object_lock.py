@@ -38,20 +38,36 @@ class _Held:
         self._uri = uri
         self._text = owner.to_json()
         self._released = threading.Event()
-        threading.Thread(target=self._beat_on, name="recordmill-lock", daemon=True).start()
+        self._thread = threading.Thread(target=self._beat_on, name="recordmill-lock", daemon=True)
+        self._thread.start()
 
     def close(self) -> None:
         """No more signs of life; the object stays."""
         self._released.set()
 
+    def is_beating(self) -> bool:
+        """Whether it still gives signs of life: not if the lock was lost."""
+        return self._thread.is_alive()
+
     def _beat_on(self) -> None:
         while not self._released.wait(_BEAT_SECONDS):
             try:
-                self.generation = objects.write(self._uri, self._text, self.generation).generation
-            except cloud.ChangedError:
-                return  # released, or somebody else's by now
+                if not self._has_beaten():
+                    return
             except (OSError, JobError):
                 continue  # what may pass, and has not
+
+    def _has_beaten(self) -> bool:
+        """Gives a sign of life, unless another process of the job just has; False where it is not ours."""
+        present = _present(self._uri)
+        if present is None or present[0].token != self.token:
+            return False
+        if present[1].generation == self.generation:
+            # ChangedError is another process's that was faster.
+            self.generation = objects.write(self._uri, self._text, self.generation).generation
+        else:
+            self.generation = present[1].generation
+        return True
 
 
 _mutex = threading.Lock()
@@ -62,9 +78,11 @@ def acquire(output: str, token: str, command: str) -> None:
     """As `lock.acquire`."""
     uri = _uri(output)
     with _mutex, naming_faults(uri):
-        held = _held.pop(uri, None)
+        held = _held.get(uri)
         if held is not None:
-            held.close()
+            if held.token == token and held.is_beating():
+                return
+            _held.pop(uri).close()
         # A job of this very process that has it has failed, as one in a notebook may have.
         ours = {token, held.token} if held is not None else {token}
         _held[uri] = _taken(output, uri, Owner.here(token, command), ours)
@@ -99,9 +117,9 @@ def release(output: str, token: str) -> None:
             held.close()
             del _held[uri]
         with contextlib.suppress(OSError, JobError):
-            present = owner(output)
-            if present is not None and present.token == token:
-                objects.delete(uri)
+            present = _present(uri)
+            if present is not None and present[0].token == token:
+                objects.delete(uri, present[1].generation)
 
 
 def release_all() -> None:

@@ -167,10 +167,13 @@ def write(uri: str, data: bytes, if_generation: int | None = None) -> StoredObje
             if_generation_match=if_generation,
             checksum="crc32c",
         )
-    except ChangedError:
+    except ChangedError as changed:
         present = stat(uri)
-        if present is None or read(uri) != data:
-            raise
+        try:
+            if present is None or read(uri) != data:
+                raise
+        except FileNotFoundError:
+            raise changed from None
         return present
     return _stored(split_uri(uri)[0], made)
 
@@ -213,13 +216,18 @@ def copy(source: str, target: str) -> None:
             return
 
 
-def delete(uri: str) -> None:
+def delete(uri: str, if_generation: int | None = None) -> None:
     """Deletes an object.
 
+    Args:
+        uri: of the object.
+        if_generation: that it has to be of; None for any.
+
     Raises:
-        FileNotFoundError: there is none.
+        FileNotFoundError: there is none, any more if an answer was lost.
+        ChangedError: it is of another generation.
     """
-    called(uri, blob(uri).delete)
+    called(uri, blob(uri).delete, if_generation_match=if_generation)
 
 
 def move(source: str, target: str) -> None:

@@ -11,21 +11,22 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from transforms.records import JobError
-from transforms.storage import cloud, files, objects
+from transforms.storage import cloud, files, lock, objects
 from transforms.storage.durable import sync_folder, write_lines, write_text, write_unfinished
 from transforms.storage.layout import DATASET_INFO, FAILURES, FORMAT_VERSION, MANIFEST, Run, check_name
 from transforms.storage.paths import is_remote
 from transforms.storage.write_faults import naming_faults
 
 PUBLISHING = "publishing.json"
+_READ_BYTES = 1 << 20
 
 
 class Move(NamedTuple):
-    """A finished file, the name that readers will see it by, and its size where that is known."""
+    """A finished file, the name that readers will see it by, and its sha256 where that is known."""
 
     unpublished: str
     published: str
-    size: int | None
+    sha256: str | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,14 +120,23 @@ def noted_publication(output: str, folder: str) -> Publication | None:
     return noted
 
 
-def announce(run: Run, moves: Iterable[Move], metadata: Iterable[str]) -> Publication:
+def announce(run: Run, moves: Iterable[Move], metadata: Iterable[str], expected: str) -> Publication:
     """Notes what is going to be done, before it is.
 
+    Args:
+        run: that publishes.
+        moves: of its files.
+        metadata: names of the files that are written after them.
+        expected: sha256 of the manifest that was there when the job began; empty for none.
+
     Raises:
-        JobError: a file that is not of the dataset has a name that is needed.
+        JobError: a file that is not of the dataset has a name that is needed; or a dataset is there that was
+            not when the job began, perhaps by this very step, which somebody does once more.
     """
     before = noted_publication(run.output, run.folder)
     replaces = published_dataset(run.output)
+    if replaces is not None and replaces.sha256 != expected:
+        raise JobError(_published_meanwhile(run.output))
     ours: frozenset[str] = frozenset()
     if replaces is None and before is not None:  # withdrawn already, by a step that is now repeated
         replaces, ours = before.replaces, before.names
@@ -151,17 +161,34 @@ def withdraw(run: Run, publication: Publication) -> None:
     """
     if publication.replaces is None:
         return
+    path = os.path.join(run.output, MANIFEST)
+    # Looked at before it is read: of another generation, it is not deleted.
+    found = objects.stat(path) if is_remote(path) else None
     present = published_dataset(run.output)
     if present is not None:
         if present.sha256 != publication.replaces.sha256:
-            raise JobError(
-                f"--output is {run.output!r}, where another job has published; nothing is published"
-            )
-        files.remove(os.path.join(run.output, MANIFEST))
+            raise JobError(_published_meanwhile(run.output))
+        if found is not None:
+            _withdraw_object(run.output, found)
+        else:
+            _remove(run.output, MANIFEST)
         sync_folder(run.output)
     if DATASET_INFO in publication.replaced_names:
-        _remove(run.output, DATASET_INFO)
+        files.remove_this(os.path.join(run.output, DATASET_INFO))
         sync_folder(run.output)
+
+
+def _withdraw_object(output: str, found: objects.StoredObject) -> None:
+    try:
+        objects.delete(found.uri, found.generation)
+    except FileNotFoundError:
+        return  # by a try whose answer was lost
+    except cloud.ChangedError as error:
+        raise JobError(_published_meanwhile(output)) from error
+
+
+def _published_meanwhile(output: str) -> str:
+    return f"--output is {output!r}, where another job has published meanwhile; this one publishes nothing"
 
 
 def move_file(move: Move) -> None:
@@ -170,7 +197,7 @@ def move_file(move: Move) -> None:
     Raises:
         JobError: it is in neither place.
     """
-    unpublished, published, size = move
+    unpublished, published = move.unpublished, move.published
     with naming_faults(published):
         if not is_remote(published):
             with contextlib.suppress(FileExistsError):
@@ -178,10 +205,23 @@ def move_file(move: Move) -> None:
         try:
             files.replace(unpublished, published)
         except FileNotFoundError as error:
-            if not files.is_file(published) or size not in (None, files.size_of(published)):
+            if not _is_there(move):
                 raise JobError(
                     f"{unpublished}: a finished shard is gone; give the same command again"
                 ) from error
+
+
+def _is_there(move: Move) -> bool:
+    """Whether what has the name in the output is what was to be moved, as far as that is known."""
+    if not files.is_file(move.published):
+        return False
+    if move.sha256 is None:
+        return True
+    hashed = hashlib.sha256()
+    with files.open_stream(move.published) as file:
+        while block := file.read(_READ_BYTES):
+            hashed.update(block)
+    return hashed.hexdigest() == move.sha256
 
 
 def complete_moves(output: str, publication: Publication) -> None:
@@ -205,18 +245,24 @@ def commit(run: Run, manifest: str) -> None:
     """
     path = os.path.join(run.output, MANIFEST)
     if is_remote(path):
-        try:
-            objects.write(path, manifest.encode(), if_generation=objects.NEW)
-        except cloud.ChangedError as error:
-            raise JobError(
-                f"{path} is another job's, published meanwhile; this one publishes nothing"
-            ) from error
+        _commit_object(run, path, manifest)
         return
     unfinished = os.path.join(run.folder, f"{MANIFEST}.part")
     write_unfinished(unfinished, [manifest])
     os.replace(unfinished, path)
     with contextlib.suppress(OSError):
         sync_folder(run.output)
+
+
+def _commit_object(run: Run, path: str, manifest: str) -> None:
+    """Writes manifest.json in a bucket; takes it back if the job was taken for dead before."""
+    try:
+        written = objects.write(path, manifest.encode(), if_generation=objects.NEW)
+    except cloud.ChangedError as error:
+        raise JobError(_published_meanwhile(run.output)) from error
+    if not lock.is_held_by(run.output, run.token):
+        _withdraw_object(run.output, written)
+        raise JobError(_published_meanwhile(run.output))
 
 
 def undo(output: str, folder: str, publication: Publication) -> None:
@@ -243,7 +289,7 @@ def _take_back(move: Move) -> None:
 
     Where an unpublished file still is, the file in its place in the output is not the run's.
     """
-    unpublished, published, _ = move
+    unpublished, published = move.unpublished, move.published
     if not files.exists(unpublished):
         if files.exists(published):
             files.make_folder(os.path.dirname(unpublished))

@@ -6,8 +6,10 @@ import contextlib
 import datetime
 import json
 import os
+import re
 from collections.abc import Collection, Mapping, Sequence
 
+from transforms.records import JobError
 from transforms.storage import files, lock
 from transforms.storage.durable import sync_folder, write_text
 from transforms.storage.layout import FAILURES, FORMAT_VERSION, MANIFEST, RUNS, Run
@@ -18,6 +20,11 @@ _SCRATCH = "scratch"
 _SHARDS = "shards"
 _RECORDS = "tfrecord-"
 _STATE = ".state.json"
+# Names of the folders of runs, and of what is in them.
+_RUN = re.compile(r"[0-9a-f]{16}")
+_OUR_NAMES = re.compile(
+    r"scratch|shards|sample\.json|failures\.jsonl|publishing\.json|run\.json|tfrecord-.*|.*\.part", re.DOTALL
+)
 # What reading a damaged JSON file may raise.
 _DAMAGED = (ValueError, KeyError, TypeError, RecursionError)
 
@@ -34,7 +41,7 @@ def strange_entries(output: str) -> list[str]:
         return [RUNS]
     strange = []
     for path, is_folder, _ in files.entries(runs):
-        known = _marker(path) is not None or _is_early(path) if is_folder else lock.is_lock_file(path)
+        known = _marker(path) is not None or _is_ours(path) if is_folder else lock.is_lock_file(path)
         if not known:
             strange.append(os.path.relpath(path, output))
     return strange
@@ -86,7 +93,7 @@ def settle_runs(run: Run) -> None:
             # With a manifest it never began, or was complete.
             if not published:
                 undo(run.output, folder, publication)
-            files.remove(os.path.join(folder, PUBLISHING))
+            files.remove_if_there(os.path.join(folder, PUBLISHING))
     for folder in folders:
         if folder != run.folder:
             _remove_run(folder)
@@ -94,10 +101,14 @@ def settle_runs(run: Run) -> None:
 
 
 def end_run(run: Run) -> None:
-    """Removes what the run, now published, has left, and gives the lock back; never fails."""
-    with contextlib.suppress(OSError):
-        _remove_run(run.folder)
-    lock.release(run.output, run.token)
+    """Removes what the run, now published, has left, and gives the lock back; never fails.
+
+    Where the job has the lock no more, what is there is another's.
+    """
+    with contextlib.suppress(OSError, JobError):
+        if lock.is_held_by(run.output, run.token):
+            _remove_run(run.folder)
+            lock.release(run.output, run.token)
 
 
 def finished_shards(output: str) -> int:
@@ -127,21 +138,20 @@ def _marker(folder: str) -> Mapping[str, object] | None:
     return marker if isinstance(marker, dict) and marker.get("format_version") == FORMAT_VERSION else None
 
 
-def _is_early(folder: str) -> bool:
-    """Whether it holds only what a job makes before it is a run, or what is left of one that was removed."""
-    names = (found.name for found in files.entries(folder))
-    return all(name in (_SCRATCH, f"{_MARKER}.part") or name.startswith(_RECORDS) for name in names)
+def _is_ours(folder: str) -> bool:
+    """Whether it holds only what jobs make: before it is a run, or, late, after it was removed."""
+    names = [found.name for found in files.entries(folder)]
+    return bool(_RUN.fullmatch(os.path.basename(folder))) and all(map(_OUR_NAMES.fullmatch, names))
 
 
 def _tidy(run: Run) -> None:
     """Leaves of a run's folder what this job needs, and the finished shards."""
     kept = [os.path.join(run.folder, name) for name in (_MARKER, _SCRATCH)]
-    for found in files.entries(run.folder):
-        if found.path not in (*kept, run.sample, run.shards, run.records):
-            files.remove_tree(found.path)
+    kept += [run.sample, run.shards, run.records]
+    files.remove_all(found for found in files.entries(run.folder) if found.path not in kept)
     shards = files.entries(run.shards)
     finished = _finished_files([found.path for found in shards if found.name.endswith(_STATE)])
-    files.each(files.remove_tree, [found.path for found in shards if found.name not in finished])
+    files.remove_all(found for found in shards if found.name not in finished)
 
 
 def _finished_files(states: Sequence[str]) -> Collection[str]:
@@ -160,9 +170,7 @@ def _files_of_state(path: str) -> Sequence[str]:
 def _remove_run(folder: str) -> None:
     """Removes a run's folder: what it is known by, last."""
     last = [os.path.join(folder, name) for name in (PUBLISHING, _MARKER)]
-    for found in files.entries(folder):
-        if found.path not in last:
-            files.remove_tree(found.path)
+    files.remove_all(found for found in files.entries(folder) if found.path not in last)
     for path in last:
         files.remove_if_there(path)
     files.remove_folder(folder)

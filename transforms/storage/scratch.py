@@ -11,6 +11,7 @@ import shutil
 import tempfile
 
 _PREFIX = "recordmill-"
+_UNLOCKED = ".new-recordmill-"
 
 
 @functools.cache
@@ -18,9 +19,12 @@ def scratch_folder() -> str:
     """The folder, under the system's temporary one."""
     parent = tempfile.gettempdir()
     _sweep(parent)
-    folder = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
-    # Held as long as the process lives, and by its forks: by it the folder of one that died is known.
-    fcntl.flock(os.open(folder, os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_SH)
+    unlocked = tempfile.mkdtemp(prefix=_UNLOCKED, dir=parent)
+    # Held as long as the process lives, and by its forks: by it the folder of one that died is known. It gets
+    # the name that others look for only once it is held.
+    fcntl.flock(os.open(unlocked, os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_SH)
+    folder = os.path.join(parent, _PREFIX + os.path.basename(unlocked).removeprefix(_UNLOCKED))
+    os.rename(unlocked, folder)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 

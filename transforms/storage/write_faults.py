@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import tempfile
 from collections.abc import Iterator
 
 from transforms.records import JobError
+from transforms.storage.paths import is_remote
 
 _NO_ROOM = "free space there, or give another --output"
 _NOT_ALLOWED = "allow to write there, or give another --output"
@@ -21,6 +23,11 @@ _REMEDIES = {
     errno.ENOTDIR: _GONE,
     errno.ESTALE: "mount the file system again, then give the same command",
     errno.EIO: "look after the disk, then give the same command",
+}
+
+_REMEDIES_IN_A_BUCKET = {
+    errno.ENOENT: _GONE,
+    errno.EIO: "give the same command again when the service answers",
 }
 
 
@@ -40,5 +47,10 @@ def naming_faults(path: str) -> Iterator[None]:
 def fault(error: OSError, path: str) -> JobError:
     """What an OSError at `path`, or at the file it names itself, is to the user."""
     said = error.strerror or str(error) or type(error).__name__
+    where = str(error.filename or path)
     remedy = _REMEDIES.get(error.errno or 0, "")
-    return JobError(f"{error.filename or path}: {said}" + (f"; {remedy}" if remedy else ""))
+    if is_remote(where):
+        remedy = _REMEDIES_IN_A_BUCKET.get(error.errno or 0, "")
+    elif remedy == _NO_ROOM and where.startswith(tempfile.gettempdir()):
+        remedy = "free space there, or name another folder in TMPDIR: what goes to a bucket is made there"
+    return JobError(f"{where}: {said}" + (f"; {remedy}" if remedy else ""))
