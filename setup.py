@@ -41,7 +41,7 @@ setup(
         "tenacity>=9,<10",  # faults of the file system that may pass are tried again
     ],
     extras_require={
-        # Dataflow, and Beam's own writer in a bucket.
+        # What submits to Dataflow, and what its workers have.
         "gcp": ["apache-beam[gcp]>=2.77,<2.78"],
         # Reads the result back; conversions never import it.
         "tensorflow": ["tensorflow>=2.20,<2.22"],

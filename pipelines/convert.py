@@ -45,6 +45,7 @@ from transforms.sources.source import SourceConfig
 from transforms.storage import lock
 from transforms.storage.layout import MANIFEST
 from transforms.storage.paths import absolute
+from transforms.storage.scratch import scratch_folder
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -130,7 +131,7 @@ def _cost(options: ConvertOptions, plan: dict[str, Any]) -> Estimate | None:
 
 def _run_elsewhere(options: ConvertOptions) -> int:
     """Submits the job to Dataflow, and follows it unless it is to be left; the exit status."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=scratch_folder()) as folder:
         if options.setup_file is not None:
             archive = f"--extra_package={pack(options.setup_file, folder)}"
             options = dataclasses.replace(options, beam_args=(*options.beam_args, archive))

@@ -8,6 +8,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from transforms.records import JobError
+from transforms.storage.objects import check_bucket
+
 DATAFLOW_RUNNER = "DataflowRunner"
 
 # Four cores and 16 GB: a machine's start, about two minutes with the installation of packages, is shared by
@@ -30,6 +33,8 @@ _NAME_CHARACTERS = 20
 _SHARED_CORE = {"e2-micro": 2, "e2-small": 2, "e2-medium": 2, "f1-micro": 1, "g1-small": 1}
 _GCS_PATH = re.compile(r"gs://[a-z0-9][-_.a-z0-9]*[a-z0-9](/.*)?", re.DOTALL)
 
+_LOCATIONS = ("temp_location", "staging_location")
+
 Flags = Mapping[str, Any]
 """Beam's flags by name, as its parser has them: None, or a default, where one is not given."""
 
@@ -45,8 +50,35 @@ def dataflow_args(flags: Flags, output: str) -> list[str]:
         ValueError: one that only the caller can give is missing or wrong.
     """
     _check(flags)
+    _check_apart(flags, output)
     added = {"job_name": job_name(output), **_machines(flags)}
     return [f"--{name}={value}" for name, value in added.items() if not flags[name]] + _session(flags)
+
+
+def _check_apart(flags: Flags, output: str) -> None:
+    """Raises ValueError where Beam's files would lie in the folder of the dataset, and keep it out."""
+    folder = output.rstrip("/")
+    for name in _LOCATIONS:
+        location = (flags[name] or "").rstrip("/")
+        if location == folder or location.startswith(f"{folder}/"):
+            raise ValueError(
+                f"--{name} is {flags[name]!r}, in the folder of the dataset, --output={output!r}; "
+                "give another"
+            )
+
+
+def check_locations(flags: Flags) -> None:
+    """Raises ValueError unless there are the buckets that Beam's files go to. A request each."""
+    for name in _LOCATIONS:
+        if location := flags[name]:
+            try:
+                check_bucket(location)
+            except FileNotFoundError as error:
+                bucket = location.removeprefix("gs://").partition("/")[0]
+                raise ValueError(f"--{name} is {location!r}, and there is no bucket {bucket!r}") from error
+            except (OSError, JobError) as error:
+                said = getattr(error, "strerror", None) or error
+                raise ValueError(f"--{name} is {location!r}: {said}") from error
 
 
 def code_to_send(flags: Flags, setup_file: str | None) -> str | None:

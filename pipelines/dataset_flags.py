@@ -40,6 +40,11 @@ def dataset_config(
         )
     sizes = {} if args.shard_size is None else {"shard_size": args.shard_size}
     writer = _writer(args, bool(ways and ways != ["num_shards"]))
+    if writer == "beam" and "[" in args.output:
+        raise ValueError(
+            f"--output is {args.output!r}, where Beam's own writer takes [ for the start of a pattern; "
+            "give another folder, or --writer=shards"
+        )
     return DatasetConfig(
         policy=ImagePolicy(args.image_format, args.jpeg_quality, args.validate, args.exif),
         schema=args.schema,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Sequence
 from typing import NoReturn
 
 from pipelines import flag_values
@@ -10,6 +12,18 @@ from pipelines import flag_values
 
 class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, and exits with status 2."""
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """As argparse's, but a switch alone never takes the flag after it for its value."""
+        given = list(sys.argv[1:] if args is None else args)
+        for place, argument in enumerate(given):
+            action = self._option_string_actions.get(argument)
+            is_switch = action is not None and action.nargs == "?" and action.const is True
+            if is_switch and given[place + 1 : place + 2][:1] and given[place + 1].startswith("--"):
+                given[place] = f"{argument}=true"
+        return super().parse_known_args(given, namespace)
 
     def error(self, message: str) -> NoReturn:
         """One line to stderr."""

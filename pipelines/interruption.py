@@ -91,14 +91,16 @@ def _what_is_kept(output: str) -> str:
 
 def _stop(number: int, _: FrameType | None) -> NoReturn:
     text = "interrupted; nothing was begun\n"
-    if _job.left:
-        text = f"interrupted; {_job.left}"
-    elif _job.output is not None:
+    if _job.left or _job.output is not None:
         from transforms.shards import process
-        from transforms.storage import lock
 
         process.kill_all()
         _end_programs()
+    if _job.left:
+        text = f"interrupted; {_job.left}"
+    elif _job.output is not None:
+        from transforms.storage import lock
+
         if _is_remote(_job.output):
             text = f"interrupted; {_what_is_left_in_a_bucket(_job.output)}"
         else:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipelines import flag_values
-from pipelines.dataflow import DATAFLOW_RUNNER
+from pipelines.dataflow import DATAFLOW_RUNNER, check_locations
 from pipelines.dataset_flags import dataset_config
 from pipelines.flag_parser import HelpFormatter, Parser, add_switch
 from pipelines.runner_flags import (
@@ -26,7 +26,7 @@ from transforms.examples.registry import SCHEMAS
 from transforms.sources.registry import SOURCES, detect, source_of
 from transforms.sources.source import SourceConfig
 from transforms.storage.cloud import NO_AUTH
-from transforms.storage.listing import remembered
+from transforms.storage.listing import glance
 from transforms.storage.output import check_output
 from transforms.storage.paths import absolute
 
@@ -320,13 +320,15 @@ def _checked(args: argparse.Namespace, others: Sequence[str], flags: Mapping[str
         skip_dirs=(absolute(args.output),),
     )
     reason = "as --source says"
-    with remembered():
+    with glance():
         if source.kind == "auto":
             kind, reason = detect(source)
             source = dataclasses.replace(source, kind=kind)
         dataset = dataset_config(args, source, flags)
         source_of(source).check(source)
     check_output(args.output, args.overwrite)
+    if args.runner == DATAFLOW_RUNNER:
+        check_locations(flags)
     return ConvertOptions(
         source=source,
         source_reason=reason,

@@ -84,13 +84,13 @@ def dataflow_args(args: argparse.Namespace, flags: Mapping[str, Any]) -> list[st
     Raises:
         ValueError: it cannot be submitted so.
     """
+    paths = {name: getattr(args, name) for name in ("annotations", "image_root")}
+    dataflow.check_paths({"input": [args.input], "output": [args.output], **paths})
     if not _is_installed("google.cloud.dataflow"):
         raise ValueError(
             f"--runner is {DATAFLOW_RUNNER!r}, which wants Beam's parts for Google Cloud; "
             "install recordmill[gcp]"
         )
-    paths = {name: getattr(args, name) for name in ("annotations", "image_root")}
-    dataflow.check_paths({"input": [args.input], "output": [args.output], **paths})
     return dataflow.dataflow_args(flags, args.output)
 
 

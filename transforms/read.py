@@ -20,6 +20,7 @@ from transforms.shards import process, progress
 from transforms.sources.registry import source_of
 from transforms.sources.source import SourceConfig
 from transforms.storage import files
+from transforms.storage.listing import glance
 
 Entry = ImageRecord | Failure
 _PROGRESS_STEP = 1000
@@ -62,7 +63,8 @@ def list_source(_: bytes, config: SourceConfig, scratch: str | None) -> Iterator
     files.make_folder(scratch)
     try:
         source = source_of(config)
-        source.check(config)
+        with glance():
+            source.check(config)
     except ValueError as error:
         raise JobError(str(error)) from error
     listed = 0

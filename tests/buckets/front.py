@@ -125,6 +125,8 @@ class Service:
             )
         except Refused as refused:
             return refused.answer
+        except Drop:  # of a part of a batch
+            raise
         except Exception as error:
             traceback.print_exc()
             return Answer.error(501, f"the bucket server failed: {error!r}")  # which no client asks again

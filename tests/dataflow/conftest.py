@@ -13,7 +13,7 @@ from tests.dataflow.submitting import Submitter
 
 if importlib.util.find_spec("google.cloud.dataflow") is None:
     # Without the extra gcp nothing is submitted; that this is told is tested by the others.
-    collect_ignore = ["test_submission.py", "test_staged.py", "test_following.py"]
+    collect_ignore = ["test_flags.py", "test_submission.py", "test_staged.py", "test_following.py"]
 
 
 @pytest.fixture(scope="module")

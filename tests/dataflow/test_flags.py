@@ -9,7 +9,8 @@ import pytest
 from pipelines import dataflow, runner_flags
 from pipelines.code_archive import pack
 from pipelines.flag_parser import Parser
-from pipelines.options import parse_convert
+from pipelines.options import convert_parser, parse_convert
+from tests.dataflow.submitting import Submitter
 from tests.pipelines.conversion import convert
 from transforms.records import JobError
 
@@ -135,6 +136,14 @@ def test_job_names(output: str, start: str) -> None:
         (["--region=", "--temp_location="], "which wants --region, --temp_location too"),
         (["--temp_location=/tmp"], "--temp_location is '/tmp'; give a path in a bucket, gs://BUCKET/…"),
         (["--staging_location=gs://"], "--staging_location is 'gs://'; give a path in a bucket"),
+        (
+            ["--temp_location=gs://bucket/out/tmp"],
+            "--temp_location is 'gs://bucket/out/tmp', in the folder of",
+        ),
+        (
+            ["--staging_location=gs://bucket/out/"],
+            "--staging_location is 'gs://bucket/out/', in the folder of",
+        ),
         (["--job_name=Nightly"], "--job_name is 'Nightly'; it may have the characters a to z"),
         (["--job_name=nightly-"], "--job_name is 'nightly-'"),
         (["--setup_file=nowhere/setup.py"], "--setup_file is 'nowhere/setup.py'; there is no such file"),
@@ -161,6 +170,27 @@ def test_bad_call(runner: str, changed: list[str], message: str, capfd: pytest.C
     assert printed.err.startswith("recordmill convert: error: ")
     assert printed.err.count("\n") == 1
     assert printed.out == ""
+
+
+def test_a_bucket_for_the_files_of_beam_that_is_not_there(submitter: Submitter) -> None:
+    done = submitter.run("--staging_location=gs://nowhere/staging", "--async")
+    assert (done.status, done.out) == (2, "")
+    assert done.err == (
+        "recordmill convert: error: --staging_location is 'gs://nowhere/staging', and there is no bucket "
+        "'nowhere'\n"
+    )
+
+
+def test_a_switch_alone_leaves_the_next_flag_alone() -> None:
+    call = [
+        "--input=gs://a/in",
+        "--output=gs://a/out",
+        "--overwrite",
+        "--labels=team=vision and sound",
+        "--plan",
+    ]
+    args, others = convert_parser("x").parse_known_args([*call, "false"])
+    assert (args.overwrite, args.plan, others) == (True, False, ["--labels=team=vision and sound"])
 
 
 def test_nothing_to_send_the_workers(

@@ -60,6 +60,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--limit=0"], "argument --limit: 0 is below 1"),
         (["--label_file=nowhere"], "--label_file is 'nowhere': No such file or directory"),
         (["--image_column=x"], "--image_column is 'x', and --source folder does not use it"),
+        (["--output=out[1]", "--writer=beam"], "Beam's own writer takes [ for the start of a pattern"),
         (["--plan=maybe"], "'maybe' is neither true nor false"),
         (["--verbose", "--quiet"], "--verbose and --quiet are both given"),
         (["--rename=a"], "'a' in 'a' is not of the form NAME=VALUE"),

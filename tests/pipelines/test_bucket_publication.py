@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from requests.adapters import HTTPAdapter
 
-from tests.buckets.server import BucketServer
+from tests.buckets.calls import Request
+from tests.buckets.server import BucketServer, Drop
 from tests.pipelines.faulty import Job, Killed, content_digest, contents
 from transforms.records import JobError
 from transforms.storage import cloud, lock, object_lock
@@ -218,11 +219,52 @@ def test_each_step_may_be_repeated(tmp_path: Path, bucket: str, bucket_server: B
         assert scene.contents() == {**scene.expected, **scene.foreign}
 
 
+class LostAnswers:
+    """Carries out every request that changes something, and does not answer it the first time."""
+
+    def __init__(self) -> None:
+        self.lost: set[tuple[str, str]] = set()
+
+    def __call__(self, _: int, request: Request, when: str) -> None:
+        asked = (request.kind, request.name)
+        if when == "after" and asked not in self.lost:
+            self.lost.add(asked)
+            raise Drop
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_every_answer_may_be_lost(
+    name: str, tmp_path: Path, bucket: str, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cloud, "_FIRST_WAIT_SECONDS", 0.01)
+    cloud._retry.cache_clear()
+    scene = Scene(tmp_path, bucket_server, bucket, *SCENES[name])
+    scene.reset()
+    lost = LostAnswers()
+    bucket_server.on_mutation(lost)
+    scene.job()()
+    bucket_server.on_mutation(None)
+    assert scene.contents() == {**scene.expected, **scene.foreign}
+    assert {kind for kind, _ in lost.lost} == {"insert", "rewrite", "delete"}
+    # Those of a job that settles a publication that was cut off, too.
+    process = Process()
+    scene.reset()
+    process.run(scene.job())
+    for at in range(process.requests // 2, process.requests, 4):
+        scene.reset()
+        if not scene.is_cut_off(at, after=True) or scene.check_in_between():
+            continue
+        bucket_server.on_mutation(LostAnswers())
+        scene.job()()
+        bucket_server.on_mutation(None)
+        assert scene.contents() == {**scene.expected, **scene.foreign}
+    cloud._retry.cache_clear()
+
+
 def test_moves_are_made_side_by_side(
     tmp_path: Path, bucket: str, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As `MoveFiles` makes them: no rewrite waits for another."""
-    from tests.buckets.calls import Request
     from transforms.publish import MoveFiles
     from transforms.storage.publication import Move
 

@@ -309,12 +309,16 @@ def test_a_copy_is_checked(bucket: str, bucket_server: BucketServer, tmp_path: P
         objects.download(found._replace(crc32c="AAAAAA=="), file)
 
 
-def test_a_listing_is_remembered_where_that_is_asked_for(bucket: str, bucket_server: BucketServer) -> None:
-    bucket_server.put(f"{bucket}/a/1.jpg", b"1")
+def test_a_glance_lists_a_folder_once_and_not_to_its_end(
+    bucket: str, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "_GLANCED", 4)
+    bucket_server.page_size = 2
+    for number in range(9):
+        bucket_server.put(f"{bucket}/a/{number}.jpg", b"1")
     bucket_server.clear()
-    with listing.remembered():
+    with listing.glance():
         first = [listing.entries(f"{bucket}/a") for _ in range(3)]
-    assert kinds(bucket_server) == {"list": 1}
-    assert [name for name, _ in first[2]] == ["1.jpg"]
-    bucket_server.put(f"{bucket}/a/2.jpg", b"2")
-    assert [name for name, _ in listing.entries(f"{bucket}/a")] == ["1.jpg", "2.jpg"]
+    assert kinds(bucket_server) == {"list": 2}
+    assert [name for name, _ in first[2]] == [f"{number}.jpg" for number in range(4)]
+    assert len(listing.entries(f"{bucket}/a")) == 9

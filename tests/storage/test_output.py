@@ -86,7 +86,12 @@ def test_outputs_that_can_take_a_dataset(overwrite: bool, tmp_path: Path) -> Non
     (tmp_path / "index").mkdir()
     check_output(str(tmp_path), overwrite)
     # What a job makes before it is a run, and a lock.
-    put(tmp_path, ".recordmill/0123456789abcdef/scratch/x", ".recordmill/0123456789abcdef/tfrecord-a/train/x", ".recordmill/lock")
+    put(
+        tmp_path,
+        ".recordmill/0123456789abcdef/scratch/x",
+        ".recordmill/0123456789abcdef/tfrecord-a/train/x",
+        ".recordmill/lock",
+    )
     check_output(str(tmp_path), overwrite)
     run = begun(tmp_path)
     add_shard(run)

@@ -32,7 +32,7 @@ from transforms.storage.places import is_file, is_folder
 NOT_AN_IMAGE = "not an image by name"
 _MAX_LINKED_FOLDERS = 4  # on one path: folders that link to each other have no end of paths otherwise
 _SNIFFED = 1_000
-_SNIFFED_REMOTE = 100_000  # of a bucket without images; a folder of this machine is searched to its end
+_SNIFFED_REMOTE = 10_000  # of a bucket without images; a folder of this machine is searched to its end
 _HIDDEN = "hidden"
 _NAMELESS = "names of objects have // in them; rename them"
 _SEARCHED = 10  # folders beside splits that are searched for an image; where there are more, all are labels
@@ -66,6 +66,8 @@ class FolderSource:
                 if isinstance(item, ImageRecord):
                     return
                 reasons[item.reason] += 1
+                if is_remote(config.input) and reasons.total() >= _SNIFFED_REMOTE:
+                    return  # the job will see
         found = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common()) or "it is empty"
         raise ValueError(f"--input is {config.input!r}: there is no image to convert ({found})")
 

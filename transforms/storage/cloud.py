@@ -114,7 +114,8 @@ def called(uri: str, function: Callable[..., _T], *args: Any, **options: Any) ->
                 f"{uri}: {_in_one_line(error)}; log in with `gcloud auth application-default login`"
             ) from error
         except RetryError as error:  # of the client, whose time is over
-            raise OSError(errno.EIO, _in_one_line(error.cause or error), uri) from error
+            said = _in_one_line(error.cause or error)
+            raise OSError(errno.EIO, f"no good answer in {_RETRY_SECONDS:g} s: {said}", uri) from error
         except (DataCorruption, HTTPError, HTTPException) as error:
             last = OSError(errno.EIO, _in_one_line(error), uri)
         except OSError as error:  # those of requests have no number

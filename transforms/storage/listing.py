@@ -27,18 +27,23 @@ Entries = list[tuple[str, Entry]]
 """Names, those of folders with a `/` at the end, in the order of the keys that they make."""
 
 
-_remembered: dict[str, Entries] | None = None
+# What a glance at a folder of a bucket sees of it.
+_GLANCED = 20_000
+_glanced: dict[str, Entries] | None = None
 
 
 @contextlib.contextmanager
-def remembered() -> Iterator[None]:
-    """In the block, a folder of a bucket is listed once, however often that is asked for."""
-    global _remembered
-    _remembered = {}
+def glance() -> Iterator[None]:
+    """In the block, which only looks at an input, a large folder of a bucket is not listed to its end.
+
+    Each is listed once, however often that is asked for.
+    """
+    global _glanced
+    _glanced = {}
     try:
         yield
     finally:
-        _remembered = None
+        _glanced = None
 
 
 def entries(folder: str) -> Entries:
@@ -48,12 +53,11 @@ def entries(folder: str) -> Entries:
         OSError: it may not be listed, or not now.
     """
     if is_remote(folder):
-        listed = None if _remembered is None else _remembered.get(folder)
-        if listed is None:
-            listed = _in_order(_collected(objects.list_folder(folder)))
-        if _remembered is not None:
-            _remembered[folder] = listed
-        return listed
+        if _glanced is None:
+            return _in_order(_collected(objects.list_folder(folder)))
+        if folder not in _glanced:
+            _glanced[folder] = _in_order(_collected(itertools.islice(objects.list_folder(folder), _GLANCED)))
+        return _glanced[folder]
     return retried(_local_entries, folder)
 
 
@@ -125,7 +129,7 @@ class ListingsAhead:
     def entries(self, folder: str) -> Entries:
         """What is in a folder; as `entries`."""
         begun = self._begun.pop(folder, None)
-        if begun is None:
+        if begun is None or _glanced is not None:
             return entries(folder)
         found, rest = begun.result()
         return _in_order(found + _collected(rest))

@@ -295,7 +295,7 @@ def _take_back(move: Move) -> None:
             files.make_folder(os.path.dirname(unpublished))
             files.replace(published, unpublished)
     elif is_remote(published) and files.same_contents(unpublished, published):
-        files.remove(published)
+        files.remove_if_there(published)
 
 
 def _check_free(output: str, names: Iterable[str], ours: Collection[str]) -> None:
