@@ -131,6 +131,9 @@ def _cost(options: ConvertOptions, plan: dict[str, Any]) -> Estimate | None:
 
 def _run_elsewhere(options: ConvertOptions) -> int:
     """Submits the job to Dataflow, and follows it unless it is to be left; the exit status."""
+    from transforms.beam_credentials import spare_search
+
+    spare_search()
     with tempfile.TemporaryDirectory(dir=scratch_folder()) as folder:
         if options.setup_file is not None:
             archive = f"--extra_package={pack(options.setup_file, folder)}"

@@ -60,7 +60,6 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--limit=0"], "argument --limit: 0 is below 1"),
         (["--label_file=nowhere"], "--label_file is 'nowhere': No such file or directory"),
         (["--image_column=x"], "--image_column is 'x', and --source folder does not use it"),
-        (["--output=out[1]", "--writer=beam"], "Beam's own writer takes [ for the start of a pattern"),
         (["--plan=maybe"], "'maybe' is neither true nor false"),
         (["--verbose", "--quiet"], "--verbose and --quiet are both given"),
         (["--rename=a"], "'a' in 'a' is not of the form NAME=VALUE"),
@@ -78,6 +77,15 @@ def test_bad_call(
     assert printed.err.count("\n") == 1
     assert printed.out == ""
     assert not output.exists()
+
+
+def test_an_output_that_is_a_pattern_to_beam(
+    photos: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    call = ("--input", photos, "--output", tmp_path / "out[1]", "--num_shards=1")
+    assert convert(*call, "--writer=beam") == 2
+    assert "Beam's own writer takes [ for the start of a pattern" in capfd.readouterr().err
+    assert convert(*call, "--writer=shards") == 0
 
 
 def test_a_runner_that_beam_does_not_know(
