@@ -19,7 +19,7 @@ from tests.runners.calls import (
 from tests.runners.downloads import flink_job_server
 from tests.runners.flink import TASK_MANAGERS, Cluster
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 # What takes a while in the workers, so that something can happen meanwhile.
 _SLOW = {

@@ -7,7 +7,7 @@ import pytest
 from tests.runners.calls import INPUT_FLAGS, assert_same_records, assert_same_shards, convert
 from tests.runners.downloads import prism
 
-pytestmark = [pytest.mark.go, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.go, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")
