@@ -2,8 +2,11 @@
 
 import dataclasses
 import hashlib
+import os
 import socket
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -130,22 +133,25 @@ def test_the_number_of_workers_changes_no_byte(tmp_path: Path, workers: int) -> 
     assert sum(done) == 700
 
 
-def test_a_default_time_of_sockets_is_not_that_of_writers(
-    tmp_path: Path,
-) -> None:
+def test_a_default_time_of_sockets_is_not_that_of_writers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beam's parts for Google Cloud set one; a socket that has one does not block."""
-    process.stop_idle()
+    blocking: list[bool] = []
+    popen = subprocess.Popen
+
+    def noting(*args: Any, pass_fds: list[int], **options: Any) -> Any:
+        blocking.append(os.get_blocking(pass_fds[0]))
+        return popen(*args, pass_fds=pass_fds, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", noting)
     former = socket.getdefaulttimeout()
     socket.setdefaulttimeout(60)
     try:
-        executor = ProcessExecutor(settings(5), ignore, 1)
-        try:
-            file = executor.submit(PartTask([], str(tmp_path / "part"))).result(timeout=20)
-        finally:
-            executor.close()
+        writer = process.WriterProcess.spawn()
     finally:
         socket.setdefaulttimeout(former)
-    assert contents(file) == (b"", "", [])
+    blocking.append(os.get_blocking(writer.connection.fileno()))
+    writer.stop()
+    assert blocking == [True, True]
 
 
 def test_a_disk_that_fails_is_an_error_of_the_job_and_of_no_record(tmp_path: Path) -> None:
