@@ -260,7 +260,11 @@ def _commit_object(run: Run, path: str, manifest: str) -> None:
         written = objects.write(path, manifest.encode(), if_generation=objects.NEW)
     except cloud.ChangedError as error:
         raise JobError(_published_meanwhile(run.output)) from error
-    if not lock.is_held_by(run.output, run.token):
+    try:
+        is_ours = lock.is_held_by(run.output, run.token)
+    except (OSError, JobError):
+        return  # not known: it was ours a moment ago
+    if not is_ours:
         _withdraw_object(run.output, written)
         raise JobError(_published_meanwhile(run.output))
 
