@@ -1,6 +1,6 @@
 """Jobs on a bucket that are killed at a request that changes something: readers see nothing of it.
 
-At every single one with RECORDMILL_EVERY_KILL set; else at one in five.
+At every single one with RECORDMILL_EVERY_KILL set; else at one in nine.
 """
 
 import os
@@ -19,7 +19,7 @@ from transforms.storage import cloud, lock, object_lock
 
 # Number of shards of the dataset that is there, none for no dataset; and of the one that the job writes.
 SCENES = {"first": (0, 2), "more": (1, 3), "fewer": (3, 1), "equal": (2, 2)}
-STEP = 1 if os.environ.get("RECORDMILL_EVERY_KILL") else 5
+STEP = 1 if os.environ.get("RECORDMILL_EVERY_KILL") else 9
 
 
 @pytest.fixture(autouse=True)
@@ -204,7 +204,7 @@ def test_killed_again_at_every_request(tmp_path: Path, bucket: str, bucket_serve
             scene.check_again()
             scene.reset()
             assert scene.is_cut_off(at - 1, after=True)
-            again += 5 * STEP + 1
+            again += 3 * STEP + 1
             cut_off += 1
     assert cut_off > 3
 

@@ -18,7 +18,7 @@ from tests.pipelines.conversion import by_key, convert, digests, failures, manif
 
 pytest.importorskip("apache_beam.io.gcp.gcsfilesystem", reason="the extra gcp is not installed")
 
-KILLS = int(os.environ.get("RECORDMILL_KILLS", "4"))
+KILLS = int(os.environ.get("RECORDMILL_KILLS", "2"))
 WRITERS = ["shards", "beam"]
 
 
@@ -143,7 +143,7 @@ def moments(writer: str) -> list[Any]:
     """At which request, and before or after it; over all that a conversion makes."""
     last = {"shards": 48, "beam": 46}[writer]
     return [
-        pytest.param(writer, 1 + number * last // KILLS, ("before", "after")[number % 2])
+        pytest.param(writer, 1 + (2 * number + 1) * last // (2 * KILLS), ("before", "after")[number % 2])
         for number in range(KILLS)
     ]
 

@@ -100,7 +100,10 @@ def test_what_may_pass_is_tried_again(
     assert {bucket_server.get(f"{bucket}/{number}-moved") for number in range(8)} == {data}
 
 
-def test_the_answer_that_there_is_none_may_be_cut_short(bucket: str, bucket_server: BucketServer) -> None:
+def test_the_answer_that_there_is_none_may_be_cut_short(
+    bucket: str, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cloud, "_FIRST_WAIT_SECONDS", 0.01)
     bucket_server.faults = Faults(0.6, seed=1, kinds=("truncated",))
     for number in range(12):
         with pytest.raises(FileNotFoundError):
