@@ -141,6 +141,10 @@ def _run_elsewhere(options: ConvertOptions) -> int:
         pipeline, token = _assembled(options)
         interruption.leave(_HALF_SUBMITTED)
         job = dataflow_job.submit(pipeline)
+    say, count = job_lines("quiet" if options.quiet else options.progress)
+    shards = fewest_shards(options.dataset)
+    if shards is not None and (warning := slots_warning(options.dataset, shards)) is not None:
+        say(warning)
     if job is None:
         # A template's launcher reads the description, and makes the job of it.
         if not options.quiet:
@@ -148,10 +152,6 @@ def _run_elsewhere(options: ConvertOptions) -> int:
         return 0
     told = job.left(options.output)
     interruption.leave(f"the job goes on: {told}")
-    say, count = job_lines("quiet" if options.quiet else options.progress)
-    shards = fewest_shards(options.dataset)
-    if shards is not None and (warning := slots_warning(options.dataset, shards)) is not None:
-        say(warning)
     if options.leave:
         if not options.quiet:
             print(told, end="")

@@ -112,11 +112,11 @@ def convert_parser(prog: str) -> Parser:
 
 def _add_source(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
-    add("--input", metavar="PATH", help="folder of images, manifest, or IDX files")
+    add("--input", metavar="PATH", help="folder of images, manifest, or IDX files; local or gs://")
     add(
         "--output",
         metavar="FOLDER",
-        help="folder of the dataset; new, empty, or what a call left that was cut off",
+        help="folder of the dataset, local or gs://; new, empty, or what a call left that was cut off",
     )
     add("--source", default="auto", choices=["auto", *SOURCES], help="what the input is; auto finds it out")
     add(

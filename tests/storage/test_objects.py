@@ -225,13 +225,12 @@ def test_files_of_a_bucket_and_of_a_disk_are_alike(
         told += [
             files.entries(f"{root}/none"),
             dict(files.sizes(f"{root}/b")),
-            files.size_of(f"{root}/a.txt"),
         ]
         told.append(files.taken(root, ["a.txt", "b/c.txt", "b/x", "x/y"]))
         told += [files.read_bytes(f"{root}/a.txt"), files.read_text(f"{root}/b/c.txt")]
         with files.open_stream(f"{root}/b/d.txt") as file:
             told.append(file.read())
-        for missing in (files.read_bytes, files.size_of, files.remove):
+        for missing in (files.read_bytes, files.remove):
             with pytest.raises(FileNotFoundError):
                 missing(f"{root}/none")
         files.replace(f"{root}/a.txt", f"{root}/b/c.txt")

@@ -7,7 +7,6 @@ A name of a bucket's object is given to whole objects only, so that nothing has 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -60,20 +59,6 @@ def is_own_folder(path: str) -> bool:
     if is_remote(path):
         return objects.is_folder(path)
     return os.path.isdir(path) and not os.path.islink(path)
-
-
-def size_of(path: str) -> int:
-    """Bytes of a file.
-
-    Raises:
-        FileNotFoundError: there is none.
-    """
-    if is_remote(path):
-        found = objects.stat(path)
-        if found is None:
-            raise FileNotFoundError(errno.ENOENT, "no such object", path)
-        return found.size
-    return os.path.getsize(path)
 
 
 def read_bytes(path: str) -> bytes:
