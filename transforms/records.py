@@ -128,6 +128,33 @@ class ImageRecord:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Geometry:
+    """How the pixels of a file came to lie in the stored image: turned, then scaled, then padded or cropped.
+
+    Attributes:
+        orientation: EXIF, 1 to 8: how the file's pixels were turned.
+        upright_height: pixels, once turned.
+        upright_width: pixels, once turned.
+        scaled_height: pixels, once resized.
+        scaled_width: pixels, once resized.
+        top: row of the stored image in which the resized picture begins; negative where it is cropped.
+        left: column in which it begins.
+        height: pixels of the stored image.
+        width: pixels of the stored image.
+    """
+
+    orientation: int
+    upright_height: int
+    upright_width: int
+    scaled_height: int
+    scaled_width: int
+    top: int
+    left: int
+    height: int
+    width: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class StoredImage:
     """An image as it goes into a record.
 
@@ -139,7 +166,10 @@ class StoredImage:
         channels: as `tf.io.decode_image` decodes it with channels=0, or as stored for raw and tensor.
         dtype: of the decoded pixels, `uint8` or `uint16`.
         colorspace: `RGB`, `Grayscale`, `CMYK`, `RGBA` or `GrayscaleAlpha`, of the stored bytes.
-        actions: what was done, each a name that manifest.json counts.
+        actions: what was done and why, each a name that manifest.json counts.
+        geometry: where the pixels of the source went; None where they are where they were.
+        jpeg_quality: that --target_ssim chose, 0 where the source was kept; None where it was not asked for.
+        flattened_bytes: what an image that is stored with its alpha would take without.
     """
 
     data: bytes
@@ -150,3 +180,6 @@ class StoredImage:
     dtype: str
     colorspace: str
     actions: tuple[str, ...]
+    geometry: Geometry | None = None
+    jpeg_quality: int | None = None
+    flattened_bytes: int | None = None
