@@ -22,6 +22,7 @@ setup(
         "transforms.shards",
         "transforms.sources",
         "transforms.storage",
+        "transforms.sweeping",
     ],
     package_data={
         "pipelines": ["py.typed"],
@@ -32,10 +33,13 @@ setup(
         "apache-beam>=2.77,<2.78",
         "google-cloud-storage>=3.1,<4",
         "google-crc32c>=1.6,<2",  # checksums of the records, in C
+        "matplotlib>=3.9,<4",  # the plot of a sweep
+        "mozjpeg-lossless-optimization>=1.3,<2",  # --optimize=lossless-progressive
         "numpy>=1.26,<3",
         "pillow>=12.1.1,<13",  # the range that Beam allows
         "protobuf>=5.29,<7",
         "psutil>=6,<8",  # how much memory is available
+        "pyoxipng>=9.0,<10",  # --optimize, of PNGs
         "rich>=13.7,<16",  # progress bar and tables
         "simplejpeg>=1.8,<2",  # libjpeg-turbo, faster than Pillow and free of the GIL both ways
         "tenacity>=9,<10",  # faults of the file system that may pass are tried again
@@ -56,6 +60,7 @@ setup(
             "pytest-timeout>=2.3,<3",
             "python-hcl2>=7,<9",  # reads Terraform
             "ruff>=0.12,<1",
+            "scikit-image>=0.25,<0.27",  # the reference for similarity
             "tensorflow-datasets>=4.9.9,<5",
             "tensorflow-metadata>=1.17.3,<2",  # older ones fail with protobuf 6
         ],

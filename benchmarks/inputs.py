@@ -53,10 +53,10 @@ def draw_inputs(work: Path, images: int, digits: int, rows: int) -> Inputs:
     """
 
     def jpegs(number: int) -> Path:
-        return _once(work / f"jpeg-{number:08d}", draw_jpegs, number)
+        return once(work / f"jpeg-{number:08d}", draw_jpegs, number)
 
     def manifest(number: int) -> Path:
-        return _once(work / f"rows-{number:08d}.csv", draw_manifest, number)
+        return once(work / f"rows-{number:08d}.csv", draw_manifest, number)
 
     all_images = jpegs(images)
     return Inputs(
@@ -65,7 +65,7 @@ def draw_inputs(work: Path, images: int, digits: int, rows: int) -> Inputs:
         ten_images=jpegs(TEN),
         some_images=jpegs(images // 10),
         all_images=all_images,
-        digits=_once(work / f"digits-{digits:08d}", draw_digits, digits),
+        digits=once(work / f"digits-{digits:08d}", draw_digits, digits),
         ten_rows=manifest(TEN),
         all_rows=manifest(rows),
     )
@@ -85,6 +85,23 @@ def _camera_jpeg(index: int) -> bytes:
     stored = io.BytesIO()
     image = draw(SHAPES[index % len(SHAPES)], seed=index, width=480, height=360, noise=5 + index % 5 / 2)
     image.save(stored, "JPEG", quality=95, subsampling="4:2:0")
+    return stored.getvalue()
+
+
+def draw_pngs(folder: Path, number: int) -> None:
+    """Draws PNGs of the same pictures into <shape>/."""
+    drawings = [_png(index) for index in range(min(number, _DRAWINGS))]
+    for shape in SHAPES:
+        (folder / shape).mkdir(parents=True)
+    for index in range(number):
+        path = folder / SHAPES[index % len(SHAPES)] / f"{index:08d}.png"
+        path.write_bytes(drawings[index % len(drawings)])
+
+
+def _png(index: int) -> bytes:
+    stored = io.BytesIO()
+    image = draw(SHAPES[index % len(SHAPES)], seed=index, width=480, height=360, noise=5 + index % 5 / 2)
+    image.save(stored, "PNG")
     return stored.getvalue()
 
 
@@ -123,7 +140,7 @@ def draw_manifest(path: Path, number: int) -> None:
             writer.writerow([index, f"{score:.6f}", f"city {index % 997}", f"drawn as row {index}"])
 
 
-def _once(path: Path, make: Callable[[Path, int], None], number: int) -> Path:
+def once(path: Path, make: Callable[[Path, int], None], number: int) -> Path:
     """`path`, made unless it is there; what a cut-off run left half made is made anew."""
     if not path.exists():
         unfinished = path.with_name(f"unfinished-{path.name}")

@@ -1,6 +1,7 @@
 """The `recordmill` command.
 
 recordmill convert --input photos/ --output out/
+recordmill sweep --input photos/ --output sweep/
 recordmill convert --help
 """
 
@@ -20,14 +21,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str]) -> int:
     # Imported once interruptions are heeded; none of it imports Beam: errors of the call come soon.
-    from pipelines import convert
+    from pipelines import convert, sweep
     from pipelines.flag_parser import Parser
 
     parser = Parser(prog="recordmill", description="Image datasets to sharded TFRecords.")
-    parser.add_argument("command", choices=["convert"], help="convert: images to a published dataset")
+    commands = {"convert": convert.main, "sweep": sweep.main}
+    told = "convert: images to a published dataset; sweep: what each image setting costs and saves"
+    parser.add_argument("command", choices=list(commands), help=told)
     # The subcommand parses the rest itself: unknown flags may be Beam's.
     command = parser.parse_args(arguments[:1]).command
-    commands = {"convert": convert.main}
     return commands[command](arguments[1:], prog=f"recordmill {command}")
 
 

@@ -13,7 +13,6 @@ import contextlib
 import dataclasses
 import gc
 import json
-import logging
 import os
 import sys
 import tempfile
@@ -30,6 +29,7 @@ if __name__ == "__main__":
     interruption.install()  # what follows takes a while to import
 
 from pipelines import dataflow_job, summary
+from pipelines.beam_job import BadCall, failure_line, new_pipeline, run_to_end, set_up_logging
 from pipelines.code_archive import pack
 from pipelines.dataflow import DATAFLOW_RUNNER
 from pipelines.display import job_lines, progress_display
@@ -55,10 +55,6 @@ _HALF_SUBMITTED = (
 )
 
 
-class BadCall(Exception):
-    """The call is wrong, which only Beam could tell."""
-
-
 def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.convert") -> int:
     """Converts; returns the exit status (see `--help`)."""
     with interruption.stopping_at_once():
@@ -69,24 +65,16 @@ def _converted(argv: Sequence[str], prog: str) -> int:
     """The exit status of a call; what is wrong is told in one line."""
     # Records are many and live to the end: collecting them over and over frees nothing.
     gc.set_threshold(100_000, 20, 20)
-    # Beam's warnings of missing optional parts, and its tracebacks, help nobody who did not ask.
-    logging.basicConfig(level=logging.CRITICAL, stream=sys.stderr)
+    set_up_logging(verbose=False)
     options = parse_convert(argv, prog)
-    if options.verbose:
-        logging.getLogger().setLevel(logging.INFO)
-    # What it logs as critical, of a job that is refused, is in its exception too.
-    dataflow_log = logging.getLogger("apache_beam.runners.dataflow")
-    dataflow_log.setLevel(logging.NOTSET if options.verbose else logging.CRITICAL + 1)
+    set_up_logging(options.verbose)
     try:
         return run(options)
     except BadCall as error:
         print(f"{prog}: error: {error}", file=sys.stderr)
         return 2
     except Exception as error:
-        message = job_error(error)
-        if message is None and options.runner != DIRECT_RUNNER and not options.verbose:
-            last = str(error).strip().splitlines()[-1:] or [type(error).__name__]
-            message = f"--runner={options.runner} failed: {last[0]} (--verbose shows all)"
+        message = failure_line(error, options.runner, options.verbose)
         if message is None:
             raise
         print(f"{prog}: error: {message}", file=sys.stderr)
@@ -185,7 +173,7 @@ def _run_job(options: ConvertOptions) -> str:
     try:
         is_quiet = options.runner != DIRECT_RUNNER and not options.verbose
         with quiet_threads() if is_quiet else contextlib.nullcontext():
-            _run_to_end(pipeline)
+            run_to_end(pipeline, "nothing is published")
     except Exception as error:
         if job_error(error) is not None:  # it has ended; a worker that holds the lock may not have
             lock.release(options.output, token)
@@ -198,7 +186,7 @@ def _assembled(options: ConvertOptions) -> tuple[beam.Pipeline, str]:
     from transforms.read import ReadSource
     from transforms.write import WriteDataset
 
-    pipeline = _pipeline(options)
+    pipeline = new_pipeline(options.runner, options.beam_args)
     write = WriteDataset(
         options.output, options.dataset, _source_settings(options.source), _job_name(pipeline)
     )
@@ -219,40 +207,16 @@ def _run_plan(options: ConvertOptions, folder: str) -> dict[str, Any]:
     if options.runner == DATAFLOW_RUNNER:
         # Listing takes this machine less time than starting others, and costs nothing.
         options = dataclasses.replace(options, runner=DIRECT_RUNNER, beam_args=())
-    pipeline = _pipeline(options)
+    pipeline = new_pipeline(options.runner, options.beam_args)
     (
         pipeline
         | "ReadSource" >> ReadSource(options.source, os.path.join(folder, "scratch"))
         | "WritePlan" >> WritePlan(options.dataset, options.output, path)
     )
-    _run_to_end(pipeline)
+    run_to_end(pipeline, "nothing is published")
     with open(path, encoding="utf-8") as file:
         described: dict[str, Any] = json.load(file)
     return described
-
-
-def _pipeline(options: ConvertOptions) -> beam.Pipeline:
-    """An empty pipeline for the runner; DirectRunner is the in-process one, which downloads nothing.
-
-    Raises:
-        BadCall: Beam knows no such runner, or one of its flags has a value that it does not take.
-    """
-    import apache_beam as beam
-    from apache_beam.options.pipeline_options import PipelineOptions
-    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-
-    runner = FnApiRunner() if options.runner == DIRECT_RUNNER else options.runner
-    try:
-        return beam.Pipeline(runner, PipelineOptions(list(options.beam_args)))
-    except ValueError as error:
-        raise BadCall(f"--runner is {options.runner!r}: {' '.join(str(error).split())}") from error
-
-
-def _run_to_end(pipeline: beam.Pipeline) -> None:
-    result = pipeline.run()
-    result.wait_until_finish()
-    if result.state != "DONE":
-        raise JobError(f"the runner ended the job in state {result.state}; nothing is published")
 
 
 def _job_name(pipeline: beam.Pipeline) -> str:

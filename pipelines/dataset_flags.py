@@ -7,13 +7,12 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from pipelines.image_flags import image_policy
 from pipelines.runner_flags import LOCAL_RUNNERS, worker_slots, writer_processes
+from pipelines.source_flags import label_names
 from transforms.config import DatasetConfig
-from transforms.examples.labels import read_label_file
-from transforms.images.policy import ImagePolicy
 from transforms.sources.registry import source_of
 from transforms.sources.source import SourceConfig
-from transforms.storage.files import read_text
 from transforms.storage.paths import absolute
 
 
@@ -33,11 +32,6 @@ def dataset_config(
     ways = [flag for flag in ("num_shards", "shard_size", "reader_hosts") if getattr(args, flag) is not None]
     if len(ways) > 1:
         raise ValueError(f"--{ways[0]} and --{ways[1]} both decide the number of shards; give one of them")
-    if args.jpeg_quality != 90 and args.image_format != "jpeg":
-        raise ValueError(
-            f"--jpeg_quality is {args.jpeg_quality}, which only --image_format=jpeg uses; "
-            f"--image_format is {args.image_format}"
-        )
     sizes = {} if args.shard_size is None else {"shard_size": args.shard_size}
     writer = _writer(args, bool(ways and ways != ["num_shards"]))
     if writer == "beam" and "[" in args.output:
@@ -46,10 +40,10 @@ def dataset_config(
             "give another folder, or --writer=shards"
         )
     return DatasetConfig(
-        policy=ImagePolicy(args.image_format, args.jpeg_quality, args.validate, args.exif),
+        policy=image_policy(args),
         schema=args.schema,
         rename=args.rename,
-        label_names=None if args.label_file is None else _label_names(args.label_file),
+        label_names=label_names(args),
         label_offset=args.label_offset,
         splits=args.splits,
         expected_splits=_expected_splits(args, source),
@@ -104,12 +98,3 @@ def _expected_splits(args: argparse.Namespace, source: SourceConfig) -> tuple[st
     if args.splits or args.include or args.exclude or args.limit:
         return ()
     return source_of(source).split_names(source) or ()
-
-
-def _label_names(path: str) -> tuple[str, ...]:
-    try:
-        return read_label_file(read_text(path))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"--label_file is {path!r}: {getattr(error, 'strerror', None) or error}") from error
-    except ValueError as error:
-        raise ValueError(f"--label_file is {path!r}: {error}") from error

@@ -7,7 +7,10 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
+from transforms.images.color import parse_color
+
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
+_SIDES = re.compile(r"(\d{1,7})[xX×](\d{1,7})")
 _Value = TypeVar("_Value")
 
 
@@ -43,6 +46,22 @@ def size(text: str) -> int:
     number, prefix, binary = match.groups()
     power = " kmgt".index(prefix.lower() or " ")
     return int(float(number) * (1024 if binary else 1000) ** power)
+
+
+def height_and_width(text: str) -> tuple[int, int]:
+    """`224x320`: height, then width."""
+    match = _SIDES.fullmatch(text.strip())
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; write HEIGHTxWIDTH in pixels, as 224x320")
+    return int(match[1]), int(match[2])
+
+
+def color(text: str) -> tuple[int, int, int]:
+    """`white`, `#fff` or `#ffffff`."""
+    try:
+        return parse_color(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def shard_counts(text: str) -> int | dict[str, int]:

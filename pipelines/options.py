@@ -12,6 +12,7 @@ from pipelines import flag_values
 from pipelines.dataflow import DATAFLOW_RUNNER, check_locations
 from pipelines.dataset_flags import dataset_config
 from pipelines.flag_parser import HelpFormatter, Parser, add_switch
+from pipelines.image_flags import add_image_flags
 from pipelines.runner_flags import (
     DIRECT_RUNNER,
     IN_MEMORY,
@@ -21,14 +22,14 @@ from pipelines.runner_flags import (
     is_on_a_cluster,
     runner_name,
 )
+from pipelines.source_flags import add_source_flags, check_given, chosen_source
 from transforms.config import DatasetConfig
 from transforms.examples.registry import SCHEMAS
-from transforms.sources.registry import SOURCES, detect, source_of
+from transforms.sources.registry import source_of
 from transforms.sources.source import SourceConfig
 from transforms.storage.cloud import NO_AUTH
 from transforms.storage.listing import glance
 from transforms.storage.output import check_output
-from transforms.storage.paths import absolute
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,23 +72,41 @@ def parse_convert(argv: Sequence[str], prog: str) -> ConvertOptions:
     parser = convert_parser(prog)
     args, others = parser.parse_known_args(list(argv))
     try:
-        flags = beam_flags(parser, others, args.runner)
-        _check_given(args)
-        if args.runner == DATAFLOW_RUNNER:
-            others += dataflow_args(args, flags)
-            flags = beam_flags(parser, others, args.runner)
-        elif args.leave:
+        others, flags = runner_args(parser, args, others)
+        if args.leave and args.runner != DATAFLOW_RUNNER:
             raise ValueError(
                 f"--async leaves the job to --runner={DATAFLOW_RUNNER}; --runner is {args.runner!r}, and its "
                 "job ends with this call"
             )
-        if flags.get("no_auth"):
-            os.environ[NO_AUTH] = "true"  # our own client of the bucket asks as Beam's does
         return _checked(args, others, flags)
     except ValueError as error:
         parser.error(str(error))
     except OSError as error:
         parser.error(f"{error.filename!r}: {error.strerror}")
+
+
+def runner_args(
+    parser: Parser, args: argparse.Namespace, others: Sequence[str]
+) -> tuple[list[str], Mapping[str, Any]]:
+    """The flags that are Beam's, with those that the runner lacks; and the same by name.
+
+    Args:
+        parser: of ours.
+        args: ours.
+        others: as they were given.
+
+    Raises:
+        ValueError: one is neither Beam's nor ours, is missing, or is empty.
+    """
+    known = list(others)
+    flags = beam_flags(parser, known, args.runner)
+    check_given(args)
+    if args.runner == DATAFLOW_RUNNER:
+        known += dataflow_args(args, flags)
+        flags = beam_flags(parser, known, args.runner)
+    if flags.get("no_auth"):
+        os.environ[NO_AUTH] = "true"  # our own client of the bucket asks as Beam's does
+    return known, flags
 
 
 def convert_parser(prog: str) -> Parser:
@@ -101,82 +120,16 @@ def convert_parser(prog: str) -> Parser:
         "Exit status: 0 published (with --async: submitted); 1 the job failed, nothing is published; "
         "2 the call was wrong; 130 interrupted.",
     )
-    _add_source(parser.add_argument_group("input and output"))
-    _add_images(parser.add_argument_group("images"))
+    add_source_flags(
+        parser.add_argument_group("input and output"),
+        "folder of the dataset, local or gs://; new, empty, or what a call left that was cut off",
+    )
+    add_image_flags(parser.add_argument_group("images"))
     _add_records(parser.add_argument_group("records"))
     _add_shards(parser.add_argument_group("shards"))
     _add_running(parser.add_argument_group("running"))
-    _add_runner(parser.add_argument_group("Beam's runner"))
+    add_runner_flags(parser.add_argument_group("Beam's runner"))
     return parser
-
-
-def _add_source(group: argparse._ArgumentGroup) -> None:
-    add = group.add_argument
-    add("--input", metavar="PATH", help="folder of images, manifest, or IDX files; local or gs://")
-    add(
-        "--output",
-        metavar="FOLDER",
-        help="folder of the dataset, local or gs://; new, empty, or what a call left that was cut off",
-    )
-    add("--source", default="auto", choices=["auto", *SOURCES], help="what the input is; auto finds it out")
-    add(
-        "--annotations",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="manifest of the images (repeatable)",
-    )
-    add(
-        "--image_root",
-        action="append",
-        default=[],
-        metavar="FOLDER",
-        help="where a manifest's paths may lead too (repeatable)",
-    )
-    add("--image_column", metavar="NAME", help="the manifest's column of image paths")
-    add("--label_column", metavar="NAME[,NAME…]", help="the manifest's column, or columns, of labels")
-    add("--label_pattern", metavar="REGEX", help="takes the label from the key: its first group")
-    add("--label_file", metavar="FILE", help="names of the labels, one a line, in the order of their ids")
-    add(
-        "--label_offset",
-        type=int,
-        metavar="N",
-        help="added to every label id (default: the schema's: 1 for imagenet, else 0)",
-    )
-    add(
-        "--include",
-        action="append",
-        default=[],
-        metavar="GLOB",
-        help="take only keys that match (repeatable)",
-    )
-    add(
-        "--exclude",
-        action="append",
-        default=[],
-        metavar="GLOB",
-        help="leave out keys that match (repeatable)",
-    )
-    add("--limit", type=flag_values.positive, metavar="N", help="take the first N records only")
-
-
-def _add_images(group: argparse._ArgumentGroup) -> None:
-    add = group.add_argument
-    add(
-        "--image_format",
-        default="keep",
-        choices=["keep", "jpeg", "png", "raw", "tensor"],
-        help="keep: as they are, and what TensorFlow cannot decode losslessly as PNG; jpeg: re-encoded "
-        "where it saves bytes; raw: pixels; tensor: for tf.io.parse_tensor",
-    )
-    add("--jpeg_quality", type=int, default=90, metavar="Q", help="of --image_format=jpeg, 1 to 100")
-    add(
-        "--validate",
-        default="decode",
-        choices=["decode", "header"],
-        help="decode every image before it is written, or look at its header and end only",
-    )
-    add("--exif", default="apply", choices=["apply", "ignore"], help="turn images upright as their EXIF says")
 
 
 def _add_records(group: argparse._ArgumentGroup) -> None:
@@ -258,6 +211,13 @@ def _add_running(group: argparse._ArgumentGroup) -> None:
         "with DataflowRunner: return once the job is submitted; else it is followed to its end",
         dest="leave",
     )
+    add_display_flags(group)
+    add_switch(group, "--quiet", "say nothing but errors, and the plan where that is asked for")
+
+
+def add_display_flags(group: argparse._ArgumentGroup) -> None:
+    """What is said while a job runs."""
+    add = group.add_argument
     add(
         "--progress",
         default="auto",
@@ -265,10 +225,9 @@ def _add_running(group: argparse._ArgumentGroup) -> None:
         help="auto: a bar on a terminal, else lines",
     )
     add_switch(group, "--verbose", "log what Beam logs")
-    add_switch(group, "--quiet", "say nothing but errors, and the plan where that is asked for")
 
 
-def _add_runner(group: argparse._ArgumentGroup) -> None:
+def add_runner_flags(group: argparse._ArgumentGroup) -> None:
     """Flags of Beam that decide about our own processes, so that they are known before Beam is imported."""
     add = group.add_argument
     add(
@@ -292,38 +251,12 @@ def _add_runner(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def _check_given(args: argparse.Namespace) -> None:
-    """Raises ValueError where --input or --output is not given, or another flag is given and empty."""
-    missing = [flag for flag in ("--input", "--output") if getattr(args, flag[2:]) is None]
-    if missing:
-        raise ValueError(f"{' and '.join(missing)} must be given")
-    for name, value in vars(args).items():
-        if name != "output" and (value == "" or (isinstance(value, list) and "" in value)):
-            raise ValueError(f"--{name} is empty; give a value, or leave the flag out")
-
-
 def _checked(args: argparse.Namespace, others: Sequence[str], flags: Mapping[str, Any]) -> ConvertOptions:
     if args.verbose and args.quiet:
         raise ValueError("--verbose and --quiet are both given; give one of them")
     setup_file = code_to_send(args.runner, flags)
-    source = SourceConfig(
-        kind=args.source,
-        input=args.input,
-        annotations=tuple(args.annotations),
-        image_roots=tuple(args.image_root),
-        image_column=args.image_column,
-        label_column=args.label_column,
-        label_pattern=args.label_pattern,
-        include=tuple(args.include),
-        exclude=tuple(args.exclude),
-        limit=args.limit,
-        skip_dirs=(absolute(args.output),),
-    )
-    reason = "as --source says"
     with glance():
-        if source.kind == "auto":
-            kind, reason = detect(source)
-            source = dataclasses.replace(source, kind=kind)
+        source, reason = chosen_source(args)
         dataset = dataset_config(args, source, flags)
         source_of(source).check(source)
     check_output(args.output, args.overwrite)
@@ -339,14 +272,14 @@ def _checked(args: argparse.Namespace, others: Sequence[str], flags: Mapping[str
         verbose=args.verbose,
         quiet=args.quiet,
         runner=args.runner,
-        beam_args=(*_direct_args(args), *others),
+        beam_args=(*direct_args(args), *others),
         leave=args.leave,
         setup_file=setup_file,
         on_a_cluster=is_on_a_cluster(args.runner, flags),
     )
 
 
-def _direct_args(args: argparse.Namespace) -> list[str]:
+def direct_args(args: argparse.Namespace) -> list[str]:
     """Beam's flags that we read too, for Beam; the number of our own processes is none of its business."""
     flags = [f"--runner={args.runner}"]
     if args.direct_running_mode != IN_MEMORY:

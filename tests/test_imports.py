@@ -24,6 +24,14 @@ ALLOWED = {
         "transforms.examples",
         "transforms.shards",
     ),
+    "transforms.sweeping": (
+        "transforms.records",
+        "transforms.storage",
+        "transforms.images",
+        "transforms.examples",
+        "transforms.shards",
+        "transforms.sweeping",
+    ),
     "transforms": ("transforms",),
     "pipelines": ("transforms", "pipelines"),
     "benchmarks": ("transforms", "pipelines", "benchmarks"),
@@ -37,6 +45,7 @@ WITHOUT_BEAM = (
     "transforms.examples",
     "transforms.sources",
     "transforms.shards",
+    "transforms.sweeping",
     "pipelines",
 )
 

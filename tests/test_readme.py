@@ -30,6 +30,7 @@ from transforms.examples.registry import SCHEMAS
 from transforms.examples.schema import DatasetSummary
 from transforms.shards import guarded, memory, read_ahead
 from transforms.sources.names import SPLIT_NAMES
+from transforms.images.policy import ImagePolicy
 from transforms.sources.registry import SOURCES
 from transforms.sources.rows import IMAGE_COLUMNS, LABEL_COLUMNS, SPLIT_COLUMNS
 from transforms.storage import cloud, containers, lock, object_lock
@@ -246,14 +247,17 @@ def test_the_flags_are_those_of_the_command() -> None:
     known = {name: action for name, action in flags().items() if name != "--help"}
     assert set(told) == set(known)
     for name, action in known.items():
+        default = action.default
+        if default is None and name != "--background":
+            default = getattr(ImagePolicy(), name.lstrip("-"), None)
         if action.choices:
             choices = [str(choice) for choice in action.choices]
             assert sorted(named(told[name])) == sorted(choices), name
-            assert named(told[name])[0] == action.default, name
-        elif action.default is False:
+            assert named(told[name])[0] == default, name
+        elif default is False:
             assert named(told[name]) == ["false", "true"], name
-        elif action.default not in (None, [], {}) and not action.required:
-            assert re.split("[;,]", told[name])[0] == str(action.default), name
+        elif default not in (None, [], {}) and not action.required:
+            assert re.split("[;,]", told[name])[0] == str(default), name
         repeatable = isinstance(action, argparse._AppendAction)
         assert ("repeatable" in told[name]) == repeatable, name
 

@@ -32,7 +32,10 @@ NOT_PARAMETERS = {
     "async": "a launcher never waits",
 }
 TYPES = {"TEXT", "NUMBER", "BOOLEAN", "ENUM", "GCS_READ_FILE", "GCS_READ_FOLDER", "GCS_WRITE_FOLDER"}
-NUMBERS = {"label_offset", "limit", "jpeg_quality", "reader_hosts", "seed", "max_failure_ratio"}
+NUMBERS = {
+    *("label_offset", "limit", "jpeg_quality", "target_ssim", "max_side", "short_side"),
+    *("reader_hosts", "seed", "max_failure_ratio"),
+}
 
 # (taken, refused) of each parameter.
 EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
@@ -62,8 +65,20 @@ EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
     "include": (["*.jpg", "**/a?/[!b]*"], [""]),
     "exclude": (["test/**"], [""]),
     "limit": (["1", "1000"], ["0", "-1", "1.5", "all"]),
-    "image_format": (["keep", "jpeg", "png", "raw", "tensor"], ["gif", "JPEG"]),
+    "image_format": (["keep", "jpeg", "png", "webp", "raw", "tensor"], ["gif", "JPEG"]),
     "jpeg_quality": (["1", "90", "100"], ["0", "101", "90.5", "high"]),
+    "target_ssim": (["0.98", ".9", "1", "1.0"], ["0", "0.0", "98", "-0.5", "high"]),
+    "subsampling": (["420", "422", "444"], ["4:2:0", "411"]),
+    "reencode": (["smaller", "needed", "always"], ["never"]),
+    "max_side": (["1", "1024"], ["0", "-1", "1.5"]),
+    "short_side": (["1", "256"], ["0", "-1", "1.5"]),
+    "size": (["224x320", "1X1"], ["224", "224x", "224*320", "-1x2"]),
+    "fit": (["stretch", "pad", "crop"], ["cover"]),
+    "color": (["keep", "rgb", "gray"], ["grey", "RGB"]),
+    "alpha": (["keep", "flatten", "fail"], ["drop"]),
+    "background": (["white", "#fff", "#00ff7F"], ["", "#ff", "1,2,3"]),
+    "optimize": (["none", "lossless", "lossless-progressive"], ["lossy"]),
+    "metadata": (["auto", "strip", "keep"], ["none"]),
     "validate": (["decode", "header"], ["none"]),
     "exif": (["apply", "ignore"], ["strip"]),
     "schema": (["auto", "classification", "imagenet", "plain"], ["coco"]),
@@ -233,6 +248,9 @@ BY_KEY = {
     "group_pattern": r"_(\d+)",
     "num_shards": "train=4,val=1",
     "writer": "beam",
+    "image_format": "webp",
+    "jpeg_quality": "85",
+    "max_side": "100",
 }
 BY_ROW = {
     "source": "csv",
@@ -242,7 +260,16 @@ BY_ROW = {
     "label_column": "kind",
     "group_by": "camera",
     "image_format": "jpeg",
-    "jpeg_quality": "85",
+    "target_ssim": "0.97",
+    "subsampling": "444",
+    "reencode": "always",
+    "size": "48x64",
+    "fit": "pad",
+    "background": "#102030",
+    "color": "rgb",
+    "alpha": "fail",
+    "optimize": "lossless",
+    "metadata": "strip",
     "seed": "7",
     "order": "key",
     "shard_size": "1MiB",
@@ -251,7 +278,7 @@ BY_ROW = {
 
 
 def test_every_parameter_is_in_a_launch() -> None:
-    assert {*EVERYWHERE, *BY_KEY, *BY_ROW, "reader_hosts"} == set(PARAMETERS)
+    assert {*EVERYWHERE, *BY_KEY, *BY_ROW, "reader_hosts", "short_side"} == set(PARAMETERS)
     for parameters in (EVERYWHERE, BY_KEY, BY_ROW):
         assert [name for name, value in parameters.items() if not matches(name, value)] == []
 
@@ -268,10 +295,12 @@ def test_launches_are_checked_against_the_bucket(launch: Callable[[dict[str, str
     assert not [flag for flag in by_key.beam_args if flag.startswith(("--setup_file", "--requirements_file"))]
     by_row = launch({**EVERYWHERE, **BY_ROW})
     assert by_row.source.annotations == ("gs://pictures/list.csv",)
-    assert by_row.dataset.policy.jpeg_quality == 85
+    assert by_key.dataset.policy.jpeg_quality == 85
+    assert by_row.dataset.policy.size == (48, 64)
+    assert by_row.dataset.policy.background == (16, 32, 48)
     assert by_row.dataset.shard_size == 1 << 20
     assert by_row.dataset.order == "key"
-    hosts = launch({**EVERYWHERE, "reader_hosts": "4", "overwrite": "false"})
+    hosts = launch({**EVERYWHERE, "reader_hosts": "4", "short_side": "32", "overwrite": "false"})
     assert hosts.dataset.reader_hosts == 4
     assert hosts.dataset.overwrite is False
 

@@ -35,7 +35,10 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["photos"], "argument 'photos' belongs to no flag; the input is given with --input"),
         (["--image_format=jpeg", "--jpeg_quality=101"], "--jpeg_quality is 101; it may be 1 to 100"),
         (["--image_format=jpeg", "--jpeg_quality=high"], "--jpeg_quality: invalid int value: 'high'"),
-        (["--jpeg_quality=80"], "which only --image_format=jpeg uses; --image_format is keep"),
+        (
+            ["--jpeg_quality=80"],
+            "which only --image_format=jpeg or webp uses, or keep with a new size or colour",
+        ),
         (["--image_format=gif"], "invalid choice: 'gif'"),
         (["--validate=no"], "argument --validate: invalid choice: 'no'"),
         (["--exif=no"], "argument --exif: invalid choice: 'no'"),

@@ -39,6 +39,7 @@ class Classification:
         if stored.image_format in s.PIXEL_FORMATS:
             features["image/channels"] = s.int64(stored.channels)
             features["image/dtype"] = s.text(stored.dtype)
+        features.update(s.quality_features(stored, "image/jpeg_quality"))
         if columns:
             features.update(s.column_features(record, columns))
         return features
@@ -59,7 +60,7 @@ class Classification:
         if summary.formats & s.PIXEL_FORMATS:
             specs["image/channels"] = s.FeatureSpec("int64")
             specs["image/dtype"] = s.FeatureSpec("string")
-        return specs | s.column_specs(summary.columns)
+        return specs | s.quality_specs(summary, "image/jpeg_quality") | s.column_specs(summary.columns)
 
 
 CLASSIFICATION = Classification()

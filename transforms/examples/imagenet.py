@@ -46,6 +46,7 @@ class Imagenet:
         }
         if stored.image_format in s.PIXEL_FORMATS:
             features["image/dtype"] = s.text(stored.dtype)
+        features.update(s.quality_features(stored, "image/jpeg_quality"))
         if columns:
             features.update(s.column_features(record, columns))
         return features
@@ -69,7 +70,7 @@ class Imagenet:
         }
         if summary.formats & s.PIXEL_FORMATS:
             specs["image/dtype"] = s.FeatureSpec("string")
-        return specs | s.column_specs(summary.columns)
+        return specs | s.quality_specs(summary, "image/jpeg_quality") | s.column_specs(summary.columns)
 
 
 IMAGENET = Imagenet()

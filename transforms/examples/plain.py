@@ -34,6 +34,7 @@ class Plain:
             "dtype": s.text(stored.dtype),
             "label": s.label_ids(record, labels),
         }
+        features.update(s.quality_features(stored, "jpeg_quality"))
         if columns:
             features.update(s.column_features(record, columns))
         return features
@@ -48,7 +49,7 @@ class Plain:
             "dtype": s.FeatureSpec("string"),
             "label": s.FeatureSpec("int64", s.label_shape(summary), role="label"),
         }
-        return specs | s.column_specs(summary.columns)
+        return specs | s.quality_specs(summary, "jpeg_quality") | s.column_specs(summary.columns)
 
 
 PLAIN = Plain()

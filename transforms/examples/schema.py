@@ -48,6 +48,7 @@ class DatasetSummary:
         dtypes: of the decoded pixels.
         formats: of the stored images.
         class_names: `LabelMap.class_names()`.
+        chose_qualities: each image's JPEG quality was chosen for it.
     """
 
     has_images: bool
@@ -57,6 +58,7 @@ class DatasetSummary:
     dtypes: frozenset[str] = frozenset()
     formats: frozenset[str] = frozenset()
     class_names: tuple[str, ...] | None = None
+    chose_qualities: bool = False
 
 
 class Schema(Protocol):
@@ -124,6 +126,16 @@ def column_features(record: ImageRecord, columns: Mapping[str, Column]) -> dict[
 def column_specs(columns: Mapping[str, Column]) -> dict[str, FeatureSpec]:
     """The specs of the free features."""
     return {name: FeatureSpec(_DTYPE[column.kind], column.shape) for name, column in columns.items()}
+
+
+def quality_features(image: StoredImage, name: str) -> dict[str, Feature]:
+    """The JPEG quality that was chosen for an image, 0 where its source was kept; nothing where none was."""
+    return {} if image.jpeg_quality is None else {name: int64(image.jpeg_quality)}
+
+
+def quality_specs(summary: DatasetSummary, name: str) -> dict[str, FeatureSpec]:
+    """The spec of the same."""
+    return {name: FeatureSpec("int64")} if summary.chose_qualities else {}
 
 
 def stored_image(record: ImageRecord, image: StoredImage | None, schema: str) -> StoredImage:

@@ -35,7 +35,7 @@ def open_bmp(data: bytes) -> Encoded:
             colorspace = "RGB" if channels == 3 else "Grayscale"
             kept = StoredImage(data, "bmp", abs(height), width, channels, "uint8", colorspace, ("kept",))
     decode = functools.partial(decode_raster, data, "bmp")
-    return Encoded("bmp", kept, 1, decode, decode)
+    return Encoded("bmp", data, kept, 1, decode, decode)
 
 
 def _channels(data: bytes) -> int:

@@ -18,6 +18,7 @@ from transforms.records import BadInput
 
 Array = npt.NDArray[Any]
 
+_COLORS = {1: "GRAY", 3: "RGB", 4: "CMYK"}
 _NO_SUBSAMPLING = "Could not determine subsampling"
 _LEFT_OVER = re.compile(r"(\d+) extraneous bytes before marker 0xd9")
 # The header of a scan: one to four components, then first and last coefficient and bit positions.
@@ -25,6 +26,11 @@ _SCAN_HEADER = re.compile(
     rb"(\xff\xda\0(?:\x08\x01.{2}|\x0a\x02.{4}|\x0c\x03.{6}|\x0e\x04.{8})).{3}", re.DOTALL
 )
 _MARKER = re.compile(rb"\xff+([^\0\xff])")
+# Scaled decodes, in eighths, and by how much they have to exceed the size wanted: what stays within SSIM 0.99
+# of a full decode on photographs with the finest stripes. 4/8 averages pairs of pixels, which takes detail
+# that 3/8 keeps; 5/8 needs a margin that leaves it no use; 7/8 is slower than a full decode.
+_EIGHTHS = (1, 2, 3, 6)
+_MARGIN = 2.25
 
 
 def check_whole(data: bytes, header: JpegHeader) -> None:
@@ -52,9 +58,38 @@ def decode(data: bytes, header: JpegHeader) -> Array:
     return decode_components(data, header)
 
 
+def decode_scaled(data: bytes, header: JpegHeader, height: int, width: int) -> Array:
+    """As `decode`, by the codec's scaled decode where that is exact enough for scaling down to a size.
+
+    Args:
+        data: the whole file.
+        header: as read from it.
+        height: to which the picture will be scaled, in the file's own orientation.
+        width: likewise.
+
+    Returns:
+        uint8, n eighths of the picture's height and width, rounded up.
+
+    Raises:
+        BadInput: truncated or damaged.
+    """
+    eighths = next((n for n in _EIGHTHS if _suffices(n, header, height, width)), 8)
+    if eighths == 8 or header.process == LOSSLESS:
+        return decode(data, header)
+    scaled = {"min_height": -(-header.height * eighths // 8), "min_width": -(-header.width * eighths // 8)}
+    pixels = _decode_strictly(data, header, _COLORS[len(header.components)], scaled)
+    if len(header.components) == 4:
+        return cmyk_to_rgb(pixels, inverted=header.adobe is not None)
+    return pixels
+
+
+def _suffices(eighths: int, header: JpegHeader, height: int, width: int) -> bool:
+    return header.height * eighths >= 8 * _MARGIN * height and header.width * eighths >= 8 * _MARGIN * width
+
+
 def decode_components(data: bytes, header: JpegHeader) -> Array:
     """As `decode`, but four components stay as the file holds them (inverted CMYK under an Adobe marker)."""
-    return _decode_strictly(data, header, {1: "GRAY", 3: "RGB", 4: "CMYK"}[len(header.components)], {})
+    return _decode_strictly(data, header, _COLORS[len(header.components)], {})
 
 
 def _decode_strictly(data: bytes, header: JpegHeader, color: str, options: dict[str, Any]) -> Array:
@@ -169,12 +204,13 @@ def cmyk_to_rgb(pixels: Array, inverted: bool) -> Array:
     return (wide // 255).astype(np.uint8)
 
 
-def encode(pixels: Array, quality: int) -> bytes:
-    """A baseline JPEG, colour at 4:2:0.
+def encode(pixels: Array, quality: int, subsampling: str = "420") -> bytes:
+    """A baseline JPEG.
 
     Args:
         pixels: uint8 (height, width, 1 or 3).
         quality: 1 to 100.
+        subsampling: of the chroma: `420`, `422` or `444`; nothing to grey.
 
     Raises:
         BadInput: larger than a JPEG may be.
@@ -188,4 +224,4 @@ def encode(pixels: Array, quality: int) -> bytes:
         )
     if channels == 1:
         return bytes(simplejpeg.encode_jpeg(pixels, quality, "GRAY", "Gray"))
-    return bytes(simplejpeg.encode_jpeg(pixels, quality, "RGB", "420"))
+    return bytes(simplejpeg.encode_jpeg(pixels, quality, "RGB", subsampling))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import struct
 from collections.abc import Iterator
-
-import numpy as np
 
 from transforms.images.exif import read_orientation
 from transforms.images.reasons import CORRUPT, NOT_SUPPORTED, TRUNCATED, check_pixels, undecodable
@@ -160,15 +159,19 @@ def _read_frame(
 
 
 def quantisation_tables(data: bytes) -> dict[int, list[int]]:
-    """The tables defined before the first scan: 64 values each, in zigzag order (T.81, B.2.4.1)."""
+    """The tables defined before the first scan: 64 values each, in zigzag order (T.81, B.2.4.1).
+
+    Raises:
+        BadInput: a table is cut off.
+    """
     tables: dict[int, list[int]] = {}
     for marker, start, end in segments(data):
         position = start if marker == _DQT else end
         while position < end:
             wide, number = data[position] >> 4, data[position] & 15
-            values = np.frombuffer(
-                data[position + 1 : position + 1 + 64 * (1 + wide)], ">u2" if wide else "u1"
-            )
-            tables[number] = [int(value) for value in values]
-            position += 1 + 64 * (1 + wide)
+            first, position = position + 1, position + (129 if wide else 65)
+            if position > end:
+                raise undecodable(CORRUPT, "a quantisation table of the JPEG is cut off")
+            values = data[first:position]
+            tables[number] = list(struct.unpack(">64H", values)) if wide else list(values)
     return tables

@@ -8,6 +8,8 @@ from collections.abc import Collection
 from transforms.images.reasons import MAX_PIXELS
 
 IMAGE_FORMATS = ("keep", "jpeg", "png", "webp", "raw", "tensor")
+# Those that change pixels whenever they are encoded.
+LOSSY = ("jpeg", "webp")
 SUBSAMPLINGS = ("420", "422", "444")
 REENCODINGS = ("smaller", "needed", "always")
 FITS = ("stretch", "pad", "crop")
@@ -140,7 +142,7 @@ class ImagePolicy:
         if not self.encodes_jpeg:
             only = "--image_format=jpeg uses, or keep with a new size or colour"
             found.append(("subsampling", f"only {only}; {chosen}"))
-        if self.image_format not in ("jpeg", "webp"):
+        if self.image_format not in LOSSY:
             found.append(("reencode", f"only --image_format=jpeg or webp heeds; {chosen}"))
         if self.image_format != "jpeg":
             found.append(("target_ssim", f"only --image_format=jpeg heeds; {chosen}"))

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import io
 import re
+import struct
 import sys
 from typing import Any
 
@@ -56,7 +57,7 @@ def open_raster(data: bytes, kind: str) -> Encoded:
     with _opened(data, kind) as image:
         orientation = _orientation(image)
     decode = functools.partial(decode_raster, data, kind)
-    return Encoded(kind, None, orientation, decode, decode)
+    return Encoded(kind, data, None, orientation, decode, decode)
 
 
 def open_webp(data: bytes) -> Encoded:
@@ -74,7 +75,7 @@ def open_webp(data: bytes) -> Encoded:
     if not moving:
         kept = StoredImage(data, "webp", height, width, len(colorspace), "uint8", colorspace, ("kept",))
     decode = functools.partial(decode_raster, data, "webp")
-    return Encoded("webp", kept, orientation, decode, decode)
+    return Encoded("webp", data, kept, orientation, decode, decode)
 
 
 def decode_raster(data: bytes, kind: str) -> Picture:
@@ -88,6 +89,8 @@ def decode_raster(data: bytes, kind: str) -> Picture:
             frames = _count_frames(image)
             orientation = _orientation(image) if kind == "tiff" else 1
             picture = _deep_tiff(data, image) if kind == "tiff" else None
+            if kind == "bmp" and _is_misread(image, data):
+                picture = _indexed_bmp(data)
             if picture is None:
                 picture = _shallow(image, data, kind)
     except DECODER_ERRORS as error:
@@ -154,6 +157,39 @@ def _deep_tiff(data: bytes, image: ImageFile.ImageFile) -> Picture | None:
         again.tile = [tile._replace(args=_with_rawmode(tile.args, opposite)) for tile in again.tile]
         low = np.asarray(again)
     return Picture(high.astype(np.uint16) << 8 | low)
+
+
+def with_colored_palette(data: bytes) -> bytes:
+    """A BMP whose palette is surely not grey: Pillow takes indices into those for samples of 8 bits or 1.
+
+    Raises:
+        BadInput: truncated.
+    """
+    if len(data) < 30:
+        raise undecodable(TRUNCATED, "the BMP ends within its header")
+    bits, start = _bmp_palette(data)
+    if bits > 8 or start + 3 > len(data):
+        return data
+    return data[:start] + b"\1\2\3" + data[start + 3 :]
+
+
+def _bmp_palette(data: bytes) -> tuple[int, int]:
+    """Bits a pixel of a BMP, and where its palette starts."""
+    (size,) = struct.unpack_from("<I", data, 14)
+    (bits,) = struct.unpack_from("<H", data, 28 if size >= 40 else 24)
+    return bits, 14 + size
+
+
+def _is_misread(image: Image.Image, data: bytes) -> bool:
+    """Whether Pillow has taken the indices of a BMP for samples of another number of bits."""
+    return image.mode in ("1", "L") and _bmp_palette(data)[0] != (1 if image.mode == "1" else 8)
+
+
+def _indexed_bmp(data: bytes) -> Picture:
+    with _opened(with_colored_palette(data), "bmp") as image:
+        picture = _shallow(image, data, "bmp")
+    _, start = _bmp_palette(data)
+    return dataclasses.replace(picture, palette=data[start : start + 3][::-1] + picture.palette[3:])
 
 
 def _rawmode(image: ImageFile.ImageFile) -> str:

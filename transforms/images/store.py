@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 
 import numpy as np
 
-from transforms.images import jpeg, jpeg_header, png, png_pixels
-from transforms.images.bmp import open_bmp
+from transforms.images import icc, jpeg, jpeg_header, metadata, png_pixels, webp
+from transforms.images.color import flattened
 from transforms.images.encoded import Encoded
 from transforms.images.exif import Array
-from transforms.images.gif import open_gif
+from transforms.images.geometry import is_identity, plan_geometry
+from transforms.images.jpeg_quality import saved_at_or_below
 from transforms.images.jpeg_turn import turned_jpeg
-from transforms.images.picture import COLORSPACES, Picture, encode_png, split_alpha, to_eight_bits
-from transforms.images.policy import ImagePolicy
-from transforms.images.raster import open_raster, open_webp
-from transforms.images.reasons import EMPTY, NOT_SUPPORTED, WRONG_LENGTH, undecodable
-from transforms.images.sniff import image_kind
+from transforms.images.opened import opened, opened_pixels
+from transforms.images.optimise import optimised
+from transforms.images.paint import Painted, is_resized, painted
+from transforms.images.picture import COLORSPACES, Picture, encode_png
+from transforms.images.policy import LOSSY, ImagePolicy
+from transforms.images.reasons import NOT_SUPPORTED, undecodable
+from transforms.images.target import encode_to_target
 from transforms.images.tensor import tensor_bytes
 from transforms.records import StoredImage
 
@@ -25,8 +27,12 @@ from transforms.records import StoredImage
 def store_image(data: bytes, policy: ImagePolicy) -> StoredImage:
     """Turns an image file into what a record stores.
 
-    Actions: what was done to the bytes (`kept`, `reencoded` as JPEG again, `transcoded` to another format,
-    `decoded` to pixels), and then, where so, `rotated`, `first_frame`, `alpha_kept` or `not_smaller`.
+    Actions: first what became of the bytes: `kept`, `reencoded` (a JPEG or WebP as such again), `transcoded`
+    to another format, `decoded` to pixels. Then what was done to the pixels: `rotated`, `first_frame`, `srgb`
+    (converted from another profile), `flattened`, `recolored`, `resized`. Then why the file was left alone,
+    where another format was asked for: `coarse_enough` (saved at or below the quality), `not_smaller`,
+    `alpha_kept`, `ssim_missed` (no quality reaches the target). Then `stripped` of its metadata, and
+    `optimized`; `optimize_differed` where that would have changed a pixel, and was not done.
 
     Args:
         data: the whole file.
@@ -35,26 +41,7 @@ def store_image(data: bytes, policy: ImagePolicy) -> StoredImage:
     Raises:
         BadInput: stage `decode` or `encode`, with the reason and the remedy.
     """
-    if not data:
-        raise undecodable(EMPTY)
-    image = opened(data)
-    orientation = image.orientation if policy.exif == "apply" else 1
-    if image.kept is not None:
-        if orientation == 1 and _is_as_wanted(image.kept, policy):
-            if policy.validate == "decode":
-                image.check()
-            return image.kept
-        if image.kind == "jpeg" and policy.image_format == "keep":
-            return _turned(image, ())
-    picture = image.decode()
-    if orientation != 1:
-        picture = picture.upright(orientation)
-    if policy.image_format == "jpeg":
-        return _store_jpeg(image, picture, policy)
-    _refuse_narrowed(picture)
-    if policy.image_format in ("raw", "tensor"):
-        return _store_decoded(picture.expanded(), policy.image_format, ("decoded", *_notes(picture)))
-    return _store_png(picture, ())
+    return _store(opened(data), policy)
 
 
 def store_pixels(pixels: bytes, shape: tuple[int, int, int], policy: ImagePolicy) -> StoredImage:
@@ -66,119 +53,74 @@ def store_pixels(pixels: bytes, shape: tuple[int, int, int], policy: ImagePolicy
         policy: how images are stored.
 
     Raises:
-        BadInput: the number of bytes is not the shape's, or (stage `encode`) too large for a JPEG.
+        BadInput: the number of bytes is not the shape's, or as `store_image`.
     """
-    height, width, channels = shape
-    if channels not in COLORSPACES or height < 1 or width < 1:
-        raise undecodable(
-            NOT_SUPPORTED, f"pixels of shape {height}x{width}x{channels}; 1 to 4 channels are stored"
-        )
-    if len(pixels) != height * width * channels:
-        detail = f"{len(pixels):,} bytes for {height}x{width}x{channels} uint8 pixels"
-        raise undecodable(WRONG_LENGTH, detail)
-    array = np.frombuffer(pixels, np.uint8).reshape(shape)
-    if policy.image_format in ("raw", "tensor"):
-        action = "kept" if policy.image_format == "raw" else "decoded"
-        return _store_decoded(array, policy.image_format, (action,))
-    if policy.image_format == "jpeg":
-        plain, see_through = split_alpha(array)
-        if not see_through:
-            return _jpeg_stored(jpeg.encode(plain, policy.jpeg_quality), plain, ("transcoded",))
-        return _store_png(Picture(array), ("alpha_kept",))
-    return _store_png(Picture(array), ())
+    return _store(opened_pixels(pixels, shape), policy)
 
 
-def opened(data: bytes) -> Encoded:
-    """Reads the header of an image, whatever its format.
-
-    Raises:
-        BadInput: as `store_image`.
-    """
-    kind = image_kind(data)
-    if kind == "jpeg":
-        return _open_jpeg(data)
-    if kind == "png":
-        return _open_png(data)
-    if kind == "gif":
-        return open_gif(data)
-    if kind == "bmp":
-        return open_bmp(data)
-    if kind == "webp":
-        return open_webp(data)
-    return open_raster(data, kind)
+def _store(image: Encoded, policy: ImagePolicy) -> StoredImage:
+    orientation = image.orientation if policy.exif == "apply" else 1
+    stored = _stored(image, orientation, policy)
+    stored = _with_metadata(stored, image, policy)
+    if policy.optimize != "none" and stored.image_format in ("jpeg", "png"):
+        data, action = optimised(stored.data, stored.image_format, policy.optimize)
+        stored = _noted(stored, action, data=data)
+    if policy.target_ssim is not None and stored.jpeg_quality is None:
+        stored = dataclasses.replace(stored, jpeg_quality=0)
+    return stored
 
 
-def _open_jpeg(data: bytes) -> Encoded:
-    header = jpeg_header.read_header(data)
-    kept = None
-    if header.storable:
-        channels = 1 if len(header.components) == 1 else 3
-        kept = StoredImage(
-            data, "jpeg", header.height, header.width, channels, "uint8", header.colorspace, ("kept",)
-        )
-    return Encoded(
-        "jpeg",
-        kept,
-        header.orientation,
-        functools.partial(jpeg.check_whole, data, header),
-        lambda: Picture(jpeg.decode(data, header)),
+def _stored(image: Encoded, orientation: int, policy: ImagePolicy) -> StoredImage:
+    """As the file has it where that is as wanted, else encoded anew."""
+    own = _untouched(image, orientation, policy)
+    if own is not None and (policy.alpha == "keep" or own.channels in (1, 3)):
+        notes = _as_wanted(own, policy)
+        if notes is not None:
+            if policy.validate == "decode":
+                image.check()
+            return _noted(own, *notes)
+    if orientation != 1 and (notes := _only_turned(image, policy)) is not None:
+        return _turned(image, notes)
+    work = painted(image, orientation, policy)
+    if work.is_new:
+        own = None
+    elif own is not None and (notes := _as_wanted(own, policy)) is not None:
+        return _left_alone(image, own, *notes)
+    stored = _encoded(image, own, work, policy)
+    return stored if is_identity(work.geometry) else dataclasses.replace(stored, geometry=work.geometry)
+
+
+def _untouched(image: Encoded, orientation: int, policy: ImagePolicy) -> StoredImage | None:
+    """The file as it is, unless its size, orientation or colours shall be others."""
+    kept = image.kept
+    if kept is None or orientation != 1:
+        return None
+    gray = kept.channels <= 2
+    recolored = (policy.color == "gray" and not gray) or (
+        policy.color == "rgb" and (gray or kept.colorspace == "CMYK")
     )
+    resized = policy.resizes and is_resized(plan_geometry(kept.height, kept.width, 1, policy))
+    return None if recolored or resized else kept
 
 
-def _open_png(data: bytes) -> Encoded:
-    header = png.read_header(data)
-    stored = data
-    actions: tuple[str, ...] = ("kept",)
-    if header.animated:
-        stored, actions = png.without_animation(data, header), ("transcoded", "first_frame")
-    kept = StoredImage(
-        stored, "png", header.height, header.width, header.channels, header.dtype, header.colorspace, actions
-    )
-    frames = 2 if header.animated else 1
-    return Encoded(
-        "png",
-        kept,
-        header.orientation,
-        functools.partial(png.check_whole, data, header),
-        lambda: dataclasses.replace(png_pixels.decode(data, header), frames=frames),
-    )
+def _as_wanted(own: StoredImage, policy: ImagePolicy) -> tuple[str, ...] | None:
+    """Why the file may stay as it is; None where its pixels have to be looked at."""
+    if policy.image_format in ("keep", "png"):
+        return () if policy.image_format in ("keep", own.image_format) else None
+    if policy.image_format != own.image_format or policy.reencode == "always":
+        return None
+    if policy.reencode == "needed":
+        return ()
+    if own.image_format != "jpeg" or policy.target_ssim is not None:
+        return None
+    header = jpeg_header.read_header(own.data)
+    return ("coarse_enough",) if saved_at_or_below(own.data, header, policy.jpeg_quality) else None
 
 
-def _is_as_wanted(kept: StoredImage, policy: ImagePolicy) -> bool:
-    return policy.image_format in ("keep", kept.image_format) and policy.image_format != "jpeg"
-
-
-def _store_jpeg(image: Encoded, picture: Picture, policy: ImagePolicy) -> StoredImage:
-    """As JPEG; but transparency stays a PNG, and nothing is re-encoded that grows by it."""
-    pixels, see_through = split_alpha(picture.expanded())
-    own = image.kept if not picture.turned else None
-    if see_through:
-        if own is not None and own.image_format == "png":
-            return _kept_after_all(image, own, "alpha_kept")
-        _refuse_narrowed(picture)
-        return _store_png(picture, ("alpha_kept",))
-    encoded = jpeg.encode(to_eight_bits(pixels), policy.jpeg_quality)
-    if own is not None and len(encoded) >= len(own.data):
-        return _kept_after_all(image, own, "not_smaller")
-    if (
-        image.kind == "jpeg"
-        and picture.turned
-        and image.kept is not None
-        and len(encoded) >= len(image.kept.data)
-    ):
-        turned = _turned(image, ("not_smaller",))
-        if len(turned.data) < len(encoded):
-            return turned
-    action = "reencoded" if image.kind == "jpeg" else "transcoded"
-    return _jpeg_stored(encoded, pixels, (action, *_notes(picture)))
-
-
-def _kept_after_all(image: Encoded, kept: StoredImage, note: str) -> StoredImage:
-    if (
-        image.kind != "jpeg"
-    ):  # A JPEG's decoding has proven it whole; other decoders are laxer than the check.
-        image.check()
-    return dataclasses.replace(kept, actions=(*kept.actions, note))
+def _only_turned(image: Encoded, policy: ImagePolicy) -> tuple[str, ...] | None:
+    """Why a JPEG would stay as it is, were it upright: turned in its own quality it is at its best."""
+    own = _untouched(image, 1, policy) if image.kind == "jpeg" else None
+    return None if own is None else _as_wanted(own, policy)
 
 
 def _turned(image: Encoded, notes: tuple[str, ...]) -> StoredImage:
@@ -188,35 +130,136 @@ def _turned(image: Encoded, notes: tuple[str, ...]) -> StoredImage:
     header = jpeg_header.read_header(image.kept.data)
     data = turned_jpeg(image.kept.data, header)
     after = jpeg_header.read_header(data)
+    geometry = plan_geometry(header.height, header.width, header.orientation, ImagePolicy())
     return dataclasses.replace(
         image.kept,
         data=data,
         height=after.height,
         width=after.width,
         actions=("reencoded", "rotated", *notes),
+        geometry=geometry,
     )
 
 
-def _jpeg_stored(data: bytes, pixels: Array, actions: tuple[str, ...]) -> StoredImage:
-    height, width, channels = pixels.shape
-    return StoredImage(data, "jpeg", height, width, channels, "uint8", COLORSPACES[channels], actions)
+def _encoded(image: Encoded, own: StoredImage | None, work: Painted, policy: ImagePolicy) -> StoredImage:
+    """Encoded anew, unless that is worse than the file as it is.
+
+    Args:
+        image: the source.
+        own: it stored by its own bytes, where that would do.
+        work: its pixels as they shall be.
+        policy: how images are stored.
+    """
+    image_format = policy.image_format
+    if image_format == "keep":
+        image_format = "jpeg" if image.kind == "jpeg" and image.kept is not None else "png"
+    if image_format == "jpeg" and work.see_through:
+        size = len(_jpeg(flattened(work.picture.pixels, policy.background), policy)[0])
+        if own is not None and own.channels in (2, 4):
+            stored = _left_alone(image, own, "alpha_kept")
+        else:
+            stored = _as_png(work, "alpha_kept")
+        return dataclasses.replace(stored, flattened_bytes=size)
+    if image_format in LOSSY:
+        return _as_lossy(image, image_format, own, work, policy)
+    _refuse_narrowed(work.picture)
+    if image_format == "png":
+        return _as_png(work)
+    action = "kept" if image.kind == "pixels" and image_format == "raw" and not work.actions else "decoded"
+    return _as_pixels(work.picture.expanded(), image_format, (action, *work.actions))
 
 
-def _store_png(picture: Picture, notes: tuple[str, ...]) -> StoredImage:
+def _as_lossy(
+    image: Encoded, image_format: str, own: StoredImage | None, work: Painted, policy: ImagePolicy
+) -> StoredImage:
+    pixels = work.picture.pixels
+    quality, size = None, None
+    if image_format == "webp":
+        data = webp.encode(pixels, policy.jpeg_quality)
+        colors = 4 if work.see_through else 3
+        if work.see_through:
+            size = len(webp.encode(flattened(pixels, policy.background), policy.jpeg_quality))
+    else:
+        data, quality = _jpeg(pixels, policy)
+        colors = pixels.shape[2]
+        if not data:
+            return _left_alone(image, own, "ssim_missed") if own is not None else _as_png(work, "ssim_missed")
+    if policy.reencode == "smaller":
+        worse = _if_not_smaller(image, own, work, len(data))
+        if worse is not None:
+            return dataclasses.replace(worse, flattened_bytes=size)
+    action = "reencoded" if image.kind == image_format else "transcoded"
+    height, width = pixels.shape[:2]
+    return StoredImage(
+        data,
+        image_format,
+        height,
+        width,
+        colors,
+        "uint8",
+        COLORSPACES[colors],
+        (action, *work.actions, *(("alpha_kept",) if work.see_through else ())),
+        jpeg_quality=quality,
+        flattened_bytes=size,
+    )
+
+
+def _jpeg(pixels: Array, policy: ImagePolicy) -> tuple[bytes, int | None]:
+    """A JPEG and the quality that was chosen for it; no bytes where none reaches the target."""
+    if policy.target_ssim is None:
+        return jpeg.encode(pixels, policy.jpeg_quality, policy.subsampling), None
+    found = encode_to_target(pixels, policy.target_ssim, policy.subsampling)
+    return (b"", None) if found is None else (found.data, found.quality)
+
+
+def _if_not_smaller(image: Encoded, own: StoredImage | None, work: Painted, size: int) -> StoredImage | None:
+    """What to store instead of a result of `size` bytes; None where that is smaller."""
+    if own is not None:
+        return _left_alone(image, own, "not_smaller") if size >= len(own.data) else None
+    only_turned = image.kind == "jpeg" and image.kept is not None and not work.is_new
+    if only_turned and image.kept is not None and size >= len(image.kept.data):
+        turned = _turned(image, ("not_smaller",))
+        return turned if len(turned.data) < size else None
+    return None
+
+
+def _left_alone(image: Encoded, own: StoredImage, *notes: str) -> StoredImage:
+    """The file as it is, after its pixels have been looked at."""
+    if (
+        image.kind != "jpeg"
+    ):  # A JPEG's decoding has proven it whole; others' decoders are laxer than the check.
+        image.check()
+    return _noted(own, *notes)
+
+
+def _noted(stored: StoredImage, *notes: str | None, data: bytes | None = None) -> StoredImage:
+    added = tuple(note for note in notes if note is not None)
+    if not added:
+        return stored
+    return dataclasses.replace(
+        stored, actions=(*stored.actions, *added), data=stored.data if data is None else data
+    )
+
+
+def _as_png(work: Painted, *notes: str) -> StoredImage:
+    picture = work.picture
+    _refuse_narrowed(picture)
     if picture.pixels.dtype == np.uint16:
         data = png_pixels.encode_deep(picture.pixels)
     else:
         data = encode_png(picture.pixels, picture.palette, picture.palette_alpha)
+    if work.profile is not None:
+        data = icc.png_with_profile(data, work.profile)
     height, width, channels = picture.pixels.shape
     if picture.palette:
         channels = 4 if picture.palette_alpha else 3
-    actions = ("transcoded", *_notes(picture), *notes)
+    actions = ("transcoded", *work.actions, *notes)
     return StoredImage(
         data, "png", height, width, channels, picture.pixels.dtype.name, COLORSPACES[channels], actions
     )
 
 
-def _store_decoded(pixels: Array, image_format: str, actions: tuple[str, ...]) -> StoredImage:
+def _as_pixels(pixels: Array, image_format: str, actions: tuple[str, ...]) -> StoredImage:
     height, width, channels = pixels.shape
     little = pixels.astype(pixels.dtype.newbyteorder("<"), copy=False)
     data = tensor_bytes(pixels) if image_format == "tensor" else little.tobytes()
@@ -225,8 +268,23 @@ def _store_decoded(pixels: Array, image_format: str, actions: tuple[str, ...]) -
     )
 
 
-def _notes(picture: Picture) -> tuple[str, ...]:
-    return ("rotated",) * picture.turned + ("first_frame",) * (picture.frames > 1)
+def _with_metadata(stored: StoredImage, image: Encoded, policy: ImagePolicy) -> StoredImage:
+    """Metadata taken away from a file that stays as it is, or given to one that does not."""
+    from_file = image.kept is not None and stored.data is image.kept.data
+    if from_file and policy.metadata == "strip":
+        orientation = image.orientation if policy.exif == "ignore" else 1
+        data = metadata.stripped(stored.data, stored.image_format, orientation)
+        if data is stored.data:
+            return stored
+        if stored.image_format == "webp":
+            opened(data).check()  # libwebp reads damaged pixels on into the metadata that was behind them
+        return _noted(stored, "stripped", data=data)
+    if from_file or policy.metadata != "keep" or stored.image_format not in ("jpeg", "png", "webp"):
+        return stored
+    carried = metadata.metadata_of(image.data, image.kind)
+    if stored.geometry is not None and policy.exif == "apply":
+        carried = metadata.upright(carried, stored.height, stored.width)
+    return dataclasses.replace(stored, data=metadata.with_metadata(stored.data, stored.image_format, carried))
 
 
 def _refuse_narrowed(picture: Picture) -> None:

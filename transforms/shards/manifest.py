@@ -92,6 +92,7 @@ def _summary(reconciled: Reconciled) -> DatasetSummary:
         channels=frozenset(stats.channels),
         dtypes=frozenset(stats.dtypes),
         formats=frozenset(stats.formats),
+        chose_qualities=bool(stats.qualities),
         class_names=plan.settings.labels.class_names(),
     )
 
@@ -143,6 +144,12 @@ def _manifest(reconciled: Reconciled, config: DatasetConfig, provenance: Provena
         },
         "actions": dict(sorted(stats.actions.items())),
         "formats": dict(sorted(stats.formats.items())),
+        "alpha": {
+            "images": stats.alpha_images,
+            "bytes": stats.alpha_bytes,
+            "flattened_bytes": stats.flattened_bytes,
+        },
+        "jpeg_qualities": {str(quality): count for quality, count in sorted(stats.qualities.items())},
         "splits": {name: _split(reconciled, name) for name in plan.splits},
         "features": {
             name: {"dtype": spec.dtype, "shape": list(spec.shape)}

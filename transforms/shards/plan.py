@@ -201,6 +201,7 @@ def record_settings(totals: Totals, config: DatasetConfig) -> RecordSettings:
             totals.label_counts or (0, 0),
             columns,
             formats=formats,
+            chose_qualities=config.policy.target_ssim is not None,
             class_names=labels.class_names(),
         )
         check_names(schema, summary)

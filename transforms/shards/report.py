@@ -22,6 +22,10 @@ class WriteStats:
         channels: number of channels of the decoded images.
         dtypes: of their pixels.
         colorspaces: of the stored images.
+        alpha_images: stored with their transparency where a JPEG or less of a WebP was asked for.
+        alpha_bytes: of those, as stored.
+        flattened_bytes: of those, had they been flattened.
+        qualities: that --target_ssim chose; 0 where the source was kept.
     """
 
     written: int = 0
@@ -33,6 +37,10 @@ class WriteStats:
     channels: Counter[int] = dataclasses.field(default_factory=Counter)
     dtypes: Counter[str] = dataclasses.field(default_factory=Counter)
     colorspaces: Counter[str] = dataclasses.field(default_factory=Counter)
+    alpha_images: int = 0
+    alpha_bytes: int = 0
+    flattened_bytes: int = 0
+    qualities: Counter[int] = dataclasses.field(default_factory=Counter)
 
     def add(self, image: StoredImage | None, source_bytes: int) -> None:
         """Counts one written record."""
@@ -45,6 +53,12 @@ class WriteStats:
             self.channels[image.channels] += 1
             self.dtypes[image.dtype] += 1
             self.colorspaces[image.colorspace] += 1
+            if image.flattened_bytes is not None:
+                self.alpha_images += 1
+                self.alpha_bytes += len(image.data)
+                self.flattened_bytes += image.flattened_bytes
+            if image.jpeg_quality is not None:
+                self.qualities[image.jpeg_quality] += 1
 
     def add_failure(self, failure: Failure) -> None:
         """Counts one failed record."""

@@ -1,0 +1,137 @@
+"""Speed of what is done to images, side by side with a bare loop of the codecs, all in one run.
+
+python -m benchmarks.images
+python -m benchmarks.images --images 300 --repeats 1
+
+Draws its inputs once, into --work: JPEGs of quality 95 and PNGs of the same pictures. Every measurement is of a
+whole command, from the start of its process to its end; recordmill writes a dataset, the loop throws its results
+away. The contenders take turns, A B A B; times are medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import shutil
+import statistics
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.contenders import Contender, convert
+from benchmarks.inputs import TEN, draw_jpegs, draw_pngs, once
+from benchmarks.measure import Times, wall_seconds
+from benchmarks.report import machine, markdown_table
+from pipelines.runner_flags import available_cores
+
+_LEAST = 0.85
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """One thing to do with a folder of images, by recordmill and by the loop."""
+
+    name: str
+    kind: str
+    short_side: int
+
+    @property
+    def ours(self) -> Contender:
+        """recordmill's command, that must re-encode every image."""
+        flags = ["--image_format=jpeg", "--reencode=always"]
+        if self.short_side:
+            flags.append(f"--short_side={self.short_side}")
+        return Contender(self.name, convert(*flags))
+
+    @property
+    def loop(self) -> Contender:
+        """The loop's command."""
+        side = str(self.short_side)
+        return Contender(
+            f"{self.name}, loop",
+            lambda source, _: ["-m", "benchmarks.codec_loop", str(source), str(available_cores()), side],
+        )
+
+
+JOBS = tuple(
+    Job(f"{kind} to JPEG q90{f', short side {side}' if side else ''}", kind, side)
+    for kind in ("JPEG", "PNG")
+    for side in (0, 256)
+)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs all of it and prints the table."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.images",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--images", type=int, default=10_000, help="of each kind (default: 10000)")
+    parser.add_argument("--repeats", type=int, default=3, help="rounds (default: 3)")
+    parser.add_argument("--work", type=Path, default=Path("build/benchmarks"), help="folder of the inputs")
+    args = parser.parse_args(argv)
+    if args.images < TEN or args.repeats < 1:
+        parser.error(f"--images must be at least {TEN}, --repeats at least 1")
+    facts = machine()
+    work = args.work.absolute()
+    draw = {"JPEG": ("jpeg", draw_jpegs), "PNG": ("png", draw_pngs)}
+    few, many = (
+        {kind: once(work / f"{name}-{number:08d}", make, number) for kind, (name, make) in draw.items()}
+        for number in (TEN, args.images)
+    )
+    for folder in many.values():  # all of them are cached
+        for path in folder.rglob("*.*"):
+            path.read_bytes()
+    times: dict[str, Times] = defaultdict(Times)
+    for number in range(1, args.repeats + 1):
+        print(f"round {number} of {args.repeats}", file=sys.stderr)
+        for job in JOBS:
+            for contender in (job.ours, job.loop):
+                found = times[contender.name]
+                found.ten.append(_seconds(contender, few[job.kind], work / "output"))
+                found.everything.append(_seconds(contender, many[job.kind], work / "output"))
+                print(f"  {contender.name}: {found.everything[-1]:.2f} s", file=sys.stderr)
+    print(f"{facts}.\n\n{_table(times, args.images)}")
+
+
+def _seconds(contender: Contender, source: Path, output: Path) -> float:
+    shutil.rmtree(output, ignore_errors=True)
+    seconds = wall_seconds(contender.arguments(source, output))
+    shutil.rmtree(output, ignore_errors=True)
+    return seconds
+
+
+def _table(times: dict[str, Times], images: int) -> str:
+    """A row a job: rates, and ours over the loop's, as a whole and beyond what ten images take."""
+    rows = []
+    for job in JOBS:
+        ours, loop = times[job.ours.name], times[job.loop.name]
+        ratio = loop.whole / ours.whole
+        each = [one / other for one, other in zip(loop.everything, ours.everything, strict=True)]
+        rows.append(
+            (
+                job.name,
+                f"{images / ours.whole:,.0f}",
+                f"{images / loop.whole:,.0f}",
+                f"{ratio:.2f}",
+                f"{statistics.median(each):.2f}",
+                f"{loop.beyond_startup / ours.beyond_startup:.2f}",
+                "yes" if ratio >= _LEAST else "**no**",
+            )
+        )
+    header = (
+        f"{images:,} images",
+        "images/s",
+        "the loop's",
+        "ratio",
+        "median of rounds",
+        "beyond start-up",
+        f"at least {_LEAST}",
+    )
+    return markdown_table(header, rows)
+
+
+if __name__ == "__main__":
+    main()

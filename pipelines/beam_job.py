@@ -1,0 +1,72 @@
+"""A pipeline of Beam: made for a runner, run to its end, and what is wrong told in one line."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pipelines.job_errors import job_error
+from pipelines.runner_flags import DIRECT_RUNNER
+from transforms.records import JobError
+
+if TYPE_CHECKING:
+    import apache_beam as beam
+
+
+class BadCall(Exception):
+    """The call is wrong, which only Beam could tell."""
+
+
+def set_up_logging(verbose: bool) -> None:
+    """Logs what Beam logs where that is wanted: its warnings and tracebacks help nobody who did not ask."""
+    logging.basicConfig(level=logging.CRITICAL, stream=sys.stderr)
+    if verbose:
+        logging.getLogger().setLevel(logging.INFO)
+    # What it logs as critical, of a job that is refused, is in its exception too.
+    dataflow_log = logging.getLogger("apache_beam.runners.dataflow")
+    dataflow_log.setLevel(logging.NOTSET if verbose else logging.CRITICAL + 1)
+
+
+def failure_line(error: Exception, runner: str, verbose: bool) -> str | None:
+    """The one line of a job that failed; None where it is an error of ours, whose traceback is wanted."""
+    message = job_error(error)
+    if message is None and runner != DIRECT_RUNNER and not verbose:
+        last = str(error).strip().splitlines()[-1:] or [type(error).__name__]
+        message = f"--runner={runner} failed: {last[0]} (--verbose shows all)"
+    return message
+
+
+def new_pipeline(runner: str, beam_args: Sequence[str]) -> beam.Pipeline:
+    """An empty pipeline for the runner; DirectRunner is the in-process one, which downloads nothing.
+
+    Raises:
+        BadCall: Beam knows no such runner, or one of its flags has a value that it does not take.
+    """
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+    try:
+        return beam.Pipeline(
+            FnApiRunner() if runner == DIRECT_RUNNER else runner, PipelineOptions(list(beam_args))
+        )
+    except ValueError as error:
+        raise BadCall(f"--runner is {runner!r}: {' '.join(str(error).split())}") from error
+
+
+def run_to_end(pipeline: beam.Pipeline, left: str) -> None:
+    """Runs a pipeline.
+
+    Args:
+        pipeline: to run.
+        left: what is true where it does not come to its end: `nothing is published`.
+
+    Raises:
+        JobError: the runner has ended it otherwise.
+    """
+    result = pipeline.run()
+    result.wait_until_finish()
+    if result.state != "DONE":
+        raise JobError(f"the runner ended the job in state {result.state}; {left}")

@@ -1,0 +1,210 @@
+"""The command line of `sweep`: groups of flags that become one frozen, checked configuration."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from pipelines import flag_values
+from pipelines.dataflow import DATAFLOW_RUNNER, check_locations
+from pipelines.flag_parser import HelpFormatter, Parser, add_switch
+from pipelines.options import add_display_flags, add_runner_flags, direct_args, runner_args
+from pipelines.runner_flags import (
+    DIRECT_RUNNER,
+    LOCAL_RUNNERS,
+    code_to_send,
+    is_on_a_cluster,
+    writer_processes,
+)
+from pipelines.source_flags import add_source_flags, chosen_source, label_names
+from transforms.config import DatasetConfig
+from transforms.images.policy import ALPHAS, EXIF_POLICIES, SUBSAMPLINGS
+from transforms.sources.registry import source_of
+from transforms.sources.source import SourceConfig
+from transforms.storage.listing import glance
+from transforms.sweeping.output import check_sweep_output, scratch_of
+from transforms.sweeping.settings import QUALITIES, TARGETS, SweepConfig
+
+_NONE = "none"
+_Number = TypeVar("_Number", int, float)
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepOptions:
+    """A checked call of `sweep`.
+
+    Attributes:
+        source: what to read; its kind is found out.
+        source_reason: why it is of that kind.
+        output: folder of the sweep.
+        scratch: folder in it for what has to be decompressed; None for one of this machine.
+        sweep: what is measured.
+        dataset: how records are built of images.
+        progress: `auto`, `bar`, `lines` or `none`.
+        verbose: log what Beam logs.
+        quiet: say nothing but errors.
+        runner: Beam's runner, by name.
+        beam_args: the flags that are Beam's, --runner among them.
+        setup_file: of which the workers get this program; None where they have it.
+        on_a_cluster: the job goes on when this process ends.
+    """
+
+    source: SourceConfig
+    source_reason: str
+    output: str
+    scratch: str | None
+    sweep: SweepConfig
+    dataset: DatasetConfig
+    progress: str
+    verbose: bool
+    quiet: bool
+    runner: str
+    beam_args: tuple[str, ...]
+    setup_file: str | None = None
+    on_a_cluster: bool = False
+
+
+def parse_sweep(argv: Sequence[str], prog: str) -> SweepOptions:
+    """The options of a call; exits with status 2 and one clear line where the call is wrong."""
+    parser = sweep_parser(prog)
+    args, others = parser.parse_known_args(list(argv))
+    try:
+        others, flags = runner_args(parser, args, others)
+        return _checked(args, others, flags)
+    except ValueError as error:
+        parser.error(str(error))
+    except OSError as error:
+        parser.error(f"{error.filename!r}: {error.strerror}")
+
+
+def sweep_parser(prog: str) -> Parser:
+    """The parser of `sweep`; Beam's own flags pass beside it."""
+    parser = Parser(
+        prog=prog,
+        allow_abbrev=False,
+        formatter_class=HelpFormatter,
+        description="Measures what each image setting costs and saves: TFRecord bytes, speed and quality, of "
+        "all images or of a sample. Prints a table, and writes sweep.csv, sweep.json, a plot and sweep.html, "
+        "with the worst images at every setting side by side. No dataset is written.",
+        epilog="Every flag of Apache Beam passes through. "
+        "Exit status: 0 measured; 1 the job failed; 2 the call was wrong; 130 interrupted.",
+    )
+    add_source_flags(
+        parser.add_argument_group("input and output"),
+        "folder of the sweep, local or gs://; new, empty, or with --overwrite one that holds a sweep",
+    )
+    _add_settings(parser.add_argument_group("settings"))
+    group = parser.add_argument_group("running")
+    add_switch(group, "--overwrite", "replace the sweep that --output holds; other files stay")
+    add_display_flags(group)
+    add_switch(group, "--quiet", "say nothing but errors")
+    add_runner_flags(parser.add_argument_group("Beam's runner"))
+    return parser
+
+
+def _add_settings(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add(
+        "--qualities",
+        type=_list_of(int),
+        default=",".join(map(str, QUALITIES)),
+        metavar="Q,…",
+        help="of JPEG and WebP, a row of each group each; none for no such rows",
+    )
+    add(
+        "--target_ssim",
+        type=_list_of(float),
+        default=",".join(map(str, TARGETS)),
+        metavar="S,…",
+        help="rows of JPEGs of the least quality whose SSIM is this; none for no such rows",
+    )
+    add(
+        "--alpha",
+        default="flatten",
+        choices=ALPHAS,
+        help="transparency in the JPEG and WebP rows: flatten makes them comparable; keep leaves such images "
+        "in a format that holds it; fail refuses them",
+    )
+    add(
+        "--background",
+        type=flag_values.color,
+        default="white",
+        metavar="COLOR",
+        help="beneath what is flattened: a name or #rrggbb",
+    )
+    add("--subsampling", default="420", choices=SUBSAMPLINGS, help="of colour in the JPEG rows")
+    add("--exif", default="apply", choices=EXIF_POLICIES, help="turn images upright as their EXIF says")
+    add(
+        "--worst",
+        type=flag_values.count,
+        default=4,
+        metavar="N",
+        help="how many of the images with the lowest SSIM sweep.html shows at every setting",
+    )
+
+
+def _list_of(kind: Callable[[str], _Number]) -> Callable[[str], tuple[_Number, ...]]:
+    """A parser of numbers with commas between; `none` for no number."""
+
+    def numbers(text: str) -> tuple[_Number, ...]:
+        try:
+            return () if text.strip().lower() == _NONE else tuple(kind(item) for item in text.split(","))
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is no list of numbers; write them with commas between, or none"
+            ) from error
+
+    return numbers
+
+
+def _checked(args: argparse.Namespace, others: Sequence[str], flags: Mapping[str, Any]) -> SweepOptions:
+    if args.verbose and args.quiet:
+        raise ValueError("--verbose and --quiet are both given; give one of them")
+    sweep = SweepConfig(
+        qualities=args.qualities,
+        targets=args.target_ssim,
+        alpha=args.alpha,
+        background=args.background,
+        subsampling=args.subsampling,
+        exif=args.exif,
+        worst=args.worst,
+    )
+    setup_file = code_to_send(args.runner, flags)
+    with glance():
+        source, reason = chosen_source(args)
+        dataset = _dataset(args, source)
+        source_of(source).check(source)
+    check_sweep_output(args.output, args.overwrite)
+    if args.runner == DATAFLOW_RUNNER:
+        check_locations(flags)
+    return SweepOptions(
+        source=source,
+        source_reason=reason,
+        output=args.output,
+        # Workers of other machines share nothing but the output.
+        scratch=None if args.runner == DIRECT_RUNNER else scratch_of(args.output, uuid.uuid4().hex),
+        sweep=sweep,
+        dataset=dataset,
+        progress=args.progress,
+        verbose=args.verbose,
+        quiet=args.quiet,
+        runner=args.runner,
+        beam_args=(*direct_args(args), *others),
+        setup_file=setup_file,
+        on_a_cluster=is_on_a_cluster(args.runner, flags),
+    )
+
+
+def _dataset(args: argparse.Namespace, source: SourceConfig) -> DatasetConfig:
+    """The records that `convert` would make, but for their images."""
+    return DatasetConfig(
+        label_names=label_names(args),
+        label_offset=args.label_offset,
+        overwrite=args.overwrite,
+        untyped_features=source_of(source).untyped,
+        shuffles_in_memory=args.runner in LOCAL_RUNNERS,
+        workers=writer_processes(args),
+    )

@@ -1,0 +1,314 @@
+"""`recordmill sweep` from end to end: its figures against `convert`, its files, and what is refused."""
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from skimage.metrics import structural_similarity
+
+from benchmarks.drawings import draw
+from pipelines import cli
+from tests.buckets.server import BucketServer
+from tests.images.drawn import tensorflow_pixels
+from tests.patched import patched_site
+from tests.pipelines.conversion import convert
+from transforms.images.store import store_image
+from transforms.sweeping.output import NAMES
+from transforms.sweeping.settings import SweepConfig, settings
+
+ROOT = Path(__file__).parents[2]
+FEW = ("--qualities=80", "--target_ssim=0.9")
+CONFIG = SweepConfig(qualities=(80,), targets=(0.9,))
+
+
+def sweep(*args: object) -> int:
+    """Exit status of `recordmill sweep`, in this process."""
+    try:
+        return cli.main(["sweep", *map(str, args), "--progress=none"])
+    except SystemExit as stop:
+        assert isinstance(stop.code, int)
+        return stop.code
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """JPEGs, PNGs with and without alpha, and a damaged file, in folders of labels."""
+    folder = tmp_path_factory.mktemp("input")
+    for shape in ("circle", "square"):
+        (folder / shape).mkdir()
+        for number in range(3):
+            draw(shape, number, 96, 64).save(folder / shape / f"{number}.jpg", quality=95)
+        image = draw(shape, 7, 96, 64)
+        image.save(folder / shape / "opaque.png")
+        alpha = Image.fromarray(np.tile(np.linspace(0, 255, 96).astype(np.uint8), (64, 1)))
+        image.putalpha(alpha)
+        image.save(folder / shape / "clear.png")
+    damaged = folder / "circle" / "damaged.jpg"
+    damaged.write_bytes((folder / "circle" / "0.jpg").read_bytes()[:-300])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def swept(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("output") / "sweep"
+    assert sweep("--input", photos, "--output", output, *FEW, "--worst=2", "--quiet") == 0
+    return output
+
+
+def figures(output: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((output / "sweep.json").read_text())
+    return found
+
+
+def rows(output: Path) -> dict[str, dict[str, Any]]:
+    return {row["setting"]: row for row in figures(output)["rows"]}
+
+
+def test_what_lies_in_the_folder(swept: Path) -> None:
+    assert sorted(path.name for path in swept.iterdir()) == sorted(NAMES)
+    found = figures(swept)
+    assert found["images"] == 10
+    assert found["failures"] == {"decode: truncated": 1}
+    assert found["source_kind"] == "folder"
+    assert list(rows(swept)) == [row.name for row in settings(CONFIG)]
+    with open(swept / "sweep.csv", newline="") as lines:
+        assert [line["setting"] for line in csv.DictReader(lines)] == list(rows(swept))
+    assert Image.open(swept / "sweep.png").format == "PNG"
+    page = (swept / "sweep.html").read_text()
+    assert page.count("<h3>circle/") + page.count("<h3>square/") == 2
+
+
+@pytest.mark.parametrize("row", settings(CONFIG), ids=lambda row: row.name)
+def test_the_bytes_are_those_that_convert_writes(row: Any, photos: Path, swept: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    args = ("--input", photos, "--output", output, "--num_shards=2", "--max_failure_ratio=1", "--quiet")
+    assert convert(*args, *row.flags.split()) == 0
+    shards = list(output.glob("*.tfrecord"))
+    assert len(shards) == 2
+    found = rows(swept)[row.name]
+    assert found["tfrecord_bytes"] == sum(path.stat().st_size for path in shards)
+    manifest = json.loads((output / "manifest.json").read_text())
+    assert found["image_bytes"] == manifest["bytes"]["encoded"]
+    assert found["source_bytes"] == manifest["bytes"]["source"]
+    assert (found["images"], found["failed"]) == (10, 0)
+
+
+def test_the_quality_is_what_another_program_finds(photos: Path, swept: Path) -> None:
+    policy = next(row.policy for row in settings(CONFIG) if row.name == "re-encoded, q80")
+    found = {}
+    for path in photos.rglob("*.*g"):
+        if path.name == "damaged.jpg":
+            continue
+        source = Image.open(path).convert("RGBA")
+        flat = Image.alpha_composite(Image.new("RGBA", source.size, "white"), source).convert("L")
+        stored = Image.fromarray(tensorflow_pixels(store_image(path.read_bytes(), policy).data)).convert("L")
+        found[f"{path.parent.name}/{path.name}"] = structural_similarity(
+            np.asarray(flat),
+            np.asarray(stored),
+            data_range=255,
+            gaussian_weights=True,
+            sigma=1.5,
+            use_sample_covariance=False,
+        )
+    row = rows(swept)["re-encoded, q80"]
+    assert row["compared"] == 10 and row["identical"] == 0
+    assert row["ssim_mean"] == pytest.approx(np.mean(list(found.values())), abs=1e-3)
+    assert row["ssim_worst"] == pytest.approx(min(found.values()), abs=2e-3)
+    assert found[row["ssim_worst_key"]] == pytest.approx(row["ssim_worst"], abs=2e-3)
+
+
+def test_lossless_rows_and_the_target(swept: Path) -> None:
+    found = rows(swept)
+    for name in ("raw pixels", "files as they are", "lossless", "lossless, progressive"):
+        assert (found[name]["identical"], found[name]["ssim_worst"], found[name]["psnr_mean"]) == (
+            10,
+            1,
+            None,
+        )
+    assert found["lossless"]["tfrecord_bytes"] < found["files as they are"]["tfrecord_bytes"]
+    assert found["PNG to JPEG, q80"]["identical"] == 6
+    target = found["SSIM 0.9"]
+    assert target["ssim_worst"] >= 0.9
+    assert sum(target["qualities"].values()) == 10
+
+
+def test_options_act(photos: Path, swept: Path, tmp_path: Path) -> None:
+    before = rows(swept)["re-encoded, q80"]
+
+    def changed(*args: str) -> dict[str, dict[str, Any]]:
+        call = ("--input", photos, "--output", tmp_path / "out", "--overwrite", "--quiet")
+        assert sweep(*call, "--qualities=80", "--target_ssim=none", *args) == 0
+        return rows(tmp_path / "out")
+
+    limited = changed("--limit=3", "--worst=0")
+    assert limited["raw pixels"]["images"] + sum(figures(tmp_path / "out")["failures"].values()) == 3
+    assert "<figure>" not in (tmp_path / "out" / "sweep.html").read_text()
+    finer = changed("--subsampling=444", "--background=red", "--exclude=*damaged*")["re-encoded, q80"]
+    assert finer["tfrecord_bytes"] > before["tfrecord_bytes"] and finer["psnr_mean"] > before["psnr_mean"]
+    assert finer["policy"]["background"] == [255, 0, 0]
+    assert figures(tmp_path / "out")["failures"] == {}
+    kept = changed("--alpha=keep", "--include=*clear*")
+    assert kept["PNG to JPEG, q80"]["tfrecord_bytes"] == kept["files as they are"]["tfrecord_bytes"]
+    refused = changed("--alpha=fail", "--include=*clear*")["re-encoded, q80"]
+    assert (refused["images"], refused["failed"]) == (0, 2)
+    notes = figures(tmp_path / "out")["notes"]
+    assert "Up to 2 images were refused by a setting: encode: transparent." in notes
+
+
+def test_the_table_is_printed_and_names_the_folder(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out"
+    assert (
+        sweep("--input", photos, "--output", output, "--qualities=80", "--target_ssim=none", "--limit=3") == 0
+    )
+    said = capsys.readouterr()
+    for row in rows(output).values():
+        assert any(
+            row["setting"] in line and f"{row['tfrecord_bytes']:,}" in line for line in said.out.split("\n")
+        )
+    assert f"{output}/: sweep.html" in said.out
+    assert said.err.startswith("source: folder (")
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((), "--input and --output must be given"),
+        (("--input=nowhere", "--output={out}"), "--input is 'nowhere': there is no such file or folder"),
+        (("--input={photos}", "--output={out}", "--qualities=high"), "'high' is no list of numbers"),
+        (("--input={photos}", "--output={out}", "--qualities=0"), "--qualities has 0; each may be 1 to 100"),
+        (("--input={photos}", "--output={out}", "--target_ssim=2"), "--target_ssim is 2; it may be above 0"),
+        (("--input={photos}", "--output={out}", "--worst=-1"), "argument --worst: -1 is below 0"),
+        (("--input={photos}", "--output={out}", "--qualites=9"), "did you mean --qualities?"),
+        (("--input={photos}", "--output={out}", "--image_format=raw"), "--image_format is not a flag"),
+        (("--input={photos}", "--output={out}", "--quiet", "--verbose"), "--verbose and --quiet are both"),
+        (("--input={photos}", "--output={photos}"), "which is not empty ('circle', 'square'); give an empty"),
+        (("--input={photos}", "--output={photos}", "--overwrite"), "which is not empty ('circle', 'square')"),
+        (
+            ("--input={photos}", "--output=s3://bucket/out"),
+            "--output is 's3://bucket/out'; local folders and",
+        ),
+    ],
+)
+def test_bad_calls(
+    args: tuple[str, ...], message: str, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = {"photos": photos, "out": tmp_path / "out"}
+    assert sweep(*(arg.format(**places) for arg in args)) == 2
+    said = capsys.readouterr().err
+    assert message in said and said.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_image_at_all_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jpg").write_bytes(b"nothing")
+    assert sweep("--input", tmp_path / "in", "--output", tmp_path / "out", "--quiet") == 1
+    said = capsys.readouterr().err
+    assert "error: there is no image to measure: 1 inputs failed; most often, 1 times, decode: " in said
+    assert said.count("\n") == 1
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_a_sweep_is_replaced_when_asked_and_other_files_stay(
+    photos: Path, swept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out"
+    shutil.copytree(swept, output)
+    (output / "mine.txt").write_text("mine")
+    before = {path.name: path.read_bytes() for path in output.iterdir()}
+    call = ("--input", photos, "--output", output, *FEW, "--limit=2", "--quiet")
+    assert sweep(*call) == 2
+    assert "which holds a sweep already; --overwrite replaces it" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in output.iterdir()} == before
+    assert sweep(*call, "--overwrite") == 0
+    assert (output / "mine.txt").read_text() == "mine"
+    assert sorted(path.name for path in output.iterdir()) == sorted((*NAMES, "mine.txt"))
+    assert figures(output)["images"] == 2
+
+
+def test_what_is_left_of_a_sweep_that_was_cut_off(
+    photos: Path, swept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out"
+    output.mkdir()
+    shutil.copy(swept / "sweep.csv", output)
+    (output / "sweep.png.part").write_bytes(b"")
+    call = ("--input", photos, "--output", output, *FEW, "--limit=2", "--quiet")
+    assert sweep(*call) == 2
+    assert "what is left of a sweep that was cut off; --overwrite replaces it" in capsys.readouterr().err
+    assert sweep(*call, "--overwrite") == 0
+    assert sorted(path.name for path in output.iterdir()) == sorted(NAMES)
+
+
+def test_as_a_module_with_the_threads_of_beam(photos: Path, swept: Path, tmp_path: Path) -> None:
+    call = [sys.executable, "-m", "pipelines.sweep", "--input", photos, "--output", tmp_path / "out", *FEW]
+    args = ("--quiet", "--runner=DirectRunner", "--direct_running_mode=multi_threading")
+    done = subprocess.run([*map(str, call), *args], cwd=ROOT, capture_output=True, text=True, timeout=200)
+    assert (done.returncode, done.stdout) == (0, "")
+    one, other = rows(swept), rows(tmp_path / "out")
+    for name, row in one.items():
+        for figure in (
+            "tfrecord_bytes",
+            "ssim_mean",
+            "ssim_worst",
+            "ssim_worst_key",
+            "psnr_mean",
+            "qualities",
+        ):
+            assert row[figure] == other[name][figure]
+
+
+def test_an_interruption_leaves_nothing(photos: Path, tmp_path: Path) -> None:
+    patch = (
+        "import os, signal\n"
+        "def patch(module):\n"
+        "    module.write_files = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
+    )
+    site = patched_site(tmp_path, "transforms.sweep", patch)
+    environment = {**os.environ, "PYTHONPATH": f"{site}:{ROOT}"}
+    call = [sys.executable, "-m", "pipelines.cli", "sweep", "--input", photos, "--output", tmp_path / "out"]
+    done = subprocess.run(
+        [*map(str, call), "--qualities=80", "--target_ssim=none", "--limit=2", "--quiet"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 130
+    assert done.stderr == f"\ninterrupted; nothing new is written to {tmp_path / 'out'}\n"
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_from_a_bucket_into_a_bucket(
+    photos: Path, swept: Path, bucket: str, bucket_server: BucketServer
+) -> None:
+    pytest.importorskip("apache_beam.io.gcp.gcsfilesystem", reason="the extra gcp is not installed")
+    bucket_server.upload_folder(photos, f"{bucket}/in")
+    bucket_server.put(f"{bucket}/out-small/mine.txt", b"mine")
+    bucket_server.clear()
+    call = ("--input", f"{bucket}/in", "--output", f"{bucket}/out", *FEW, "--worst=2", "--quiet")
+    assert sweep(*call) == 0
+    reads = Counter(one.name for one in bucket_server.requests if one.kind == "get-media")
+    images = [count for name, count in reads.items() if name.startswith("in/")]
+    assert sorted(images) == [1] * 9 + [2] * 2  # the two worst, for their crops
+    assert sorted(bucket_server.names(f"{bucket}/out/")) == [f"{bucket}/out/{name}" for name in sorted(NAMES)]
+    found = json.loads(bucket_server.get(f"{bucket}/out/sweep.json"))["rows"]
+    for one, other in zip(found, figures(swept)["rows"], strict=True):
+        for figure in ("tfrecord_bytes", "ssim_worst_key", "ssim_mean", "psnr_mean"):
+            assert one[figure] == other[figure]
+    assert sweep(*call) == 2
+    assert sweep(*call, "--overwrite", "--limit=2") == 0
+    assert json.loads(bucket_server.get(f"{bucket}/out/sweep.json"))["images"] == 2
+    assert bucket_server.get(f"{bucket}/out-small/mine.txt") == b"mine"

@@ -1,0 +1,81 @@
+"""The folder of a sweep: what it may hold before, and what it holds after."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from transforms.records import JobError
+from transforms.sweeping.output import NAMES, check_sweep_output, prepare_output, scratch_of, write_sweep
+
+CONTENTS = {name: name.encode() for name in NAMES}
+
+
+def test_files_are_replaced_and_nothing_else_is_touched(tmp_path: Path) -> None:
+    for name in ("mine.txt", "sweep.csv", "sweep.json", "sweep.html.bak"):
+        (tmp_path / name).write_text("old")
+    scratch = Path(scratch_of(str(tmp_path), "one"))
+    for folder in (scratch, Path(scratch_of(str(tmp_path), "other")), tmp_path / "folder"):
+        folder.mkdir()
+        (folder / "spooled").write_text("old")
+    assert write_sweep(str(tmp_path), CONTENTS, str(scratch)) == str(tmp_path / "sweep.json")
+    assert {name: (tmp_path / name).read_bytes() for name in NAMES} == CONTENTS
+    others = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()} - set(
+        NAMES
+    )
+    assert others == {"mine.txt", "sweep.html.bak", ".sweep-other/spooled", "folder/spooled"}
+
+
+def test_sweep_json_is_the_last(tmp_path: Path) -> None:
+    """A sweep that is cut off leaves no sweep.json, not even the old one."""
+    (tmp_path / "sweep.json").write_text("old")
+    with pytest.raises(KeyError):
+        write_sweep(str(tmp_path), dict.fromkeys(NAMES[:-2], b""), None)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(NAMES[:-2])
+
+
+@pytest.mark.parametrize(
+    ("names", "refused", "refused_with_overwrite"),
+    [
+        ([], None, None),
+        ([".sweep-1234"], None, None),
+        (["sweep.json"], "holds a sweep already", None),
+        (["sweep.json", "mine.txt"], "holds a sweep already", None),
+        (["sweep.csv", "sweep.png.part"], "holds what is left of a sweep", None),
+        (["mine.txt"], "not empty ('mine.txt')", "not empty ('mine.txt')"),
+        (["sweep.csv", "mine.txt"], "not empty ('mine.txt')", "not empty ('mine.txt')"),
+        (["manifest.json", ".recordmill"], "not empty ('.recordmill', 'manifest.json')", "not empty ('.rec"),
+        (["d", "c", "b", "a"], "not empty ('a', 'b', 'c', …)", "not empty ('a', 'b', 'c', …)"),
+    ],
+)
+def test_which_folders_can_take_a_sweep(
+    names: list[str], refused: str | None, refused_with_overwrite: str | None, tmp_path: Path
+) -> None:
+    for name in names:
+        (tmp_path / name).write_text("")
+    for overwrite, message in ((False, refused), (True, refused_with_overwrite)):
+        if message is None:
+            check_sweep_output(str(tmp_path), overwrite)
+            prepare_output(str(tmp_path), overwrite)
+            continue
+        with pytest.raises(ValueError) as raised:
+            check_sweep_output(str(tmp_path), overwrite)
+        assert message in str(raised.value) and f"--output is {str(tmp_path)!r}" in str(raised.value)
+        with pytest.raises(JobError) as failed:
+            prepare_output(str(tmp_path), overwrite)
+        assert str(failed.value) == str(raised.value)
+    assert sorted(os.listdir(tmp_path)) == sorted(names)
+
+
+def test_places_that_are_no_folders(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="which is a file"):
+        check_sweep_output(str(tmp_path / "file"), False)
+    with pytest.raises(ValueError, match="is no folder"):
+        check_sweep_output(str(tmp_path / "file" / "below"), False)
+    with pytest.raises(ValueError, match="--output is empty"):
+        check_sweep_output("", False)
+    with pytest.raises(JobError, match="file"):
+        write_sweep(str(tmp_path / "file"), CONTENTS, None)
+    prepare_output(str(tmp_path / "new" / "folder"), False)
+    assert (tmp_path / "new" / "folder").is_dir()

@@ -1,0 +1,152 @@
+import dataclasses
+import io
+import itertools
+import re
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.sweeping.found import FILES, RAW, WORSE, lossy, row, sweep
+from transforms.sweeping import plot
+from transforms.sweeping.labels import Label, place_labels
+from transforms.sweeping.palette import DARK, DARK_PAPER, STYLES
+from transforms.sweeping.results import GROUPS, Row, Sweep
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def of(*rows: Row) -> Sweep:
+    return dataclasses.replace(sweep(), rows=rows)
+
+
+def texts(svg: bytes) -> list[str]:
+    return ["".join(node.itertext()) for node in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+
+
+@pytest.fixture(scope="module")
+def drawn() -> dict[str, bytes]:
+    return plot.render(sweep())
+
+
+def test_png_has_its_size_and_every_color(drawn: dict[str, bytes]) -> None:
+    image = Image.open(io.BytesIO(drawn["sweep.png"])).convert("RGB")
+    assert image.size == (plot.WIDTH, plot.HEIGHT)
+    seen = {f"#{bytes(pixel).hex()}" for pixel in np.unique(np.array(image).reshape(-1, 3), axis=0)}
+    used = {STYLES[found.setting.group].color for found in sweep().rows}
+    assert used <= seen
+    assert not {style.color for style in STYLES.values()} - used & seen
+
+
+def test_svg_is_the_same_again(drawn: dict[str, bytes]) -> None:
+    again = plot.render(sweep())
+    assert again["sweep.svg"] == drawn["sweep.svg"]
+    assert again["sweep.png"] == drawn["sweep.png"]
+
+
+def test_svg_says_each_point_twice(drawn: dict[str, bytes]) -> None:
+    found = texts(drawn["sweep.svg"])
+    for label in ("q90", "q75", "≥0.98", "raw pixels: 8.3× →"):
+        assert found.count(label) == 2, label
+    assert found.count("files as they are") == 3  # two points, and the legend
+    assert "Size and quality of 10 images, by setting" in found
+
+
+def test_svg_names_nothing_on_the_network(drawn: dict[str, bytes]) -> None:
+    links = set(re.findall(rb"https?://[^\"\s]*", drawn["sweep.svg"]))
+    assert links == {
+        b"http://www.w3.org/2000/svg",
+        b"http://www.w3.org/1999/xlink",
+        b"http://www.w3.org/Graphics/SVG/1.1/DTD/svg11.dtd",
+    }
+
+
+def test_svg_has_no_color_without_a_dark_one(drawn: dict[str, bytes]) -> None:
+    # matplotlib leaves out the fill of what is black
+    assert {found.decode() for found in re.findall(rb"#[0-9a-f]{6}", drawn["sweep.svg"])} <= set(DARK)
+    tree = ElementTree.fromstring(drawn["sweep.svg"])
+    assert all("fill: #" in node.attrib["style"] for node in tree.iter(f"{SVG}text"))
+
+
+def test_raw_pixels_are_to_scale_where_they_are_near() -> None:
+    svg = plot.render(of(row(RAW, 11_000, 1.0, 1.0), row(FILES, 10_500, 1.0, 1.0)))["sweep.svg"]
+    assert "raw pixels" in texts(svg)
+    assert not any("→" in text for text in texts(svg))
+
+
+def test_bytes_an_image_where_the_files_have_no_size() -> None:
+    listed = dataclasses.replace(row(FILES, 10_500, 1.0, 1.0), source_bytes=0)
+    assert "TFRecord bytes an image" in texts(plot.render(of(listed))["sweep.svg"])
+
+
+@pytest.mark.parametrize("rows", [(), (row(WORSE, 100, None, None),)])
+def test_nothing_compared(rows: tuple[Row, ...]) -> None:
+    assert "No setting's pixels could be compared." in texts(plot.render(of(*rows))["sweep.svg"])
+
+
+@pytest.mark.parametrize("ssims", [(1.0, 1.0), (0.99999, 0.99998), (0.3, -0.2)])
+def test_a_lone_point(ssims: tuple[float, float]) -> None:
+    drawn = plot.render(of(row(WORSE, 100, *ssims)))
+    assert texts(drawn["sweep.svg"]).count("q75") == 2
+
+
+def test_the_scale_is_undone() -> None:
+    ssims = np.array([-1, 0, 0.5, 0.99, 0.9999, 1, 1.2])
+    np.testing.assert_allclose(plot._shrunk(plot._stretched(ssims)), ssims, atol=1e-12)
+    assert (np.diff(plot._stretched(ssims)) > 0).all()
+
+
+def test_settings_of_one_size_have_labels_apart() -> None:
+    """Where there is nothing but JPEGs, whole groups lie on each other."""
+    groups = ("png to jpeg", "re-encoded", "png to jpeg, optimised", "re-encoded, optimised")
+    rows = [
+        row(lossy(group, f"{group} {quality}", quality), 20 * quality, quality / 100, quality / 110)
+        for group in groups
+        for quality in (95, 90, 85, 75)
+    ]
+    svg = plot.render(of(*rows))["sweep.svg"]
+    assert all(texts(svg).count(f"q{quality}") == 8 for quality in (95, 90, 85, 75))
+
+
+def test_labels_lie_apart_within_the_area_and_off_the_markers() -> None:
+    labels = [
+        Label(f"q{place}", 200 + 3 * (place % 4), 150 + 2 * place, 24, 11, "#000000") for place in range(14)
+    ]
+    curve = np.array([(label.x, label.y) for label in labels])
+    places = place_labels(labels, [curve], (0, 0, 400, 300))
+    boxes = [(left, bottom, left + 24, bottom + 11) for left, bottom in places]
+    for one, other in itertools.combinations(boxes, 2):
+        assert one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+    for left, bottom, right, top in boxes:
+        assert left >= 0 and bottom >= 0 and right <= 400 and top <= 300
+        assert not any(left < label.x < right and bottom < label.y < top for label in labels)
+
+
+def test_a_label_in_a_corner_stays_within() -> None:
+    (place,) = place_labels([Label("corner", 99, 99, 40, 10, "#000000")], [], (0, 0, 100, 100))
+    assert 0 <= place[0] <= 60 and 0 <= place[1] <= 90
+
+
+def test_every_group_has_a_style_of_its_own() -> None:
+    assert set(STYLES) == set(GROUPS)
+    looks = {(style.marker, style.dashed) for style in STYLES.values()}
+    assert len(looks) == len({style.color for style in STYLES.values()}) == len(GROUPS)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_labels_can_be_read(group: str) -> None:
+    assert contrast(STYLES[group].color, "#ffffff") >= 4.2
+    assert contrast(STYLES[group].dark, DARK_PAPER) >= 4.5
+
+
+def contrast(one: str, other: str) -> float:
+    """WCAG 2: 4.5 is what small text wants."""
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def luminance(color: str) -> float:
+    parts = [int(color[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))

@@ -1,0 +1,120 @@
+"""Where pixels go: the size of the stored image, and how points and boxes follow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from transforms.images.exif import is_transposed
+from transforms.images.policy import ImagePolicy
+from transforms.records import Geometry
+
+Points = npt.NDArray[np.float64]
+
+
+def plan_geometry(height: int, width: int, orientation: int, policy: ImagePolicy) -> Geometry:
+    """How an image is turned, scaled, and padded or cropped.
+
+    The side that follows another is the exact ratio rounded half up, and at least 1; padding and cropping
+    are centred, an odd pixel going below or to the right.
+
+    Args:
+        height: of the file's pixels, before they are turned.
+        width: of the file's pixels.
+        orientation: EXIF, 1 to 8.
+        policy: how images are stored.
+    """
+    if policy.exif == "ignore":
+        orientation = 1
+    if is_transposed(orientation):
+        height, width = width, height
+    if policy.size is None:
+        scaled = _limited(height, width, policy)
+        return Geometry(orientation, height, width, *scaled, 0, 0, *scaled)
+    scaled = _fitted(height, width, policy.size, policy.fit)
+    top, left = ((target - side) // 2 for target, side in zip(policy.size, scaled, strict=True))
+    if policy.fit == "crop":
+        top, left = (-((side - target) // 2) for target, side in zip(policy.size, scaled, strict=True))
+    return Geometry(orientation, height, width, *scaled, top, left, *policy.size)
+
+
+def _limited(height: int, width: int, policy: ImagePolicy) -> tuple[int, int]:
+    """The size under --max_side or --short_side, which never enlarge."""
+    if policy.max_side is not None:
+        side, limit = max(height, width), policy.max_side
+    elif policy.short_side is not None:
+        side, limit = min(height, width), policy.short_side
+    else:
+        return height, width
+    if side <= limit:
+        return height, width
+    return _portion(height, limit, side), _portion(width, limit, side)
+
+
+def _fitted(height: int, width: int, size: tuple[int, int], fit: str) -> tuple[int, int]:
+    """The size to which a picture is scaled so that it fills, fits in, or covers `size`."""
+    if fit == "stretch":
+        return size
+    rows, columns = size
+    heights_meet_first = rows * width <= columns * height  # as the picture grows or shrinks to fit within
+    if heights_meet_first == (fit == "pad"):
+        return rows, _portion(width, rows, height)
+    return _portion(height, columns, width), columns
+
+
+def _portion(side: int, numerator: int, denominator: int) -> int:
+    """`side` * `numerator` / `denominator`, rounded half up, at least 1."""
+    return max(1, (2 * side * numerator + denominator) // (2 * denominator))
+
+
+def is_identity(g: Geometry) -> bool:
+    """Whether every pixel is where it was."""
+    return g.orientation == 1 and not is_scaled(g) and not _is_reframed(g)
+
+
+def is_scaled(g: Geometry) -> bool:
+    """Whether the picture has another number of pixels, before it is padded or cropped."""
+    return (g.scaled_height, g.scaled_width) != (g.upright_height, g.upright_width)
+
+
+def _is_reframed(g: Geometry) -> bool:
+    return (g.top, g.left, g.height, g.width) != (0, 0, g.scaled_height, g.scaled_width)
+
+
+def moved_points(g: Geometry, points: npt.NDArray[Any]) -> Points:
+    """Points of the file's picture, where they lie in the stored image; they may lie outside.
+
+    Args:
+        g: where the pixels went.
+        points: (n, 2), x and y in pixels of the file: pixel i covers i to i + 1.
+
+    Returns:
+        (n, 2), x and y in pixels of the stored image.
+    """
+    moved: Points = np.asarray(points, np.float64).reshape(-1, 2)
+    if is_transposed(g.orientation):
+        moved = moved[:, ::-1]
+    x, y = moved[:, 0], moved[:, 1]
+    if g.orientation in (2, 3, 6, 7):
+        x = g.upright_width - x
+    if g.orientation in (3, 4, 7, 8):
+        y = g.upright_height - y
+    x = x * g.scaled_width / g.upright_width + g.left
+    y = y * g.scaled_height / g.upright_height + g.top
+    return np.stack([x, y], axis=1)
+
+
+def moved_boxes(g: Geometry, boxes: npt.NDArray[Any]) -> Points:
+    """Boxes of the file's picture, where they lie in the stored image; not clipped to it.
+
+    Args:
+        g: where the pixels went.
+        boxes: (n, 4), xmin, ymin, xmax, ymax in pixels of the file: pixel i covers i to i + 1.
+
+    Returns:
+        (n, 4), as `boxes`, in pixels of the stored image.
+    """
+    corners = moved_points(g, boxes).reshape(-1, 2, 2)
+    return np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1)

@@ -1,0 +1,161 @@
+"""Pixels as they shall be stored: decoded, turned, in sRGB, flattened, recoloured, resized, in this order."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from transforms.images import color, icc
+from transforms.images.encoded import Encoded
+from transforms.images.exif import Array, is_transposed
+from transforms.images.geometry import is_scaled, plan_geometry
+from transforms.images.picture import Picture, split_alpha, to_eight_bits
+from transforms.images.policy import LOSSY, ImagePolicy
+from transforms.images.resize import resized
+from transforms.records import BadInput, Geometry
+
+_TRANSPARENT = "transparent"
+_REMEDY = "--alpha=flatten lays it on --background, --alpha=keep leaves it in a format that holds it"
+_ASKED_FOR = frozenset(("flattened", "recolored", "resized"))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Painted:
+    """A picture ready to be encoded.
+
+    Attributes:
+        picture: palette indices only where its colours are the file's own.
+        geometry: where the file's pixels are in it.
+        actions: what was done to the pixels.
+        see_through: whether a pixel is not opaque; False where nobody had to look.
+        profile: the ICC profile that the colours are in; None where that is sRGB, or not known.
+    """
+
+    picture: Picture
+    geometry: Geometry
+    actions: tuple[str, ...] = ()
+    see_through: bool = False
+    profile: bytes | None = None
+
+    @property
+    def is_new(self) -> bool:
+        """Whether size or colours were asked for that the file has not."""
+        return not _ASKED_FOR.isdisjoint(self.actions)
+
+    def with_pixels(self, pixels: Array, *actions: str) -> Painted:
+        """Other pixels, which are colours, and what was done for them."""
+        picture = dataclasses.replace(self.picture, pixels=pixels, palette=b"", palette_alpha=b"")
+        return dataclasses.replace(self, picture=picture, actions=(*self.actions, *actions))
+
+
+def painted(image: Encoded, orientation: int, policy: ImagePolicy) -> Painted:
+    """The picture that `policy` asks for.
+
+    Args:
+        image: its header read.
+        orientation: EXIF, 1 to 8, that it is turned by.
+        policy: how images are stored.
+
+    Raises:
+        BadInput: damaged; or transparent, which --alpha=fail refuses.
+    """
+    profile = icc.profile_of(image.data, image.kind)
+    lossy = policy.image_format in LOSSY
+    if not (lossy or policy.repaints or policy.alpha != "keep"):
+        return _decoded(image, orientation, policy, profile)
+    start = None
+    if image.inks is not None and profile is not None and (lossy or policy.repaints):
+        start = _printed(image.inks(), orientation, policy, profile)
+    start = start or _decoded(image, orientation, policy, profile)
+    colors = start.picture.expanded()
+    work = start.with_pixels(to_eight_bits(colors) if lossy else colors)
+    if policy.color == "rgb" and image.inks is not None:
+        work = work.with_pixels(colors, "recolored")
+    for step in (_in_srgb, _on_background, _recolored, _resized):
+        work = step(work, policy)
+    if lossy or work.is_new or policy.image_format in ("raw", "tensor"):
+        return work
+    return dataclasses.replace(start, see_through=work.see_through)
+
+
+def is_resized(geometry: Geometry) -> bool:
+    """Whether the stored image has another size than the upright one, or a frame."""
+    upright = (geometry.upright_height, geometry.upright_width)
+    return is_scaled(geometry) or upright != (geometry.height, geometry.width)
+
+
+def _decoded(image: Encoded, orientation: int, policy: ImagePolicy, profile: bytes | None) -> Painted:
+    """The upright picture, maybe smaller than the file's, but not than its geometry's."""
+    geometry, picture = None, None
+    if policy.resizes and image.decode_scaled is not None and image.kept is not None:
+        geometry = plan_geometry(image.kept.height, image.kept.width, orientation, policy)
+        height, width = geometry.scaled_height, geometry.scaled_width
+        if is_transposed(orientation):
+            height, width = width, height
+        if height < image.kept.height and width < image.kept.width:
+            picture = image.decode_scaled(height, width)
+    if picture is None:
+        picture = image.decode()
+    if geometry is None:
+        geometry = plan_geometry(*_size(picture.pixels), orientation, policy)
+    return _upright(picture, geometry, profile)
+
+
+def _printed(inks: Array, orientation: int, policy: ImagePolicy, profile: bytes) -> Painted | None:
+    """An image in CMYK by its own profile: its inks hold colours that the conversion without one loses."""
+    pixels = icc.to_srgb(inks, profile, cmyk=True)
+    if pixels is None:
+        return None
+    start = _upright(Picture(pixels), plan_geometry(*_size(pixels), orientation, policy), None)
+    return dataclasses.replace(start, actions=(*start.actions, "srgb"))
+
+
+def _size(pixels: Array) -> tuple[int, int]:
+    return pixels.shape[0], pixels.shape[1]
+
+
+def _upright(picture: Picture, geometry: Geometry, profile: bytes | None) -> Painted:
+    turned = geometry.orientation != 1
+    actions = ("rotated",) * turned + ("first_frame",) * (picture.frames > 1)
+    return Painted(
+        picture.upright(geometry.orientation) if turned else picture, geometry, actions, profile=profile
+    )
+
+
+def _in_srgb(work: Painted, policy: ImagePolicy) -> Painted:
+    """In sRGB where colours are encoded anew; 16 bits a sample keep their profile."""
+    pixels = work.picture.pixels
+    anew = policy.image_format in LOSSY or policy.repaints
+    if work.profile is None or pixels.dtype != np.uint8 or not anew:
+        return work
+    converted = icc.to_srgb(pixels, work.profile)
+    work = dataclasses.replace(work, profile=None)
+    return work if converted is None else work.with_pixels(converted, "srgb")
+
+
+def _on_background(work: Painted, policy: ImagePolicy) -> Painted:
+    """Without alpha where nothing shows through, or nothing shall."""
+    pixels, see_through = split_alpha(work.picture.pixels)
+    if not see_through:
+        return work.with_pixels(pixels)
+    if policy.alpha == "fail":
+        raise BadInput("encode", _TRANSPARENT, _REMEDY)
+    if policy.alpha == "flatten":
+        return work.with_pixels(color.flattened(work.picture.pixels, policy.background), "flattened")
+    return dataclasses.replace(work, see_through=True)
+
+
+def _recolored(work: Painted, policy: ImagePolicy) -> Painted:
+    channels = work.picture.pixels.shape[2]
+    if policy.color == "gray" and channels > 2:
+        return work.with_pixels(color.as_gray(work.picture.pixels), "recolored")
+    if policy.color == "rgb" and channels <= 2:
+        return work.with_pixels(color.as_rgb(work.picture.pixels), "recolored")
+    return work
+
+
+def _resized(work: Painted, policy: ImagePolicy) -> Painted:
+    if not is_resized(work.geometry):
+        return work
+    return work.with_pixels(resized(work.picture.pixels, work.geometry, policy.background), "resized")

@@ -1,0 +1,116 @@
+"""Resizing with an antialiasing filter, cropping, and padding."""
+
+from __future__ import annotations
+
+import numpy as np
+from PIL import Image
+
+from transforms.images.exif import Array
+from transforms.images.geometry import is_scaled
+from transforms.records import Geometry
+
+# Pillow stretches its filters by the scale, so that nothing aliases. Bicubic (a = -0.5) rings less than
+# Lanczos, keeps as much detail but for 0.1 to 0.3 dB, and takes four fifths of the time; cheaper ones lose
+# about twice that.
+_FILTER = Image.Resampling.BICUBIC
+
+_MODES = {2: "LA", 3: "RGB", 4: "RGBA"}
+_Box = tuple[float, float, float, float]
+
+
+def resized(pixels: Array, g: Geometry, background: tuple[int, int, int]) -> Array:
+    """A picture in the size of the stored image.
+
+    Colours count by their alpha, so that hidden ones do not show at edges. Only what is not cropped away is
+    computed.
+
+    Args:
+        pixels: uint8 or uint16 (height, width, 1 to 4), upright: all of them, or a JPEG's scaled decode.
+        g: where the pixels go.
+        background: RGB, 0 to 255, laid around the picture where it is padded, and opaque there.
+
+    Returns:
+        (g.height, g.width, channels): a grey picture that is padded with another colour becomes RGB.
+    """
+    top, left = max(0, -g.top), max(0, -g.left)
+    bottom, right = min(g.scaled_height, g.height - g.top), min(g.scaled_width, g.width - g.left)
+    if not is_scaled(g) and pixels.shape[:2] == (g.upright_height, g.upright_width):
+        part = pixels[top:bottom, left:right]
+    else:
+        x0, y0, x1, y1 = _extent(pixels, g)
+        across, down = (x1 - x0) / g.scaled_width, (y1 - y0) / g.scaled_height
+        box = (
+            x0 + left * across,
+            y0 + top * down,
+            min(x1, x0 + right * across),
+            min(y1, y0 + bottom * down),
+        )
+        part = _resampled(pixels, bottom - top, right - left, box)
+    if part.shape[:2] != (g.height, g.width):
+        part = _padded(part, g, background)
+    return np.ascontiguousarray(part)
+
+
+def _extent(pixels: Array, g: Geometry) -> _Box:
+    """What the picture covers of `pixels`: left, top, right, bottom.
+
+    A scaled decode rounds its sides up, so its last row and column of the file's orientation are covered in
+    part only; leaving that out would shift the far side by up to a pixel.
+    """
+    height, width = pixels.shape[:2]
+    eighths = min(8, 8 * height // g.upright_height, 8 * width // g.upright_width)
+    y_size, x_size = g.upright_height * eighths / 8, g.upright_width * eighths / 8
+    if not (0 <= height - y_size < 1 and 0 <= width - x_size < 1):
+        raise ValueError(f"pixels of {height}x{width} are no decode of {g.upright_height}x{g.upright_width}")
+    x0 = width - x_size if g.orientation in (2, 3, 6, 7) else 0.0
+    y0 = height - y_size if g.orientation in (3, 4, 7, 8) else 0.0
+    return x0, y0, x0 + x_size, y0 + y_size
+
+
+def _resampled(pixels: Array, height: int, width: int, box: _Box) -> Array:
+    if pixels.dtype == np.uint16:
+        return _resampled_deep(pixels, height, width, box)
+    channels = pixels.shape[2]
+    if channels == 1:
+        image = Image.fromarray(pixels[:, :, 0], "L")
+    else:
+        image = Image.fromarray(pixels, _MODES[channels])
+    # Pillow itself multiplies colours by their alpha for this, and divides them by it afterwards.
+    scaled = image.resize((width, height), _FILTER, box)
+    return np.asarray(scaled).reshape(height, width, channels)
+
+
+def _resampled_deep(pixels: Array, height: int, width: int, box: _Box) -> Array:
+    """16 bits a sample, in floating point."""
+    planes = pixels.astype(np.float32)
+    see_through = planes.shape[2] in (2, 4)
+    if see_through:
+        planes[:, :, :-1] *= planes[:, :, -1:] / 65535
+    scaled = np.stack(
+        [
+            np.asarray(Image.fromarray(planes[:, :, channel]).resize((width, height), _FILTER, box))
+            for channel in range(planes.shape[2])
+        ],
+        axis=2,
+    )
+    if see_through:
+        alpha = np.clip(scaled[:, :, -1:], 0, 65535)
+        scaled[:, :, :-1] *= np.divide(65535, alpha, out=np.zeros_like(alpha), where=alpha >= 0.5)
+    deep: Array = np.rint(np.clip(scaled, 0, 65535)).astype(np.uint16)
+    return deep
+
+
+def _padded(part: Array, g: Geometry, background: tuple[int, int, int]) -> Array:
+    """`part` in its place, the background around it."""
+    channels = part.shape[2]
+    if channels < 3 and len(set(background)) > 1:
+        gray, alpha = part[:, :, :1], part[:, :, 1:]
+        part = np.concatenate([gray, gray, gray, alpha], axis=2)
+        channels += 2
+    color = background if channels >= 3 else background[:1]
+    values = np.array([*color, 255][:channels], part.dtype) * (257 if part.dtype == np.uint16 else 1)
+    frame = np.empty((g.height, g.width, channels), part.dtype)
+    frame[:] = values
+    top, left = max(0, g.top), max(0, g.left)
+    frame[top : top + part.shape[0], left : left + part.shape[1]] = part
+    return frame

@@ -1,0 +1,68 @@
+"""The smallest JPEG that is similar enough to its source."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import simplejpeg
+
+from transforms.images import compare, jpeg
+
+# 63 of them, so that six probes find any.
+QUALITIES = (*range(20, 57, 2), *range(57, 101))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Encoded:
+    """A JPEG that is similar enough.
+
+    Attributes:
+        data: the file.
+        quality: that it was encoded at.
+        ssim: of its luma to the source's.
+    """
+
+    data: bytes
+    quality: int
+    ssim: float
+
+
+def encode_to_target(pixels: npt.NDArray[Any], target: float, subsampling: str) -> Encoded | None:
+    """The JPEG of the least quality whose luma has a structural similarity to `pixels` of at least `target`.
+
+    Found by bisection over QUALITIES, with at most six encodes. Similarity need not rise with every step of
+    quality; what is returned has been measured to reach the target, whether or not a lower quality would too.
+
+    Args:
+        pixels: uint8 (height, width, 1 or 3).
+        target: above 0, at most 1.
+        subsampling: of the chroma: `420`, `422` or `444`.
+
+    Returns:
+        None where no quality that was tried, 100 among them, reaches the target.
+
+    Raises:
+        BadInput: larger than a JPEG may be.
+    """
+    source = compare.luma(pixels)
+    best = None
+    low, high = 0, len(QUALITIES)
+    while low < high:
+        middle = (low + high) // 2
+        encoded = _measured(pixels, source, QUALITIES[middle], subsampling)
+        if encoded.ssim >= target:
+            best, high = encoded, middle
+        else:
+            low = middle + 1
+    return best
+
+
+def _measured(
+    pixels: npt.NDArray[Any], source: npt.NDArray[np.uint8], quality: int, subsampling: str
+) -> Encoded:
+    data = jpeg.encode(pixels, quality, subsampling)
+    decoded = simplejpeg.decode_jpeg(data, "GRAY")[:, :, 0]
+    return Encoded(data, quality, compare.ssim(source, decoded))

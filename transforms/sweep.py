@@ -1,0 +1,346 @@
+"""MeasureSettings: from records to a folder that shows what each image setting costs and saves.
+
+with beam.Pipeline() as p:
+    entries = p | ReadSource(SourceConfig(kind="folder", input="photos/"))
+    entries | MeasureSettings("sweep/", SweepConfig(), DatasetConfig(), SweptSource("photos/", "folder"))
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, as_completed
+from typing import Any
+
+import apache_beam as beam
+
+from transforms import coders as _coders  # noqa: F401  (registers the coders)
+from transforms.config import DatasetConfig
+from transforms.failures import FailureLog
+from transforms.images.versions import codec_versions
+from transforms.metrics import count, count_left_out
+from transforms.records import Failure, JobError
+from transforms.shards import progress
+from transforms.shards.batching import items
+from transforms.shards.guarded import IMAGE_SECONDS
+from transforms.shards.part import EncodedBatch, EncodeTask
+from transforms.shards.plan import record_settings
+from transforms.shards.pool import ProcessExecutor
+from transforms.shards.record_encoder import Progress, RecordSettings
+from transforms.shards.totals import Totals, merged_totals
+from transforms.survey import SurveyRecords, in_global_window
+from transforms.sweeping import page, plot, tables
+from transforms.sweeping.crops import Worst
+from transforms.sweeping.output import SWEEP_JSON, prepare_output, write_sweep
+from transforms.sweeping.results import Crop, Sweep
+from transforms.sweeping.settings import SweepConfig, notes, settings
+from transforms.sweeping.sums import SweepSum
+from transforms.sweeping.tasks import CroppedImage, CropTask, MeasuredImage, MeasureTask
+
+_FAILURES = "failures"
+
+
+@dataclasses.dataclass(frozen=True)
+class SweptSource:
+    """What is measured, in words, and what of it lies in the output for the time of the job.
+
+    Attributes:
+        input: as it was given.
+        kind: of the source.
+        scratch: folder in the output that is removed at the end; None where there is none.
+        started: UTC, ISO 8601.
+    """
+
+    input: str
+    kind: str
+    scratch: str | None = None
+    started: str = dataclasses.field(
+        default_factory=lambda: datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    )
+
+
+class MeasureSettings(beam.PTransform):
+    """PCollection[ImageRecord | Failure] -> PCollection[str]: the path of sweep.json, once it is written.
+
+    Args:
+        output: folder of the sweep, on this machine or `gs://`.
+        config: what is measured.
+        dataset: how records are built of images, by how many processes, and whether a sweep that the output
+            holds is replaced; its policy is not looked at.
+        source: what is measured, in words.
+    """
+
+    def __init__(self, output: str, config: SweepConfig, dataset: DatasetConfig, source: SweptSource) -> None:
+        super().__init__()
+        self._output = output
+        self._config = config
+        self._dataset = dataset
+        self._source = source
+
+    def expand(self, entries: beam.PCollection[Any]) -> beam.PCollection[str]:
+        """Records to references, to measures, to sums, to crops of the worst, to files."""
+        config, workers = self._config, self._dataset.workers
+        surveyed = entries | "SurveyRecords" >> SurveyRecords(self._dataset)
+        records = (
+            entries.pipeline
+            | "Start" >> beam.Impulse()
+            | "PrepareRecords"
+            >> beam.Map(
+                prepare_records,
+                self._dataset,
+                self._output,
+                totals=beam.pvalue.AsIter(surveyed.totals),
+                failures=beam.pvalue.AsIter(surveyed.failures),
+            ).with_output_types(RecordSettings)
+        )
+        side = beam.pvalue.AsSingleton(records)
+        measured = (
+            surveyed.references
+            | "TakeReferences" >> beam.FlatMapTuple(lambda _, batch: items([batch])).with_output_types(bytes)
+            | "SpreadReferences" >> beam.Reshuffle()
+            | "MeasureImages"
+            >> beam.ParDo(MeasureFn(config, workers), side)
+            .with_output_types(MeasuredImage, **{_FAILURES: Failure})
+            .with_outputs(_FAILURES, main="measured")
+        )
+        total = measured["measured"] | "AddUp" >> beam.CombineGlobally(AddUpFn(config.worst))
+        crops = (
+            total
+            | "TakeWorst" >> beam.FlatMap(lambda total: total.worst).with_output_types(Worst)
+            | "SpreadWorst" >> beam.Reshuffle()
+            | "CutCrops"
+            >> beam.ParDo(CropFn(config, workers), side).with_output_types(tuple[Worst, list[Crop]])
+        )
+        failures = (
+            (surveyed.failures, measured[_FAILURES])
+            | "GatherFailures" >> beam.Flatten()
+            | "DropSkipped" >> beam.Filter(lambda failure: not failure.skipped)
+            | "NameReasons" >> beam.Map(reason_of).with_output_types(str)
+            | "CountReasons" >> beam.combiners.Count.PerElement()
+        )
+        return total | "WriteSweep" >> beam.Map(
+            write_files,
+            beam.pvalue.AsList(crops),
+            beam.pvalue.AsIter(failures),
+            self._output,
+            config,
+            self._source,
+        ).with_output_types(str)
+
+
+def reason_of(failure: Failure) -> str:
+    """What failures are counted by."""
+    return f"{failure.stage}: {failure.reason}"
+
+
+def prepare_records(
+    _: bytes, config: DatasetConfig, output: str, totals: Iterable[Totals], failures: Iterable[Failure]
+) -> RecordSettings:
+    """What records are built by, as `convert` would; makes the folder of the sweep.
+
+    Raises:
+        JobError: there is no image, labels or columns do not fit, or the folder cannot take a sweep.
+    """
+    prepare_output(output, config.overwrite)
+    total = merged_totals(totals, config.untyped_features)
+    if not total.with_image:
+        reasons = Counter(reason_of(failure) for failure in failures if not failure.skipped)
+        raise JobError(nothing_measured(reasons))
+    progress.set_totals(total.records, total.source_bytes)
+    return record_settings(total, config)
+
+
+def nothing_measured(reasons: Counter[str]) -> str:
+    """What to say where there is nothing to show."""
+    message = f"there is no image to measure: {reasons.total()} inputs failed"
+    if reasons:
+        reason, times = reasons.most_common(1)[0]
+        message += f"; most often, {times} times, {reason}"
+    return message
+
+
+class _TaskFn(beam.DoFn):
+    """Hands tasks to writer processes as they come, and yields what they give back, in whatever order.
+
+    Args:
+        config: of the sweep.
+        workers: processes at most.
+    """
+
+    def __init__(self, config: SweepConfig, workers: int) -> None:
+        self._config = config
+        self._workers = max(workers, 1)
+        self._executor: ProcessExecutor | None = None
+        self._pending: list[tuple[Any, Future[EncodedBatch]]] = []
+
+    def start_bundle(self) -> None:
+        """Nothing handed out, nor left by a bundle that failed."""
+        self.teardown()
+        self._settings = settings(self._config)
+        self._log = FailureLog()
+
+    def finish_bundle(self) -> Iterator[Any]:
+        """Waits for what is still at work."""
+        try:
+            while self._pending:
+                next(as_completed([future for _, future in self._pending]))
+                for value in self._done():
+                    yield _in_window(value)
+        finally:
+            self.teardown()
+            self._log.finish()
+
+    def teardown(self) -> None:
+        """Lets the processes go."""
+        if self._executor is not None:
+            self._executor.close()
+        self._executor = None
+        self._pending = []
+
+    def results(self, about: Any, batch: EncodedBatch) -> Iterator[Any]:
+        """What is yielded of a task's result.
+
+        Args:
+            about: the element that it is of.
+            batch: the result.
+        """
+        raise NotImplementedError
+
+    def submit(
+        self, about: Any, task: EncodeTask, records: RecordSettings, advance: Progress
+    ) -> Iterator[Any]:
+        """Hands out a task; yields what is done meanwhile."""
+        try:
+            if self._executor is None:
+                # An image takes its time once for each setting.
+                seconds = IMAGE_SECONDS * len(self._settings)
+                self._executor = ProcessExecutor(records, advance, self._workers, seconds)
+            self._pending.append((about, self._executor.submit(task)))
+            yield from self._done()
+        except BaseException:
+            self.teardown()
+            raise
+
+    def _done(self) -> Iterator[Any]:
+        """The results of all that is done; forgets it."""
+        pending, self._pending = self._pending, []
+        done: list[tuple[Any, Future[EncodedBatch]]] = []
+        for about, future in pending:
+            (done if future.done() else self._pending).append((about, future))
+        for about, future in done:
+            yield from self.results(about, future.result())
+
+
+class MeasureFn(_TaskFn):
+    """Reference -> MeasuredImage; `Failure` to `failures`."""
+
+    def process(self, reference: bytes, records: RecordSettings) -> Iterator[Any]:
+        """One image."""
+        task = MeasureTask([reference], settings=self._settings, seen=self._config.seen, records=records)
+        yield from self.submit(None, task, records, progress.add_done)
+
+    def results(self, about: Any, batch: EncodedBatch) -> Iterator[Any]:
+        """The image, or why it failed."""
+        for failure in batch.failures:
+            self._log.add(failure)
+            count_left_out(failure)
+            yield beam.pvalue.TaggedOutput(_FAILURES, failure)
+        if isinstance(batch, MeasuredImage) and batch.measures:
+            count("measured")
+            yield batch
+
+
+class CropFn(_TaskFn):
+    """Worst -> (Worst, its crops)."""
+
+    def process(self, worst: Worst, records: RecordSettings) -> Iterator[Any]:
+        """One image."""
+        task = CropTask([worst.reference], settings=self._settings, seen=self._config.seen, worst=worst)
+        yield from self.submit(worst, task, records, _no_progress)
+
+    def results(self, about: Any, batch: EncodedBatch) -> Iterator[Any]:
+        """The crops of an image that can still be read."""
+        if isinstance(batch, CroppedImage):
+            yield about, list(batch.crops)
+
+
+class AddUpFn(beam.CombineFn):
+    """MeasuredImages to SweepSum.
+
+    Args:
+        worst: how many of the worst images are remembered.
+    """
+
+    def __init__(self, worst: int) -> None:
+        self._worst = worst
+
+    def create_accumulator(self) -> SweepSum:
+        """Nothing."""
+        return SweepSum(self._worst)
+
+    def add_input(self, total: SweepSum, image: MeasuredImage) -> SweepSum:
+        """One image more."""
+        total.add(image.key, image.reference, image.source_bytes, image.measures)
+        return total
+
+    def merge_accumulators(self, totals: Iterable[SweepSum]) -> SweepSum:
+        """All together."""
+        merged = self.create_accumulator()
+        for total in totals:
+            merged.merge(total)
+        return merged
+
+    def extract_output(self, total: SweepSum) -> SweepSum:
+        """The sum itself."""
+        return total
+
+
+def write_files(
+    total: SweepSum,
+    crops: Sequence[tuple[Worst, list[Crop]]],
+    failures: Iterable[tuple[str, int]],
+    output: str,
+    config: SweepConfig,
+    source: SweptSource,
+) -> str:
+    """Writes all files of the sweep; the path of sweep.json.
+
+    Raises:
+        JobError: no image could be measured, or a file cannot be written.
+    """
+    reasons = Counter(dict(failures))
+    if not total.images:
+        raise JobError(nothing_measured(reasons))
+    ordered = sorted(crops, key=lambda pair: pair[0][:4])
+    sweep = Sweep(
+        input=source.input,
+        source_kind=source.kind,
+        images=total.images,
+        failures=dict(sorted(reasons.items())),
+        started=source.started,
+        rows=total.rows(settings(config)),
+        crops=tuple(crop for _, found in ordered for crop in found),
+        notes=notes(config, total.refused()),
+        packages=codec_versions(),
+    )
+    pictures = plot.render(sweep)
+    contents = {
+        **pictures,
+        "sweep.csv": tables.csv_text(sweep).encode(),
+        "sweep.html": page.html_text(sweep, pictures["sweep.svg"].decode()).encode(),
+        SWEEP_JSON: tables.json_text(sweep).encode(),
+    }
+    return write_sweep(output, contents, source.scratch)
+
+
+def _in_window(value: Any) -> Any:
+    """A value as `finish_bundle` has to yield it."""
+    if isinstance(value, beam.pvalue.TaggedOutput):
+        return beam.pvalue.TaggedOutput(value.tag, in_global_window(value.value))
+    return in_global_window(value)
+
+
+def _no_progress(records: int, source_bytes: int) -> None:
+    """The images have been counted."""

@@ -1,0 +1,1 @@
+"""What a sweep measures, and how it is shown."""

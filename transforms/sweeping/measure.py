@@ -1,0 +1,209 @@
+"""One image at one setting: what it takes, how long, and how far its pixels are from the source's."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from transforms.images import compare
+from transforms.images.encoded import Encoded
+from transforms.images.opened import opened, opened_pixels
+from transforms.images.paint import painted
+from transforms.images.picture import Array, Picture
+from transforms.images.policy import ImagePolicy
+from transforms.images.store import store_image, store_pixels
+from transforms.records import BadInput, Failure, StoredImage
+from transforms.sweeping.results import Setting
+
+RecordBytes = Callable[[StoredImage], int]
+"""The bytes of the record that an image makes, frame and all."""
+
+# CPU time of this process: optimisers have threads of their own, and other processes are at work beside.
+_clock = time.process_time
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Original:
+    """An image of the source: a file, or pixels of (height, width, channels)."""
+
+    data: bytes
+    shape: tuple[int, int, int] | None = None
+
+    def stored(self, policy: ImagePolicy) -> StoredImage:
+        """What a record stores of it."""
+        if self.shape is None:
+            return store_image(self.data, policy)
+        return store_pixels(self.data, self.shape, policy)
+
+    def opened(self) -> Encoded:
+        """Its header."""
+        return opened(self.data) if self.shape is None else opened_pixels(self.data, self.shape)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Seen:
+    """A picture as people see it.
+
+    Attributes:
+        pixels: uint8 (height, width, 1 or 3): upright, in sRGB, on the background.
+        dtype: that the pixels had.
+    """
+
+    pixels: Array
+    dtype: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Likeness:
+    """How like its source a stored image is.
+
+    Attributes:
+        ssim: of luma.
+        psnr: dB over all channels; infinite where no pixel differs.
+        identical: every pixel is the source's.
+    """
+
+    ssim: float
+    psnr: float
+    identical: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Measure:
+    """One image, stored by one setting.
+
+    Attributes:
+        tfrecord_bytes: of its record, frame and all.
+        image_bytes: of the stored image.
+        encode_seconds: of CPU time, to store it.
+        decode_seconds: of CPU time, to decode it.
+        likeness: None where it has not the size of its source.
+        jpeg_quality: that the setting has chosen; 0 where it kept the source.
+    """
+
+    tfrecord_bytes: int
+    image_bytes: int
+    encode_seconds: float
+    decode_seconds: float
+    likeness: Likeness | None
+    jpeg_quality: int | None
+
+
+def measured(
+    original: Original, settings: Sequence[Setting], seen: ImagePolicy, record_bytes: RecordBytes
+) -> list[Measure | Failure]:
+    """An image at each setting; a Failure where a setting refuses it. Holds one stored image at a time.
+
+    Args:
+        original: the image.
+        settings: to store it by.
+        seen: makes the pixels that are compared.
+        record_bytes: tells the size of the record.
+
+    Raises:
+        BadInput: the image cannot be decoded.
+    """
+    source = seen_of(original, seen)
+    known: dict[tuple[str, bytes], Likeness | None] = {}
+    found: list[Measure | Failure] = []
+    for setting in settings:
+        try:
+            found.append(_measured(original, setting, source, seen, record_bytes, known))
+        except BadInput as error:
+            found.append(error.failure())
+    return found
+
+
+def seen_of(original: Original, seen: ImagePolicy) -> Seen:
+    """The source as it is compared.
+
+    Raises:
+        BadInput: it cannot be decoded.
+    """
+    image = original.opened()
+    return _seen(image, image.orientation if seen.exif == "apply" else 1, seen)
+
+
+def seen_as_stored(stored: StoredImage, seen: ImagePolicy) -> tuple[Seen, float]:
+    """A stored image as it is compared, and the seconds that its decoding takes.
+
+    Whatever it is turned by is done: readers of records do not turn.
+    """
+    start = _clock()
+    image = _opened(stored)
+    picture = image.decode()
+    seconds = _clock() - start
+    return _seen(dataclasses.replace(image, decode=lambda: picture), 1, seen), seconds
+
+
+def likeness(source: Seen, stored: Seen) -> Likeness | None:
+    """How like two pictures are; None where they have not the same size."""
+    one, other = source.pixels, stored.pixels
+    if one.shape[:2] != other.shape[:2]:
+        return None
+    if one.shape[2] != other.shape[2]:  # greys are three equal channels
+        one, other = (np.broadcast_to(pixels, (*pixels.shape[:2], 3)) for pixels in (one, other))
+    if np.array_equal(one, other):
+        return Likeness(1.0, math.inf, source.dtype == stored.dtype)
+    ssim = compare.ssim(compare.luma(source.pixels), compare.luma(stored.pixels))
+    return Likeness(ssim, compare.psnr(one, other), identical=False)
+
+
+def warm_up(settings: Sequence[Setting]) -> None:
+    """Has everything imported that the settings need, or the first image would be charged for it."""
+    rows = np.arange(3 * 16 * 16, dtype=np.uint8).reshape(16, 16, 3)
+    for _ in _stored(Original(rows.tobytes(), rows.shape), settings):
+        pass
+    compare.ssim(rows[:, :, 0], rows[:, :, 1])
+
+
+def _stored(original: Original, settings: Sequence[Setting]) -> Iterator[StoredImage]:
+    for setting in settings:
+        stored = original.stored(setting.policy)
+        _opened(stored).decode()
+        yield stored
+
+
+def _measured(
+    original: Original,
+    setting: Setting,
+    source: Seen,
+    seen: ImagePolicy,
+    record_bytes: RecordBytes,
+    known: dict[tuple[str, bytes], Likeness | None],
+) -> Measure:
+    start = _clock()
+    stored = original.stored(setting.policy)
+    encode_seconds = _clock() - start
+    size = record_bytes(stored)
+    pixels, decode_seconds = seen_as_stored(stored, seen)
+    # Many settings give the same bytes: every one that keeps the file does.
+    which = (stored.image_format, hashlib.sha256(stored.data).digest())
+    if which not in known:
+        known[which] = likeness(source, pixels)
+    return Measure(size, len(stored.data), encode_seconds, decode_seconds, known[which], stored.jpeg_quality)
+
+
+def _seen(image: Encoded, orientation: int, seen: ImagePolicy) -> Seen:
+    picture = image.decode()
+    work = painted(dataclasses.replace(image, decode=lambda: picture), orientation, seen)
+    return Seen(work.picture.pixels, picture.pixels.dtype.name)
+
+
+def _opened(stored: StoredImage) -> Encoded:
+    """A stored image, to be decoded."""
+    if stored.image_format != "raw":
+        return opened(stored.data)
+    return Encoded("pixels", stored.data, None, 1, lambda: None, lambda: Picture(_pixels(stored)))
+
+
+def _pixels(stored: StoredImage) -> Array:
+    """Pixels as tf.io.decode_raw gives them: a copy."""
+    dtype = np.dtype(stored.dtype).newbyteorder("<")
+    flat = np.frombuffer(stored.data, dtype).astype(stored.dtype)
+    return flat.reshape(stored.height, stored.width, stored.channels)

@@ -1,0 +1,168 @@
+"""What a sweep found: the dataclasses between those who measure and those who show."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from transforms.images.policy import ImagePolicy
+
+GROUPS = (
+    "pixels",
+    "files",
+    "png to jpeg",
+    "re-encoded",
+    "png to jpeg, optimised",
+    "re-encoded, optimised",
+    "lossless",
+    "webp",
+    "target ssim",
+)
+"""What a setting may be of."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Setting:
+    """One way to store images.
+
+    Attributes:
+        name: unique in the sweep, as people read it: `PNG to JPEG, q90, optimised`.
+        group: one of GROUPS: settings that differ in `value` alone.
+        value: the quality, or the SSIM aimed at; None where there is no choice.
+        policy: what `convert` would be told.
+    """
+
+    name: str
+    group: str
+    value: float | None
+    policy: ImagePolicy
+
+    def __post_init__(self) -> None:
+        if self.group not in GROUPS:
+            raise ValueError(f"Setting.group is {self.group!r}; it may be one of {', '.join(GROUPS)}")
+
+    @property
+    def flags(self) -> str:
+        """The flags of `convert` that store images so, the quality always; empty where its defaults do."""
+        given = []
+        for field in dataclasses.fields(self.policy):
+            value = getattr(self.policy, field.name)
+            told = field.name == "jpeg_quality" and value == self.value
+            if told or value != field.default:
+                given.append(f"--{field.name}={_flag_value(field.name, value)}")
+        return " ".join(given)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """What one setting costs and saves, summed over the images.
+
+    Attributes:
+        setting: that was measured.
+        images: that it stored.
+        failed: images that it refused.
+        source_bytes: of the files of the images that it stored.
+        tfrecord_bytes: of the records, frames and features and all.
+        image_bytes: of the stored images alone.
+        encode_seconds: of one process, summed.
+        decode_seconds: of one process, summed.
+        compared: images whose pixels could be compared with the source's.
+        ssim_mean: of luma, over what was compared; None where nothing was.
+        ssim_worst: the least of them.
+        ssim_worst_key: of the image that has it.
+        psnr_mean: dB, over the images that differ from their source; None where none does.
+        identical: images whose pixels are the source's.
+        qualities: how often which JPEG quality was chosen; for settings that choose.
+    """
+
+    setting: Setting
+    images: int
+    failed: int
+    source_bytes: int
+    tfrecord_bytes: int
+    image_bytes: int
+    encode_seconds: float
+    decode_seconds: float
+    compared: int
+    ssim_mean: float | None
+    ssim_worst: float | None
+    ssim_worst_key: str | None
+    psnr_mean: float | None
+    identical: int
+    qualities: Mapping[int, int]
+
+    @property
+    def ratio(self) -> float | None:
+        """Bytes of TFRecord for a byte of the files."""
+        return self.tfrecord_bytes / self.source_bytes if self.source_bytes else None
+
+    @property
+    def bytes_per_image(self) -> float | None:
+        """Bytes of TFRecord an image."""
+        return self.tfrecord_bytes / self.images if self.images else None
+
+    @property
+    def encode_rate(self) -> float | None:
+        """Images a second that one process stores."""
+        return self.images / self.encode_seconds if self.encode_seconds and self.images else None
+
+    @property
+    def decode_rate(self) -> float | None:
+        """Images a second that one process decodes."""
+        return self.images / self.decode_seconds if self.decode_seconds and self.images else None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Crop:
+    """A part of one image, before and after.
+
+    Attributes:
+        key: of the image.
+        setting: name of the setting.
+        ssim: of the whole image.
+        png: the part, from the stored image, as a PNG.
+        source_png: the same part of the source, as a PNG.
+        box: (top, left, height, width) of the part, in pixels of the image.
+        image_bytes: of the whole image as stored.
+    """
+
+    key: str
+    setting: str
+    ssim: float
+    png: bytes
+    source_png: bytes
+    box: tuple[int, int, int, int]
+    image_bytes: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sweep:
+    """All that a sweep found.
+
+    Attributes:
+        input: as it was given.
+        source_kind: `folder`, `csv`, …
+        images: that could be read.
+        failures: how many could not, by reason.
+        started: UTC, ISO 8601.
+        rows: one a setting, in the order in which they are shown.
+        crops: of the worst images, worst first, each at every setting.
+        notes: sentences that belong to the figures.
+        packages: versions of the codecs, by name.
+    """
+
+    input: str
+    source_kind: str
+    images: int
+    failures: Mapping[str, int]
+    started: str
+    rows: tuple[Row, ...]
+    crops: tuple[Crop, ...]
+    notes: tuple[str, ...]
+    packages: Mapping[str, str]
+
+
+def _flag_value(name: str, value: object) -> str:
+    if isinstance(value, tuple):
+        return "x".join(map(str, value)) if name == "size" else f"#{bytes(value).hex()}"
+    return f"{value:g}" if isinstance(value, float) else str(value)

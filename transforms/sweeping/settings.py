@@ -1,0 +1,143 @@
+"""The settings that a sweep measures: one policy a row."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from transforms.images.policy import WHITE, ImagePolicy
+from transforms.sweeping.results import Setting
+
+QUALITIES = (95, 90, 85, 75)
+TARGETS = (0.98, 0.95)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SweepConfig:
+    """What is measured.
+
+    Attributes:
+        qualities: of JPEG and WebP, each a row of every lossy group.
+        targets: of luma SSIM, each a row.
+        alpha: what the lossy settings do with transparency: `flatten` makes them comparable.
+        background: RGB, beneath what is flattened, and beneath both pictures where they are compared.
+        subsampling: of the chroma of JPEGs.
+        exif: as in ImagePolicy.
+        worst: how many of the worst images are shown at every setting.
+    """
+
+    qualities: tuple[int, ...] = QUALITIES
+    targets: tuple[float, ...] = TARGETS
+    alpha: str = "flatten"
+    background: tuple[int, int, int] = WHITE
+    subsampling: str = "420"
+    exif: str = "apply"
+    worst: int = 4
+
+    def __post_init__(self) -> None:
+        _check_once("--qualities", self.qualities)
+        _check_once("--target_ssim", self.targets)
+        for quality in self.qualities:
+            if not 1 <= quality <= 100:
+                raise ValueError(f"--qualities has {quality}; each may be 1 to 100")
+        if self.worst < 0:
+            raise ValueError(f"--worst is {self.worst}; it may be 0 or more")
+        settings(self)  # a policy refuses what may not be, and names the flag
+
+    @property
+    def seen(self) -> ImagePolicy:
+        """The policy whose pixels are compared: upright, in sRGB, 8 bits, on the background."""
+        return ImagePolicy("jpeg", exif=self.exif, alpha="flatten", background=self.background)
+
+
+def settings(config: SweepConfig) -> tuple[Setting, ...]:
+    """The settings of a sweep, in the order in which they are shown; their names are unique.
+
+    Raises:
+        ValueError: a value that no policy takes; the message names the flag.
+    """
+    exif = config.exif
+    return (
+        Setting("raw pixels", "pixels", None, ImagePolicy("raw", exif=exif)),
+        Setting("files as they are", "files", None, ImagePolicy(exif=exif)),
+        Setting("lossless", "lossless", None, ImagePolicy(exif=exif, optimize="lossless")),
+        Setting(
+            "lossless, progressive",
+            "lossless",
+            None,
+            ImagePolicy(exif=exif, optimize="lossless-progressive"),
+        ),
+        *_jpegs(config, "PNG to JPEG", "png to jpeg", "needed", "none"),
+        *_jpegs(config, "PNG to JPEG", "png to jpeg", "needed", "lossless"),
+        *_jpegs(config, "re-encoded", "re-encoded", "always", "none"),
+        *_jpegs(config, "re-encoded", "re-encoded", "always", "lossless"),
+        *(
+            Setting(f"WebP, q{quality}", "webp", quality, _lossy(config, "webp", quality, reencode="always"))
+            for quality in config.qualities
+        ),
+        *(
+            Setting(f"SSIM {target:g}", "target ssim", target, _lossy(config, "jpeg", target_ssim=target))
+            for target in config.targets
+        ),
+    )
+
+
+def notes(config: SweepConfig, refused: Mapping[str, int]) -> tuple[str, ...]:
+    """What belongs to the figures of a sweep, in sentences.
+
+    Args:
+        config: of the sweep.
+        refused: images that a setting refused at most, by reason.
+    """
+    found = ["Seconds are of CPU time, in all threads of the process: reading the files is not in them."]
+    if config.alpha == "keep":
+        found.append(
+            "Transparent images keep their transparency: JPEG settings store them as PNGs, without loss."
+        )
+    for reason, images in sorted(refused.items()):
+        found.append(f"Up to {images:,} images were refused by a setting: {reason}.")
+    return tuple(found)
+
+
+def _jpegs(config: SweepConfig, name: str, group: str, reencode: str, optimize: str) -> list[Setting]:
+    """A setting for each quality, from the highest."""
+    ending = "" if optimize == "none" else ", optimised"
+    return [
+        Setting(
+            f"{name}, q{quality}{ending}",
+            f"{group}{ending}",
+            quality,
+            _lossy(config, "jpeg", quality, reencode=reencode, optimize=optimize),
+        )
+        for quality in config.qualities
+    ]
+
+
+def _lossy(
+    config: SweepConfig,
+    image_format: str,
+    quality: int = 90,
+    *,
+    reencode: str = "smaller",
+    optimize: str = "none",
+    target_ssim: float | None = None,
+) -> ImagePolicy:
+    """A policy that flattens, or does with transparency what `config` says."""
+    return ImagePolicy(
+        image_format,
+        quality,
+        exif=config.exif,
+        subsampling=config.subsampling if image_format == "jpeg" else "420",
+        reencode=reencode,
+        optimize=optimize,
+        alpha=config.alpha,
+        background=config.background,
+        target_ssim=target_ssim,
+    )
+
+
+def _check_once(flag: str, values: Sequence[float]) -> None:
+    """Raises ValueError for a value that is given twice: two rows would have one name."""
+    for place, value in enumerate(values):
+        if value in values[:place]:
+            raise ValueError(f"{flag} has {value:g} twice; give each value once")

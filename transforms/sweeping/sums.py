@@ -1,0 +1,163 @@
+"""What the images of a sweep add up to: mergeable, and the same whatever their order but for the seconds."""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from transforms.records import Failure
+from transforms.sweeping.crops import Worst
+from transforms.sweeping.measure import Measure
+from transforms.sweeping.results import Row, Setting
+
+# Sums of floats depend on their order; sums of whole units do not.
+_UNITS = 1 << 40
+
+
+@dataclasses.dataclass(slots=True)
+class SettingSum:
+    """The sums of one setting; see Row. SSIM and PSNR are in units."""
+
+    images: int = 0
+    source_bytes: int = 0
+    tfrecord_bytes: int = 0
+    image_bytes: int = 0
+    encode_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    compared: int = 0
+    ssim: int = 0
+    worst: tuple[float, str] | None = None
+    psnr: int = 0
+    differing: int = 0
+    identical: int = 0
+    qualities: Counter[int] = dataclasses.field(default_factory=Counter)
+    refused: Counter[str] = dataclasses.field(default_factory=Counter)
+
+    def add(self, key: str, source_bytes: int, measure: Measure | Failure) -> None:
+        """Takes an image."""
+        if isinstance(measure, Failure):
+            self.refused[f"{measure.stage}: {measure.reason}"] += 1
+            return
+        self.images += 1
+        self.source_bytes += source_bytes
+        self.tfrecord_bytes += measure.tfrecord_bytes
+        self.image_bytes += measure.image_bytes
+        self.encode_seconds += measure.encode_seconds
+        self.decode_seconds += measure.decode_seconds
+        if measure.jpeg_quality is not None:
+            self.qualities[measure.jpeg_quality] += 1
+        if measure.likeness is None:
+            return
+        self.compared += 1
+        self.ssim += round(measure.likeness.ssim * _UNITS)
+        self.worst = _lower(self.worst, (measure.likeness.ssim, key))
+        self.identical += measure.likeness.identical
+        if math.isfinite(measure.likeness.psnr):
+            self.psnr += round(measure.likeness.psnr * _UNITS)
+            self.differing += 1
+
+    def merge(self, other: SettingSum) -> None:
+        """Adds another sum."""
+        for field in dataclasses.fields(self):
+            if field.name != "worst":
+                total = getattr(self, field.name) + getattr(other, field.name)
+                setattr(self, field.name, total)
+        if other.worst is not None:
+            self.worst = _lower(self.worst, other.worst)
+
+    def row(self, setting: Setting) -> Row:
+        """The sums as they are shown."""
+        return Row(
+            setting=setting,
+            images=self.images,
+            failed=self.refused.total(),
+            source_bytes=self.source_bytes,
+            tfrecord_bytes=self.tfrecord_bytes,
+            image_bytes=self.image_bytes,
+            encode_seconds=self.encode_seconds,
+            decode_seconds=self.decode_seconds,
+            compared=self.compared,
+            ssim_mean=self.ssim / self.compared / _UNITS if self.compared else None,
+            ssim_worst=self.worst[0] if self.worst else None,
+            ssim_worst_key=self.worst[1] if self.worst else None,
+            psnr_mean=self.psnr / self.differing / _UNITS if self.differing else None,
+            identical=self.identical,
+            qualities=dict(sorted(self.qualities.items())),
+        )
+
+
+@dataclasses.dataclass(slots=True)
+class SweepSum:
+    """The sums of all settings, and the worst images.
+
+    Attributes:
+        worst_size: how many of the worst images are remembered.
+        images: measured.
+        settings: in the order of the sweep; empty before the first image.
+        worst: ascending.
+    """
+
+    worst_size: int
+    images: int = 0
+    settings: list[SettingSum] = dataclasses.field(default_factory=list)
+    worst: list[Worst] = dataclasses.field(default_factory=list)
+
+    def add(
+        self, key: str, reference: bytes, source_bytes: int, measures: Sequence[Measure | Failure]
+    ) -> None:
+        """Takes an image.
+
+        Args:
+            key: of the image.
+            reference: where it is, packed.
+            source_bytes: of its file.
+            measures: of each setting, in order.
+        """
+        self.images += 1
+        self._grow(len(measures))
+        for total, measure in zip(self.settings, measures, strict=True):
+            total.add(key, source_bytes, measure)
+        ssims = tuple(_ssim(measure) for measure in measures)
+        compared = [(ssim, place) for place, ssim in enumerate(ssims) if ssim is not None]
+        if compared and min(compared)[0] < 1:
+            ssim, place = min(compared)
+            self._remember([Worst(ssim, key, place, reference, ssims)])
+
+    def merge(self, other: SweepSum) -> None:
+        """Adds another sum."""
+        self.images += other.images
+        self._grow(len(other.settings))
+        for mine, theirs in zip(self.settings, other.settings, strict=bool(other.settings)):
+            mine.merge(theirs)
+        self._remember(other.worst)
+
+    def rows(self, settings: Sequence[Setting]) -> tuple[Row, ...]:
+        """The rows of the sweep."""
+        return tuple(total.row(one) for one, total in zip(settings, self.settings, strict=True))
+
+    def refused(self) -> Counter[str]:
+        """How many images the setting that refused most for a reason has refused, by reason."""
+        most: Counter[str] = Counter()
+        for total in self.settings:
+            most |= total.refused
+        return most
+
+    def _grow(self, size: int) -> None:
+        self.settings += [SettingSum() for _ in range(size - len(self.settings))]
+
+    def _remember(self, worst: Sequence[Worst]) -> None:
+        # By the reference too, where two images have one key.
+        self.worst = heapq.nsmallest(self.worst_size, [*self.worst, *worst], key=lambda one: one[:4])
+
+
+def _ssim(measure: Measure | Failure) -> float | None:
+    if isinstance(measure, Failure) or measure.likeness is None:
+        return None
+    return measure.likeness.ssim
+
+
+def _lower(one: tuple[float, str] | None, other: tuple[float, str]) -> tuple[float, str]:
+    return other if one is None else min(one, other)

@@ -1,0 +1,167 @@
+"""What writer processes do for a sweep: an image a task, so that one that ends its process is known."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from transforms.examples.features import build_example
+from transforms.examples.tfrecord import FRAME_BYTES
+from transforms.images.policy import ImagePolicy
+from transforms.records import BadInput, Failure, ImageRecord, StoredImage
+from transforms.shards.beacon import Step
+from transforms.shards.packing import reference_record
+from transforms.shards.part import EncodedBatch, EncodeTask
+from transforms.shards.record_encoder import Progress, RecordEncoder, RecordSettings
+from transforms.shards.report import WriteStats
+from transforms.storage.reader import ImageReader
+from transforms.storage.write_faults import naming_faults
+from transforms.sweeping.crops import Worst, crops_of
+from transforms.sweeping.measure import Measure, Original, measured, warm_up
+from transforms.sweeping.results import Crop, Setting
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MeasuredImage(EncodedBatch):
+    """An image at each setting; or its failure, and no measures.
+
+    Attributes:
+        key: of the image.
+        reference: where it is, packed.
+        source_bytes: of its file.
+        measures: of each setting, in order.
+    """
+
+    key: str = ""
+    reference: bytes = b""
+    source_bytes: int = 0
+    measures: Sequence[Measure | Failure] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CroppedImage(EncodedBatch):
+    """The crops of an image; none where it failed."""
+
+    crops: Sequence[Crop] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _ImageTask(EncodeTask):
+    """A task about the only one of `references`.
+
+    Attributes:
+        settings: of the sweep.
+        seen: makes the pixels that are compared.
+    """
+
+    settings: tuple[Setting, ...]
+    seen: ImagePolicy
+
+    def read(self) -> tuple[ImageRecord, Original]:
+        """The image, from where it is.
+
+        Raises:
+            BadInput: it cannot be read.
+        """
+        record = reference_record(self.references[0])
+        if record.image is None:
+            raise BadInput("load", "no image", "the record has features alone")
+        with naming_faults(record.image.uri):
+            return record, Original(ImageReader().read(record.image), record.image.pixels)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureTask(_ImageTask):
+    """Measures an image at each setting.
+
+    Attributes:
+        records: how records are built of images.
+    """
+
+    records: RecordSettings
+
+    def run(self, encoder: RecordEncoder, progress: Progress) -> MeasuredImage:
+        """Measures; what is wrong with the image is in the result."""
+        _warm_up(self.settings)
+        with _at_the_image(encoder):
+            record = reference_record(self.references[0])
+            try:
+                record, original = self.read()
+                size = functools.partial(record_bytes, record, self.records)
+                measures = measured(original, self.settings, self.seen, size)
+            except BadInput as error:
+                result = self.lost(error)
+            else:
+                result = MeasuredImage(
+                    [], 0, WriteStats(), [], record.key, self.references[0], len(original.data), measures
+                )
+        progress(1, record.size)
+        return result
+
+    def lost(self, error: BadInput) -> MeasuredImage:
+        """The result of an image that cannot be measured."""
+        return MeasuredImage([], 0, WriteStats(), [_failure(error, self.references[0])])
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CropTask(_ImageTask):
+    """Cuts the same part out of an image at each setting.
+
+    Attributes:
+        worst: what was found of the image.
+    """
+
+    worst: Worst
+
+    def run(self, encoder: RecordEncoder, progress: Progress) -> CroppedImage:
+        """Cuts; an image that cannot be read any more has no crops."""
+        with _at_the_image(encoder):
+            try:
+                _, original = self.read()
+                crops = crops_of(self.worst, original, self.settings, self.seen)
+            except BadInput as error:
+                return self.lost(error)
+        return CroppedImage([], 0, WriteStats(), [], crops)
+
+    def lost(self, error: BadInput) -> CroppedImage:
+        """The result of an image that cannot be read any more."""
+        return CroppedImage([], 0, WriteStats(), [_failure(error, self.references[0])])
+
+
+def record_bytes(record: ImageRecord, settings: RecordSettings, stored: StoredImage) -> int:
+    """The bytes that a record takes in a TFRecord file.
+
+    Args:
+        record: whose image it is.
+        settings: of all but the image.
+        stored: its image.
+
+    Raises:
+        BadInput: a feature of the record does not fit.
+    """
+    features = settings.schema.features(record, stored, settings.labels, settings.columns)
+    return len(build_example(features)) + FRAME_BYTES
+
+
+@functools.cache
+def _warm_up(settings: tuple[Setting, ...]) -> None:
+    warm_up(settings)
+
+
+@contextmanager
+def _at_the_image(encoder: RecordEncoder) -> Iterator[None]:
+    """Tells who watches this process that it is at the image: should it end, the image is to blame."""
+    beacon = encoder._beacon
+    beacon.start(0)
+    beacon.step(Step.IMAGE)
+    try:
+        yield
+    finally:
+        beacon.step(Step.OTHER)
+        beacon.clear()
+
+
+def _failure(error: BadInput, reference: bytes) -> Failure:
+    return error.failure(reference_record(reference).key)
