@@ -3,9 +3,9 @@
 python -m benchmarks.images
 python -m benchmarks.images --images 300 --repeats 1
 
-Draws its inputs once, into --work: JPEGs of quality 95 and PNGs of the same pictures. Every measurement is of a
-whole command, from the start of its process to its end; recordmill writes a dataset, the loop throws its results
-away. The contenders take turns, A B A B; times are medians.
+Draws its inputs once, into --work: JPEGs of quality 95 and PNGs of the same pictures. Every measurement is of
+a whole command, from the start of its process to its end; recordmill writes a dataset, the loop throws its
+results away. The contenders take turns, A B A B; times are medians.
 """
 
 from __future__ import annotations

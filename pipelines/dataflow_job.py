@@ -171,7 +171,8 @@ def progress_line(found: Counter[str]) -> str:
     if not found:
         return ""
     failed = sum(count for name, count in found.items() if name.startswith("failed/"))
-    line = f"read {found['read']:,}, written {found['written']:,}"
+    done = "measured" if "measured" in found else "written"
+    line = f"read {found['read']:,}, {done} {found[done]:,}"
     return f"{line}, failed {failed:,}" if failed else line
 
 

@@ -149,7 +149,7 @@ def _line(state: ProgressState) -> str:
     if not state.records:
         return f"listed {state.listed:,}" if state.listed else ""
     share = state.done_records / state.records
-    line = f"wrote {state.done_records:,} of {state.records:,} ({share:.0%})"
+    line = f"{state.verb} {state.done_records:,} of {state.records:,} ({share:.0%})"
     seconds = _seconds(state)
     if detail := _detail(state, seconds):
         line += f", {detail}, {seconds * (1 - share) / share:.0f} s left"

@@ -13,7 +13,15 @@ from pipelines.dataflow import DISK_GB, MACHINE_TYPE, MAX_WORKERS
 
 # Images a second of one vCPU, each of _IMAGE_BYTES (480x360), the whole way but for the network: the README's
 # benchmark for kept images and JPEG; codecs alone, with the same overhead added, for the rest.
-IMAGES_PER_SECOND = {"header": 3218, "keep": 946, "jpeg": 492, "raw": 700, "tensor": 670, "png": 30}
+IMAGES_PER_SECOND = {
+    "header": 3218,
+    "keep": 946,
+    "jpeg": 492,
+    "raw": 700,
+    "tensor": 670,
+    "png": 30,
+    "webp": 38,
+}
 _IMAGE_BYTES = 67_000
 # Rows of a manifest that have no image.
 _ROWS_PER_SECOND = 20_000

@@ -11,7 +11,7 @@ from transforms.images.policy import ImagePolicy
 
 
 def add_image_flags(group: argparse._ArgumentGroup) -> None:
-    """All flags about images; what is not given stays None, so that a flag which nothing heeds can be told."""
+    """All flags about images; what is not given stays None, so that a flag that nothing heeds can be told."""
     _add_format(group)
     _add_pixels(group)
     add = group.add_argument
@@ -80,8 +80,8 @@ def _add_format(group: argparse._ArgumentGroup) -> None:
     add(
         "--reencode",
         choices=images.REENCODINGS,
-        help="with --image_format=jpeg or webp: smaller drops what gets no smaller, and leaves JPEGs saved at "
-        "or below --jpeg_quality alone; needed touches only what is in another format; always touches all "
+        help="with --image_format=jpeg or webp: smaller drops what gets no smaller, and leaves alone JPEGs "
+        "saved at or below --jpeg_quality; needed touches only what is in another format; always touches all "
         "(default: smaller)",
     )
 

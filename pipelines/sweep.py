@@ -73,7 +73,7 @@ def run(options: SweepOptions) -> int:
     """Runs the checked call."""
     if not options.quiet:
         print(f"source: {options.source.kind} ({options.source_reason})", file=sys.stderr)
-    progress.reset()
+    progress.reset("measured")
     if options.runner == DATAFLOW_RUNNER:
         if not _run_elsewhere(options):
             return 0

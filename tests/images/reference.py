@@ -21,7 +21,7 @@ import tifffile
 from PIL import Image, ImageCms, ImageSequence
 
 from tests.images.drawn import tensorflow_pixels
-from transforms.images.policy import ImagePolicy
+from transforms.images.policy import LOSSY, ImagePolicy
 from transforms.records import StoredImage
 
 Floats = npt.NDArray[np.float64]
@@ -73,6 +73,16 @@ class Source:
 
 def source(data: bytes) -> Source:
     """A file as the libraries above decode it."""
+    if _is_odd_png(data):
+        pixels = _png(data)
+        return Source(
+            "PNG",
+            pixels / (257 if pixels.dtype == np.uint16 else 1),
+            pixels.dtype == np.uint16,
+            1,
+            False,
+            None,
+        )
     with Image.open(io.BytesIO(data)) as image:
         kind = {"MPO": "JPEG"}.get(image.format or "", image.format or "")
         moving = getattr(image, "n_frames", 1) > 1 and image.format != "MPO"
@@ -84,17 +94,34 @@ def source(data: bytes) -> Source:
     return Source(kind, pixels / (257 if deep else 1), deep, orientation, moving, profile or None, inks)
 
 
+def _is_odd_png(data: bytes) -> bool:
+    """A PNG whose text Pillow refuses."""
+    if not data.startswith(b"\x89PNG"):
+        return False
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            image.load()
+    except (OSError, ValueError, SyntaxError):
+        return True
+    return False
+
+
 def _orientation(image: Image.Image, kind: str) -> int:
     """From EXIF alone: an orientation that only XMP names is none."""
     if kind == "TIFF":
         return int(image.getexif().get(0x0112, 1))
     exif = Image.Exif()
     try:
-        exif.load(image.info.get("exif", b""))
+        exif.load(image.info.get("exif", b"") or _raw_profile(image.info.get("Raw profile type exif", "")))
         value = exif.get(0x0112, 1)
     except (SyntaxError, struct.error, ValueError, OSError):
         return 1
     return value if isinstance(value, int) and 1 <= value <= 8 else 1
+
+
+def _raw_profile(text: str) -> bytes:
+    """EXIF as ImageMagick puts it into a PNG's text: a name, a length, and hexadecimal digits."""
+    return bytes.fromhex("".join(text.split("\n")[3:]))
 
 
 def _pixels(data: bytes, kind: str, image: Image.Image) -> npt.NDArray[Any]:
@@ -234,7 +261,7 @@ def painted(one: Source, policy: ImagePolicy, srgb: bool) -> Floats:
         pixels = np.concatenate([luma[:, :, None], pixels[:, :, 3:]], axis=2)
     if policy.color == "rgb" and pixels.shape[2] <= 2:
         pixels = _in_colors(pixels)
-    return _sized(pixels, policy)
+    return _sized(pixels, policy, one.deep and policy.image_format not in LOSSY)
 
 
 def _in_colors(pixels: Floats) -> Floats:
@@ -273,11 +300,11 @@ def _nearest(value: Fraction) -> int:
     return max(1, (value + Fraction(1, 2)).__floor__())
 
 
-def _sized(pixels: Floats, policy: ImagePolicy) -> Floats:
+def _sized(pixels: Floats, policy: ImagePolicy, deep: bool) -> Floats:
     height, width = pixels.shape[:2]
     scaled, stored = planned(height, width, policy)
     if scaled != (height, width):
-        pixels = resampled(pixels, *scaled)
+        pixels = resampled(pixels, *scaled, between=not deep)
     if scaled == stored:
         return pixels
     if policy.fit == "crop":
@@ -293,14 +320,23 @@ def _sized(pixels: Floats, policy: ImagePolicy) -> Floats:
     return frame
 
 
-def resampled(pixels: Floats, height: int, width: int) -> Floats:
-    """Another size, colours counting by their alpha."""
+def resampled(pixels: Floats, height: int, width: int, between: bool) -> Floats:
+    """Another size, colours counting by their alpha.
+
+    Args:
+        pixels: 0 to 255.
+        height: of the result.
+        width: of the result.
+        between: whether what the filter overshoots is cut off after rows too, as 8 bits a sample do.
+    """
     clear = pixels.shape[2] in (2, 4)
     if clear:
         weighed = pixels[:, :, :-1] * pixels[:, :, -1:] / 255
         pixels = np.concatenate([weighed, pixels[:, :, -1:]], axis=2)
     down, across = _weights(pixels.shape[0], height), _weights(pixels.shape[1], width)
-    pixels = np.clip(np.einsum("yr,rxc->yxc", down, np.einsum("xk,rkc->rxc", across, pixels)), 0, 255)
+    pixels = np.einsum("xk,rkc->rxc", across, pixels, optimize=True)
+    pixels = np.clip(pixels, 0, 255) if between else pixels
+    pixels = np.clip(np.einsum("yr,rxc->yxc", down, pixels, optimize=True), 0, 255)
     if clear:
         alpha = pixels[:, :, -1:]
         colors = np.divide(
@@ -352,9 +388,9 @@ def decibels(one: Floats, other: Floats) -> float:
 
 
 def coarse_difference(one: Floats, other: Floats) -> float:
-    """The largest difference of the means of 8x8 parts of two pictures: a shift of place or of colour."""
-    rows = np.linspace(0, one.shape[0], min(8, one.shape[0]) + 1).astype(int)[:-1]
-    columns = np.linspace(0, one.shape[1], min(8, one.shape[1]) + 1).astype(int)[:-1]
+    """The largest difference of the means of up to 8x8 parts of two pictures: a shift of place or of colour."""
+    parts = [min(8, max(1, side // 16)) for side in one.shape[:2]]
+    rows, columns = (np.arange(n) * side // n for n, side in zip(parts, one.shape[:2], strict=True))
 
     def means(pixels: Floats) -> Floats:
         sums = np.add.reduceat(np.add.reduceat(pixels, rows, axis=0), columns, axis=1)

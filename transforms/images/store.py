@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from transforms.images import icc, jpeg, jpeg_header, metadata, png_pixels, webp
+from transforms.images import icc, jpeg, jpeg_header, metadata, png, png_pixels, webp
 from transforms.images.color import flattened
 from transforms.images.encoded import Encoded
 from transforms.images.exif import Array
@@ -73,7 +73,7 @@ def _store(image: Encoded, policy: ImagePolicy) -> StoredImage:
 def _stored(image: Encoded, orientation: int, policy: ImagePolicy) -> StoredImage:
     """As the file has it where that is as wanted, else encoded anew."""
     own = _untouched(image, orientation, policy)
-    if own is not None and (policy.alpha == "keep" or own.channels in (1, 3)):
+    if own is not None and (policy.alpha == "keep" or not _may_be_clear(image, own)):
         notes = _as_wanted(own, policy)
         if notes is not None:
             if policy.validate == "decode":
@@ -101,6 +101,11 @@ def _untouched(image: Encoded, orientation: int, policy: ImagePolicy) -> StoredI
     )
     resized = policy.resizes and is_resized(plan_geometry(kept.height, kept.width, 1, policy))
     return None if recolored or resized else kept
+
+
+def _may_be_clear(image: Encoded, own: StoredImage) -> bool:
+    """Whether pixels may be transparent: those of a PNG by its one transparent colour, too."""
+    return own.channels in (2, 4) or (image.kind == "png" and bool(png.read_header(image.data).transparency))
 
 
 def _as_wanted(own: StoredImage, policy: ImagePolicy) -> tuple[str, ...] | None:

@@ -64,5 +64,6 @@ def _measured(
     pixels: npt.NDArray[Any], source: npt.NDArray[np.uint8], quality: int, subsampling: str
 ) -> Encoded:
     data = jpeg.encode(pixels, quality, subsampling)
-    decoded = simplejpeg.decode_jpeg(data, "GRAY")[:, :, 0]
-    return Encoded(data, quality, compare.ssim(source, decoded))
+    # Not the JPEG's own luma: saturated colours are clipped where they become RGB again.
+    decoded = simplejpeg.decode_jpeg(data, "GRAY" if pixels.shape[2] == 1 else "RGB")
+    return Encoded(data, quality, compare.ssim(source, compare.luma(decoded)))

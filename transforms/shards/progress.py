@@ -9,7 +9,7 @@ import time
 
 @dataclasses.dataclass
 class ProgressState:
-    """Counts of one conversion; all zero at its start.
+    """Counts of one job; all zero at its start.
 
     Attributes:
         listed: records and failures that the source has yielded.
@@ -19,6 +19,7 @@ class ProgressState:
         done_bytes: their bytes.
         writing_since: `time.monotonic` of the first `set_totals`.
         notes: what a person should know, in order.
+        verb: what is done to records.
     """
 
     listed: int = 0
@@ -28,6 +29,7 @@ class ProgressState:
     done_bytes: int = 0
     writing_since: float = 0.0
     notes: tuple[str, ...] = ()
+    verb: str = "wrote"
 
 
 _lock = threading.Lock()
@@ -40,11 +42,11 @@ def snapshot() -> ProgressState:
         return dataclasses.replace(_state)
 
 
-def reset() -> None:
-    """Starts a new conversion."""
+def reset(verb: str = "wrote") -> None:
+    """Starts a new job, which has `verb` done to its records."""
     global _state
     with _lock:
-        _state = ProgressState()
+        _state = ProgressState(verb=verb)
 
 
 def add_listed(count: int) -> None:

@@ -66,7 +66,7 @@ class RecordEncoder:
 
     def __init__(self, settings: RecordSettings, beacon: Beacon | None = None) -> None:
         self._settings = settings
-        self._beacon = beacon or Beacon()
+        self.beacon = beacon or Beacon()
         self._reader = ImageReader()
 
     def encode_all(
@@ -85,7 +85,7 @@ class RecordEncoder:
             progress: is told of each that is done.
         """
         for index, (record, loading) in enumerate(read_ahead(references, self._reader)):
-            self._beacon.start(index)
+            self.beacon.start(index)
             try:
                 encoded = self.encode(record, loading)
             except BadInput as error:
@@ -96,7 +96,7 @@ class RecordEncoder:
                 stats.add(encoded.image, encoded.source_bytes)
                 yield encoded.payload
             progress(1, record.size)
-        self._beacon.clear()
+        self.beacon.clear()
 
     def encode(self, record: ImageRecord, loading: Loading = None) -> EncodedRecord:
         """The Example of `record`.
@@ -119,14 +119,14 @@ class RecordEncoder:
             error.key = record.key
             raise
         finally:
-            self._beacon.step(Step.OTHER)
+            self.beacon.step(Step.OTHER)
 
     def _stored_image(self, record: ImageRecord, loading: Loading) -> tuple[StoredImage | None, int]:
         if record.image is None:
             return None, 0
-        self._beacon.step(Step.LOAD)
+        self.beacon.step(Step.LOAD)
         data = self._reader.read(record.image) if loading is None else loading.result()
-        self._beacon.step(Step.IMAGE)
+        self.beacon.step(Step.IMAGE)
         if record.image.pixels is not None:
             return store_pixels(data, record.image.pixels, self._settings.policy), len(data)
         return store_image(data, self._settings.policy), len(data)

@@ -12,6 +12,7 @@ import numpy as np
 
 from transforms.images import compare
 from transforms.images.encoded import Encoded
+from transforms.images.icc import profile_of
 from transforms.images.opened import opened, opened_pixels
 from transforms.images.paint import painted
 from transforms.images.picture import Array, Picture
@@ -185,8 +186,19 @@ def _measured(
     # Many settings give the same bytes: every one that keeps the file does.
     which = (stored.image_format, hashlib.sha256(stored.data).digest())
     if which not in known:
+        if stored.image_format == "raw":
+            source = _without_profile(original, source, seen)
         known[which] = likeness(source, pixels)
     return Measure(size, len(stored.data), encode_seconds, decode_seconds, known[which], stored.jpeg_quality)
+
+
+def _without_profile(original: Original, source: Seen, seen: ImagePolicy) -> Seen:
+    """The source with its pixels taken as they are: raw ones have no profile to be seen by."""
+    image = original.opened()
+    if profile_of(image.data, image.kind) is None:
+        return source
+    bare = dataclasses.replace(image, kind="pixels", inks=None)
+    return _seen(bare, image.orientation if seen.exif == "apply" else 1, seen)
 
 
 def _seen(image: Encoded, orientation: int, seen: ImagePolicy) -> Seen:

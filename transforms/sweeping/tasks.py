@@ -153,7 +153,7 @@ def _warm_up(settings: tuple[Setting, ...]) -> None:
 @contextmanager
 def _at_the_image(encoder: RecordEncoder) -> Iterator[None]:
     """Tells who watches this process that it is at the image: should it end, the image is to blame."""
-    beacon = encoder._beacon
+    beacon = encoder.beacon
     beacon.start(0)
     beacon.step(Step.IMAGE)
     try:
