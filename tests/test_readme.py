@@ -25,6 +25,7 @@ from benchmarks.drawings import draw, draw_folder
 from benchmarks.inputs import draw_digits
 from pipelines import cli, convert, dataflow
 from pipelines.options import convert_parser
+from pipelines.sweep_options import sweep_parser
 from tests.pipelines.conversion import by_key, failures, manifest
 from transforms.examples.registry import SCHEMAS
 from transforms.examples.schema import DatasetSummary
@@ -132,6 +133,13 @@ def test_the_commands_do_what_is_said(folder: Path) -> None:
     }
     assert set(manifest(folder / "mnist-records")["splits"]) == {"test"}
     assert not (folder / "later").exists()
+    assert {path.suffix for path in (folder / "sweep").iterdir()} == {
+        ".html",
+        ".png",
+        ".svg",
+        ".csv",
+        ".json",
+    }
 
 
 def test_the_other_commands_are_there() -> None:
@@ -262,6 +270,17 @@ def test_the_flags_are_those_of_the_command() -> None:
         assert ("repeatable" in told[name]) == repeatable, name
 
 
+def test_the_flags_of_a_sweep_are_told() -> None:
+    known = {action.option_strings[-1]: action for action in sweep_parser("sweep")._actions}
+    told = {name: row[1] for row in rows(section("## Which setting to take")) for name in named(row[0])[:1]}
+    own = {name for name in known if name not in flags()} | {"--target_ssim", "--alpha"}
+    assert own == {name for name in told if name.startswith("--") and name != "--optimize"}
+    for name in own:
+        default = known[name].default
+        first = told[name].split(";")[0].split(",`")[0] if name != "--alpha" else named(told[name])[0]
+        assert first == str(default), name
+
+
 def flags_of_beam() -> set[str]:
     """Every flag that Beam itself has; runners learn more from a job server."""
     parser = _BeamArgumentParser(add_help=False)
@@ -273,9 +292,10 @@ def flags_of_beam() -> set[str]:
 def test_no_flag_is_made_up() -> None:
     of_the_benchmark = {"--images", "--rows", "--digits", "--repeats"}
     of_flink = {"--number_of_execution_retries"}  # learnt from the job server
+    of_sweep = {option for action in sweep_parser("sweep")._actions for option in action.option_strings}
     for page in PAGES:
         mentioned = set(re.findall(r"(?<![\w-])--[a-z_]+", (ROOT / page).read_text("utf-8")))
-        assert mentioned <= set(flags()) | flags_of_beam() | of_the_benchmark | of_flink, page
+        assert mentioned <= set(flags()) | flags_of_beam() | of_the_benchmark | of_flink | of_sweep, page
 
 
 def test_the_defaults_of_dataflow_are_told() -> None:

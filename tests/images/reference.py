@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import io
 import struct
-import zlib
 from fractions import Fraction
 from typing import Any
 
@@ -68,7 +67,7 @@ class Source:
     @property
     def gray(self) -> bool:
         """Whether it has no colours."""
-        return self.pixels.shape[2] <= 2
+        return bool(self.pixels.shape[2] <= 2)
 
 
 def source(data: bytes) -> Source:
@@ -135,7 +134,7 @@ def _pixels(data: bytes, kind: str, image: Image.Image) -> npt.NDArray[Any]:
     if kind == "TIFF":
         try:
             with tifffile.TiffFile(io.BytesIO(data)) as file:
-                if file.pages[0].photometric.name in ("RGB", "MINISBLACK"):  # type: ignore[union-attr]
+                if file.pages[0].photometric.name in ("RGB", "MINISBLACK"):
                     return _three_axes(file.pages[0].asarray())
         except (ValueError, tifffile.TiffFileError):
             pass
@@ -157,7 +156,7 @@ def _three_axes(pixels: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _gray_map(data: bytes) -> npt.NDArray[Any]:
-    """A binary PGM of one line a value, or of all values on one (netpbm, pgm.5), scaled to all of its bits."""
+    """A binary PGM (netpbm, pgm.5), scaled to all of its bits."""
     fields: list[int] = []
     position = 2
     while len(fields) < 3:
@@ -388,7 +387,7 @@ def decibels(one: Floats, other: Floats) -> float:
 
 
 def coarse_difference(one: Floats, other: Floats) -> float:
-    """The largest difference of the means of up to 8x8 parts of two pictures: a shift of place or of colour."""
+    """The largest difference of the means of up to 8x8 parts: a shift of place or of colour."""
     parts = [min(8, max(1, side // 16)) for side in one.shape[:2]]
     rows, columns = (np.arange(n) * side // n for n, side in zip(parts, one.shape[:2], strict=True))
 
@@ -399,15 +398,3 @@ def coarse_difference(one: Floats, other: Floats) -> float:
         return means
 
     return float(np.abs(means(one) - means(other)).max())
-
-
-def chunk_kinds(data: bytes) -> list[bytes]:
-    """The types of a PNG's chunks, each of which has a right checksum."""
-    kinds, position = [], 8
-    while position < len(data):
-        (length,) = struct.unpack_from(">I", data, position)
-        kinds.append(data[position + 4 : position + 8])
-        end = position + 8 + length
-        assert zlib.crc32(data[position + 4 : end]) == struct.unpack_from(">I", data, end)[0]
-        position = end + 4
-    return kinds

@@ -74,13 +74,11 @@ def decode_scaled(data: bytes, header: JpegHeader, height: int, width: int) -> A
         BadInput: truncated or damaged.
     """
     eighths = next((n for n in _EIGHTHS if _suffices(n, header, height, width)), 8)
-    if eighths == 8 or header.process == LOSSLESS:
+    # Means of colours are not the products of means of inks.
+    if eighths == 8 or header.process == LOSSLESS or len(header.components) == 4:
         return decode(data, header)
     scaled = {"min_height": -(-header.height * eighths // 8), "min_width": -(-header.width * eighths // 8)}
-    pixels = _decode_strictly(data, header, _COLORS[len(header.components)], scaled)
-    if len(header.components) == 4:
-        return cmyk_to_rgb(pixels, inverted=header.adobe is not None)
-    return pixels
+    return _decode_strictly(data, header, _COLORS[len(header.components)], scaled)
 
 
 def _suffices(eighths: int, header: JpegHeader, height: int, width: int) -> bool:
