@@ -29,9 +29,9 @@ from pipelines.sweep_options import sweep_parser
 from tests.pipelines.conversion import by_key, failures, manifest
 from transforms.examples.registry import SCHEMAS
 from transforms.examples.schema import DatasetSummary
+from transforms.images.policy import ImagePolicy
 from transforms.shards import guarded, memory, read_ahead
 from transforms.sources.names import SPLIT_NAMES
-from transforms.images.policy import ImagePolicy
 from transforms.sources.registry import SOURCES
 from transforms.sources.rows import IMAGE_COLUMNS, LABEL_COLUMNS, SPLIT_COLUMNS
 from transforms.storage import cloud, containers, lock, object_lock

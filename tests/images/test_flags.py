@@ -211,6 +211,41 @@ def test_opaque_alpha_counts_as_none(alpha: str) -> None:
     assert small.channels == 3
 
 
+def test_opaque_alpha_goes_where_colours_are_named() -> None:
+    opaque = encoded(np.dstack([PHOTO, np.full((90, 120), 255, np.uint8)]), "PNG")
+    rgb = stored(opaque, color="rgb")
+    assert (rgb.image_format, rgb.channels, rgb.actions) == ("png", 3, ("transcoded", "recolored"))
+    np.testing.assert_array_equal(tensorflow_pixels(rgb.data), PHOTO)
+    assert stored(opaque, color="gray").channels == 1
+    assert stored(HALF_FILE, color="rgb").data == HALF_FILE
+    assert stored(HALF_FILE, color="gray").colorspace == "GrayscaleAlpha"
+
+
+@pytest.mark.parametrize("image_format", ["keep", "jpeg", "webp"])
+def test_one_transparent_colour(image_format: str) -> None:
+    data = encoded(PHOTO, "PNG", transparency=tuple(int(value) for value in PHOTO[0, 0]))
+    kept = stored(data, image_format=image_format)
+    if image_format == "webp":
+        assert kept.channels == 4
+    else:
+        assert kept.data == data
+    assert ("alpha_kept" in kept.actions) == (image_format != "keep")
+    flat = stored(data, image_format=image_format, alpha="flatten", background=(0, 0, 0))
+    assert "flattened" in flat.actions
+    assert tensorflow_pixels(flat.data)[0, 0].max() < 60
+
+
+@pytest.mark.parametrize("quality", [90, 91, 95, 96])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_jpegs_are_as_good_as_pillows(quality: int, channels: int) -> None:
+    pixels = PHOTO[:, :, :channels]
+    image = store_pixels(pixels.tobytes(), pixels.shape, ImagePolicy("jpeg", quality))
+    expected = encoded(pixels, "JPEG", quality=quality)
+    assert tables(image.data) == tables(expected)
+    loss = psnr(tensorflow_pixels(expected), pixels) - psnr(tensorflow_pixels(image.data), pixels)
+    assert loss < (0.3 if quality == 90 else 0.01)
+
+
 def test_kept_alpha_tells_what_flattening_would_save() -> None:
     for image_format in ("jpeg", "webp"):
         image = stored(HALF_FILE, image_format=image_format)

@@ -220,9 +220,7 @@ def test_other_kinds_of_jpeg() -> None:
     assert jpeg.decode_scaled(progressive, header, 20, 30).shape == (60, 90, 3)
     cmyk, header = opened(encoded(Image.fromarray(scene(160, 240)).convert("CMYK"), "JPEG", quality=95))
     small = jpeg.decode_scaled(cmyk, header, 20, 30)
-    assert small.shape == (60, 90, 3)
-    g = plan_geometry(160, 240, 1, ImagePolicy(short_side=20))
-    assert psnr(resized(small, g, WHITE), resized(jpeg.decode(cmyk, header), g, WHITE)) > 38
+    np.testing.assert_array_equal(small, jpeg.decode(cmyk, header))  # means of inks are not those of colours
 
 
 @pytest.mark.parametrize("name", ["arithmetic", "lossless_gray", "ycck", "sampling_441"])

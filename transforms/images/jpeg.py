@@ -19,6 +19,9 @@ from transforms.records import BadInput
 Array = npt.NDArray[Any]
 
 _COLORS = {1: "GRAY", 3: "RGB", 4: "CMYK"}
+# TurboJPEG, which simplejpeg calls, takes a rough DCT below 96, and cannot be told otherwise. At 95 that
+# costs half a decibel for the same bytes, at 90 a tenth. Pillow takes the precise one, in 1.3 times the time.
+_PRECISE = range(91, 96)
 _NO_SUBSAMPLING = "Could not determine subsampling"
 _LEFT_OVER = re.compile(r"(\d+) extraneous bytes before marker 0xd9")
 # The header of a scan: one to four components, then first and last coefficient and bit positions.
@@ -220,6 +223,11 @@ def encode(pixels: Array, quality: int, subsampling: str = "420") -> bytes:
             NOT_SUPPORTED,
             f"{width}x{height} is too large for a JPEG: use --image_format=png or keep",
         )
+    if quality in _PRECISE:
+        out = io.BytesIO()
+        image = Image.fromarray(pixels if channels == 3 else pixels[:, :, 0])
+        image.save(out, "JPEG", quality=quality, subsampling=":".join(subsampling))
+        return out.getvalue()
     if channels == 1:
         return bytes(simplejpeg.encode_jpeg(pixels, quality, "GRAY", "Gray"))
     return bytes(simplejpeg.encode_jpeg(pixels, quality, "RGB", subsampling))

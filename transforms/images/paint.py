@@ -46,7 +46,8 @@ class Painted:
     def with_pixels(self, pixels: Array, *actions: str) -> Painted:
         """Other pixels, which are colours, and what was done for them."""
         picture = dataclasses.replace(self.picture, pixels=pixels, palette=b"", palette_alpha=b"")
-        return dataclasses.replace(self, picture=picture, actions=(*self.actions, *actions))
+        new = tuple(action for action in actions if action not in self.actions)
+        return dataclasses.replace(self, picture=picture, actions=(*self.actions, *new))
 
 
 def painted(image: Encoded, orientation: int, policy: ImagePolicy) -> Painted:
@@ -138,7 +139,9 @@ def _on_background(work: Painted, policy: ImagePolicy) -> Painted:
     """Without alpha where nothing shows through, or nothing shall."""
     pixels, see_through = split_alpha(work.picture.pixels)
     if not see_through:
-        return work.with_pixels(pixels)
+        asked_for = policy.color != "keep" and policy.image_format not in LOSSY
+        dropped = asked_for and pixels.shape != work.picture.pixels.shape
+        return work.with_pixels(pixels, *(("recolored",) if dropped else ()))
     if policy.alpha == "fail":
         raise BadInput("encode", _TRANSPARENT, _REMEDY)
     if policy.alpha == "flatten":

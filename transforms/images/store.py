@@ -73,7 +73,8 @@ def _store(image: Encoded, policy: ImagePolicy) -> StoredImage:
 def _stored(image: Encoded, orientation: int, policy: ImagePolicy) -> StoredImage:
     """As the file has it where that is as wanted, else encoded anew."""
     own = _untouched(image, orientation, policy)
-    if own is not None and (policy.alpha == "keep" or not _may_be_clear(image, own)):
+    looks = policy.alpha != "keep" or policy.color != "keep"
+    if own is not None and not (looks and _may_be_clear(image, own)):
         notes = _as_wanted(own, policy)
         if notes is not None:
             if policy.validate == "decode":
@@ -160,7 +161,7 @@ def _encoded(image: Encoded, own: StoredImage | None, work: Painted, policy: Ima
         image_format = "jpeg" if image.kind == "jpeg" and image.kept is not None else "png"
     if image_format == "jpeg" and work.see_through:
         size = len(_jpeg(flattened(work.picture.pixels, policy.background), policy)[0])
-        if own is not None and own.channels in (2, 4):
+        if own is not None:
             stored = _left_alone(image, own, "alpha_kept")
         else:
             stored = _as_png(work, "alpha_kept")
@@ -192,6 +193,7 @@ def _as_lossy(
     if policy.reencode == "smaller":
         worse = _if_not_smaller(image, own, work, len(data))
         if worse is not None:
+            worse = _noted(worse, "alpha_kept" if work.see_through else None)
             return dataclasses.replace(worse, flattened_bytes=size)
     action = "reencoded" if image.kind == image_format else "transcoded"
     height, width = pixels.shape[:2]

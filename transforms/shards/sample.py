@@ -79,8 +79,8 @@ def _cached(cache: str | None, digest: str) -> Measured | None:
 
 
 def _encoded(references: list[bytes], settings: RecordSettings) -> Measured:
-    # Kept images need no decoding to be measured.
-    policy = dataclasses.replace(settings.policy, validate="header")
+    # Kept images need no decoding to be measured; optimising some would take longer than all is worth.
+    policy = dataclasses.replace(settings.policy, validate="header", optimize="none")
     settings = dataclasses.replace(settings, policy=policy)
     executor = ProcessExecutor(settings, _ignore, 1, _IMAGE_SECONDS, tries=1)
     try:
