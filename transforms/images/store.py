@@ -23,6 +23,8 @@ from transforms.images.target import encode_to_target
 from transforms.images.tensor import tensor_bytes
 from transforms.records import StoredImage
 
+_ALPHA = "alpha_kept"
+
 
 def store_image(data: bytes, policy: ImagePolicy) -> StoredImage:
     """Turns an image file into what a record stores.
@@ -160,12 +162,10 @@ def _encoded(image: Encoded, own: StoredImage | None, work: Painted, policy: Ima
     if image_format == "keep":
         image_format = "jpeg" if image.kind == "jpeg" and image.kept is not None else "png"
     if image_format == "jpeg" and work.see_through:
-        size = len(_jpeg(flattened(work.picture.pixels, policy.background), policy)[0])
-        if own is not None:
-            stored = _left_alone(image, own, "alpha_kept")
-        else:
-            stored = _as_png(work, "alpha_kept")
-        return dataclasses.replace(stored, flattened_bytes=size)
+        flat = flattened(work.picture.pixels, policy.background)
+        data, _ = _jpeg(flat, policy)
+        stored = _as_png(work, _ALPHA) if own is None else _left_alone(image, own, _ALPHA)
+        return dataclasses.replace(stored, flattened_bytes=len(data or encode_png(flat)))
     if image_format in LOSSY:
         return _as_lossy(image, image_format, own, work, policy)
     _refuse_narrowed(work.picture)
@@ -193,7 +193,7 @@ def _as_lossy(
     if policy.reencode == "smaller":
         worse = _if_not_smaller(image, own, work, len(data))
         if worse is not None:
-            worse = _noted(worse, "alpha_kept" if work.see_through else None)
+            worse = _noted(worse, _ALPHA if work.see_through else None)
             return dataclasses.replace(worse, flattened_bytes=size)
     action = "reencoded" if image.kind == image_format else "transcoded"
     height, width = pixels.shape[:2]
@@ -205,7 +205,7 @@ def _as_lossy(
         colors,
         "uint8",
         COLORSPACES[colors],
-        (action, *work.actions, *(("alpha_kept",) if work.see_through else ())),
+        (action, *work.actions, *((_ALPHA,) if work.see_through else ())),
         jpeg_quality=quality,
         flattened_bytes=size,
     )
