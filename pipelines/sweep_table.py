@@ -160,7 +160,7 @@ def _grouped(rows: Sequence[Row], columns: Sequence[_Column]) -> list[Line]:
 
 
 def _value(value: float) -> str:
-    return f"SSIM {value:g}" if value <= 1 else f"q{value:g}"
+    return f"SSIM {value}" if value <= 1 else f"q{value:g}"
 
 
 def _refusals(rows: Sequence[Row]) -> list[str]:

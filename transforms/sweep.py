@@ -24,7 +24,7 @@ from transforms.metrics import count, count_left_out
 from transforms.records import Failure, JobError
 from transforms.shards import progress
 from transforms.shards.batching import items
-from transforms.shards.guarded import IMAGE_SECONDS
+from transforms.shards.guarded import IMAGE_SECONDS, SLOW_TIMES
 from transforms.shards.part import EncodedBatch, EncodeTask
 from transforms.shards.plan import record_settings
 from transforms.shards.pool import ProcessExecutor
@@ -124,6 +124,7 @@ class MeasureSettings(beam.PTransform):
             write_files,
             beam.pvalue.AsList(crops),
             beam.pvalue.AsIter(failures),
+            beam.pvalue.AsList(surveyed.repeated),
             self._output,
             config,
             self._source,
@@ -215,7 +216,7 @@ class _TaskFn(beam.DoFn):
         try:
             if self._executor is None:
                 # An image takes its time once for each setting.
-                seconds = IMAGE_SECONDS * len(self._settings)
+                seconds = IMAGE_SECONDS * SLOW_TIMES * len(self._settings)
                 self._executor = ProcessExecutor(records, advance, self._workers, seconds)
             self._pending.append((about, self._executor.submit(task)))
             yield from self._done()
@@ -301,6 +302,7 @@ def write_files(
     total: SweepSum,
     crops: Sequence[tuple[Worst, list[Crop]]],
     failures: Iterable[tuple[str, int]],
+    repeated: Sequence[int],
     output: str,
     config: SweepConfig,
     source: SweptSource,
@@ -322,7 +324,7 @@ def write_files(
         started=source.started,
         rows=total.rows(settings(config)),
         crops=tuple(crop for _, found in ordered for crop in found),
-        notes=notes(config, total.refused()),
+        notes=notes(config, total.refused(), len(repeated)),
         packages=codec_versions(),
     )
     pictures = plot.render(sweep)

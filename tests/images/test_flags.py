@@ -351,6 +351,41 @@ def test_metadata_kept_says_upright_once_turned() -> None:
             assert image.height > image.width
 
 
+@pytest.mark.parametrize("metadata", ["strip", "keep"])
+def test_smaller_counts_the_metadata(metadata: str) -> None:
+    """A JPEG of noise that quality 90 makes a little smaller, with more comment than that saves."""
+    data = encoded(PHOTO, "JPEG", quality=92, comment=b"x" * 5000)
+    bare = encoded(PHOTO, "JPEG", quality=92)
+    least = min(len(stored(data, metadata=metadata).data), len(data))
+    image = stored(data, image_format="jpeg", metadata=metadata, jpeg_quality=91)
+    assert len(image.data) <= least
+    assert len(stored(bare, image_format="jpeg", jpeg_quality=91).data) <= len(bare)
+
+
+def test_a_turned_jpeg_reaches_its_target_too() -> None:
+    for quality in (60, 75):
+        data = encoded(PHOTO, "JPEG", quality=quality, exif=with_orientation(6))
+        image = stored(data, image_format="jpeg", target_ssim=0.98)
+        assert image.jpeg_quality
+        upright = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(data))))
+        assert ssim(tensorflow_pixels(image.data), upright) >= 0.98 - 1e-4
+
+
+@pytest.mark.parametrize("image_format", ["jpeg", "png", "webp"])
+def test_what_is_not_turned_says_how_it_lies(image_format: str) -> None:
+    data = encoded(PHOTO, "JPEG", quality=98, exif=with_orientation(6))
+    for metadata in ("auto", "strip", "keep"):
+        image = stored(
+            data,
+            image_format=image_format,
+            exif="ignore",
+            metadata=metadata,
+            reencode="always" if image_format != "png" else "smaller",
+        )
+        with Image.open(io.BytesIO(image.data)) as found:
+            assert (found.size, found.getexif()[0x0112]) == ((120, 90), 6)
+
+
 def test_sixteen_bits_stay_sixteen_when_resized_or_gray() -> None:
     deep = np.random.default_rng(1).integers(0, 65536, (40, 60, 3), dtype=np.uint16)
     for flags in ({"max_side": 30}, {"color": "gray"}):

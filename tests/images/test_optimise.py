@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import struct
+import subprocess
+import sys
 import zlib
 
 import numpy as np
@@ -282,3 +284,39 @@ def test_coefficients_that_would_end_the_process_are_left() -> None:
 def test_a_small_jpeg_stays_sequential_where_that_is_smaller() -> None:
     data = encoded(soft(16, 16), "JPEG")
     assert smaller(data, "jpeg", "lossless-progressive") == smaller(data, "jpeg", "lossless")
+
+
+# Sound to libjpeg-turbo, and the end of a process that hands them to mozjpeg: tables behind the first scan, or
+# bits left out by successive approximation, make coefficients too large for it.
+FATAL = {
+    "ac14": (
+        "ffd8ffdb0043000101010101010101010101010101010101010101010101010101010101010101010101010101"
+        "0101010101010101010101010101010101010101010101010101ffc2000b080008000801011100ffc400150000"
+        "0200000000000000000000000000000003ffda00080101000000007fffc4001510000200000000000000000000"
+        "00000000000effda0008010100013f007fff003fffd9"
+    ),
+    "ac10al4": (
+        "ffd8ffdb0043000101010101010101010101010101010101010101010101010101010101010101010101010101"
+        "0101010101010101010101010101010101010101010101010101ffc2000b080008000801011100ffc400150000"
+        "0200000000000000000000000000000003ffda00080101000000007fffc4001510000200000000000000000000"
+        "00000000000affda0008010100013f047ff3ffd9"
+    ),
+    "dc11al4": (
+        "ffd8ffdb0043000101010101010101010101010101010101010101010101010101010101010101010101010101"
+        "0101010101010101010101010101010101010101010101010101ffc2000b080008000801011100ffc400150000"
+        "020000000000000000000000000000000bffda00080101000000047fff00ffc400151000020000000000000000"
+        "0000000000000003ffda0008010100013f0079ffd9"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FATAL)
+def test_what_would_end_the_process_is_left_as_it_is(name: str) -> None:
+    code = (
+        "import sys; from transforms.images.optimise import optimised; "
+        "data = bytes.fromhex(sys.argv[1]); assert optimised(data, 'jpeg', 'lossless-progressive') == (data, None)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, FATAL[name]], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr

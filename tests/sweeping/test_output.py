@@ -1,5 +1,6 @@
 """The folder of a sweep: what it may hold before, and what it holds after."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -26,12 +27,46 @@ def test_files_are_replaced_and_nothing_else_is_touched(tmp_path: Path) -> None:
     assert others == {"mine.txt", "sweep.html.bak", ".sweep-other/spooled", "folder/spooled"}
 
 
-def test_sweep_json_is_the_last(tmp_path: Path) -> None:
-    """A sweep that is cut off leaves no sweep.json, not even the old one."""
-    (tmp_path / "sweep.json").write_text("old")
-    with pytest.raises(KeyError):
-        write_sweep(str(tmp_path), dict.fromkeys(NAMES[:-2], b""), None)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(NAMES[:-2])
+def test_an_old_sweep_stays_until_the_new_one_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_sweep(str(tmp_path), CONTENTS, None)
+    (tmp_path / "mine.txt").write_text("mine")
+    synced = 0
+
+    def full(_: int) -> None:
+        nonlocal synced
+        synced += 1
+        if synced == 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(JobError, match="sweep.svg.part.*No space left"):
+        write_sweep(str(tmp_path), dict.fromkeys(NAMES, b"new"), None)
+    assert {name: (tmp_path / name).read_bytes() for name in NAMES} == CONTENTS
+    assert sorted(os.listdir(tmp_path)) == sorted([*NAMES, "mine.txt"])
+
+
+def test_sweep_json_is_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is cut off while it takes the place of another has no sweep.json, and can be replaced."""
+    write_sweep(str(tmp_path), CONTENTS, None)
+    (tmp_path / "mine.txt").write_text("mine")
+    replace = os.replace
+
+    def stopping(source: str, target: str) -> None:
+        if target.endswith("sweep.html"):
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        write_sweep(str(tmp_path), dict.fromkeys(NAMES, b"new"), None)
+    assert not (tmp_path / "sweep.json").exists()
+    monkeypatch.undo()
+    check_sweep_output(str(tmp_path), overwrite=True)
+    write_sweep(str(tmp_path), CONTENTS, None)
+    assert {name: (tmp_path / name).read_bytes() for name in NAMES} == CONTENTS
+    assert (tmp_path / "mine.txt").read_text() == "mine"
 
 
 @pytest.mark.parametrize(

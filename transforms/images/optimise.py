@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import numpy as np
 
@@ -13,8 +14,13 @@ from transforms.records import BadInput
 
 OPTIMIZED, DIFFERED = "optimized", "optimize_differed"
 
+# Wherever these markers stand: between scans there are tables, too, and no scan's bits look like a marker.
+_TABLES_AND_SCANS = re.compile(rb"\xff([\xc4\xda])(?=..)", re.DOTALL)
 _APPLICATION = range(0xE0, 0xF0)
-_COMMENT, _APP2, _DHT = 0xFE, 0xE2, 0xC4
+_COMMENT, _APP2 = 0xFE, 0xE2
+MOST_PIXELS = 50_000_000
+"""Of larger images an optimiser takes minutes and gigabytes: they are left as they are."""
+
 # What mozjpeg reads: arithmetic coding it does not.
 _HUFFMAN = frozenset((0xC0, 0xC1, 0xC2))
 # In fewer bytes than this, the headers of progressive scans may take more than the scans save.
@@ -47,6 +53,8 @@ def optimised(data: bytes, image_format: str, mode: str) -> tuple[bytes, str | N
 
 def _optimised_jpeg(data: bytes, progressive: bool) -> tuple[bytes, str | None]:
     header = jpeg_header.read_header(data)
+    if header.height * header.width > MOST_PIXELS:
+        return data, None
     # First of all, since mozjpeg ends the whole process over damage that it meets.
     before = jpeg.decode_components(data, header)
     if any(marker == _APP2 and content.startswith(b"MPF\0") for marker, content in _said(data)):
@@ -68,17 +76,25 @@ def _optimised_jpeg(data: bytes, progressive: bool) -> tuple[bytes, str | None]:
 def _has_large_coefficients(data: bytes) -> bool:
     """Whether the Huffman tables provide for more than 8-bit samples give: mozjpeg ends the process over it.
 
-    Baseline has at most 11 bits for a DC difference and 10 for an AC coefficient (T.81, tables F.1 and F.2).
+    Baseline has at most 11 bits for a DC difference and 10 for an AC coefficient (T.81, tables F.1 and F.2);
+    the first scans of a progressive file leave out the lowest bits, and so have fewer.
     """
-    for marker, start, end in jpeg_header.segments(data):
-        position = start if marker == _DHT else end
+    most_bits, left_out = {0: 0, 1: 0}, 0
+    for found in _TABLES_AND_SCANS.finditer(data):
+        start = found.start() + 4
+        end = start - 2 + int.from_bytes(data[start - 2 : start], "big")
+        if found[1][0] == jpeg_header.SOS:
+            left_out = max(left_out, data[end - 1] & 15 if end <= len(data) else 15)
+            continue
+        position = start
         while position + 17 <= end:
-            most, symbols = (10, 15) if data[position] >> 4 else (11, 255)
+            kind, mask = data[position] >> 4 & 1, (15 if data[position] >> 4 else 255)
             after = position + 17 + sum(data[position + 1 : position + 17])
-            if any(symbol & symbols > most for symbol in data[position + 17 : after]):
-                return True
+            most_bits[kind] = max(
+                most_bits[kind], *(symbol & mask for symbol in data[position + 17 : after]), 0
+            )
             position = after
-    return False
+    return most_bits[0] + left_out > 11 or most_bits[1] + left_out > 10
 
 
 def _progressive(data: bytes) -> bytes | None:
@@ -128,6 +144,8 @@ def _is_same_jpeg(data: bytes, header: jpeg_header.JpegHeader, before: Array, sm
 
 def _optimised_png(data: bytes) -> tuple[bytes, str | None]:
     header = png.read_header(data)
+    if header.height * header.width > MOST_PIXELS:
+        return data, None
     recoded = _recoded(data, header)
     if recoded is None:
         png_pixels.decode(data, header)

@@ -127,7 +127,7 @@ def _upright(picture: Picture, geometry: Geometry, profile: bytes | None) -> Pai
 def _in_srgb(work: Painted, policy: ImagePolicy) -> Painted:
     """In sRGB where colours are encoded anew; 16 bits a sample keep their profile."""
     pixels = work.picture.pixels
-    anew = policy.image_format in LOSSY or policy.repaints
+    anew = policy.image_format in LOSSY or policy.repaints or policy.alpha == "flatten"
     if work.profile is None or pixels.dtype != np.uint8 or not anew:
         return work
     converted = icc.to_srgb(pixels, work.profile)

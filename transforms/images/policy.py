@@ -106,6 +106,11 @@ class ImagePolicy:
         return self.resizes or self.color != "keep"
 
     @property
+    def is_slow(self) -> bool:
+        """Whether an image takes many times what its decoding and one encoding take."""
+        return self.target_ssim is not None or self.optimize != "none"
+
+    @property
     def encodes_jpeg(self) -> bool:
         """Whether a JPEG may be encoded at `jpeg_quality` or `target_ssim`."""
         return self.image_format == "jpeg" or (self.image_format == "keep" and self.repaints)
@@ -142,6 +147,8 @@ class ImagePolicy:
         if not self.encodes_jpeg:
             only = "--image_format=jpeg uses, or keep with a new size or colour"
             found.append(("subsampling", f"only {only}; {chosen}"))
+        elif self.color == "gray":
+            found.append(("subsampling", "is of colours, and --color is gray"))
         if self.image_format not in LOSSY:
             found.append(("reencode", f"only --image_format=jpeg or webp heeds; {chosen}"))
         if self.image_format != "jpeg":

@@ -190,14 +190,8 @@ def _as_lossy(
         colors = pixels.shape[2]
         if not data:
             return _left_alone(image, own, "ssim_missed") if own is not None else _as_png(work, "ssim_missed")
-    if policy.reencode == "smaller":
-        worse = _if_not_smaller(image, own, work, len(data))
-        if worse is not None:
-            worse = _noted(worse, _ALPHA if work.see_through else None)
-            return dataclasses.replace(worse, flattened_bytes=size)
-    action = "reencoded" if image.kind == image_format else "transcoded"
     height, width = pixels.shape[:2]
-    return StoredImage(
+    new = StoredImage(
         data,
         image_format,
         height,
@@ -205,10 +199,11 @@ def _as_lossy(
         colors,
         "uint8",
         COLORSPACES[colors],
-        (action, *work.actions, *((_ALPHA,) if work.see_through else ())),
+        ("reencoded" if image.kind == image_format else "transcoded", *work.actions),
         jpeg_quality=quality,
-        flattened_bytes=size,
     )
+    stored = _not_larger(image, own, work, new, policy) if policy.reencode == "smaller" else new
+    return _noted(dataclasses.replace(stored, flattened_bytes=size), _ALPHA if work.see_through else None)
 
 
 def _jpeg(pixels: Array, policy: ImagePolicy) -> tuple[bytes, int | None]:
@@ -219,15 +214,24 @@ def _jpeg(pixels: Array, policy: ImagePolicy) -> tuple[bytes, int | None]:
     return (b"", None) if found is None else (found.data, found.quality)
 
 
-def _if_not_smaller(image: Encoded, own: StoredImage | None, work: Painted, size: int) -> StoredImage | None:
-    """What to store instead of a result of `size` bytes; None where that is smaller."""
+def _not_larger(
+    image: Encoded, own: StoredImage | None, work: Painted, new: StoredImage, policy: ImagePolicy
+) -> StoredImage:
+    """`new`, or the file as it is where that takes no more bytes; a turned one as it is but for that."""
+
+    def size(stored: StoredImage) -> int:
+        return len(_with_metadata(stored, image, policy).data)
+
     if own is not None:
-        return _left_alone(image, own, "not_smaller") if size >= len(own.data) else None
+        return _left_alone(image, own, "not_smaller") if size(new) >= size(own) else new
     only_turned = image.kind == "jpeg" and image.kept is not None and not work.is_new
-    if only_turned and image.kept is not None and size >= len(image.kept.data):
+    # Turned in its own quality it loses something too, which no target has been held against.
+    if only_turned and image.kept is not None and policy.target_ssim is None:
+        if size(new) < size(image.kept):
+            return new
         turned = _turned(image, ("not_smaller",))
-        return turned if len(turned.data) < size else None
-    return None
+        return turned if size(turned) < size(new) else new
+    return new
 
 
 def _left_alone(image: Encoded, own: StoredImage, *notes: str) -> StoredImage:
@@ -278,20 +282,29 @@ def _as_pixels(pixels: Array, image_format: str, actions: tuple[str, ...]) -> St
 def _with_metadata(stored: StoredImage, image: Encoded, policy: ImagePolicy) -> StoredImage:
     """Metadata taken away from a file that stays as it is, or given to one that does not."""
     from_file = image.kept is not None and stored.data is image.kept.data
-    if from_file and policy.metadata == "strip":
-        orientation = image.orientation if policy.exif == "ignore" else 1
-        data = metadata.stripped(stored.data, stored.image_format, orientation)
+    lies = image.orientation if policy.exif == "ignore" else 1
+    if from_file and policy.metadata != "strip":
+        return stored
+    if from_file:
+        data = metadata.stripped(stored.data, stored.image_format, lies)
         if data is stored.data:
             return stored
         if stored.image_format == "webp":
             opened(data).check()  # libwebp reads damaged pixels on into the metadata that was behind them
         return _noted(stored, "stripped", data=data)
-    if from_file or policy.metadata != "keep" or stored.image_format not in ("jpeg", "png", "webp"):
+    if stored.image_format not in ("jpeg", "png", "webp"):
         return stored
-    carried = metadata.metadata_of(image.data, image.kind)
-    if stored.geometry is not None and policy.exif == "apply":
-        carried = metadata.upright(carried, stored.height, stored.width)
-    return dataclasses.replace(stored, data=metadata.with_metadata(stored.data, stored.image_format, carried))
+    if policy.metadata == "keep":
+        carried = metadata.metadata_of(image.data, image.kind)
+        if stored.geometry is not None and policy.exif == "apply":
+            carried = metadata.upright(carried, stored.height, stored.width)
+        return dataclasses.replace(
+            stored, data=metadata.with_metadata(stored.data, stored.image_format, carried)
+        )
+    if lies == 1:
+        return stored
+    # Its pixels lie as the file's do, and so it has to say as much.
+    return dataclasses.replace(stored, data=metadata.stripped(stored.data, stored.image_format, lies))
 
 
 def _refuse_narrowed(picture: Picture) -> None:

@@ -19,6 +19,8 @@ from transforms.shards.worker import OUT_OF_MEMORY, Advance, Answer, Fault, Resu
 
 IMAGE_SECONDS = 120.0
 """How long the codecs, or the reading, of one image may take, each of two times."""
+SLOW_TIMES = 5
+"""That many times as long where images are searched for a quality, or optimised."""
 
 CRASHES = "crashes the codec"
 HANGS = "hangs the codec"
@@ -76,7 +78,9 @@ class GuardedWriter:
         self._tries = tries
         self._settings = settings
         self._progress = progress
-        self._image_seconds = IMAGE_SECONDS if image_seconds is None else image_seconds
+        if image_seconds is None:
+            image_seconds = IMAGE_SECONDS * (SLOW_TIMES if settings.policy.is_slow else 1)
+        self._image_seconds = image_seconds
         self._lock = threading.Lock()
         self._process: WriterProcess | None = None
         self._knows_settings = False

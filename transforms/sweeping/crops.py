@@ -81,15 +81,21 @@ def most_changed(one: Array, other: Array, side: int) -> Box:
     Returns:
         Top, left, height and width.
     """
-    difference = np.abs(one.astype(np.int32) - other)
     height, width = min(side, one.shape[0]), min(side, one.shape[1])
-    sums = np.zeros((one.shape[0] + 1, one.shape[1] + 1), np.int64)
-    np.cumsum(np.cumsum(difference, axis=0, dtype=np.int64), axis=1, out=sums[1:, 1:])
-    windows = (
-        sums[height:, width:] - sums[:-height, width:] - sums[height:, :-width] + sums[:-height, :-width]
-    )
-    top, left = np.unravel_index(int(windows.argmax()), windows.shape)
-    return int(top), int(left), height, width
+    # Column sums of the rows in the window, moved down row by row: memory does not grow with the picture.
+    columns = np.zeros(one.shape[1], np.int64)
+    best, top, left = -1, 0, 0
+    for row in range(one.shape[0]):
+        columns += np.abs(one[row].astype(np.int16) - other[row])
+        if row >= height:
+            columns -= np.abs(one[row - height].astype(np.int16) - other[row - height])
+        if row >= height - 1:
+            sums = np.concatenate(([0], np.cumsum(columns)))
+            windows = sums[width:] - sums[:-width]
+            column = int(windows.argmax())
+            if windows[column] > best:
+                best, top, left = int(windows[column]), row - height + 1, column
+    return top, left, height, width
 
 
 def _png(seen: Seen, box: Box) -> bytes:

@@ -38,7 +38,9 @@ def check_sweep_output(output: str, overwrite: bool) -> None:
         return
     names = {name for name in found if not name.startswith(_SCRATCH)}
     others = sorted(name for name in names if name.removesuffix(_UNFINISHED) not in NAMES)
-    if others and SWEEP_JSON not in names:
+    # Of a sweep whose writing was cut off, the page at least is there, or about to be.
+    cut_off = any(name in names for name in ("sweep.html", "sweep.html" + _UNFINISHED))
+    if others and SWEEP_JSON not in names and not (overwrite and cut_off):
         shown = ", ".join(repr(name) for name in others[:3]) + (", …" if len(others) > 3 else "")
         raise ValueError(f"--output is {output!r}, which is not empty ({shown}); give an empty or new folder")
     if names and not overwrite:
@@ -92,23 +94,37 @@ def write_sweep(output: str, contents: Mapping[str, bytes], scratch: str | None)
     path = os.path.join(folder, SWEEP_JSON)
     with naming_faults(folder):
         files.make_folder(folder)
-        files.remove_if_there(path)
-        for name in NAMES:
-            _write(os.path.join(folder, name), contents[name])
-        sync_folder(folder)
-        if scratch is not None:
+    write = _write_objects if is_remote(folder) else _write_files
+    write(folder, contents)
+    if scratch is not None:
+        with naming_faults(folder):
             files.remove_all([entry for entry in files.entries(folder) if entry.path == scratch])
     return path
 
 
-def _write(path: str, data: bytes) -> None:
-    """A whole file, or the old one."""
-    if is_remote(path):
-        objects.write(path, data)
-        return
-    unfinished = path + _UNFINISHED
-    with open(unfinished, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(unfinished, path)
+def _write_objects(folder: str, contents: Mapping[str, bytes]) -> None:
+    """Each object whole; sweep.json is away meanwhile."""
+    files.remove_if_there(os.path.join(folder, SWEEP_JSON))
+    for name in NAMES:
+        path = os.path.join(folder, name)
+        with naming_faults(path):
+            objects.write(path, contents[name])
+
+
+def _write_files(folder: str, contents: Mapping[str, bytes]) -> None:
+    """All files whole before the first of them takes the place of an older one."""
+    unfinished = {name: os.path.join(folder, name + _UNFINISHED) for name in NAMES}
+    try:
+        for name, path in unfinished.items():
+            with naming_faults(path), open(path, "wb") as file:
+                file.write(contents[name])
+                file.flush()
+                os.fsync(file.fileno())
+    except BaseException:
+        files.remove_if_there(*unfinished.values())
+        raise
+    with naming_faults(folder):
+        files.remove_if_there(os.path.join(folder, SWEEP_JSON))
+        for name, path in unfinished.items():
+            os.replace(path, os.path.join(folder, name))
+        sync_folder(folder)

@@ -156,7 +156,7 @@ def _label_text(row: Row, rows: Sequence[Row]) -> str:
             if _has_ratios(rows)
             else f"{row.setting.name}: {size:,.0f} →"
         )
-    return row.setting.name if value is None else f"{'≥' if value <= 1 else 'q'}{value:g}"
+    return row.setting.name if value is None else (f"≥{value}" if value <= 1 else f"q{value:g}")
 
 
 def _stretched(ssim: npt.NDArray[Any]) -> npt.NDArray[np.float64]:

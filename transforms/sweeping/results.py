@@ -165,4 +165,4 @@ class Sweep:
 def _flag_value(name: str, value: object) -> str:
     if isinstance(value, tuple):
         return "x".join(map(str, value)) if name == "size" else f"#{bytes(value).hex()}"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return str(value)

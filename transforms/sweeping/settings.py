@@ -76,24 +76,28 @@ def settings(config: SweepConfig) -> tuple[Setting, ...]:
             for quality in config.qualities
         ),
         *(
-            Setting(f"SSIM {target:g}", "target ssim", target, _lossy(config, "jpeg", target_ssim=target))
+            Setting(f"SSIM {target}", "target ssim", target, _lossy(config, "jpeg", target_ssim=target))
             for target in config.targets
         ),
     )
 
 
-def notes(config: SweepConfig, refused: Mapping[str, int]) -> tuple[str, ...]:
+def notes(config: SweepConfig, refused: Mapping[str, int], repeated: int = 0) -> tuple[str, ...]:
     """What belongs to the figures of a sweep, in sentences.
 
     Args:
         config: of the sweep.
         refused: images that a setting refused at most, by reason.
+        repeated: keys that are not unique.
     """
     found = ["Seconds are of CPU time, in all threads of the process: reading the files is not in them."]
     if config.alpha == "keep":
         found.append(
-            "Transparent images keep their transparency: JPEG settings store them as PNGs, without loss."
+            "Transparent images keep their transparency: JPEG settings store them as PNG or WebP, without "
+            "loss; WebP settings encode them anew."
         )
+    if repeated:
+        found.append(f"Keys that are not unique: {repeated:,}. A conversion refuses them.")
     for reason, images in sorted(refused.items()):
         found.append(f"Up to {images:,} images were refused by a setting: {reason}.")
     return tuple(found)
@@ -140,4 +144,4 @@ def _check_once(flag: str, values: Sequence[float]) -> None:
     """Raises ValueError for a value that is given twice: two rows would have one name."""
     for place, value in enumerate(values):
         if value in values[:place]:
-            raise ValueError(f"{flag} has {value:g} twice; give each value once")
+            raise ValueError(f"{flag} has {value} twice; give each value once")

@@ -17,7 +17,8 @@ MEANINGS = {
     "lossless": "Files as they are, but JPEGs and PNGs are made smaller, and no pixel changes; "
     "progressive JPEGs are the smallest, and take longer to decode.",
     "webp": "Every image is encoded as a lossy WebP of the quality q.",
-    "target ssim": "Each image becomes a JPEG of the least quality whose SSIM to its source is that given.",
+    "target ssim": "Each image becomes a JPEG of the least quality whose SSIM to its source is that given; "
+    "those that get no smaller, or do not reach it, are kept.",
 }
 """What each group of settings does."""
 
