@@ -286,8 +286,8 @@ def test_a_small_jpeg_stays_sequential_where_that_is_smaller() -> None:
     assert smaller(data, "jpeg", "lossless-progressive") == smaller(data, "jpeg", "lossless")
 
 
-# Sound to libjpeg-turbo, and the end of a process that hands them to mozjpeg: tables behind the first scan, or
-# bits left out by successive approximation, make coefficients too large for it.
+# Sound to libjpeg-turbo, and the end of a process that hands them to mozjpeg: tables behind the first scan,
+# or bits left out by successive approximation, make coefficients too large for it.
 FATAL = {
     "ac14": (
         "ffd8ffdb0043000101010101010101010101010101010101010101010101010101010101010101010101010101"
@@ -313,10 +313,9 @@ FATAL = {
 @pytest.mark.parametrize("name", FATAL)
 def test_what_would_end_the_process_is_left_as_it_is(name: str) -> None:
     code = (
-        "import sys; from transforms.images.optimise import optimised; "
-        "data = bytes.fromhex(sys.argv[1]); assert optimised(data, 'jpeg', 'lossless-progressive') == (data, None)"
+        "import sys; from transforms.images.optimise import optimised; data = bytes.fromhex(sys.argv[1]); "
+        "assert optimised(data, 'jpeg', 'lossless-progressive') == (data, None)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, FATAL[name]], capture_output=True, text=True, timeout=60
-    )
+    command = [sys.executable, "-c", code, FATAL[name]]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
