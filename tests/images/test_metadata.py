@@ -18,7 +18,10 @@ from PIL import Image, TiffImagePlugin
 from tests.images.drawn import Array, chunk, encoded, gradient, tensorflow_pixels
 from transforms.images import gif, jpeg_header, png
 from transforms.images.exif import read_orientation
-from transforms.images.metadata import Metadata, metadata_of, stripped, upright, with_metadata
+from transforms.images.metadata import Metadata, metadata_of
+from transforms.images.metadata_put import with_metadata
+from transforms.images.metadata_strip import stripped
+from transforms.images.metadata_upright import upright
 from transforms.images.raster import open_webp
 from transforms.records import BadInput
 

@@ -10,6 +10,9 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
+# Before the TIFF structure in a JPEG, and by mistake elsewhere.
+EXIF_MARK = b"Exif\0\0"
+
 _ORIENTATION = 0x0112
 _SHORT = 3
 
@@ -24,8 +27,7 @@ def read_orientation(tiff: bytes) -> int:
         1 to 8 (EXIF 2.32, tag 0x0112); 1 where there is none, or where the block is damaged: bad EXIF is
         never a reason to refuse an image.
     """
-    if tiff.startswith(b"Exif\0\0"):
-        tiff = tiff[6:]
+    tiff = tiff.removeprefix(EXIF_MARK)
     order = {b"II": "<", b"MM": ">"}.get(tiff[:2])
     if order is None:
         return 1

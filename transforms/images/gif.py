@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
 from transforms.images.encoded import Encoded
 from transforms.images.picture import Picture
@@ -10,7 +11,8 @@ from transforms.images.raster import decode_raster
 from transforms.images.reasons import CORRUPT, TRUNCATED, check_pixels, undecodable
 from transforms.records import StoredImage
 
-_IMAGE, _EXTENSION, _TRAILER, _CONTROL = 0x2C, 0x21, 0x3B, 0xF9
+IMAGE, EXTENSION, TRAILER = 0x2C, 0x21, 0x3B
+_CONTROL = 0xF9
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,31 +77,49 @@ def read_header(data: bytes) -> GifHeader:
         raise undecodable(TRUNCATED, "the GIF ends within its header")
     width, height = (int.from_bytes(data[i : i + 2], "little") for i in (6, 8))
     check_pixels(width, height)
-    shared = _palette_size(data[10])
-    position = 13 + 3 * shared
+    position = first_block(data)
     frames, covered, transparent, colors = 0, False, False, 0
-    while position < len(data) and data[position] != _TRAILER:
-        introducer, start = data[position], position + 1
-        if introducer == _EXTENSION:
-            if data[start : start + 1] == bytes([_CONTROL]) and frames == 0:
-                transparent = transparent or bool(data[start + 2 : start + 3] > b"" and data[start + 2] & 1)
-            position = _skip_blocks(data, start + 1)
-        elif introducer == _IMAGE and start + 9 <= len(data):
-            box = tuple(int.from_bytes(data[i : i + 2], "little") for i in range(start, start + 8, 2))
-            own = _palette_size(data[start + 8])
-            if frames == 0:
-                covered, colors = box == (0, 0, width, height), own or shared
-            position = _skip_blocks(data, start + 10 + 3 * own)
-        else:
-            raise undecodable(CORRUPT if start + 9 <= len(data) else TRUNCATED, "the GIF has a damaged block")
-        if position > len(data):
-            if frames == 0:
-                raise undecodable(TRUNCATED, "the GIF ends within its first frame")
-            break
-        frames += introducer == _IMAGE
+    for start, end in blocks(data):
+        position = end
+        if frames == 0 and data[start] == IMAGE:
+            box = tuple(int.from_bytes(data[i : i + 2], "little") for i in range(start + 1, start + 9, 2))
+            covered = box == (0, 0, width, height)
+            colors = _palette_size(data[start + 9]) or _palette_size(data[10])
+        elif frames == 0 and data[start + 1 : start + 2] == bytes([_CONTROL]):
+            transparent = transparent or bool(data[start + 3 : start + 4] > b"" and data[start + 3] & 1)
+        if end <= len(data):
+            frames += data[start] == IMAGE
+        elif frames == 0:
+            raise undecodable(TRUNCATED, "the GIF ends within its first frame")
+    closed = position < len(data)
+    if closed and data[position] != TRAILER:
+        reason = CORRUPT if position + 10 <= len(data) else TRUNCATED
+        raise undecodable(reason, "the GIF has a damaged block")
     if frames == 0:
         raise undecodable(TRUNCATED, "the GIF holds no frame")
-    return GifHeader(height, width, frames, covered, transparent, colors, position < len(data))
+    return GifHeader(height, width, frames, covered, transparent, colors, closed)
+
+
+def first_block(data: bytes) -> int:
+    """The offset of the first block, behind the palette that all frames share."""
+    return 13 + 3 * _palette_size(data[10])
+
+
+def blocks(data: bytes) -> Iterator[tuple[int, int]]:
+    """(start, end) of each block up to the trailer, or to what is no block; one cut off ends beyond `data`.
+
+    A block is an extension, or an image with its descriptor, from its first byte through its last sub-block.
+    """
+    start = first_block(data)
+    while start < len(data):
+        if data[start] == EXTENSION:
+            end = _skip_blocks(data, start + 2)
+        elif data[start] == IMAGE and start + 10 <= len(data):
+            end = _skip_blocks(data, start + 11 + 3 * _palette_size(data[start + 9]))
+        else:
+            return
+        yield start, end
+        start = end
 
 
 def _palette_size(flags: int) -> int:

@@ -8,24 +8,21 @@ from __future__ import annotations
 
 import functools
 import io
-import struct
 import zlib
 from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
 
-from transforms.images import png
+from transforms.images import png, webp_chunks
 from transforms.images.exif import Array
-from transforms.images.jpeg_header import segments
+from transforms.images.jpeg_header import APP2, ICC_MARK, segments
 from transforms.images.pillow import DECODER_ERRORS
 from transforms.records import BadInput
 
 if TYPE_CHECKING:
     from PIL.ImageCms import ImageCmsTransform
 
-_APP2 = 0xE2
-_JPEG_MARK = b"ICC_PROFILE\0"
 _WEBP_PIXELS = (b"VP8 ", b"VP8L", b"ANMF", b"ALPH")
 _PILLOW_FORMATS = {"avif": "AVIF", "tiff": "TIFF"}
 # The largest in common use, of presses, take 3 MB; a file may claim any size.
@@ -94,8 +91,7 @@ def png_with_profile(data: bytes, profile: bytes) -> bytes:
     gray = data[25] in (png.GRAY, png.GRAY_ALPHA)
     if profile[16:20] != _SPACES["L" if gray else "RGB"]:
         return data
-    payload = b"iCCPICC profile\0\0" + zlib.compress(profile)
-    chunk = struct.pack(">I", len(payload) - 4) + payload + struct.pack(">I", zlib.crc32(payload))
+    chunk = png.written_chunk(b"iCCP", b"ICC profile\0\0" + zlib.compress(profile))
     # Before any palette and pixels (PNG, 5.6): right behind IHDR, the first chunk.
     chunks = png.read_header(data).chunks
     others = (data[start:end] for kind, start, end in chunks[1:] if kind not in (b"iCCP", b"sRGB"))
@@ -108,7 +104,7 @@ def _jpeg_profile(data: bytes) -> bytes | None:
     count = 0
     try:
         for marker, start, end in segments(data):
-            if marker != _APP2 or end - start < 14 or not data.startswith(_JPEG_MARK, start):
+            if marker != APP2 or end - start < 14 or not data.startswith(ICC_MARK, start):
                 continue
             number, claimed = data[start + 12], data[start + 13]
             if number in parts or not 1 <= number <= claimed or claimed != (count or claimed):
@@ -124,15 +120,14 @@ def _jpeg_profile(data: bytes) -> bytes | None:
 
 def _png_profile(data: bytes) -> bytes | None:
     """From an iCCP chunk, which comes before the palette and the pixels (PNG, 11.3.2.3)."""
-    position = len(png.SIGNATURE)
-    while position + 12 <= len(data):
-        (length,) = struct.unpack_from(">I", data, position)
-        kind, end = data[position + 4 : position + 8], position + 12 + length
-        if kind in (b"PLTE", b"IDAT", b"IEND") or end > len(data):
-            return None
-        if kind == b"iCCP":
-            return _inflated(data[position + 4 : end])
-        position = end
+    try:
+        for kind, start, end in png.chunks(data):
+            if kind == b"iCCP":
+                return _inflated(data[start + 4 : end])
+            if kind in (b"PLTE", b"IDAT"):
+                return None
+    except BadInput:
+        return None
     return None
 
 
@@ -155,16 +150,14 @@ def _inflated(chunk: bytes) -> bytes | None:
 
 def _webp_profile(data: bytes) -> bytes | None:
     """From the ICCP chunk of an extended WebP, which comes before the pixels (RFC 9649, 2.7)."""
-    position = 12
-    while position + 8 <= len(data):
-        kind = data[position : position + 4]
-        (length,) = struct.unpack_from("<I", data, position + 4)
-        start, end = position + 8, position + 8 + length
-        if kind in _WEBP_PIXELS or end > len(data):
-            return None
-        if kind == b"ICCP":
-            return data[start:end]
-        position = end + length % 2
+    try:
+        for name, payload in webp_chunks.chunks(data):
+            if name == b"ICCP":
+                return payload
+            if name in _WEBP_PIXELS:
+                return None
+    except BadInput:
+        return None
     return None
 
 

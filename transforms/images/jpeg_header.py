@@ -6,16 +6,20 @@ import dataclasses
 import struct
 from collections.abc import Iterator
 
-from transforms.images.exif import read_orientation
+from transforms.images.exif import EXIF_MARK, read_orientation
 from transforms.images.reasons import CORRUPT, NOT_SUPPORTED, TRUNCATED, check_pixels, undecodable
 
-APP0, APP14, SOS = 0xE0, 0xEE, 0xDA
+APP0, APP1, APP2, APP14, COM = 0xE0, 0xE1, 0xE2, 0xEE, 0xFE
+SOI, EOI, SOS = 0xD8, 0xD9, 0xDA
+# Application segments and comments: what coefficients are not made of.
+WORDS = frozenset((*range(APP0, APP0 + 16), COM))
+ICC_MARK = b"ICC_PROFILE\0"
 PROGRESSIVE = frozenset((0xC2, 0xCA))
 LOSSLESS = 0xC3
 # Markers without a length and a payload.
 ALONE = frozenset((0x01, *range(0xD0, 0xD8)))
 _SOF = frozenset((*range(0xC0, 0xD0),)) - {0xC4, 0xC8, 0xCC}
-_DQT, _EOI, _SOI, _APP1 = 0xDB, 0xD9, 0xD8, 0xE1
+_DQT = 0xDB
 # Baseline, extended and progressive, Huffman or arithmetic coding: what TensorFlow's libjpeg-turbo decodes.
 _TENSORFLOW_PROCESSES = frozenset((0xC0, 0xC1, 0xC2, 0xC9, 0xCA))
 
@@ -81,7 +85,7 @@ def read_header(data: bytes) -> JpegHeader:
         expected = end
         if marker == APP0:
             jfif = jfif or data.startswith(b"JFIF\0", start)
-        elif marker == _APP1 and orientation == 1 and data.startswith(b"Exif\0\0", start):
+        elif marker == APP1 and orientation == 1 and data.startswith(EXIF_MARK, start):
             orientation = read_orientation(data[start:end])
         elif marker == APP14 and end - start >= 12 and data.startswith(b"Adobe", start):
             adobe = data[start + 11]
@@ -116,7 +120,7 @@ def segments(data: bytes) -> Iterator[tuple[int, int, int]]:
         elif marker in ALONE:
             position += 2
             yield marker, position, position
-        elif marker in (_EOI, _SOI):
+        elif marker in (EOI, SOI):
             raise undecodable(CORRUPT, "the JPEG ends or starts anew before its first scan")
         else:
             length = data[position + 2] << 8 | data[position + 3]
@@ -129,6 +133,11 @@ def segments(data: bytes) -> Iterator[tuple[int, int, int]]:
             if marker == SOS:
                 return
             position = end
+
+
+def written_segment(marker: int, payload: bytes) -> bytes:
+    """A segment from its marker through its payload, of at most 65,533 bytes."""
+    return struct.pack(">BBH", 0xFF, marker, 2 + len(payload)) + payload
 
 
 def _read_frame(

@@ -24,7 +24,7 @@ from transforms.images.huffman_table import (
     optimal_table,
     read_tables,
 )
-from transforms.images.jpeg_header import SOS, JpegHeader
+from transforms.images.jpeg_header import SOS, JpegHeader, written_segment
 
 _SEQUENTIAL = frozenset((0xC0, 0xC1))
 _DHT, _EOI, _DNL, _DRI, _APP2 = 0xC4, 0xD9, 0xDC, 0xDD, 0xE2
@@ -189,7 +189,7 @@ def _coded(scan: _Scan, tables: dict[int, Table], scan_header: bytes) -> Iterato
         lengths[indices] = np.repeat(np.arange(1, 17), found)
         codes[indices] = canonical_codes(lengths[indices])
     body = b"".join(definitions)
-    yield bytes((0xFF, _DHT)) + (2 + len(body)).to_bytes(2, "big") + body
+    yield written_segment(_DHT, body)
     yield scan_header
     yield from _written(pieces, codes, lengths, len(scan.ends))
 

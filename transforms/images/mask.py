@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import struct
-import zlib
 
 import numpy as np
 from PIL import Image
@@ -80,13 +78,8 @@ def encode_mask(pixels: Array) -> bytes:
     # Every row without a filter: a third smaller for class ids than with those that suit photographs.
     rows = np.zeros((height, 1 + width * pixels.itemsize), np.uint8)
     rows[:, 1:] = samples.view(np.uint8)
-    header = struct.pack(">IIBBBBB", width, height, depth, png.GRAY, 0, 0, 0)
-    body = zlib.compress(rows.tobytes(), 8)  # within 3 % of level 9, in less than half its time
-    return png.SIGNATURE + _chunk(b"IHDR", header) + _chunk(b"IDAT", body) + _chunk(b"IEND", b"")
-
-
-def _chunk(kind: bytes, payload: bytes) -> bytes:
-    return struct.pack(">I", len(payload)) + kind + payload + struct.pack(">I", zlib.crc32(kind + payload))
+    # Level 8 is within 3 % of level 9, in less than half its time.
+    return png_pixels.encoded_rows(rows.tobytes(), height, width, depth, png.GRAY, level=8)
 
 
 def decode_mask(data: bytes) -> Array:

@@ -16,8 +16,6 @@ OPTIMIZED, DIFFERED = "optimized", "optimize_differed"
 
 # Wherever these markers stand: between scans there are tables, too, and no scan's bits look like a marker.
 _TABLES_AND_SCANS = re.compile(rb"\xff([\xc4\xda])(?=..)", re.DOTALL)
-_APPLICATION = range(0xE0, 0xF0)
-_COMMENT, _APP2 = 0xFE, 0xE2
 MOST_PIXELS = 50_000_000
 """Of larger images an optimiser takes minutes and gigabytes: they are left as they are."""
 
@@ -57,7 +55,7 @@ def _optimised_jpeg(data: bytes, progressive: bool) -> tuple[bytes, str | None]:
         return data, None
     # First of all, since mozjpeg ends the whole process over damage that it meets.
     before = jpeg.decode_components(data, header)
-    if any(marker == _APP2 and content.startswith(b"MPF\0") for marker, content in _said(data)):
+    if any(marker == jpeg_header.APP2 and content.startswith(b"MPF\0") for marker, content in _said(data)):
         return data, None  # It tells the offsets of further pictures in the file.
     if progressive and (header.process not in _HUFFMAN or _has_large_coefficients(data)):
         return data, None
@@ -108,11 +106,11 @@ def _progressive(data: bytes) -> bytes | None:
         result: bytes = optimize(data, copy=COPY_MARKERS.NONE)
     except ValueError:
         return None
-    own = b"".join(_segment(marker, content) for marker, content in _said(data))
+    own = b"".join(jpeg_header.written_segment(marker, content) for marker, content in _said(data))
     rest = b""
     position = 2
     for marker, start, end in jpeg_header.segments(result):
-        if marker not in _APPLICATION and marker != _COMMENT:
+        if marker not in jpeg_header.WORDS:
             rest += result[start - 4 : end]
         position = end
     return result[:2] + own + rest + result[position:]
@@ -123,12 +121,8 @@ def _said(data: bytes) -> list[tuple[int, bytes]]:
     return [
         (marker, data[start:end])
         for marker, start, end in jpeg_header.segments(data)
-        if marker in _APPLICATION or marker == _COMMENT
+        if marker in jpeg_header.WORDS
     ]
-
-
-def _segment(marker: int, content: bytes) -> bytes:
-    return bytes((0xFF, marker)) + (2 + len(content)).to_bytes(2, "big") + content
 
 
 def _is_same_jpeg(data: bytes, header: jpeg_header.JpegHeader, before: Array, smaller: bytes) -> bool:

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Iterator
 
 from transforms.images.exif import read_orientation
+from transforms.images.png_text import RAW_EXIF, raw_exif, read_text
 from transforms.images.reasons import CORRUPT, NOT_SUPPORTED, TRUNCATED, check_pixels, undecodable
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -24,7 +25,6 @@ _COLORSPACES = {GRAY: "Grayscale", RGB: "RGB", PALETTE: "RGB", GRAY_ALPHA: "Gray
 _ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 _ANIMATION = frozenset((b"acTL", b"fcTL", b"fdAT"))
 _SIDE_LIMIT = 1_000_000  # libpng's own, which TensorFlow leaves as it is
-_EXIF_LIMIT = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,8 +77,8 @@ def read_header(data: bytes) -> PngHeader:
     Raises:
         BadInput: truncated or damaged, too many pixels, or Apple's variant.
     """
-    chunks = tuple(_walk(data))
-    kinds = [kind for kind, _, _ in chunks]
+    found = tuple(chunks(data))
+    kinds = [kind for kind, _, _ in found]
     if kinds[0] == b"CgBI":
         detail = "an iPhone-optimised PNG: turn it back first, with `pngcrush -revert-iphone-optimizations`"
         raise undecodable(NOT_SUPPORTED, detail)
@@ -91,18 +91,21 @@ def read_header(data: bytes) -> PngHeader:
         raise undecodable(
             NOT_SUPPORTED, f"a PNG of {width}x{height} pixels; libpng reads up to {_SIDE_LIMIT:,} a side"
         )
-    palette = next((data[start + 8 : end - 4] for kind, start, end in chunks if kind == b"PLTE"), b"")
+    palette = next((data[start + 8 : end - 4] for kind, start, end in found if kind == b"PLTE"), b"")
     if color == PALETTE and (not palette or len(palette) % 3 or len(palette) > 768):
         raise undecodable(CORRUPT, "the PNG has no proper palette")
-    transparency = _transparency(data, chunks, color, len(palette) // 3)
+    transparency = _transparency(data, found, color, len(palette) // 3)
     animated = kinds.count(b"fcTL") > 1
-    orientation = _orientation(data, chunks)
-    return PngHeader(
-        height, width, depth, color, bool(interlace), transparency, orientation, animated, chunks
-    )
+    orientation = _orientation(data, found)
+    return PngHeader(height, width, depth, color, bool(interlace), transparency, orientation, animated, found)
 
 
-def _walk(data: bytes) -> Iterator[tuple[bytes, int, int]]:
+def chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """(type, start, end) of each chunk, from its length through its checksum.
+
+    Raises:
+        BadInput: truncated, or damaged; only critical chunks' checksums are looked at.
+    """
     position = len(SIGNATURE)
     while True:
         if position + 12 > len(data):
@@ -162,23 +165,16 @@ def _orientation(data: bytes, chunks: tuple[tuple[bytes, int, int], ...]) -> int
         if kind == b"eXIf":
             return read_orientation(data[start + 8 : end - 4])
         if kind in (b"tEXt", b"zTXt") and data.startswith(b"Raw profile type ", start + 8):
-            block = _raw_profile(kind, data[start + 8 : end - 4])
+            name, text = read_text(kind, data[start + 8 : end - 4])
+            block = raw_exif(text) if name in RAW_EXIF else b""
             if block:
                 return read_orientation(block)
     return 1
 
 
-def _raw_profile(kind: bytes, payload: bytes) -> bytes:
-    """EXIF as ImageMagick writes it into text: a name, a length and hexadecimal lines; empty if damaged."""
-    name, _, text = payload.partition(b"\0")
-    if name not in (b"Raw profile type exif", b"Raw profile type APP1"):
-        return b""
-    try:
-        if kind == b"zTXt":
-            text = zlib.decompressobj().decompress(text[1:], _EXIF_LIMIT)
-        return bytes.fromhex("".join(text.decode("ascii").split()[2:]))
-    except (ValueError, zlib.error):
-        return b""
+def written_chunk(kind: bytes, payload: bytes) -> bytes:
+    """A chunk from its length through its checksum."""
+    return struct.pack(">I", len(payload)) + kind + payload + struct.pack(">I", zlib.crc32(kind + payload))
 
 
 def without_animation(data: bytes, header: PngHeader) -> bytes:

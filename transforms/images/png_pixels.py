@@ -12,7 +12,17 @@ from PIL import Image, ImageFile
 from transforms.images.exif import Array
 from transforms.images.picture import Picture
 from transforms.images.pillow import DECODER_ERRORS, named
-from transforms.images.png import GRAY, GRAY_ALPHA, PALETTE, RGB, RGBA, SAMPLES, SIGNATURE, PngHeader
+from transforms.images.png import (
+    GRAY,
+    GRAY_ALPHA,
+    PALETTE,
+    RGB,
+    RGBA,
+    SAMPLES,
+    SIGNATURE,
+    PngHeader,
+    written_chunk,
+)
 
 
 def decode(data: bytes, header: PngHeader) -> Picture:
@@ -90,9 +100,23 @@ def encode_deep(pixels: Array) -> bytes:
     filtered = np.full((height, 1 + width * step), 4, np.uint8)
     filtered[:, 1:] = here - _paeth(left, above, corner)
     color = {1: GRAY, 2: GRAY_ALPHA, 3: RGB, 4: RGBA}[channels]
-    head = struct.pack(">IIBBBBB", width, height, 16, color, 0, 0, 0)
-    body = zlib.compress(filtered.tobytes(), 6)
-    return SIGNATURE + _chunk(b"IHDR", head) + _chunk(b"IDAT", body) + _chunk(b"IEND", b"")
+    return encoded_rows(filtered.tobytes(), height, width, 16, color, level=6)
+
+
+def encoded_rows(rows: bytes, height: int, width: int, depth: int, color: int, level: int) -> bytes:
+    """A PNG of rows that are filtered already, each behind the byte that says how.
+
+    Args:
+        rows: all of them.
+        height: pixels.
+        width: pixels.
+        depth: bits a sample.
+        color: the colour type.
+        level: zlib's.
+    """
+    head = struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, 0)
+    parts = ((b"IHDR", head), (b"IDAT", zlib.compress(rows, level)), (b"IEND", b""))
+    return SIGNATURE + b"".join(written_chunk(kind, payload) for kind, payload in parts)
 
 
 def _paeth(left: Array, above: Array, corner: Array) -> Array:
@@ -100,7 +124,3 @@ def _paeth(left: Array, above: Array, corner: Array) -> Array:
     to_left, to_above, to_corner = abs(b - c), abs(a - c), abs(a + b - 2 * c)
     nearest = np.where(to_above <= to_corner, above, corner)
     return np.where((to_left <= to_above) & (to_left <= to_corner), left, nearest)
-
-
-def _chunk(kind: bytes, payload: bytes) -> bytes:
-    return struct.pack(">I", len(payload)) + kind + payload + struct.pack(">I", zlib.crc32(kind + payload))

@@ -6,13 +6,17 @@ import dataclasses
 
 import numpy as np
 
-from transforms.images import icc, jpeg, jpeg_header, metadata, png, png_pixels, webp
+from transforms.images import icc, jpeg, jpeg_header, png, png_pixels, webp
 from transforms.images.color import flattened
 from transforms.images.encoded import Encoded
 from transforms.images.exif import Array
 from transforms.images.geometry import is_identity, plan_geometry
 from transforms.images.jpeg_quality import saved_at_or_below
 from transforms.images.jpeg_turn import turned_jpeg
+from transforms.images.metadata import metadata_of
+from transforms.images.metadata_put import with_metadata
+from transforms.images.metadata_strip import stripped
+from transforms.images.metadata_upright import upright
 from transforms.images.opened import opened, opened_pixels
 from transforms.images.optimise import optimised
 from transforms.images.paint import Painted, is_resized, painted
@@ -286,7 +290,7 @@ def _with_metadata(stored: StoredImage, image: Encoded, policy: ImagePolicy) -> 
     if from_file and policy.metadata != "strip":
         return stored
     if from_file:
-        data = metadata.stripped(stored.data, stored.image_format, lies)
+        data = stripped(stored.data, stored.image_format, lies)
         if data is stored.data:
             return stored
         if stored.image_format == "webp":
@@ -295,16 +299,16 @@ def _with_metadata(stored: StoredImage, image: Encoded, policy: ImagePolicy) -> 
     if stored.image_format not in ("jpeg", "png", "webp"):
         return stored
     if policy.metadata == "keep":
-        carried = metadata.metadata_of(image.data, image.kind)
+        carried = metadata_of(image.data, image.kind)
         if stored.geometry is not None and policy.exif == "apply":
-            carried = metadata.upright(carried, stored.height, stored.width)
+            carried = upright(carried, stored.height, stored.width)
         return dataclasses.replace(
-            stored, data=metadata.with_metadata(stored.data, stored.image_format, carried)
+            stored, data=with_metadata(stored.data, stored.image_format, carried)
         )
     if lies == 1:
         return stored
     # Its pixels lie as the file's do, and so it has to say as much.
-    return dataclasses.replace(stored, data=metadata.stripped(stored.data, stored.image_format, lies))
+    return dataclasses.replace(stored, data=stripped(stored.data, stored.image_format, lies))
 
 
 def _refuse_narrowed(picture: Picture) -> None:
