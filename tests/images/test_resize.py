@@ -34,10 +34,12 @@ def weights(side: int, scaled: int) -> Array:
     return values / values.sum(axis=1, keepdims=True)
 
 
-def expected(pixels: Array, g: Geometry) -> Array:
+def expected(pixels: Array, geometry: Geometry) -> Array:
     """The scaled picture, all of it, in float64."""
-    across = np.einsum("xw,hwc->hxc", weights(pixels.shape[1], g.scaled_width), pixels.astype(np.float64))
-    return np.einsum("yh,hxc->yxc", weights(pixels.shape[0], g.scaled_height), across)
+    across = np.einsum(
+        "xw,hwc->hxc", weights(pixels.shape[1], geometry.scaled_width), pixels.astype(np.float64)
+    )
+    return np.einsum("yh,hxc->yxc", weights(pixels.shape[0], geometry.scaled_height), across)
 
 
 def noise(height: int, width: int, channels: int, dtype: str) -> Array:

@@ -69,52 +69,54 @@ def _portion(side: int, numerator: int, denominator: int) -> int:
     return max(1, (2 * side * numerator + denominator) // (2 * denominator))
 
 
-def is_identity(g: Geometry) -> bool:
+def is_identity(geometry: Geometry) -> bool:
     """Whether every pixel is where it was."""
-    return g.orientation == 1 and not is_scaled(g) and not _is_reframed(g)
+    return geometry.orientation == 1 and not is_scaled(geometry) and not _is_reframed(geometry)
 
 
-def is_scaled(g: Geometry) -> bool:
+def is_scaled(geometry: Geometry) -> bool:
     """Whether the picture has another number of pixels, before it is padded or cropped."""
-    return (g.scaled_height, g.scaled_width) != (g.upright_height, g.upright_width)
+    upright = (geometry.upright_height, geometry.upright_width)
+    return (geometry.scaled_height, geometry.scaled_width) != upright
 
 
-def _is_reframed(g: Geometry) -> bool:
-    return (g.top, g.left, g.height, g.width) != (0, 0, g.scaled_height, g.scaled_width)
+def _is_reframed(geometry: Geometry) -> bool:
+    frame = (geometry.top, geometry.left, geometry.height, geometry.width)
+    return frame != (0, 0, geometry.scaled_height, geometry.scaled_width)
 
 
-def moved_points(g: Geometry, points: npt.NDArray[Any]) -> Points:
+def moved_points(geometry: Geometry, points: npt.NDArray[Any]) -> Points:
     """Points of the file's picture, where they lie in the stored image; they may lie outside.
 
     Args:
-        g: where the pixels went.
+        geometry: where the pixels went.
         points: (n, 2), x and y in pixels of the file: pixel i covers i to i + 1.
 
     Returns:
         (n, 2), x and y in pixels of the stored image.
     """
     moved: Points = np.asarray(points, np.float64).reshape(-1, 2)
-    if is_transposed(g.orientation):
+    if is_transposed(geometry.orientation):
         moved = moved[:, ::-1]
     x, y = moved[:, 0], moved[:, 1]
-    if g.orientation in (2, 3, 6, 7):
-        x = g.upright_width - x
-    if g.orientation in (3, 4, 7, 8):
-        y = g.upright_height - y
-    x = x * g.scaled_width / g.upright_width + g.left
-    y = y * g.scaled_height / g.upright_height + g.top
+    if geometry.orientation in (2, 3, 6, 7):
+        x = geometry.upright_width - x
+    if geometry.orientation in (3, 4, 7, 8):
+        y = geometry.upright_height - y
+    x = x * geometry.scaled_width / geometry.upright_width + geometry.left
+    y = y * geometry.scaled_height / geometry.upright_height + geometry.top
     return np.stack([x, y], axis=1)
 
 
-def moved_boxes(g: Geometry, boxes: npt.NDArray[Any]) -> Points:
+def moved_boxes(geometry: Geometry, boxes: npt.NDArray[Any]) -> Points:
     """Boxes of the file's picture, where they lie in the stored image; not clipped to it.
 
     Args:
-        g: where the pixels went.
+        geometry: where the pixels went.
         boxes: (n, 4), xmin, ymin, xmax, ymax in pixels of the file: pixel i covers i to i + 1.
 
     Returns:
         (n, 4), as `boxes`, in pixels of the stored image.
     """
-    corners = moved_points(g, boxes).reshape(-1, 2, 2)
+    corners = moved_points(geometry, boxes).reshape(-1, 2, 2)
     return np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1)

@@ -25,36 +25,36 @@ _LOSSY = frozenset((6, 7, 33003, 33005, 34712, 50001))
 _REMEDY = "save the class ids as a PNG, one channel or a palette"
 
 
-def moved_mask(g: Geometry, pixels: Array, fill: int) -> Array:
+def moved_mask(geometry: Geometry, pixels: Array, fill: int) -> Array:
     """A mask that lies on the stored image as it lay on the file's: each pixel is that nearest its centre.
 
     Args:
-        g: where the image's pixels went.
+        geometry: where the image's pixels went.
         pixels: uint8 or uint16 (height, width) or (height, width, 1), as the file's: not turned.
         fill: the class id where the image is padded.
 
     Returns:
-        (g.height, g.width), with the channel that `pixels` has; no value that is neither in `pixels` nor
-        `fill`.
+        (geometry.height, geometry.width), with the channel that `pixels` has; no value that is neither in
+        `pixels` nor `fill`.
 
     Raises:
         BadInput: the mask is not of the image's size.
     """
     if not 0 <= fill <= np.iinfo(pixels.dtype).max:
         raise ValueError(f"fill is {fill}, which {pixels.dtype} does not hold")
-    upright = (g.upright_height, g.upright_width)
-    size = upright[::-1] if is_transposed(g.orientation) else upright
+    upright = (geometry.upright_height, geometry.upright_width)
+    size = upright[::-1] if is_transposed(geometry.orientation) else upright
     if pixels.shape[:2] != size:
         height, width = pixels.shape[:2]
         detail = f"{width}x{height} on an image of {size[1]}x{size[0]}, before it is turned by its EXIF"
         raise BadInput("encode", WRONG_SIZE, detail)
-    top, left = max(0, g.top), max(0, g.left)
-    rows = _nearest(g.upright_height, g.scaled_height, -g.top, g.height)
-    columns = _nearest(g.upright_width, g.scaled_width, -g.left, g.width)
-    part = turned(pixels, g.orientation)[rows[:, None], columns]
-    if part.shape[:2] == (g.height, g.width):
+    top, left = max(0, geometry.top), max(0, geometry.left)
+    rows = _nearest(geometry.upright_height, geometry.scaled_height, -geometry.top, geometry.height)
+    columns = _nearest(geometry.upright_width, geometry.scaled_width, -geometry.left, geometry.width)
+    part = turned(pixels, geometry.orientation)[rows[:, None], columns]
+    if part.shape[:2] == (geometry.height, geometry.width):
         return part
-    frame = np.full((g.height, g.width, *pixels.shape[2:]), fill, pixels.dtype)
+    frame = np.full((geometry.height, geometry.width, *pixels.shape[2:]), fill, pixels.dtype)
     frame[top : top + len(rows), left : left + len(columns)] = part
     return frame
 

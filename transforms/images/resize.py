@@ -18,7 +18,7 @@ _MODES = {2: "LA", 3: "RGB", 4: "RGBA"}
 _Box = tuple[float, float, float, float]
 
 
-def resized(pixels: Array, g: Geometry, background: tuple[int, int, int]) -> Array:
+def resized(pixels: Array, geometry: Geometry, background: tuple[int, int, int]) -> Array:
     """A picture in the size of the stored image.
 
     Colours count by their alpha, so that hidden ones do not show at edges. Only what is not cropped away is
@@ -26,19 +26,20 @@ def resized(pixels: Array, g: Geometry, background: tuple[int, int, int]) -> Arr
 
     Args:
         pixels: uint8 or uint16 (height, width, 1 to 4), upright: all of them, or a JPEG's scaled decode.
-        g: where the pixels go.
+        geometry: where the pixels go.
         background: RGB, 0 to 255, laid around the picture where it is padded, and opaque there.
 
     Returns:
-        (g.height, g.width, channels): a grey picture that is padded with another colour becomes RGB.
+        (geometry.height, geometry.width, channels): a grey picture padded with another colour becomes RGB.
     """
-    top, left = max(0, -g.top), max(0, -g.left)
-    bottom, right = min(g.scaled_height, g.height - g.top), min(g.scaled_width, g.width - g.left)
-    if not is_scaled(g) and pixels.shape[:2] == (g.upright_height, g.upright_width):
+    top, left = max(0, -geometry.top), max(0, -geometry.left)
+    bottom = min(geometry.scaled_height, geometry.height - geometry.top)
+    right = min(geometry.scaled_width, geometry.width - geometry.left)
+    if not is_scaled(geometry) and pixels.shape[:2] == (geometry.upright_height, geometry.upright_width):
         part = pixels[top:bottom, left:right]
     else:
-        x0, y0, x1, y1 = _extent(pixels, g)
-        across, down = (x1 - x0) / g.scaled_width, (y1 - y0) / g.scaled_height
+        x0, y0, x1, y1 = _extent(pixels, geometry)
+        across, down = (x1 - x0) / geometry.scaled_width, (y1 - y0) / geometry.scaled_height
         box = (
             x0 + left * across,
             y0 + top * down,
@@ -46,24 +47,26 @@ def resized(pixels: Array, g: Geometry, background: tuple[int, int, int]) -> Arr
             min(y1, y0 + bottom * down),
         )
         part = _resampled(pixels, bottom - top, right - left, box)
-    if part.shape[:2] != (g.height, g.width):
-        part = _padded(part, g, background)
+    if part.shape[:2] != (geometry.height, geometry.width):
+        part = _padded(part, geometry, background)
     return np.ascontiguousarray(part)
 
 
-def _extent(pixels: Array, g: Geometry) -> _Box:
+def _extent(pixels: Array, geometry: Geometry) -> _Box:
     """What the picture covers of `pixels`: left, top, right, bottom.
 
     A scaled decode rounds its sides up, so its last row and column of the file's orientation are covered in
     part only; leaving that out would shift the far side by up to a pixel.
     """
     height, width = pixels.shape[:2]
-    eighths = min(8, 8 * height // g.upright_height, 8 * width // g.upright_width)
-    y_size, x_size = g.upright_height * eighths / 8, g.upright_width * eighths / 8
+    eighths = min(8, 8 * height // geometry.upright_height, 8 * width // geometry.upright_width)
+    y_size, x_size = geometry.upright_height * eighths / 8, geometry.upright_width * eighths / 8
     if not (0 <= height - y_size < 1 and 0 <= width - x_size < 1):
-        raise ValueError(f"pixels of {height}x{width} are no decode of {g.upright_height}x{g.upright_width}")
-    x0 = width - x_size if g.orientation in (2, 3, 6, 7) else 0.0
-    y0 = height - y_size if g.orientation in (3, 4, 7, 8) else 0.0
+        raise ValueError(
+            f"pixels of {height}x{width} are no decode of {geometry.upright_height}x{geometry.upright_width}"
+        )
+    x0 = width - x_size if geometry.orientation in (2, 3, 6, 7) else 0.0
+    y0 = height - y_size if geometry.orientation in (3, 4, 7, 8) else 0.0
     return x0, y0, x0 + x_size, y0 + y_size
 
 
@@ -100,7 +103,7 @@ def _resampled_deep(pixels: Array, height: int, width: int, box: _Box) -> Array:
     return deep
 
 
-def _padded(part: Array, g: Geometry, background: tuple[int, int, int]) -> Array:
+def _padded(part: Array, geometry: Geometry, background: tuple[int, int, int]) -> Array:
     """`part` in its place, the background around it."""
     channels = part.shape[2]
     if channels < 3 and len(set(background)) > 1:
@@ -109,8 +112,8 @@ def _padded(part: Array, g: Geometry, background: tuple[int, int, int]) -> Array
         channels += 2
     color = background if channels >= 3 else background[:1]
     values = np.array([*color, 255][:channels], part.dtype) * (257 if part.dtype == np.uint16 else 1)
-    frame = np.empty((g.height, g.width, channels), part.dtype)
+    frame = np.empty((geometry.height, geometry.width, channels), part.dtype)
     frame[:] = values
-    top, left = max(0, g.top), max(0, g.left)
+    top, left = max(0, geometry.top), max(0, geometry.left)
     frame[top : top + part.shape[0], left : left + part.shape[1]] = part
     return frame
