@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from pipelines import cli
-from tests.dataflow.submitting import Submitter
+from tests.dataflow.submitting import IMAGE, Submitter
 from tests.dataflow.test_staged import run_staged
+from transforms.images.store import store_image
 from transforms.sweeping.output import NAMES
+from transforms.sweeping.settings import SweepConfig, settings
 
 FLAGS = ("--qualities=80", "--target_ssim=none", "--worst=1")
 
@@ -39,19 +40,20 @@ def test_a_sweep_that_is_run_as_it_is_followed(sweeper: Submitter, photos: Path,
     assert counters["measured"] == 12 and counters["failed/decode/truncated"] == 1
     names = sweeper.buckets.names("gs://pictures/out/")
     assert sorted(names) == [f"gs://pictures/out/{name}" for name in sorted(NAMES)]
-    local = tmp_path / "local"
-    assert cli.main(["sweep", "--input", str(photos), "--output", str(local), "--quiet", *FLAGS]) == 0
-    found = [json.loads(sweeper.buckets.get("gs://pictures/out/sweep.json"))]
-    found.append(json.loads((local / "sweep.json").read_text()))
-    for one, other in zip(*(sweep["rows"] for sweep in found), strict=True):
-        for figure in ("tfrecord_bytes", "ssim_mean", "ssim_worst_key", "psnr_mean"):
-            assert one[figure] == other[figure]
+    sources = [path.read_bytes() for path in photos.rglob("*.*") if path.name != "broken.jpg"]
+    found = {
+        row["setting"]: row for row in json.loads(sweeper.buckets.get("gs://pictures/out/sweep.json"))["rows"]
+    }
+    for row in settings(SweepConfig(qualities=(80,), targets=())):
+        one = found.pop(row.name)
+        assert one["image_bytes"] == sum(len(store_image(data, row.policy).data) for data in sources)
         assert f"{one['tfrecord_bytes']:,}" in done.out
+    assert not found
 
 
 def test_a_job_that_fails_is_one_line(sweeper: Submitter) -> None:
     sweeper.dataflow.states = ["JOB_STATE_RUNNING", "JOB_STATE_CANCELLED"]
-    done = sweeper.run("--progress=none", *FLAGS)
+    done = sweeper.run("--progress=none", f"--sdk_container_image={IMAGE}", *FLAGS)
     assert done.status == 1
     assert done.err.splitlines()[-1] == ("recordmill sweep: error: Dataflow ended the job as cancelled")
     assert not sweeper.buckets.names("gs://pictures/out/")

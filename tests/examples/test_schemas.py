@@ -1,5 +1,6 @@
 """The schemas: exact keys and values, read back by TensorFlow."""
 
+import dataclasses
 import hashlib
 import pickle
 from typing import Any
@@ -121,6 +122,17 @@ def test_pixels_have_their_shape_beside_them(name: str, beside: dict[str, Any], 
     assert beside.items() <= read.items()
     if name != "plain":
         assert read["image/format"] == _b(image_format.encode())
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize("quality", [0, 87])
+def test_the_quality_that_was_chosen_is_beside_the_image(name: str, quality: int) -> None:
+    image = dataclasses.replace(_image(), jpeg_quality=quality)
+    read = _read(SCHEMAS[name].features(_record(), image, LabelMap.build([]), {}))
+    key = "jpeg_quality" if name == "plain" else "image/jpeg_quality"
+    assert read[key] == _i(quality)
+    summary = DatasetSummary(True, (0, 0), {}, formats=frozenset({"jpeg"}), chose_qualities=True)
+    assert set(SCHEMAS[name].specs(summary)) == set(read)
 
 
 def test_imagenet_tells_the_true_format() -> None:

@@ -17,12 +17,14 @@ from skimage.metrics import structural_similarity
 
 from benchmarks.drawings import draw
 from pipelines import cli
+from pipelines.options import parse_convert
 from tests.buckets.server import BucketServer
 from tests.images.drawn import tensorflow_pixels
 from tests.patched import patched_site
-from tests.pipelines.conversion import convert
+from tests.pipelines.conversion import convert, manifest
 from transforms.images.store import store_image
 from transforms.sweeping.output import NAMES
+from transforms.sweeping.results import Setting
 from transforms.sweeping.settings import SweepConfig, settings
 
 ROOT = Path(__file__).parents[2]
@@ -88,18 +90,31 @@ def test_what_lies_in_the_folder(swept: Path) -> None:
 
 
 @pytest.mark.parametrize("row", settings(CONFIG), ids=lambda row: row.name)
-def test_the_bytes_are_those_that_convert_writes(row: Any, photos: Path, swept: Path, tmp_path: Path) -> None:
+def test_the_images_are_those_that_convert_stores(
+    row: Setting, photos: Path, swept: Path, tmp_path: Path
+) -> None:
+    call = ["--input", str(photos), "--output", str(tmp_path / "out"), *row.flags.split()]
+    policy = parse_convert(call, "convert").dataset.policy
+    sources = [path.read_bytes() for path in photos.rglob("*.*") if path.name != "damaged.jpg"]
+    found = rows(swept)[row.name]
+    assert found["image_bytes"] == sum(len(store_image(data, policy).data) for data in sources)
+    assert found["source_bytes"] == sum(map(len, sources))
+    assert (found["images"], found["failed"]) == (10, 0)
+
+
+@pytest.mark.parametrize("name", ["PNG to JPEG, q80, optimised", "SSIM 0.9"])
+def test_the_bytes_are_those_that_convert_writes(
+    name: str, photos: Path, swept: Path, tmp_path: Path
+) -> None:
+    found = rows(swept)[name]
     output = tmp_path / "out"
     args = ("--input", photos, "--output", output, "--num_shards=2", "--max_failure_ratio=1", "--quiet")
-    assert convert(*args, *row.flags.split()) == 0
+    assert convert(*args, *found["flags"].split()) == 0
     shards = list(output.glob("*.tfrecord"))
     assert len(shards) == 2
-    found = rows(swept)[row.name]
     assert found["tfrecord_bytes"] == sum(path.stat().st_size for path in shards)
-    manifest = json.loads((output / "manifest.json").read_text())
-    assert found["image_bytes"] == manifest["bytes"]["encoded"]
-    assert found["source_bytes"] == manifest["bytes"]["source"]
-    assert (found["images"], found["failed"]) == (10, 0)
+    told = manifest(output)["bytes"]
+    assert (found["image_bytes"], found["source_bytes"]) == (told["encoded"], told["source"])
 
 
 def test_the_quality_is_what_another_program_finds(photos: Path, swept: Path) -> None:
@@ -142,42 +157,23 @@ def test_lossless_rows_and_the_target(swept: Path) -> None:
 
 
 def test_options_act(photos: Path, swept: Path, tmp_path: Path) -> None:
-    before = rows(swept)["re-encoded, q80"]
-
     def changed(*args: str) -> dict[str, dict[str, Any]]:
         call = ("--input", photos, "--output", tmp_path / "out", "--overwrite", "--quiet")
         assert sweep(*call, "--qualities=80", "--target_ssim=none", *args) == 0
         return rows(tmp_path / "out")
 
-    limited = changed("--limit=3", "--worst=0")
-    assert limited["raw pixels"]["images"] + sum(figures(tmp_path / "out")["failures"].values()) == 3
-    assert "<figure>" not in (tmp_path / "out" / "sweep.html").read_text()
+    before = rows(swept)["re-encoded, q80"]
     finer = changed("--subsampling=444", "--background=red", "--exclude=*damaged*")["re-encoded, q80"]
     assert finer["tfrecord_bytes"] > before["tfrecord_bytes"] and finer["psnr_mean"] > before["psnr_mean"]
     assert finer["policy"]["background"] == [255, 0, 0]
     assert figures(tmp_path / "out")["failures"] == {}
-    kept = changed("--alpha=keep", "--include=*clear*")
-    assert kept["PNG to JPEG, q80"]["tfrecord_bytes"] == kept["files as they are"]["tfrecord_bytes"]
-    refused = changed("--alpha=fail", "--include=*clear*")["re-encoded, q80"]
-    assert (refused["images"], refused["failed"]) == (0, 2)
-    notes = figures(tmp_path / "out")["notes"]
-    assert "Up to 2 images were refused by a setting: encode: transparent." in notes
-
-
-def test_the_table_is_printed_and_names_the_folder(
-    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output = tmp_path / "out"
+    refused = changed("--alpha=fail", "--include=*clear*", "--limit=1", "--worst=0")
+    assert refused["raw pixels"]["images"] == 1
+    assert [refused["re-encoded, q80"][name] for name in ("images", "failed")] == [0, 1]
     assert (
-        sweep("--input", photos, "--output", output, "--qualities=80", "--target_ssim=none", "--limit=3") == 0
+        "Up to 1 images were refused by a setting: encode: transparent." in figures(tmp_path / "out")["notes"]
     )
-    said = capsys.readouterr()
-    for row in rows(output).values():
-        assert any(
-            row["setting"] in line and f"{row['tfrecord_bytes']:,}" in line for line in said.out.split("\n")
-        )
-    assert f"{output}/: sweep.html" in said.out
-    assert said.err.startswith("source: folder (")
+    assert "<figure>" not in (tmp_path / "out" / "sweep.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -220,14 +216,15 @@ def test_no_image_at_all_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert not list((tmp_path / "out").iterdir())
 
 
-def test_a_sweep_is_replaced_when_asked_and_other_files_stay(
+def test_a_sweep_is_replaced_when_asked_and_the_table_is_printed(
     photos: Path, swept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "out"
     shutil.copytree(swept, output)
     (output / "mine.txt").write_text("mine")
+    (output / "sweep.png.part").write_bytes(b"")  # of one that was cut off
     before = {path.name: path.read_bytes() for path in output.iterdir()}
-    call = ("--input", photos, "--output", output, *FEW, "--limit=2", "--quiet")
+    call = ("--input", photos, "--output", output, "--qualities=80", "--target_ssim=none", "--limit=2")
     assert sweep(*call) == 2
     assert "which holds a sweep already; --overwrite replaces it" in capsys.readouterr().err
     assert {path.name: path.read_bytes() for path in output.iterdir()} == before
@@ -235,25 +232,26 @@ def test_a_sweep_is_replaced_when_asked_and_other_files_stay(
     assert (output / "mine.txt").read_text() == "mine"
     assert sorted(path.name for path in output.iterdir()) == sorted((*NAMES, "mine.txt"))
     assert figures(output)["images"] == 2
-
-
-def test_what_is_left_of_a_sweep_that_was_cut_off(
-    photos: Path, swept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output = tmp_path / "out"
-    output.mkdir()
-    shutil.copy(swept / "sweep.csv", output)
-    (output / "sweep.png.part").write_bytes(b"")
-    call = ("--input", photos, "--output", output, *FEW, "--limit=2", "--quiet")
-    assert sweep(*call) == 2
-    assert "what is left of a sweep that was cut off; --overwrite replaces it" in capsys.readouterr().err
-    assert sweep(*call, "--overwrite") == 0
-    assert sorted(path.name for path in output.iterdir()) == sorted(NAMES)
+    said = capsys.readouterr()
+    lines = said.out.split("\n")
+    for row in rows(output).values():
+        assert any(row["setting"] in line and f"{row['tfrecord_bytes']:,}" in line for line in lines)
+    assert f"{output}/: sweep.html" in said.out
+    assert said.err.startswith("source: folder (")
 
 
 def test_as_a_module_with_the_threads_of_beam(photos: Path, swept: Path, tmp_path: Path) -> None:
-    call = [sys.executable, "-m", "pipelines.sweep", "--input", photos, "--output", tmp_path / "out", *FEW]
-    args = ("--quiet", "--runner=DirectRunner", "--direct_running_mode=multi_threading")
+    call = [
+        sys.executable,
+        "-m",
+        "pipelines.sweep",
+        "--input",
+        photos,
+        "--output",
+        tmp_path / "out",
+        "--quiet",
+    ]
+    args = (*FEW, "--worst=1", "--runner=DirectRunner", "--direct_running_mode=multi_threading")
     done = subprocess.run([*map(str, call), *args], cwd=ROOT, capture_output=True, text=True, timeout=200)
     assert (done.returncode, done.stdout) == (0, "")
     one, other = rows(swept), rows(tmp_path / "out")
