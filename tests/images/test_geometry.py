@@ -183,32 +183,32 @@ def test_orientations_are_pillows(orientation: int) -> None:
         assert (x % 1, y % 1) == (0.5, 0.5)
 
 
-@pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("policy", POLICIES, ids=asked)
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_boxes_go_where_their_pixels_go(size: tuple[int, int], policy: ImagePolicy, orientation: int) -> None:
+def test_boxes_go_where_their_pixels_go(size: tuple[int, int], policy: ImagePolicy) -> None:
     height, width = size
-    planned = plan_geometry(height, width, orientation, policy)
     boxes = [
         (x0, y0, x1, y1)
         for x0, x1 in {(0, width), (width // 3, width // 3 + 1), (width // 2, width)}
         for y0, y1 in {(0, height), (height // 3, height // 3 + 1), (height // 2, height)}
     ]
-    for box, moved in zip(boxes, moved_boxes(planned, np.array(boxes)), strict=True):
-        drawn = np.zeros(size, np.uint8)
-        drawn[box[1] : box[3], box[0] : box[2]] = 1
-        seen = moved_one_by_one(drawn, orientation, policy, fill=0)
-        # A pixel belongs to the box when its centre lies in it; none is seen twice, or elsewhere.
+    for orientation in range(1, 9):
+        planned = plan_geometry(height, width, orientation, policy)
         ys, xs = np.arange(planned.height) + 0.5, np.arange(planned.width) + 0.5
-        eps = 1e-9
-        inside = np.outer(
-            (ys > moved[1] - eps) & (ys < moved[3] - eps), (xs > moved[0] - eps) & (xs < moved[2] - eps)
-        )
-        on_edge = np.add.outer(
-            np.isclose(ys, moved[1]) | np.isclose(ys, moved[3]),
-            np.isclose(xs, moved[0]) | np.isclose(xs, moved[2]),
-        )
-        np.testing.assert_array_equal(inside[~on_edge], seen.astype(bool)[~on_edge])
+        for box, moved in zip(boxes, moved_boxes(planned, np.array(boxes)), strict=True):
+            drawn = np.zeros(size, np.uint8)
+            drawn[box[1] : box[3], box[0] : box[2]] = 1
+            seen = moved_one_by_one(drawn, orientation, policy, fill=0)
+            # A pixel belongs to the box when its centre lies in it; none is seen twice, or elsewhere.
+            eps = 1e-9
+            inside = np.outer(
+                (ys > moved[1] - eps) & (ys < moved[3] - eps), (xs > moved[0] - eps) & (xs < moved[2] - eps)
+            )
+            on_edge = np.add.outer(
+                np.isclose(ys, moved[1]) | np.isclose(ys, moved[3]),
+                np.isclose(xs, moved[0]) | np.isclose(xs, moved[2]),
+            )
+            np.testing.assert_array_equal(inside[~on_edge], seen.astype(bool)[~on_edge], str(planned))
 
 
 @settings(max_examples=50)
