@@ -29,7 +29,6 @@ KEEP, JPEG, PNG, RAW, TENSOR = (
     ImagePolicy(image_format=name) for name in ("keep", "jpeg", "png", "raw", "tensor")
 )
 RGBA = gradient(channels=4)
-OPAQUE = np.dstack([gradient(), np.full((24, 32), 255, np.uint8)])
 GRAY = gradient(channels=1)
 INDICES = (np.arange(24 * 32) % 5).astype(np.uint8).reshape(24, 32, 1)
 

@@ -52,7 +52,7 @@ class ImagePolicy:
         alpha: transparency is kept, laid on the background (`flatten`), or fails the image (`fail`).
         background: RGB, 0 to 255, beneath what is flattened, and around what is padded.
         metadata: EXIF, XMP, IPTC, comments: `auto` leaves files that are kept as they are, and encodes others
-            without; `strip` takes them from files that are kept too; `keep` carries them over.
+            without; `strip` takes them from files that are kept too; `keep` carries all but IPTC over.
         target_ssim: for jpeg: the quality of each image is the least whose luma SSIM to the source is this.
 
     Raises:

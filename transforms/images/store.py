@@ -240,9 +240,8 @@ def _not_larger(
 
 def _left_alone(image: Encoded, own: StoredImage, *notes: str) -> StoredImage:
     """The file as it is, after its pixels have been looked at."""
-    if (
-        image.kind != "jpeg"
-    ):  # A JPEG's decoding has proven it whole; others' decoders are laxer than the check.
+    # A JPEG's decoding has proven it whole; others' decoders are laxer than the check.
+    if image.kind != "jpeg":
         image.check()
     return _noted(own, *notes)
 
