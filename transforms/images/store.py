@@ -301,9 +301,7 @@ def _with_metadata(stored: StoredImage, image: Encoded, policy: ImagePolicy) -> 
         carried = metadata_of(image.data, image.kind)
         if stored.geometry is not None and policy.exif == "apply":
             carried = upright(carried, stored.height, stored.width)
-        return dataclasses.replace(
-            stored, data=with_metadata(stored.data, stored.image_format, carried)
-        )
+        return dataclasses.replace(stored, data=with_metadata(stored.data, stored.image_format, carried))
     if lies == 1:
         return stored
     # Its pixels lie as the file's do, and so it has to say as much.
