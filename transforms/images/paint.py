@@ -70,7 +70,9 @@ def painted(image: Encoded, orientation: int, policy: ImagePolicy) -> Painted:
         start = _printed(image.inks(), orientation, policy, profile)
     start = start or _decoded(image, orientation, policy, profile)
     colors = start.picture.expanded()
-    work = start.with_pixels(to_eight_bits(colors) if lossy else colors)
+    if lossy:
+        colors = to_eight_bits(colors)
+    work = start if colors is start.picture.pixels else start.with_pixels(colors)
     if policy.color == "rgb" and image.inks is not None:
         work = work.with_pixels(colors, "recolored")
     for step in (_in_srgb, _on_background, _recolored, _resized):
@@ -137,6 +139,8 @@ def _in_srgb(work: Painted, policy: ImagePolicy) -> Painted:
 
 def _on_background(work: Painted, policy: ImagePolicy) -> Painted:
     """Without alpha where nothing shows through, or nothing shall."""
+    if work.picture.pixels.shape[2] in (1, 3):
+        return work
     pixels, see_through = split_alpha(work.picture.pixels)
     if not see_through:
         asked_for = policy.color != "keep" and policy.image_format not in LOSSY

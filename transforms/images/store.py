@@ -207,7 +207,9 @@ def _as_lossy(
         jpeg_quality=quality,
     )
     stored = _not_larger(image, own, work, new, policy) if policy.reencode == "smaller" else new
-    return _noted(dataclasses.replace(stored, flattened_bytes=size), _ALPHA if work.see_through else None)
+    if not work.see_through:
+        return stored
+    return _noted(dataclasses.replace(stored, flattened_bytes=size), _ALPHA)
 
 
 def _jpeg(pixels: Array, policy: ImagePolicy) -> tuple[bytes, int | None]:
