@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from pipelines.job_errors import job_error
@@ -29,7 +29,32 @@ def set_up_logging(verbose: bool) -> None:
     dataflow_log.setLevel(logging.NOTSET if verbose else logging.CRITICAL + 1)
 
 
-def failure_line(error: Exception, runner: str, verbose: bool) -> str | None:
+def exit_status(
+    run: Callable[[], int], prog: str, runner: str, verbose: bool, kept: Callable[[], str]
+) -> int:
+    """What `run` returns: 2 where the call is wrong, 1 where the job fails, each told in one line.
+
+    Args:
+        run: the checked call.
+        prog: name of the program, for messages.
+        runner: of Beam.
+        verbose: whether all is logged anyway.
+        kept: what else to say of a job that has failed.
+    """
+    try:
+        return run()
+    except BadCall as error:
+        print(f"{prog}: error: {error}", file=sys.stderr)
+        return 2
+    except Exception as error:
+        message = _failure_line(error, runner, verbose)
+        if message is None:
+            raise
+        print(f"{prog}: error: {message}\n{kept()}", end="", file=sys.stderr)
+        return 1
+
+
+def _failure_line(error: Exception, runner: str, verbose: bool) -> str | None:
     """The one line of a job that failed; None where it is an error of ours, whose traceback is wanted."""
     message = job_error(error)
     if message is None and runner != DIRECT_RUNNER and not verbose:

@@ -29,7 +29,7 @@ if __name__ == "__main__":
     interruption.install()  # what follows takes a while to import
 
 from pipelines import dataflow_job, summary
-from pipelines.beam_job import BadCall, failure_line, new_pipeline, run_to_end, set_up_logging
+from pipelines.beam_job import exit_status, new_pipeline, run_to_end, set_up_logging
 from pipelines.code_archive import pack
 from pipelines.dataflow import DATAFLOW_RUNNER
 from pipelines.display import job_lines, progress_display
@@ -68,19 +68,13 @@ def _converted(argv: Sequence[str], prog: str) -> int:
     set_up_logging(verbose=False)
     options = parse_convert(argv, prog)
     set_up_logging(options.verbose)
-    try:
-        return run(options)
-    except BadCall as error:
-        print(f"{prog}: error: {error}", file=sys.stderr)
-        return 2
-    except Exception as error:
-        message = failure_line(error, options.runner, options.verbose)
-        if message is None:
-            raise
-        print(f"{prog}: error: {message}", file=sys.stderr)
-        if not options.quiet:
-            print(interruption.what_is_kept(options.output), end="", file=sys.stderr)
-        return 1
+    return exit_status(
+        lambda: run(options),
+        prog,
+        options.runner,
+        options.verbose,
+        lambda: "" if options.quiet else interruption.what_is_kept(options.output),
+    )
 
 
 def run(options: ConvertOptions) -> int:

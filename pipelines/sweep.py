@@ -26,7 +26,7 @@ if __name__ == "__main__":
     interruption.install()  # what follows takes a while to import
 
 from pipelines import dataflow_job
-from pipelines.beam_job import BadCall, failure_line, new_pipeline, run_to_end, set_up_logging
+from pipelines.beam_job import exit_status, new_pipeline, run_to_end, set_up_logging
 from pipelines.code_archive import pack
 from pipelines.dataflow import DATAFLOW_RUNNER
 from pipelines.display import job_lines, progress_display
@@ -56,17 +56,7 @@ def _swept(argv: Sequence[str], prog: str) -> int:
     set_up_logging(verbose=False)
     options = parse_sweep(argv, prog)
     set_up_logging(options.verbose)
-    try:
-        return run(options)
-    except BadCall as error:
-        print(f"{prog}: error: {error}", file=sys.stderr)
-        return 2
-    except Exception as error:
-        message = failure_line(error, options.runner, options.verbose)
-        if message is None:
-            raise
-        print(f"{prog}: error: {message}", file=sys.stderr)
-        return 1
+    return exit_status(lambda: run(options), prog, options.runner, options.verbose, str)
 
 
 def run(options: SweepOptions) -> int:

@@ -171,7 +171,7 @@ def test_options_act(photos: Path, swept: Path, tmp_path: Path) -> None:
     assert refused["raw pixels"]["images"] == 1
     assert [refused["re-encoded, q80"][name] for name in ("images", "failed")] == [0, 1]
     assert (
-        "Up to 1 images were refused by a setting: encode: transparent." in figures(tmp_path / "out")["notes"]
+        "Refused by a setting (images, at most 1): encode: transparent." in figures(tmp_path / "out")["notes"]
     )
     assert "<figure>" not in (tmp_path / "out" / "sweep.html").read_text()
 

@@ -103,4 +103,4 @@ def test_notes_tell_what_was_refused_and_what_kept_its_alpha() -> None:
     assert len(plain) == 1
     assert len(kept) == 2 and "transparency" in kept[1]
     refused = notes(SweepConfig(), {"encode: transparent": 1200})
-    assert refused[1:] == ("Up to 1,200 images were refused by a setting: encode: transparent.",)
+    assert refused[1:] == ("Refused by a setting (images, at most 1,200): encode: transparent.",)

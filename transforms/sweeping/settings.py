@@ -99,7 +99,7 @@ def notes(config: SweepConfig, refused: Mapping[str, int], repeated: int = 0) ->
     if repeated:
         found.append(f"Keys that are not unique: {repeated:,}. A conversion refuses them.")
     for reason, images in sorted(refused.items()):
-        found.append(f"Up to {images:,} images were refused by a setting: {reason}.")
+        found.append(f"Refused by a setting (images, at most {images:,}): {reason}.")
     return tuple(found)
 
 
