@@ -45,7 +45,7 @@ else
 endif
 
 test: $(READY)
-	$(RUN) -m pytest $(TESTS)
+	$(RUN) -m pytest -n auto --dist worksteal $(TESTS)
 
 lint: $(READY)
 	$(RUN) -m ruff check .

@@ -17,6 +17,7 @@ setup(
     packages=[
         "pipelines",
         "transforms",
+        "transforms.annotations",
         "transforms.examples",
         "transforms.images",
         "transforms.shards",
@@ -31,6 +32,7 @@ setup(
     },
     install_requires=[
         "apache-beam>=2.77,<2.78",
+        "defusedxml>=0.7.1,<1",  # annotations in XML, without entities
         "google-cloud-storage>=3.1,<4",
         "google-crc32c>=1.6,<2",  # checksums of the records, in C
         "matplotlib>=3.9,<4",  # the plot of a sweep
@@ -38,8 +40,11 @@ setup(
         "numpy>=1.26,<3",
         "pillow>=12.1.1,<13",  # the range that Beam allows
         "protobuf>=5.29,<7",
+        "pyarrow>=14,<26",  # Parquet; the range that Beam allows
+        "pycocotools>=2.0.8,<3",  # run lengths and polygons as COCO has them
         "psutil>=6,<8",  # how much memory is available
         "pyoxipng>=9.0,<10",  # --optimize, of PNGs
+        "pyyaml>=6,<7",  # data.yaml
         "rich>=13.7,<16",  # progress bar and tables
         "simplejpeg>=1.8,<2",  # libjpeg-turbo, faster than Pillow and free of the GIL both ways
         "tenacity>=9,<10",  # faults of the file system that may pass are tried again
@@ -62,7 +67,10 @@ setup(
             "ruff>=0.12,<1",
             "scikit-image>=0.25,<0.27",  # the reference for similarity
             "tensorflow-datasets>=4.9.9,<5",
+            "pytest-xdist>=3.6,<4",
             "tensorflow-metadata>=1.17.3,<2",  # older ones fail with protobuf 6
+            "types-PyYAML>=6",
+            "types-defusedxml>=0.7",
         ],
     },
     entry_points={"console_scripts": ["recordmill = pipelines.cli:main"]},

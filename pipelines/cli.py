@@ -2,6 +2,7 @@
 
 recordmill convert --input photos/ --output out/
 recordmill sweep --input photos/ --output sweep/
+recordmill formats
 recordmill convert --help
 """
 
@@ -21,12 +22,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str]) -> int:
     # Imported once interruptions are heeded; none of it imports Beam: errors of the call come soon.
-    from pipelines import convert, sweep
+    from pipelines import convert, formats, sweep
     from pipelines.flag_parser import Parser
 
     parser = Parser(prog="recordmill", description="Image datasets to sharded TFRecords.")
-    commands = {"convert": convert.main, "sweep": sweep.main}
-    told = "convert: images to a published dataset; sweep: what each image setting costs and saves"
+    commands = {"convert": convert.main, "sweep": sweep.main, "formats": formats.main}
+    told = (
+        "convert: images to a published dataset; sweep: what each image setting costs and saves; "
+        "formats: what is read and written"
+    )
     parser.add_argument("command", choices=list(commands), help=told)
     # The subcommand parses the rest itself: unknown flags may be Beam's.
     command = parser.parse_args(arguments[:1]).command

@@ -80,7 +80,9 @@ def _converted(argv: Sequence[str], prog: str) -> int:
 def run(options: ConvertOptions) -> int:
     """Runs the checked call: the plan alone, or the whole job."""
     if not options.quiet:
-        print(f"source: {options.source.kind} ({options.source_reason})", file=sys.stderr)
+        schema = options.dataset.schema
+        told = "what its records have decides" if schema == "auto" else schema
+        print(f"source: {options.source.kind} ({options.source_reason}); schema: {told}", file=sys.stderr)
     progress.reset()
     display = progress_display("quiet" if options.quiet else options.progress)
     if options.plan:
@@ -184,11 +186,7 @@ def _assembled(options: ConvertOptions) -> tuple[beam.Pipeline, str]:
     write = WriteDataset(
         options.output, options.dataset, _source_settings(options.source), _job_name(pipeline)
     )
-    (
-        pipeline
-        | "ReadSource" >> ReadSource(options.source, os.path.join(write.run, "scratch"))
-        | "WriteDataset" >> write
-    )
+    (pipeline | "ReadSource" >> ReadSource(options.source, write.scratch) | "WriteDataset" >> write)
     return pipeline, write.token
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pipelines.image_flags import image_policy
 from pipelines.runner_flags import LOCAL_RUNNERS, worker_slots, writer_processes
-from pipelines.source_flags import label_names
+from pipelines.source_flags import label_flags
 from transforms.config import DatasetConfig
 from transforms.sources.registry import source_of
 from transforms.sources.source import SourceConfig
@@ -41,9 +41,10 @@ def dataset_config(
         )
     return DatasetConfig(
         policy=image_policy(args),
-        schema=args.schema,
+        schema=schema_of(args.schema, source),
+        boxes=args.boxes,
         rename=args.rename,
-        label_names=label_names(args),
+        **label_flags(args),
         label_offset=args.label_offset,
         splits=args.splits,
         expected_splits=_expected_splits(args, source),
@@ -64,6 +65,11 @@ def dataset_config(
         worker_slots=worker_slots(args.runner, beam_flags),
         **sizes,
     )
+
+
+def schema_of(asked: str, source: SourceConfig) -> str:
+    """The schema of a call: `auto` is what fits the source, or is left to its records."""
+    return asked if asked != "auto" else ",".join(source_of(source).schemas(source)) or "auto"
 
 
 def _writer(args: argparse.Namespace, sized: bool) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import re
 from collections.abc import Callable
 from typing import TypeVar
 
+from transforms.examples.registry import named_schemas
 from transforms.images.color import parse_color
+from transforms.sources.registry import SOURCES
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 _SIDES = re.compile(r"(\d{1,7})[xX×](\d{1,7})")
@@ -77,6 +80,46 @@ def fractions(text: str) -> dict[str, float]:
 def renames(text: str) -> dict[str, str]:
     """`OLD=NEW,…`."""
     return _pairs(text, str)
+
+
+def pairs(text: str) -> tuple[tuple[str, str], ...]:
+    """`OLD=NEW,…`, in order."""
+    return tuple(renames(text).items())
+
+
+def names_of(*allowed: str) -> Callable[[str], tuple[str, ...]]:
+    """A parser of some of the `allowed` names, with commas between."""
+
+    def names(text: str) -> tuple[str, ...]:
+        found = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+        for name in found:
+            if name not in allowed:
+                known = f"{', '.join(allowed[:-1])} or {allowed[-1]}"
+                raise argparse.ArgumentTypeError(
+                    f"{name!r} in {text!r}; it may be {known}, or several with commas between"
+                )
+        return found
+
+    return names
+
+
+def source(text: str) -> str:
+    """`auto`, or the name of a source."""
+    if text != "auto" and text not in SOURCES:
+        near = difflib.get_close_matches(text, SOURCES, 1)
+        meant = f" (did you mean {near[0]}?)" if near else ""
+        raise argparse.ArgumentTypeError(f"{text!r}{meant}; it may be auto, {', '.join(SOURCES)}")
+    return text
+
+
+def schemas(text: str) -> str:
+    """`auto`, or names of schemas with commas between."""
+    if text == "auto":
+        return text
+    try:
+        return ",".join(schema.name for schema in named_schemas(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _pairs(text: str, kind: Callable[[str], _Value]) -> dict[str, _Value]:

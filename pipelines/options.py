@@ -23,6 +23,7 @@ from pipelines.runner_flags import (
     runner_name,
 )
 from pipelines.source_flags import add_source_flags, check_given, chosen_source
+from transforms.annotations.boxes import BOXES
 from transforms.config import DatasetConfig
 from transforms.examples.registry import SCHEMAS
 from transforms.sources.registry import source_of
@@ -134,7 +135,21 @@ def convert_parser(prog: str) -> Parser:
 
 def _add_records(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
-    add("--schema", default="auto", choices=["auto", *SCHEMAS], help="names and meaning of the features")
+    add(
+        "--schema",
+        default="auto",
+        type=flag_values.schemas,
+        metavar="NAME[,NAME]",
+        help=f"names and meaning of the features: auto takes what fits the source; {', '.join(SCHEMAS)}; "
+        "or several, such as detection,segmentation",
+    )
+    add(
+        "--boxes",
+        default="clip",
+        choices=BOXES,
+        help="of boxes partly outside their image: clip or drop them, or fail the record; those without an "
+        "area, or wholly outside, are dropped, or fail it",
+    )
     add(
         "--rename", type=flag_values.renames, default={}, metavar="OLD=NEW,…", help="other names for features"
     )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from typing import TypedDict
 
 from pipelines import flag_values
-from transforms.examples.labels import read_label_file
+from transforms.examples.labels import read_label_file, read_label_map, read_label_texts
 from transforms.sources.registry import SOURCES, detect
-from transforms.sources.source import SourceConfig
+from transforms.sources.source import ANNOTATIONS, SourceConfig
 from transforms.storage.files import read_text
 from transforms.storage.paths import absolute
 
@@ -21,15 +22,21 @@ def add_source_flags(group: argparse._ArgumentGroup, output: str) -> None:
         output: what the help says of --output.
     """
     add = group.add_argument
-    add("--input", metavar="PATH", help="folder of images, manifest, or IDX files; local or gs://")
+    add("--input", metavar="PATH", help="what to read, as `recordmill formats` lists it; local or gs://")
     add("--output", metavar="FOLDER", help=output)
-    add("--source", default="auto", choices=["auto", *SOURCES], help="what the input is; auto finds it out")
+    add(
+        "--source",
+        default="auto",
+        type=flag_values.source,
+        metavar="NAME",
+        help=f"what the input is; auto finds it out; {', '.join(SOURCES)}",
+    )
     add(
         "--annotations",
         action="append",
         default=[],
         metavar="FILE",
-        help="manifest of the images (repeatable)",
+        help="manifest or annotations of the images (repeatable)",
     )
     add(
         "--image_root",
@@ -41,12 +48,35 @@ def add_source_flags(group: argparse._ArgumentGroup, output: str) -> None:
     add("--image_column", metavar="NAME", help="the manifest's column of image paths")
     add("--label_column", metavar="NAME[,NAME…]", help="the manifest's column, or columns, of labels")
     add("--label_pattern", metavar="REGEX", help="takes the label from the key: its first group")
-    add("--label_file", metavar="FILE", help="names of the labels, one a line, in the order of their ids")
+    add(
+        "--label_file",
+        metavar="FILE",
+        help="names of the labels, one a line, in the order of their ids; or a label_map.pbtxt",
+    )
     add(
         "--label_offset",
         type=int,
         metavar="N",
-        help="added to every label id (default: the schema's: 1 for imagenet, else 0)",
+        help="added to every label id (default: what makes them start where the schema wants them)",
+    )
+    add(
+        "--include_annotations",
+        type=flag_values.names_of(*ANNOTATIONS),
+        default=(),
+        metavar="KIND[,KIND]",
+        help=f"what is stored of {', '.join(ANNOTATIONS)}, beside boxes and labels",
+    )
+    add(
+        "--mask_pattern",
+        metavar="PATTERN",
+        help="with --source masks: where an image's mask lies below the input, as 'masks/{stem}_mask.png'",
+    )
+    add(
+        "--input_features",
+        type=flag_values.pairs,
+        default=(),
+        metavar="OLD=NEW,…",
+        help="with --source tfrecord: which features of foreign records are ours, as img=image/encoded",
     )
     add(
         "--include",
@@ -81,6 +111,9 @@ def chosen_source(args: argparse.Namespace) -> tuple[SourceConfig, str]:
         label_pattern=args.label_pattern,
         include=tuple(args.include),
         exclude=tuple(args.exclude),
+        include_annotations=args.include_annotations,
+        input_features=args.input_features,
+        mask_pattern=args.mask_pattern,
         limit=args.limit,
         skip_dirs=(absolute(args.output),),
     )
@@ -100,17 +133,29 @@ def check_given(args: argparse.Namespace) -> None:
             raise ValueError(f"--{name} is empty; give a value, or leave the flag out")
 
 
-def label_names(args: argparse.Namespace) -> tuple[str, ...] | None:
-    """The names in --label_file; None where that is not given.
+class LabelFlags(TypedDict):
+    """What --label_file says, as fields of `DatasetConfig`: names by line, or a label map's by their ids."""
+
+    label_names: tuple[str, ...] | None
+    label_classes: dict[int, str] | None
+    label_texts: dict[str, str]
+
+
+def label_flags(args: argparse.Namespace) -> LabelFlags:
+    """The names in --label_file.
 
     Raises:
         ValueError: it cannot be read, or holds no such names.
     """
     path = args.label_file
     if path is None:
-        return None
+        return LabelFlags(label_names=None, label_classes=None, label_texts={})
     try:
-        return read_label_file(read_text(path))
+        text = read_text(path)
+        if path.endswith(".pbtxt"):
+            classes, texts = read_label_map(text), read_label_texts(text)
+            return LabelFlags(label_names=None, label_classes=classes, label_texts=texts)
+        return LabelFlags(label_names=read_label_file(text), label_classes=None, label_texts={})
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"--label_file is {path!r}: {getattr(error, 'strerror', None) or error}") from error
     except ValueError as error:

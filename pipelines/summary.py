@@ -32,6 +32,7 @@ def print_result(manifest_path: str) -> None:
     if manifest["actions"]:
         actions = ", ".join(f"{name} {count:,}" for name, count in manifest["actions"].items())
         table.add_row("images", actions)
+    _add_annotations(table, manifest["annotations"])
     if alpha := manifest["alpha"]["images"]:
         table.add_row("transparency", _alpha(alpha, manifest["alpha"]))
     if manifest["jpeg_qualities"]:
@@ -53,6 +54,16 @@ def print_result(manifest_path: str) -> None:
     split = next(iter(manifest["splits"]))
     console.print(f"The dataset is in {folder}/. To read it:\n")
     console.print(_reading(folder, split))
+
+
+def _add_annotations(table: Table, annotations: dict[str, dict[str, int]]) -> None:
+    """What was stored beside images, and what of it was changed."""
+    stored = {name: count for name, count in annotations["stored"].items() if count}
+    if stored:
+        told = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in stored.items())
+        table.add_row("annotations", told)
+    for number, (reason, count) in enumerate(annotations["changed"].items()):
+        table.add_row("" if number or stored else "annotations", f"{count:,}  {reason}")
 
 
 def _alpha(images: int, alpha: dict[str, int]) -> str:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from pipelines import flag_values
 from pipelines.dataflow import DATAFLOW_RUNNER, check_locations
+from pipelines.dataset_flags import schema_of
 from pipelines.flag_parser import HelpFormatter, Parser, add_switch
 from pipelines.options import add_display_flags, add_runner_flags, direct_args, runner_args
 from pipelines.runner_flags import (
@@ -19,7 +20,7 @@ from pipelines.runner_flags import (
     is_on_a_cluster,
     writer_processes,
 )
-from pipelines.source_flags import add_source_flags, chosen_source, label_names
+from pipelines.source_flags import add_source_flags, chosen_source, label_flags
 from transforms.config import DatasetConfig
 from transforms.images.policy import ALPHAS, EXIF_POLICIES, SUBSAMPLINGS
 from transforms.sources.registry import source_of
@@ -201,7 +202,8 @@ def _checked(args: argparse.Namespace, others: Sequence[str], flags: Mapping[str
 def _dataset(args: argparse.Namespace, source: SourceConfig) -> DatasetConfig:
     """The records that `convert` would make, but for their images."""
     return DatasetConfig(
-        label_names=label_names(args),
+        schema=schema_of("auto", source),
+        **label_flags(args),
         label_offset=args.label_offset,
         overwrite=args.overwrite,
         untyped_features=source_of(source).untyped,

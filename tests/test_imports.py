@@ -13,15 +13,24 @@ ALLOWED = {
     "transforms.records": (),
     "transforms.storage": ("transforms.records", "transforms.storage"),
     "transforms.images": ("transforms.records", "transforms.images"),
-    "transforms.examples": ("transforms.records", "transforms.examples"),
-    "transforms.sources": ("transforms.records", "transforms.storage", "transforms.sources"),
+    "transforms.framing": (),
+    "transforms.annotations": ("transforms.records", "transforms.images", "transforms.annotations"),
+    "transforms.examples": ("transforms.records", "transforms.framing", "transforms.examples"),
+    "transforms.sources": (
+        "transforms.records",
+        "transforms.framing",
+        "transforms.storage",
+        "transforms.sources",
+    ),
     "transforms.config": ("transforms.records", "transforms.images.policy"),
     "transforms.shards": (
         "transforms.records",
         "transforms.config",
         "transforms.storage",
         "transforms.images",
+        "transforms.annotations",
         "transforms.examples",
+        "transforms.framing",
         "transforms.shards",
     ),
     "transforms.sweeping": (
@@ -39,9 +48,11 @@ ALLOWED = {
 # Modules that a spawned writer, or the launcher before it has checked a call, must be able to import.
 WITHOUT_BEAM = (
     "transforms.records",
+    "transforms.framing",
     "transforms.config",
     "transforms.storage",
     "transforms.images",
+    "transforms.annotations",
     "transforms.examples",
     "transforms.sources",
     "transforms.shards",

@@ -35,7 +35,7 @@ class FailureCoder(coders.Coder):
 
     def encode(self, value: Failure) -> bytes:
         """The failure's fields."""
-        fields = [value.key, value.stage, value.reason, value.detail, value.skipped]
+        fields = [value.key, value.stage, value.reason, value.detail, value.skipped, value.kept]
         return json.dumps(fields, ensure_ascii=False).encode("utf-8")
 
     def decode(self, encoded: bytes) -> Failure:

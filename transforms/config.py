@@ -31,9 +31,13 @@ class DatasetConfig:
 
     Attributes:
         policy: what is done to the images.
-        schema: `auto`, or a name in `transforms.examples.SCHEMAS`.
+        schema: `auto`, a name in `transforms.examples.SCHEMAS`, or several with commas between.
         rename: new feature names by old one.
+        boxes: what becomes of boxes that are partly outside their image: `clip`, `drop`, or `fail` for the
+            record; those without an area, or wholly outside, are dropped, or fail it.
         label_names: names of the labels in the order of their ids, or None to number them.
+        label_classes: names of the labels by their ids, where a label map gives them.
+        label_texts: what it calls them, by name.
         label_offset: added to every label id; None for the schema's own.
         splits: fraction of each split, over the source's own splits; empty to keep those.
         expected_splits: splits that the source's layout names: without a record, the job fails.
@@ -58,7 +62,10 @@ class DatasetConfig:
     policy: ImagePolicy = ImagePolicy()
     schema: str = "auto"
     rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    boxes: str = "clip"
     label_names: tuple[str, ...] | None = None
+    label_classes: Mapping[int, str] | None = None
+    label_texts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     label_offset: int | None = None
     splits: Mapping[str, float] = dataclasses.field(default_factory=dict)
     expected_splits: tuple[str, ...] = ()
@@ -86,6 +93,8 @@ class DatasetConfig:
             raise ValueError(f"--shard_size is {self.shard_size}; it must be at least 1 byte")
         if self.reader_hosts is not None and self.reader_hosts < 1:
             raise ValueError(f"--reader_hosts is {self.reader_hosts}; it must be at least 1")
+        if self.boxes not in ("clip", "drop", "fail"):
+            raise ValueError(f"--boxes is {self.boxes!r}; it may be clip, drop or fail")
         if self.order not in ("shuffled", "key"):
             raise ValueError(f"--order is {self.order!r}; it may be shuffled or key")
         if not 0 <= self.max_failure_ratio <= 1:

@@ -20,8 +20,8 @@ class FailureLog:
         self._failed = 0
 
     def add(self, failure: Failure) -> None:
-        """An input that failed; one that is skipped on purpose is no news."""
-        if failure.skipped:
+        """An input that failed; one that is skipped on purpose, or that is in the dataset, is no news."""
+        if failure.skipped or failure.kept:
             return
         self._failed += 1
         if self._failed <= _LINES:

@@ -27,6 +27,10 @@ def count_written(stats: WriteStats, size: int) -> None:
     count("bytes/shards", size)
     for action, times in stats.actions.items():
         count(f"actions/{action}", times)
+    for name, times in stats.annotations.items():
+        count(f"annotations/{name}", times)
+    for reason, times in stats.notes.items():
+        count(f"annotations/{reason}", times)
     for (stage, reason), times in stats.failed.items():
         count(f"failed/{stage}/{reason}", times)
 

@@ -12,7 +12,7 @@ import apache_beam as beam
 from rich.filesize import decimal
 
 from transforms.config import DatasetConfig
-from transforms.records import Failure, ImageRecord, JobError
+from transforms.records import ClassNames, Failure, ImageRecord, JobError
 from transforms.shards import progress
 from transforms.shards.manifest import package_version
 from transforms.shards.memory import shuffle_warning
@@ -152,7 +152,7 @@ def _check_space(output: str, plan: DatasetPlan) -> None:
 
 
 class WritePlan(beam.PTransform):
-    """PCollection[ImageRecord | Failure] -> the plan in words, as JSON in the file `path`; nothing else.
+    """PCollection[ImageRecord | Failure | ClassNames] -> the plan in words, as JSON in the file `path`.
 
     Args:
         config: of the dataset.
@@ -166,9 +166,9 @@ class WritePlan(beam.PTransform):
         self._output = output
         self._path = path
 
-    def expand(self, entries: beam.PCollection[ImageRecord | Failure]) -> beam.PCollection[None]:
+    def expand(self, entries: beam.PCollection[ImageRecord | Failure | ClassNames]) -> beam.PCollection[None]:
         """As far as the plan, as WriteDataset has it."""
-        surveyed = entries | "SurveyRecords" >> SurveyRecords(self._config)
+        surveyed = entries | "SurveyRecords" >> SurveyRecords(self._config, f"{self._path}.scratch")
         plan = surveyed | "PlanDataset" >> PlanDataset(self._config, self._output, run=None)
         return plan | "Write" >> beam.Map(
             write_plan,
@@ -194,9 +194,9 @@ def write_plan(
         "source_bytes": plan.source_bytes,
         "estimated_bytes": plan.estimated_bytes,
         "schema": plan.settings.schema.name,
-        "labels": len(plan.settings.labels.labels),
+        "labels": len(plan.settings.features.labels.labels),
         "columns": {
-            name: [column.kind, list(column.shape)] for name, column in plan.settings.columns.items()
+            name: [column.kind, list(column.shape)] for name, column in plan.settings.features.columns.items()
         },
         "splits": {
             name: {"records": split.records, "bytes": split.estimated_bytes, "shards": split.num_shards}

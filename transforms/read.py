@@ -15,19 +15,19 @@ from collections.abc import Iterator
 
 import apache_beam as beam
 
-from transforms.records import Failure, ImageRecord, JobError
+from transforms.records import ClassNames, JobError
 from transforms.shards import process, progress
 from transforms.sources.registry import source_of
-from transforms.sources.source import SourceConfig
+from transforms.sources.source import Item, SourceConfig
 from transforms.storage import files
 from transforms.storage.listing import glance
 
-Entry = ImageRecord | Failure
 _PROGRESS_STEP = 1000
 
 
 class ReadSource(beam.PTransform):
-    """Lists a source: an ImageRecord for each image, a Failure for each input that is none.
+    """Lists a source: an ImageRecord for each image, a Failure for each input that is none, and
+    the classes that it defines.
 
     The list is made by a worker, never by the launcher: the job graph is the same for ten files and for
     millions.
@@ -44,16 +44,16 @@ class ReadSource(beam.PTransform):
         self._config = config
         self._scratch = scratch
 
-    def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[Entry]:
-        """PBegin -> PCollection[ImageRecord | Failure]."""
+    def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[Item]:
+        """PBegin -> PCollection[ImageRecord | Failure | ClassNames]."""
         return (
             begin
             | "Start" >> beam.Impulse()
-            | "List" >> beam.FlatMap(list_source, self._config, self._scratch).with_output_types(Entry)
+            | "List" >> beam.FlatMap(list_source, self._config, self._scratch).with_output_types(Item)
         )
 
 
-def list_source(_: bytes, config: SourceConfig, scratch: str | None) -> Iterator[Entry]:
+def list_source(_: bytes, config: SourceConfig, scratch: str | None) -> Iterator[Item]:
     """The entries of a source, counted as they come.
 
     Raises:
@@ -69,8 +69,8 @@ def list_source(_: bytes, config: SourceConfig, scratch: str | None) -> Iterator
         raise JobError(str(error)) from error
     listed = 0
     for entry in source.read(config, scratch):
-        listed += 1
-        if listed % _PROGRESS_STEP == 0:
+        listed += not isinstance(entry, ClassNames)
+        if listed and listed % _PROGRESS_STEP == 0:
             progress.add_listed(_PROGRESS_STEP)
             process.wake_idle()
         yield entry

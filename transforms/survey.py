@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -14,10 +15,13 @@ from apache_beam.utils.windowed_value import WindowedValue
 from transforms.config import DatasetConfig
 from transforms.failures import FailureLog
 from transforms.metrics import count, count_left_out
-from transforms.records import BadInput, Failure, ImageRecord
+from transforms.records import BadInput, ClassNames, Failure, ImageRecord
 from transforms.shards.hashing import with_split
 from transforms.shards.survey import Survey, repeated_hashes
 from transforms.shards.totals import Totals
+from transforms.storage import files
+from transforms.storage.paths import is_remote
+from transforms.storage.spool import Spool
 
 _FAILURES, _TOTALS, _HASHES = "failures", "totals", "hashes"
 _COUNTED_AT_ONCE = 1000
@@ -40,15 +44,23 @@ class Surveyed(NamedTuple):
 
 
 class SurveyRecords(beam.PTransform):
-    """PCollection[ImageRecord | Failure] -> Surveyed."""
+    """PCollection[ImageRecord | Failure | ClassNames] -> Surveyed.
 
-    def __init__(self, config: DatasetConfig) -> None:
+    Args:
+        config: of the dataset.
+        scratch: folder for large annotations, which would else be shuffled; it lives as long as references
+            do. One in a bucket is not used: what runs there shuffles on disks.
+    """
+
+    def __init__(self, config: DatasetConfig, scratch: str | None = None) -> None:
         super().__init__()
         self._config = config
+        self._scratch = None if scratch is None or is_remote(scratch) else scratch
 
-    def expand(self, entries: beam.PCollection[ImageRecord | Failure]) -> Surveyed:
+    def expand(self, entries: beam.PCollection[ImageRecord | Failure | ClassNames]) -> Surveyed:
         """Records to references, totals and hashes, in one go; failures apart."""
-        parted = entries | "Survey" >> beam.ParDo(SurveyFn(self._config)).with_outputs(
+        survey = SurveyFn(self._config, self._scratch)
+        parted = entries | "Survey" >> beam.ParDo(survey).with_outputs(
             _FAILURES, _TOTALS, _HASHES, main="references"
         ).with_output_types(tuple[str, bytes])
         repeated = (
@@ -65,18 +77,26 @@ class SurveyRecords(beam.PTransform):
 class SurveyFn(beam.DoFn):
     """One entry after the other; totals and what is not handed on yet when the bundle ends."""
 
-    def __init__(self, config: DatasetConfig) -> None:
+    def __init__(self, config: DatasetConfig, scratch: str | None = None) -> None:
         self._config = config
+        self._scratch = scratch
         self._pattern = re.compile(config.group_pattern) if config.group_pattern else None
 
     def start_bundle(self) -> None:
         """Nothing seen."""
-        self._survey = Survey(self._config.seed, self._config.untyped_features)
+        self._spool: Spool | None = None
+        if self._scratch is not None:
+            files.make_folder(self._scratch)
+            self._spool = Spool(self._scratch, uuid.uuid4().hex, 0)
+        self._survey = Survey(self._config.seed, self._config.untyped_features, self._spool)
         self._read = 0
         self._log = FailureLog()
 
-    def process(self, element: ImageRecord | Failure) -> Iterator[Any]:
+    def process(self, element: ImageRecord | Failure | ClassNames) -> Iterator[Any]:
         """One entry."""
+        if isinstance(element, ClassNames):
+            self._survey.totals.classes.add(element)
+            return
         self._read += 1
         if self._read == _COUNTED_AT_ONCE:
             # A whole source may be one bundle, and people look at how far it has come.
@@ -101,6 +121,8 @@ class SurveyFn(beam.DoFn):
     def finish_bundle(self) -> Iterator[Any]:
         """The rest."""
         survey = self._survey
+        if self._spool is not None:
+            self._spool.close()
         count("read", self._read)
         self._log.finish()
         yield from map(in_global_window, survey.references.rest())

@@ -18,7 +18,7 @@ from transforms.config import DatasetConfig
 from transforms.images.versions import codec_versions
 from transforms.plan import PlanDataset
 from transforms.publish import Publish
-from transforms.records import Failure, ImageRecord
+from transforms.records import ClassNames, Failure, ImageRecord
 from transforms.shards.manifest import Provenance, package_version
 from transforms.storage.layout import Run
 from transforms.storage.output import check_path
@@ -32,7 +32,7 @@ _COMMAND_LENGTH = 200
 
 
 class WriteDataset(beam.PTransform):
-    """PCollection[ImageRecord | Failure] -> PCollection[str]: the path of manifest.json, once published.
+    """PCollection[ImageRecord | Failure | ClassNames] -> PCollection[str]: manifest.json, once published.
 
     Args:
         output: folder of the dataset, on this machine or `gs://`; empty, or none yet, or with `overwrite` one
@@ -68,14 +68,19 @@ class WriteDataset(beam.PTransform):
         return self._run.folder
 
     @property
+    def scratch(self) -> str:
+        """A folder that lives as long as the run, for what a source has to unpack."""
+        return self._run.scratch
+
+    @property
     def token(self) -> str:
         """By which the job of this pipeline holds the output's lock."""
         return self._run.token
 
-    def expand(self, entries: beam.PCollection[ImageRecord | Failure]) -> beam.PCollection[str]:
+    def expand(self, entries: beam.PCollection[ImageRecord | Failure | ClassNames]) -> beam.PCollection[str]:
         """Records to a survey, to a plan, to shards; shards to a dataset."""
         config, run = self._config, self._run
-        surveyed = entries | "SurveyRecords" >> SurveyRecords(config)
+        surveyed = entries | "SurveyRecords" >> SurveyRecords(config, run.scratch)
         plan = surveyed | "PlanDataset" >> PlanDataset(config, run.output, run)
         if config.writer == "beam":
             written = surveyed | "WriteTFRecords" >> WriteTFRecords(config, plan, run)
@@ -90,5 +95,5 @@ class WriteDataset(beam.PTransform):
 
 def _versions() -> dict[str, str]:
     """Versions of all that may change a byte of a shard."""
-    ours = {package: package_version(package) for package in ("recordmill", "protobuf")}
+    ours = {package: package_version(package) for package in ("recordmill", "protobuf", "pycocotools")}
     return {**codec_versions(), **ours}

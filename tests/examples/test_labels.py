@@ -160,3 +160,129 @@ def test_read_label_file(text: str) -> None:
 def test_bad_label_file(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         read_label_file(text)
+
+
+COCO = {1: "person", 3: "car", 90: "toothbrush"}
+VOC = {0: "background", 1: "aeroplane", 2: "bicycle"}
+YOLO = {0: "person", 1: "car"}
+
+
+@pytest.mark.parametrize(
+    ("classes", "names", "offset", "first_id", "ids", "mask_ids"),
+    [
+        # The source's own ids, moved only where the schema's ids begin at 1.
+        (COCO, None, None, 0, {"person": 1, 3: 3, "90": 90}, {0: 0, 1: 1, 90: 90}),
+        (COCO, None, None, 1, {"person": 1, "toothbrush": 90}, {0: 0, 3: 3}),
+        (VOC, None, None, 1, {"aeroplane": 1, "background": 0}, {0: 0, 2: 2}),
+        (YOLO, None, None, 0, {"person": 0, "car": 1}, {0: 0, 1: 1}),
+        (YOLO, None, None, 1, {"person": 1, 0: 1, "1": 2}, {0: 1, 1: 2}),
+        ({0: "a", 1: "background"}, None, None, 1, {"a": 1, "background": 2}, {0: 1}),
+        (COCO, None, 10, 1, {"person": 11, 90: 100}, {0: 0, 1: 11}),
+        (COCO, None, -1, 1, {"person": 0, 90: 89}, {1: 0}),
+        # Names that are integers are looked up by name.
+        ({0: "10", 1: "20"}, None, None, 0, {"20": 1, 1: 1}, {1: 1}),
+        # The label file's lines are the ids; the source's own ids are still its classes.
+        (COCO, ["car", "person", "toothbrush"], None, 0, {"person": 1, 1: 1, 3: 0, "90": 2}, {1: 1, 3: 0}),
+        (COCO, ["car", "person", "toothbrush"], None, 1, {"car": 1, 3: 1}, {0: 0, 3: 1}),
+        (VOC, ["aeroplane", "bicycle"], None, 0, {"aeroplane": 1, 2: 2}, {0: 0, 1: 1}),
+        (VOC, ["background", "bicycle", "aeroplane"], None, 1, {"bicycle": 1, 1: 2}, {0: 0, 1: 2, 2: 1}),
+        (None, ["background", "dog"], None, 1, {"dog": 1, 1: 1}, {0: 0, 1: 1}),
+        (None, ["cat", "dog"], None, 1, {"cat": 1, "dog": 2}, {0: 1, 1: 2}),
+        (None, ["cat", "dog"], 5, 1, {"cat": 5, 1: 6}, {1: 6}),
+        # Neither: any value is its own id.
+        (None, None, None, 0, {}, {0: 0, 7: 7, 300: 300}),
+        (None, None, 2, 0, {}, {0: 2, 7: 9}),
+    ],
+)
+def test_ids_of_classes_and_masks(
+    classes: Any, names: Any, offset: int | None, first_id: int, ids: dict[Any, int], mask_ids: dict[int, int]
+) -> None:
+    label_map = LabelMap.build(ids, names, offset, classes, first_id=first_id)
+    assert {label: label_map.id_of(label) for label in ids} == ids
+    assert {value: label_map.mask_id(value) for value in mask_ids} == mask_ids
+
+
+@pytest.mark.parametrize(
+    ("labels", "first_id", "offset"),
+    [
+        ([0, 1], 0, 0),
+        ([0, 1], 1, 1),
+        (["0", "7"], 1, 1),
+        ([1, 2], 1, 0),
+        ([-3, 0, 1], 1, 1),
+        ([5], 1, 0),
+        (["cat", "dog"], 1, 1),
+        (["cat", "dog"], 0, 0),
+        ([], 1, 0),
+    ],
+)
+def test_the_least_offset_that_the_schema_allows(labels: list[Any], first_id: int, offset: int) -> None:
+    assert LabelMap.build(labels, first_id=first_id).offset == offset
+    assert LabelMap.build(labels, offset=3, first_id=first_id).offset == 3
+
+
+def test_every_class_is_in_the_map() -> None:
+    label_map = LabelMap.build(["car"], classes={90: "toothbrush", 1: "person", 3: "car"}, first_id=1)
+    assert list(label_map.labels.items()) == [(1, "person"), (3, "car"), (90, "toothbrush")]
+    names = label_map.class_names()
+    assert names is not None
+    assert (len(names), names[1], names[3], names[90]) == (91, "person", "car", "toothbrush")
+    assert names[0] == "unused_0"
+    for label in ("bus", 2, "2", 91):
+        with pytest.raises(BadInput, match="unknown label"):
+            label_map.id_of(label)
+
+
+@pytest.mark.parametrize(
+    ("classes", "names", "offset", "value"),
+    [
+        (COCO, None, None, 2),
+        (VOC, None, None, 3),
+        (None, ["cat", "dog"], None, 2),
+        # The class is not in the label file.
+        (COCO, ["person"], None, 3),
+        ({0: "cat", 1: "dog"}, ["dog"], 1, 0),
+        # 0 is the background, but a class has that id.
+        (COCO, None, -1, 0),
+        (VOC, ["aeroplane", "bicycle"], 0, 0),
+        # 255 marks what is not looked at.
+        ({254: "last"}, None, 1, 254),
+        (None, None, 1, 254),
+        (None, None, -1, 0),
+    ],
+)
+def test_values_of_masks_without_a_class(classes: Any, names: Any, offset: int | None, value: int) -> None:
+    label_map = LabelMap.build([], names, offset, classes)
+    with pytest.raises(BadInput) as caught:
+        label_map.mask_id(value)
+    assert (caught.value.stage, caught.value.reason) == ("annotations", "mask value without a class")
+    assert f"value {value} " in caught.value.detail
+
+
+def test_words_for_names_that_are_codes() -> None:
+    texts = {"n01": "tench", "n02": "crane", "n03": "crane", "n99": "unknown"}
+    label_map = LabelMap.build([], classes={0: "n01", 1: "n02", 2: "n03"}, texts=texts, first_id=1)
+    assert (label_map.text_of("n01"), label_map.display_of("n01")) == ("n01", "tench")
+    assert (label_map.display_of(1), label_map.display_of("n03")) == ("crane", "crane")
+    # A label may be the words instead, if they are one class's alone.
+    assert (label_map.id_of("tench"), label_map.text_of("tench")) == (1, "n01")
+    for label in ("crane", "unknown"):
+        with pytest.raises(BadInput, match="unknown label"):
+            label_map.id_of(label)
+    by_file = LabelMap.build([], ["crane bird", "tench"], None, {7: "n01"}, {"n01": "tench"})
+    assert (by_file.id_of("n01"), by_file.id_of(7)) == (1, 1)
+    assert LabelMap.build(["a"], texts={"a": "Ann"}).display_of("a") == "Ann"
+
+
+def test_two_classes_of_one_name_are_refused_only_where_it_is_a_label() -> None:
+    classes = {1: "cat", 4: "cat"}
+    assert LabelMap.build([1, 4], classes=classes).text_of(4) == "cat"
+    with pytest.raises(ValueError, match="^classes 1 and 4 are both called 'cat'.* name them apart"):
+        LabelMap.build(["cat"], classes=classes)
+
+
+def test_an_offset_cannot_make_a_class_s_own_id_negative() -> None:
+    with pytest.raises(
+        ValueError, match="^--label_offset is -2, which .* class 'person' -1; .* be -1 or more$"
+    ):
+        LabelMap.build([], offset=-2, classes=COCO)

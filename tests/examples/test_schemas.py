@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import pickle
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,16 @@ from transforms.examples.columns import Column
 from transforms.examples.features import build_example
 from transforms.examples.labels import LabelMap
 from transforms.examples.registry import SCHEMAS, choose_schema
-from transforms.examples.schema import DatasetSummary, FeatureSpec, Schema, apply_rename, check_names
+from transforms.examples.schema import (
+    DatasetSummary,
+    FeatureSettings,
+    FeatureSpec,
+    Schema,
+    apply_rename,
+    check_names,
+)
 from transforms.examples.tabular import FEATURES_ALONE
-from transforms.records import Annotations, BadInput, ImageRecord, ImageRef, StoredImage
+from transforms.records import Annotations, BadInput, ImageRecord, ImageRef, Placed, StoredImage
 
 COLUMNS = {"age": Column("int64", ()), "note": Column("bytes", (None,))}
 PIXELS = np.arange(2 * 3 * 3, dtype=np.uint8).tobytes()
@@ -27,6 +35,18 @@ def _record(*labels: str | int, image: bool = True, **features: Any) -> ImageRec
 
 def _image(image_format: str = "jpeg", data: bytes = b"\xff\xd8") -> StoredImage:
     return StoredImage(data, image_format, 2, 3, 3, "uint8", "RGB", ())
+
+
+def _features(
+    schema: Schema,
+    record: ImageRecord,
+    image: StoredImage | None,
+    labels: LabelMap | None = None,
+    columns: Mapping[str, Column] | None = None,
+) -> dict[str, Any]:
+    """Of a record with labels and free features alone."""
+    settings = FeatureSettings(LabelMap.build([]) if labels is None else labels, columns or {})
+    return schema.features(record, image, Placed(), settings)
 
 
 def _read(features: dict[str, Any]) -> dict[str, tuple[str, list[Any]]]:
@@ -89,9 +109,9 @@ EXPECTED = {"classification": CLASSIFICATION, "imagenet": IMAGENET, "plain": PLA
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_record_of_each_schema(name: str) -> None:
     schema = SCHEMAS[name]
-    labels = LabelMap.build(["dog", "cat"], offset=schema.default_label_offset)
-    assert _read(schema.features(_record("dog"), _image(), labels, {})) == EXPECTED[name]
-    with_columns = _read(schema.features(_record("dog", age=5), _image(), labels, COLUMNS))
+    labels = LabelMap.build(["dog", "cat"], first_id=schema.first_id)
+    assert _read(_features(schema, _record("dog"), _image(), labels, {})) == EXPECTED[name]
+    with_columns = _read(_features(schema, _record("dog", age=5), _image(), labels, COLUMNS))
     assert with_columns == EXPECTED[name] | {"age": _i(5), "note": _b()}
 
 
@@ -99,7 +119,7 @@ def test_a_record_of_each_schema(name: str) -> None:
 @pytest.mark.parametrize("labels", [(), ("cat", "dog")])
 def test_no_label_and_several(name: str, labels: tuple[str, ...]) -> None:
     label_map = LabelMap.build(["dog", "cat"])
-    read = _read(SCHEMAS[name].features(_record(*labels), _image(), label_map, {}))
+    read = _read(_features(SCHEMAS[name], _record(*labels), _image(), label_map, {}))
     keys = {"classification": "image/class/", "imagenet": "image/class/", "plain": ""}[name]
     assert read[f"{keys}label"] == _i(*range(len(labels)))
     assert set(read) == set(EXPECTED[name])
@@ -117,7 +137,7 @@ def test_no_label_and_several(name: str, labels: tuple[str, ...]) -> None:
     ],
 )
 def test_pixels_have_their_shape_beside_them(name: str, beside: dict[str, Any], image_format: str) -> None:
-    read = _read(SCHEMAS[name].features(_record(), _image(image_format, PIXELS), LabelMap.build([]), {}))
+    read = _read(_features(SCHEMAS[name], _record(), _image(image_format, PIXELS), LabelMap.build([]), {}))
     assert read["image_raw" if name == "plain" else "image/encoded"] == _b(PIXELS)
     assert beside.items() <= read.items()
     if name != "plain":
@@ -128,7 +148,7 @@ def test_pixels_have_their_shape_beside_them(name: str, beside: dict[str, Any], 
 @pytest.mark.parametrize("quality", [0, 87])
 def test_the_quality_that_was_chosen_is_beside_the_image(name: str, quality: int) -> None:
     image = dataclasses.replace(_image(), jpeg_quality=quality)
-    read = _read(SCHEMAS[name].features(_record(), image, LabelMap.build([]), {}))
+    read = _read(_features(SCHEMAS[name], _record(), image, LabelMap.build([]), {}))
     key = "jpeg_quality" if name == "plain" else "image/jpeg_quality"
     assert read[key] == _i(quality)
     summary = DatasetSummary(True, (0, 0), {}, formats=frozenset({"jpeg"}), chose_qualities=True)
@@ -136,7 +156,7 @@ def test_the_quality_that_was_chosen_is_beside_the_image(name: str, quality: int
 
 
 def test_imagenet_tells_the_true_format() -> None:
-    features = SCHEMAS["imagenet"].features(_record(), _image("png"), LabelMap.build([]), {})
+    features = _features(SCHEMAS["imagenet"], _record(), _image("png"), LabelMap.build([]), {})
     assert _read(features)["image/format"] == _b(b"png")
 
 
@@ -146,7 +166,7 @@ def test_imagenet_tells_the_true_format() -> None:
 def test_specs_parse_the_records(name: str, image_format: str, labels: tuple[str, ...]) -> None:
     schema = SCHEMAS[name]
     record = _record(*labels, age=5, note=("a", "b"))
-    features = schema.features(record, _image(image_format), LabelMap.build(["dog", "cat"]), COLUMNS)
+    features = _features(schema, record, _image(image_format), LabelMap.build(["dog", "cat"]), COLUMNS)
     summary = DatasetSummary(True, (len(labels), len(labels)), COLUMNS, formats=frozenset({image_format}))
     specs = schema.specs(summary)
     assert set(specs) == set(features)
@@ -172,7 +192,7 @@ def _parsing_spec(specs: dict[str, FeatureSpec]) -> dict[str, Any]:
 
 def test_features_alone() -> None:
     record = _record("dog", image=False, age=5)
-    features = FEATURES_ALONE.features(record, None, LabelMap.build(["dog", "cat"]), COLUMNS)
+    features = _features(FEATURES_ALONE, record, None, LabelMap.build(["dog", "cat"]), COLUMNS)
     assert _read(features) == {"age": _i(5), "note": _b(), "label": _i(1), "label/text": _b(b"dog")}
     specs = FEATURES_ALONE.specs(DatasetSummary(False, (1, 1), COLUMNS))
     assert specs["label"] == FeatureSpec("int64", (), "label")
@@ -180,36 +200,41 @@ def test_features_alone() -> None:
 
 
 def test_features_alone_without_labels() -> None:
-    features = FEATURES_ALONE.features(_record(image=False, age=5), None, LabelMap.build([]), COLUMNS)
+    features = _features(FEATURES_ALONE, _record(image=False, age=5), None, LabelMap.build([]), COLUMNS)
     assert _read(features) == {"age": _i(5), "note": _b()}
     assert set(FEATURES_ALONE.specs(DatasetSummary(False, (0, 0), COLUMNS))) == {"age", "note"}
 
 
 def test_an_unlabelled_record_among_labelled_ones() -> None:
     labels = LabelMap.build(["dog"])
-    features = FEATURES_ALONE.features(_record(image=False, age=5), None, labels, COLUMNS)
+    features = _features(FEATURES_ALONE, _record(image=False, age=5), None, labels, COLUMNS)
     assert (_read(features)["label"], _read(features)["label/text"]) == (_i(), _b())
     assert FEATURES_ALONE.specs(DatasetSummary(False, (0, 1), COLUMNS))["label"].shape == (None,)
 
 
-@pytest.mark.parametrize("schema", [*SCHEMAS.values(), FEATURES_ALONE], ids=lambda schema: schema.name)
-def test_bad_labels_and_columns_fail_the_record(schema: Any) -> None:
-    image = None if schema is FEATURES_ALONE else _image()
+@pytest.mark.parametrize("name", [*EXPECTED, "features"])
+def test_bad_labels_fail_the_record(name: str) -> None:
+    schema, image = (FEATURES_ALONE, None) if name == "features" else (SCHEMAS[name], _image())
     with pytest.raises(BadInput, match="unknown label"):
-        schema.features(_record("owl"), image, LabelMap.build(["dog"]), {})
+        _features(schema, _record("owl"), image, LabelMap.build(["dog"]), {})
+
+
+@pytest.mark.parametrize("schema", [*SCHEMAS.values(), FEATURES_ALONE], ids=lambda schema: schema.name)
+def test_bad_columns_fail_the_record(schema: Schema) -> None:
+    image = None if schema in (FEATURES_ALONE, SCHEMAS["sequence"]) else _image()
     with pytest.raises(BadInput, match="wrong kind"):
-        schema.features(_record(age="old"), image, LabelMap.build([]), COLUMNS)
+        _features(schema, _record(age="old"), image, LabelMap.build([]), COLUMNS)
 
 
-@pytest.mark.parametrize("schema", SCHEMAS.values(), ids=lambda schema: schema.name)
-def test_an_image_must_be_there(schema: Any) -> None:
-    with pytest.raises(ValueError, match=f"which schema '{schema.name}' needs"):
-        schema.features(_record(), None, LabelMap.build([]), {})
+@pytest.mark.parametrize("name", [name for name in SCHEMAS if name != "sequence"])
+def test_an_image_must_be_there(name: str) -> None:
+    with pytest.raises(ValueError, match=f"which schema '{name}' needs"):
+        _features(SCHEMAS[name], _record(), None, LabelMap.build([]), {})
 
 
 def test_features_alone_drop_no_image() -> None:
     with pytest.raises(ValueError, match="would drop"):
-        FEATURES_ALONE.features(_record(), _image(), LabelMap.build([]), {})
+        _features(FEATURES_ALONE, _record(), _image(), LabelMap.build([]), {})
 
 
 def test_choose_schema() -> None:
@@ -222,7 +247,9 @@ def test_choose_schema() -> None:
     ):
         choose_schema("plain", False)
     with pytest.raises(
-        ValueError, match="^--schema is 'x'; it may be auto, classification, imagenet or plain$"
+        ValueError,
+        match="^--schema is 'x'; it may be auto, classification, imagenet, detection, segmentation, "
+        "panoptic, plain or sequence$",
     ):
         choose_schema("x", True)
 

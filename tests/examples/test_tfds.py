@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,11 @@ import pytest
 import tensorflow_datasets as tfds
 from PIL import Image
 
-from transforms.examples.columns import ColumnTypes
+from transforms.examples.columns import Column, ColumnTypes
 from transforms.examples.features import build_example
 from transforms.examples.labels import LabelMap
 from transforms.examples.registry import SCHEMAS, choose_schema
-from transforms.examples.schema import DatasetSummary, FeatureSpec, Schema, apply_rename
+from transforms.examples.schema import DatasetSummary, FeatureSettings, FeatureSpec, Schema, apply_rename
 from transforms.examples.tfds import (
     SplitInfo,
     dataset_info,
@@ -25,10 +25,11 @@ from transforms.examples.tfds import (
     supervised_keys,
 )
 from transforms.examples.tfrecord import RecordWriter
-from transforms.records import Annotations, ImageRecord, ImageRef, StoredImage
+from transforms.records import AnnotatedObject, Annotations, Box, ImageRecord, ImageRef, Placed, StoredImage
 
 RNG = np.random.default_rng(0)
-DRAWN = {
+LABELLED = [SCHEMAS[name] for name in ("classification", "imagenet", "plain")]
+DRAWN: dict[str, Any] = {
     "L": RNG.integers(0, 256, (6, 5), dtype=np.uint8),
     "LA": RNG.integers(0, 256, (6, 5, 2), dtype=np.uint8),
     "RGB": RNG.integers(0, 256, (6, 5, 3), dtype=np.uint8),
@@ -54,7 +55,7 @@ def _stored(mode: str, image_format: str = "png") -> StoredImage:
 
 def _write(
     out: Path,
-    records: list[tuple[ImageRecord, StoredImage | None]],
+    records: Sequence[tuple[ImageRecord, StoredImage | None]],
     schema: Schema,
     label_map: LabelMap | None = None,
     shard_lengths: tuple[int, ...] | None = None,
@@ -81,7 +82,11 @@ def _write(
         label_map.class_names(),
     )
     payloads = iter(
-        build_example(apply_rename(schema.features(record, image, label_map, columns), renames or {}))
+        build_example(
+            apply_rename(
+                schema.features(record, image, Placed(), FeatureSettings(label_map, columns)), renames or {}
+            )
+        )
         for record, image in records
     )
     lengths = shard_lengths or (len(records),)
@@ -102,7 +107,7 @@ def _write(
 
 
 def _records(
-    images: list[StoredImage | None], labels: list[tuple[Any, ...]]
+    images: Sequence[StoredImage | None], labels: Sequence[tuple[Any, ...]]
 ) -> list[tuple[ImageRecord, Any]]:
     return [
         (ImageRecord(f"{number}.png", ImageRef("/x") if image else None, None, Annotations(label)), image)
@@ -114,15 +119,15 @@ def _examples(out: Path, split: str = "train", **options: Any) -> list[Any]:
     return list(tfds.as_numpy(tfds.builder_from_directory(str(out)).as_dataset(split=split, **options)))
 
 
-@pytest.mark.parametrize("schema", SCHEMAS.values(), ids=lambda schema: schema.name)
+@pytest.mark.parametrize("schema", LABELLED, ids=lambda schema: schema.name)
 def test_class_names_slices_and_supervised_pairs(tmp_path: Path, schema: Schema) -> None:
     records = _records([_stored("RGB")] * 5, [(label,) for label in ("dog", "cat", "dog", "owl", "dog")])
-    label_map = LabelMap.build(["dog", "cat", "owl"], offset=schema.default_label_offset)
+    label_map = LabelMap.build(["dog", "cat", "owl"], first_id=schema.first_id)
     # An empty shard among the others.
     specs = _write(tmp_path, records, schema, label_map, shard_lengths=(2, 0, 3))
     info = tfds.builder_from_directory(str(tmp_path)).info
     label_key = next(name for name, spec in specs.items() if spec.role == "label")
-    offset = schema.default_label_offset
+    offset = schema.first_id
     assert info.features[label_key].names == ["unused_0"][:offset] + ["cat", "dog", "owl"]
     assert (info.name, str(info.version), info.splits["train"].num_examples) == ("tiny", "1.0.0", 5)
     assert info.splits["train"].shard_lengths == [2, 0, 3]
@@ -213,7 +218,7 @@ def test_what_tfds_cannot_decode_alike_is_left_as_bytes(
 
 
 @pytest.mark.parametrize("labels", [[("dog", "cat"), ("cat",)], [("dog",), ()], [(), ()]])
-@pytest.mark.parametrize("schema", SCHEMAS.values(), ids=lambda schema: schema.name)
+@pytest.mark.parametrize("schema", LABELLED, ids=lambda schema: schema.name)
 def test_several_labels_and_none(tmp_path: Path, schema: Schema, labels: list[tuple[str, ...]]) -> None:
     specs = _write(tmp_path, _records([_stored("RGB")] * 2, labels), schema)
     key = next(name for name, spec in specs.items() if spec.role == "label")
@@ -337,3 +342,80 @@ def test_files_without_what_there_is_not() -> None:
     assert label_files({"a/x": FeatureSpec("int64", role="label")}, ("b", "c")) == {
         "a.x.labels.txt": "b\nc\n"
     }
+
+
+BOXED = frozenset({"objects", "object_masks", "captions", "class"})
+
+
+@pytest.mark.parametrize("name", ["detection", "detection,segmentation"])
+def test_objects_are_read_with_their_class_names(tmp_path: Path, name: str) -> None:
+    labels = LabelMap.build([], classes={1: "person", 3: "car"}, first_id=1)
+    objects = (
+        AnnotatedObject("car", Box(0.0, 0.0, 5.0, 3.0), attributes={"area": 15}),
+        AnnotatedObject("person", Box(1.0, 1.5, 5.0, 6.0), attributes={"area": 18}),
+    )
+    attributes = {"area": Column("int64", (None,))}
+    schema = choose_schema(name, True, BOXED)
+    settings = FeatureSettings(labels, attributes=attributes, annotated=BOXED)
+    placed = Placed(objects, {"class_png": b"class"}, (b"m0", b"m1"))
+    with (tmp_path / "train-00000-of-00001.tfrecord").open("wb") as file:
+        writer = RecordWriter(file)
+        for key, found in (("0.png", placed), ("1.png", Placed())):
+            annotations = Annotations(captions=("A car.",) if found is placed else ())
+            record = ImageRecord(key, ImageRef("/x"), None, annotations)
+            writer.write(build_example(schema.features(record, _stored("RGB"), found, settings)))
+        size = writer.bytes_written
+    summary = DatasetSummary(
+        True,
+        (0, 0),
+        channels=frozenset({3}),
+        dtypes=frozenset({"uint8"}),
+        formats=frozenset({"png"}),
+        class_names=labels.class_names(),
+        attributes=attributes,
+        annotated=BOXED,
+    )
+    specs = schema.specs(summary)
+    assert supervised_keys(specs) is None
+    files = label_files(specs, summary.class_names)
+    assert files == {"image.object.class.label.labels.txt": "unused_0\nperson\nunused_2\ncar\n"}
+    files["dataset_info.json"] = dataset_info("tiny", "1.0.0", {"train": SplitInfo((2,), size)})
+    files["features.json"] = features_json(specs, summary)
+    for file_name, text in files.items():
+        (tmp_path / file_name).write_text(text)
+    features = tfds.builder_from_directory(str(tmp_path)).info.features
+    names = features["image/object/class/label"].feature.names
+    first, second = sorted(_examples(tmp_path), key=lambda example: bytes(example["image/filename"]))
+    assert [names[number] for number in first["image/object/class/label"]] == ["car", "person"]
+    np.testing.assert_array_equal(first["image/encoded"], DRAWN["RGB"])
+    np.testing.assert_array_equal(first["image/object/bbox/xmin"], np.array([0.0, 0.2], np.float32))
+    np.testing.assert_array_equal(first["image/object/bbox/ymin"], np.array([0.0, 0.25], np.float32))
+    assert first["image/object/mask"].tolist() == [b"m0", b"m1"]
+    assert first["image/object/area"].tolist() == [15.0, 18.0]
+    assert first["image/caption"].tolist() == [b"A car."]
+    assert second["image/object/class/label"].tolist() == second["image/object/mask"].tolist() == []
+    if name != "detection":
+        key = "image/segmentation/class/encoded"
+        assert (first[key].tolist(), second[key].tolist()) == ([b"class"], [])
+
+
+@pytest.mark.parametrize(("name", "mask"), [("segmentation", "class"), ("panoptic", "panoptic_category")])
+def test_masks_are_read_as_their_bytes(tmp_path: Path, name: str, mask: str) -> None:
+    annotated = frozenset({"class", "panoptic"})
+    schema = SCHEMAS[name]
+    masks = {f"{layer}_png": layer.encode() for layer in ("class", "panoptic_category", "panoptic_instance")}
+    record = ImageRecord("0.png", ImageRef("/x"))
+    settings = FeatureSettings(LabelMap.build([]), annotated=annotated)
+    with (tmp_path / "train-00000-of-00001.tfrecord").open("wb") as file:
+        writer = RecordWriter(file)
+        writer.write(build_example(schema.features(record, _stored("RGB"), Placed((), masks), settings)))
+    summary = DatasetSummary(True, (0, 0), annotated=annotated)
+    specs = schema.specs(summary)
+    assert supervised_keys(specs) is None
+    splits = {"train": SplitInfo((1,), writer.bytes_written)}
+    (tmp_path / "dataset_info.json").write_text(dataset_info("tiny", "1.0.0", splits))
+    (tmp_path / "features.json").write_text(features_json(specs, summary))
+    (example,) = _examples(tmp_path)
+    key = {"class": "image/segmentation/class/encoded"}.get(mask, "image/panoptic/category/encoded")
+    assert example[key] == mask.encode()
+    np.testing.assert_array_equal(example["image/encoded"], DRAWN["RGB"])

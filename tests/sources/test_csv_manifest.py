@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.records import Annotations, Failure, ImageRecord, ImageRef, JobError
+from transforms.records import Annotations, ClassNames, Failure, ImageRecord, ImageRef, JobError
 from transforms.sources.csv_manifest import CsvSource
 from transforms.sources.manifests import MAX_LINE, PEEKED
 from transforms.sources.source import SourceConfig
@@ -36,7 +36,7 @@ def listed(folder: Path, text: str | bytes, **options: object) -> list[ImageReco
     manifest.write_bytes(text.encode() if isinstance(text, str) else text)
     config = SourceConfig("csv", str(manifest), **options)  # type: ignore[arg-type]
     SOURCE.check(config)
-    return list(SOURCE.read(config, "/nowhere"))
+    return [item for item in SOURCE.read(config, "/nowhere") if not isinstance(item, ClassNames)]
 
 
 def records(
@@ -423,7 +423,11 @@ def test_where_paths_are_looked_for_and_what_keys_are(tmp_path: Path) -> None:
             {"label_column": "x", "label_pattern": "(x)"},
             "--label_column is 'x' and --label_p",
         ),
-        ("TRAIN,gs://b/a.jpg,cat,0.1,0.1,,,0.5,0.5,,\n", {}, "an import file for object detection"),
+        (
+            "image,xmin,ymin,xmax,ymax,a,b\na.jpg,1,2,3,4,5,6\n",
+            {"label_column": "a,b"},
+            "--label_column is 'a,b', and a row with a box has one label",
+        ),
     ],
 )
 def test_bad_calls(tmp_path: Path, text: str | bytes, options: dict[str, object], message: str) -> None:

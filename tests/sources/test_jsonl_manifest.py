@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.records import Annotations, Failure, FeatureValue, ImageRecord, ImageRef
+from transforms.records import Annotations, ClassNames, Failure, FeatureValue, ImageRecord, ImageRef
 from transforms.sources.jsonl_manifest import JsonlSource
 from transforms.sources.manifests import PEEKED
 from transforms.sources.source import SourceConfig
@@ -33,7 +33,7 @@ def listed(folder: Path, text: str | bytes, **options: object) -> list[ImageReco
     manifest.write_bytes(text.encode() if isinstance(text, str) else text)
     config = SourceConfig("jsonl", str(manifest), **options)  # type: ignore[arg-type]
     SOURCE.check(config)
-    return list(SOURCE.read(config, "/nowhere"))
+    return [item for item in SOURCE.read(config, "/nowhere") if not isinstance(item, ClassNames)]
 
 
 def one(folder: Path, row: object, **options: object) -> ImageRecord:
@@ -385,11 +385,11 @@ def test_opening_is_tried_again(images: Path, monkeypatch: pytest.MonkeyPatch, w
 
 
 def test_vertex_rows_of_other_tasks(images: Path) -> None:
-    boxes = json.dumps({"imageGcsUri": "a.jpg", "boundingBoxAnnotations": []})
+    masks = json.dumps({"imageGcsUri": "a.jpg", "segmentationAnnotation": {}})
     with pytest.raises(ValueError, match="an import file for another task"):
-        listed(images, boxes + "\n")
+        listed(images, masks + "\n")
     plain = json.dumps({"imageGcsUri": "a.jpg"})
-    items = listed(images, f"{plain}\n" * 100 + boxes)
+    items = listed(images, f"{plain}\n" * 100 + masks)
     assert faults(items) == [("m.jsonl:101", "annotation not supported")]
 
 

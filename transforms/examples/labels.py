@@ -6,7 +6,8 @@ import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from transforms.records import BadInput
+from transforms.examples.label_map_items import read_map_items
+from transforms.records import IGNORE, BadInput
 
 Label = str | int
 
@@ -15,30 +16,47 @@ MAX_FILLERS = 100_000
 _INT64_MAX = 2**63 - 1
 _INTEGER = re.compile(r"0|-?[1-9][0-9]*")  # canonical: neither 007, +5 nor -0
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
+_BACKGROUND = frozenset({"background", "_background_", "__background__"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LabelMap:
     """What id each label gets.
 
-    - Without a label file, labels that are all integers (`3`, or the text `3`) are the ids themselves;
-      any others are numbered in code-point order of their names.
-    - With one, its line number is the id, from 0. A label is a name of it, or an integer that is a line
-      number; the text of an integer counts as a line number only where no name is an integer itself.
-    - The offset is added to every id.
+    - With a label file, the line number is the id, from 0. A label is a name of it; an integer is the
+      source's own id of a class, or, where the source names no classes, a line number.
+    - Else, where the source names its classes, its own ids are the ids.
+    - Else labels that are all integers (`3`, or the text `3`) are the ids themselves.
+    - Any others are numbered in code-point order of their names.
+
+    The text of an integer counts as the integer only where no name is an integer itself. The offset is
+    added to every id.
 
     Attributes:
         ids: stored id of each label there may be, as the source has it.
         labels: name of each stored id, in ascending order of id.
         offset: what was added to each id.
+        texts: what people call a class whose name is a code, by name.
+        mask_ids: stored id of each value that the pixels of a mask may have; None for any value, which the
+            offset is added to.
     """
 
     ids: Mapping[Label, int]
     labels: Mapping[int, str]
     offset: int = 0
+    texts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    mask_ids: Mapping[int, int] | None = None
 
     @classmethod
-    def build(cls, labels: Iterable[Label], names: Sequence[str] | None = None, offset: int = 0) -> LabelMap:
+    def build(
+        cls,
+        labels: Iterable[Label],
+        names: Sequence[str] | None = None,
+        offset: int | None = None,
+        classes: Mapping[int, str] | None = None,
+        texts: Mapping[str, str] | None = None,
+        first_id: int = 0,
+    ) -> LabelMap:
         """The map for the labels of a whole dataset, given in any order and any number of times.
 
         A label that can have no id is left to `id_of`, so that it costs its own records only.
@@ -46,48 +64,107 @@ class LabelMap:
         Args:
             labels: all labels of the dataset.
             names: the lines of the label file, where there is one.
-            offset: added to every id; negative only where labels are integers, to make ids start at 0.
+            offset: added to every id; negative only where no id gets negative by it. None for the least
+                by which ids begin at `first_id` or above; a background of id 0 does not count.
+            classes: names by the source's own ids, where the source has them.
+            texts: what people call a class, by name.
+            first_id: the least id of a class that the schema allows.
 
         Raises:
-            ValueError: the offset would make the id of a named class negative.
+            ValueError: the offset would make the id of a named class negative, or a label is the name of
+                two classes.
         """
         distinct = set(labels)
-        if names is None and all(_integer(label) is not None for label in distinct):
-            return cls._of_integers(distinct, offset)
-        if offset < 0:
-            raise ValueError(
-                f"--label_offset is {offset}; named classes are numbered from 0, so it must be 0 or more"
-            )
+        called = dict(texts or {})
         if names is not None:
-            return cls._of_lines(names, offset)
-        texts = sorted({str(label) for label in distinct})
-        number_of = {text: number for number, text in enumerate(texts, offset)}
+            return cls._of_lines(names, offset, classes or {}, called, first_id)
+        if classes:
+            return cls._of_classes(distinct, offset, classes, called, first_id)
+        if all(_integer(label) is not None for label in distinct):
+            return cls._of_integers(distinct, offset, called, first_id)
+        shift = _line_offset(first_id if offset is None else offset)
+        number_of = {
+            text: number for number, text in enumerate(sorted({str(one) for one in distinct}), shift)
+        }
         ids = {label: number_of[str(label)] for label in distinct}
-        return cls(ids, {number: text for text, number in number_of.items()}, offset)
+        return cls(ids, {number: text for text, number in number_of.items()}, shift, called)
 
     @classmethod
-    def _of_lines(cls, names: Sequence[str], offset: int) -> LabelMap:
-        labels = dict(enumerate(names, offset))
-        ids: dict[Label, int] = {line: line + offset for line in range(len(names))}
-        if all(_integer(name) is None for name in names):
-            ids.update({str(line): line + offset for line in range(len(names))})
-        ids.update({name: number for number, name in labels.items()})
-        return cls(ids, labels, offset)
+    def _of_lines(
+        cls,
+        names: Sequence[str],
+        offset: int | None,
+        classes: Mapping[int, str],
+        texts: dict[str, str],
+        first_id: int,
+    ) -> LabelMap:
+        lines = dict(enumerate(names))
+        if offset is None:
+            # The source's background is 0 in masks: that id is taken.
+            taken = _is_background(classes, 0) and classes[0] not in names
+            offset = _least_offset(lines, max(first_id, 1) if taken else first_id)
+        shift = _line_offset(offset)
+        labels = dict(enumerate(names, shift))
+        line_of: dict[Label, int] = {name: number for number, name in labels.items()}
+        if not classes:
+            own = {line: line + shift for line in lines}
+            return cls(_spelt(own, names) | line_of, labels, shift, texts, own)
+        of_class = {name: line_of.get(name, line_of.get(texts.get(name, name))) for name in classes.values()}
+        found: dict[Label, int] = {name: number for name, number in of_class.items() if number is not None}
+        own = {own_id: found[name] for own_id, name in classes.items() if name in found}
+        ids = _spelt(own, [*names, *classes.values()]) | found | line_of
+        return cls(ids, labels, shift, texts, _with_background(own, classes, labels))
 
     @classmethod
-    def _of_integers(cls, labels: Iterable[Label], offset: int) -> LabelMap:
-        ids: dict[Label, int] = {}
-        for label in labels:
-            number = _integer(label)
-            if number is not None and number >= 0 and 0 <= number + offset <= _INT64_MAX:
-                ids[label] = number + offset
-        return cls(ids, {number: str(number - offset) for number in sorted(set(ids.values()))}, offset)
+    def _of_classes(
+        cls,
+        used: set[Label],
+        offset: int | None,
+        classes: Mapping[int, str],
+        texts: dict[str, str],
+        first_id: int,
+    ) -> LabelMap:
+        shift = _least_offset(classes, first_id) if offset is None else offset
+        labels = {own_id + shift: name for own_id, name in sorted(classes.items())}
+        lowest = min(labels)
+        if lowest < 0:
+            raise ValueError(
+                f"--label_offset is {shift}, which would make the id of class {labels[lowest]!r} {lowest}; "
+                f"ids are 0 or more, so it must be {shift - lowest} or more"
+            )
+        named: dict[Label, int] = {}
+        for number, name in labels.items():
+            if name in named and name in used:
+                raise ValueError(
+                    f"classes {named[name] - shift} and {number - shift} are both called {name!r}, so it is "
+                    "open which of them a label means; name them apart in the input"
+                )
+            named.setdefault(name, number)
+        own = {own_id: own_id + shift for own_id in classes}
+        ids = _of_texts(texts, named) | _spelt(own, classes.values()) | named
+        return cls(ids, labels, shift, texts, _with_background(own, classes, labels))
+
+    @classmethod
+    def _of_integers(
+        cls, labels: Iterable[Label], offset: int | None, texts: dict[str, str], first_id: int
+    ) -> LabelMap:
+        numbers = {label: number for label in labels if (number := _integer(label)) is not None}
+        if offset is None:
+            lowest = min((number for number in numbers.values() if number >= 0), default=first_id)
+            offset = max(0, first_id - lowest)
+        ids = {
+            label: number + offset
+            for label, number in numbers.items()
+            if number >= 0 and 0 <= number + offset <= _INT64_MAX
+        }
+        names = {number: str(number - offset) for number in sorted(set(ids.values()))}
+        return cls(ids, names, offset, texts)
 
     def id_of(self, label: Label) -> int:
         """The id to store for a label.
 
         Raises:
-            BadInput: the label is negative, too large for int64, or not in the label file.
+            BadInput: the label is negative, too large for int64, or none of the classes.
         """
         number = self.ids.get(label)
         if number is not None:
@@ -102,12 +179,38 @@ class LabelMap:
         raise BadInput("build", "unknown label", detail)
 
     def text_of(self, label: Label) -> str:
-        """The name of a label: of its line in the label file, else the label itself.
+        """The name of a label: of its line in the label file, of its class, else the label itself.
 
         Raises:
             BadInput: as `id_of`.
         """
         return self.labels[self.id_of(label)]
+
+    def display_of(self, label: Label) -> str:
+        """What people call a label: its name, or the words for it where the name is a code.
+
+        Raises:
+            BadInput: as `id_of`.
+        """
+        name = self.text_of(label)
+        return self.texts.get(name, name)
+
+    def mask_id(self, value: int) -> int:
+        """The id to store for a value of a mask's pixels, other than 255.
+
+        Raises:
+            BadInput: the value is no class, or its id is negative or the one of ignored pixels.
+        """
+        number = value + self.offset if self.mask_ids is None else self.mask_ids.get(value)
+        if number is None:
+            detail = f"value {value} is none of the {len(self.labels)} classes; add it to the label file"
+            raise BadInput("annotations", "mask value without a class", detail)
+        if number < 0 or number == IGNORE:
+            detail = (
+                f"value {value} would be stored as {number}; ids are 0 or more, and {IGNORE} is to ignore"
+            )
+            raise BadInput("annotations", "mask value without a class", detail)
+        return number
 
     def class_names(self) -> tuple[str, ...] | None:
         """The names as a list whose index is the stored id, fit for a file with one name a line.
@@ -151,6 +254,72 @@ def read_label_file(text: str) -> tuple[str, ...]:
             raise ValueError(f"lines {seen[name]} and {number} of the label file are both {name!r}")
         seen[name] = number
     return tuple(lines)
+
+
+def read_label_map(text: str) -> dict[int, str]:
+    """The classes of a label_map.pbtxt: names by id.
+
+    Raises:
+        ValueError: names the line, from 1, and what is wrong there.
+    """
+    return {item.number: item.name for item in read_map_items(text)}
+
+
+def read_label_texts(text: str) -> dict[str, str]:
+    """The display names of a label_map.pbtxt, by name, where they differ.
+
+    Raises:
+        ValueError: as `read_label_map`.
+    """
+    return {item.name: item.display for item in read_map_items(text) if item.display not in ("", item.name)}
+
+
+def _is_background(classes: Mapping[int, str], own_id: int) -> bool:
+    return own_id == 0 and classes.get(0, "").lower() in _BACKGROUND
+
+
+def _least_offset(classes: Mapping[int, str], first_id: int) -> int:
+    """The least offset by which no class but the background has an id below `first_id`."""
+    lowest = min((own_id for own_id in classes if not _is_background(classes, own_id)), default=first_id)
+    return max(0, first_id - lowest)
+
+
+def _line_offset(offset: int) -> int:
+    """An offset of classes that are numbered from 0."""
+    if offset < 0:
+        raise ValueError(
+            f"--label_offset is {offset}; named classes are numbered from 0, so it must be 0 or more"
+        )
+    return offset
+
+
+def _spelt(own: Mapping[int, int], names: Iterable[str]) -> dict[Label, int]:
+    """Ids by the source's own; by their text too where no name is an integer."""
+    ids: dict[Label, int] = {}
+    ids.update(own.items())
+    if all(_integer(name) is None for name in names):
+        ids.update({str(own_id): number for own_id, number in own.items()})
+    return ids
+
+
+def _of_texts(texts: Mapping[str, str], named: Mapping[Label, int]) -> dict[Label, int]:
+    """Ids by what people call a class, where only one is called so: sources have the one or the other."""
+    found: dict[Label, int] = {}
+    shared: set[str] = set()
+    for name, text in texts.items():
+        if name in named:
+            if text in found:
+                shared.add(text)
+            found[text] = named[name]
+    return {text: number for text, number in found.items() if text not in shared}
+
+
+def _with_background(
+    own: Mapping[int, int], classes: Mapping[int, str], labels: Mapping[int, str]
+) -> dict[int, int]:
+    """Stored ids of a mask's values; 0 stays 0 where it is background and no class has that id."""
+    free = 0 not in own and 0 not in labels and (0 not in classes or _is_background(classes, 0))
+    return {**own, 0: 0} if free else dict(own)
 
 
 def _integer(label: Label) -> int | None:

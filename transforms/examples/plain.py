@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from transforms.examples import schema as s
-from transforms.examples.columns import Column
 from transforms.examples.features import Feature
-from transforms.examples.labels import LabelMap
-from transforms.records import ImageRecord, StoredImage
+from transforms.records import ImageRecord, Placed, StoredImage
 
 
 class Plain:
-    """The stored bytes as image_raw, the shape and dtype of their pixels, and the label's id.
+    """The stored bytes as image_raw, the shape and dtype of their pixels, the label's id and the mask.
 
     With the image format `raw` image_raw is height x width x depth pixels, row by row; with any other
-    it is the encoded image.
+    it is the encoded image. mask_raw, where the input has masks of classes, is height x width class ids,
+    a byte each.
     """
 
     name = "plain"
-    default_label_offset = 0
+    first_id = 0
+
+    def needs(self, annotated: frozenset[str]) -> frozenset[str]:
+        """The mask of classes, where there is one; see `Schema.needs`."""
+        return frozenset({"class_raw"}) if "class" in annotated else frozenset()
 
     def features(
-        self, record: ImageRecord, image: StoredImage | None, labels: LabelMap, columns: Mapping[str, Column]
+        self, record: ImageRecord, image: StoredImage | None, placed: Placed, settings: s.FeatureSettings
     ) -> dict[str, Feature]:
         """The features of one record; see `Schema.features`."""
         stored = s.stored_image(record, image, self.name)
@@ -32,11 +33,13 @@ class Plain:
             "width": s.int64(stored.width),
             "depth": s.int64(stored.channels),
             "dtype": s.text(stored.dtype),
-            "label": s.label_ids(record, labels),
+            "label": s.label_ids(record, settings.labels),
         }
+        if "class" in settings.annotated:
+            features["mask_raw"] = s.encoded_mask(placed, "class_raw")
         features.update(s.quality_features(stored, "jpeg_quality"))
-        if columns:
-            features.update(s.column_features(record, columns))
+        if settings.columns:
+            features.update(s.column_features(record, settings.columns))
         return features
 
     def specs(self, summary: s.DatasetSummary) -> dict[str, s.FeatureSpec]:
@@ -49,6 +52,8 @@ class Plain:
             "dtype": s.FeatureSpec("string"),
             "label": s.FeatureSpec("int64", s.label_shape(summary), role="label"),
         }
+        if "class" in summary.annotated:
+            specs["mask_raw"] = s.FeatureSpec("string", role="mask")
         return specs | s.quality_specs(summary, "jpeg_quality") | s.column_specs(summary.columns)
 
 

@@ -3,28 +3,114 @@
 from __future__ import annotations
 
 from transforms.examples.classification import CLASSIFICATION
+from transforms.examples.combined import Combined
+from transforms.examples.detection import DETECTION
 from transforms.examples.imagenet import IMAGENET
+from transforms.examples.panoptic import PANOPTIC
 from transforms.examples.plain import PLAIN
-from transforms.examples.schema import Schema
+from transforms.examples.schema import Schema, SequenceSchema
+from transforms.examples.segmentation import SEGMENTATION, Segmentation
+from transforms.examples.sequence import SEQUENCE
 from transforms.examples.tabular import FEATURES_ALONE
 
-_SCHEMAS: tuple[Schema, ...] = (CLASSIFICATION, IMAGENET, PLAIN)
+_SCHEMAS: tuple[Schema, ...] = (
+    CLASSIFICATION,
+    IMAGENET,
+    DETECTION,
+    SEGMENTATION,
+    PANOPTIC,
+    PLAIN,
+    SEQUENCE,
+)
 SCHEMAS: dict[str, Schema] = {schema.name: schema for schema in _SCHEMAS}
 
+_COMBINABLE = (CLASSIFICATION, DETECTION, SEGMENTATION, PANOPTIC)
+# What records have that asks for a schema of its own.
+_ASKS_FOR: dict[str, Schema] = {
+    "objects": DETECTION,
+    "captions": DETECTION,
+    "class": SEGMENTATION,
+    "panoptic": PANOPTIC,
+}
+# What a mask of classes is made of, any of them.
+_CLASS_MASKS = frozenset({"class", "panoptic", "object_masks"})
 
-def choose_schema(name: str, has_images: bool) -> Schema:
-    """The schema for `--schema`: `auto` is classification; without images it is the features alone.
+
+def choose_schema(name: str, has_images: bool, annotated: frozenset[str] = frozenset()) -> Schema:
+    """The schema for `--schema`.
+
+    Args:
+        name: of one, or of several with commas between. `auto` is what the records ask for, several if
+            need be: sequence for steps, detection for objects and captions, segmentation and panoptic for
+            masks; else classification, and without images the features alone.
+        has_images: records have an image.
+        annotated: what records have, as in `FeatureSettings`.
 
     Raises:
-        ValueError: the name is unknown, or the schema needs images and there are none.
+        ValueError: a name is unknown, schemas do not go together, or the records lack what one needs.
     """
-    if name != "auto" and name not in SCHEMAS:
+    chosen = _asked_for(annotated) if name == "auto" else named_schemas(name)
+    if not chosen:
+        return CLASSIFICATION if has_images else FEATURES_ALONE
+    sequences = "steps" in annotated
+    if sequences != any(isinstance(schema, SequenceSchema) for schema in chosen):
+        has = "records are sequences, which only 'sequence' holds" if sequences else "there are no sequences"
+        raise ValueError(f"--schema is {name!r}, but {has}; leave it at auto")
+    if not sequences and not has_images:
+        remedy = "what it annotates needs them" if name == "auto" else "leave it at auto"
+        raise ValueError(f"--schema is {name!r}, which needs images, and the input has none; {remedy}")
+    for schema in chosen:
+        _check_masks(name, schema, annotated)
+    fitted = tuple(_fitted(schema, annotated) for schema in chosen)
+    return fitted[0] if len(fitted) == 1 else Combined(fitted)
+
+
+def named_schemas(name: str) -> tuple[Schema, ...]:
+    """The schemas that a value of `--schema` other than `auto` names, in the order of the registry.
+
+    Raises:
+        ValueError: a name is unknown or there twice, or they do not go together.
+    """
+    names = [one.strip() for one in name.split(",")]
+    unknown = next((one for one in names if one not in SCHEMAS), None)
+    if unknown is not None:
         *others, last = SCHEMAS
-        raise ValueError(f"--schema is {name!r}; it may be auto, {', '.join(others)} or {last}")
-    if has_images:
-        return CLASSIFICATION if name == "auto" else SCHEMAS[name]
-    if name != "auto":
+        among = f", with {unknown!r} in it" if len(names) > 1 else ""
+        raise ValueError(f"--schema is {name!r}{among}; it may be auto, {', '.join(others)} or {last}")
+    if len(set(names)) < len(names):
+        raise ValueError(f"--schema is {name!r}, which names one schema twice")
+    chosen = tuple(schema for schema in SCHEMAS.values() if schema.name in names)
+    alone = next((schema for schema in chosen if schema not in _COMBINABLE), None)
+    if alone is not None and len(chosen) > 1:
+        *others, last = (schema.name for schema in _COMBINABLE)
         raise ValueError(
-            f"--schema is {name!r}, which needs images, and the input has none; leave it at auto"
+            f"--schema is {name!r}, but {alone.name!r} cannot be combined with others; "
+            f"{', '.join(others)} and {last} can"
         )
-    return FEATURES_ALONE
+    return chosen
+
+
+def _asked_for(annotated: frozenset[str]) -> tuple[Schema, ...]:
+    if "steps" in annotated:
+        return (SEQUENCE,)
+    asked = {schema.name for what, schema in _ASKS_FOR.items() if what in annotated}
+    return tuple(schema for schema in _SCHEMAS if schema.name in asked)
+
+
+def _check_masks(name: str, schema: Schema, annotated: frozenset[str]) -> None:
+    """Refuses a schema of masks for records that have none."""
+    if schema is SEGMENTATION and not annotated & _CLASS_MASKS:
+        missing = "masks of classes, panoptic masks or objects with masks"
+    elif schema is PANOPTIC and "panoptic" not in annotated:
+        missing = "panoptic masks"
+    else:
+        return
+    remedy = "give --include_annotations=masks" if "objects" in annotated else "choose another schema"
+    raise ValueError(f"--schema is {name!r}: {schema.name!r} needs {missing}, the input has none; {remedy}")
+
+
+def _fitted(schema: Schema, annotated: frozenset[str]) -> Schema:
+    """The schema for these records: where masks are painted from objects, 0 is the background."""
+    if schema is SEGMENTATION and not annotated & {"class", "panoptic"}:
+        return Segmentation(first_id=1)
+    return schema

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Literal, Protocol, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, Protocol, TypeVar, runtime_checkable
 
 from transforms.examples.columns import Column, ColumnKind
 from transforms.examples.features import Feature, Kind, bytes_feature
 from transforms.examples.labels import LabelMap
-from transforms.records import ImageRecord, StoredImage
+from transforms.records import FeatureValue, ImageRecord, Placed, StoredImage
 
 Dtype = Literal["int64", "float32", "string"]
 Shape = tuple[int | None, ...]
 PIXEL_FORMATS = frozenset({"raw", "tensor"})
 """Stored formats that are pixels, not an encoded image: they need their shape beside them."""
 
-_KIND: dict[ColumnKind, Kind] = {"int64": "int64_list", "float32": "float_list", "bytes": "bytes_list"}
+KIND: dict[ColumnKind, Kind] = {"int64": "int64_list", "float32": "float_list", "bytes": "bytes_list"}
 _DTYPE: dict[ColumnKind, Dtype] = {"int64": "int64", "float32": "float32", "bytes": "string"}
 _T = TypeVar("_T")
 
@@ -28,12 +28,13 @@ class FeatureSpec:
     Attributes:
         dtype: as tf.io.parse_single_example names it.
         shape: () for one value, (n,) for n, (None,) for any number.
-        role: `image` for the stored image, `label` for the class id; else `value`.
+        role: `image` for the stored image, `label` for its class id, `object_label` for the class ids of
+            its objects, `mask` for an encoded mask; else `value`.
     """
 
     dtype: Dtype
     shape: Shape = ()
-    role: Literal["value", "image", "label"] = "value"
+    role: Literal["value", "image", "label", "object_label", "mask"] = "value"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,6 +50,9 @@ class DatasetSummary:
         formats: of the stored images.
         class_names: `LabelMap.class_names()`.
         chose_qualities: each image's JPEG quality was chosen for it.
+        attributes: of objects.
+        steps: the lists of sequences.
+        annotated: what records have, as in `FeatureSettings`.
     """
 
     has_images: bool
@@ -59,6 +63,30 @@ class DatasetSummary:
     formats: frozenset[str] = frozenset()
     class_names: tuple[str, ...] | None = None
     chose_qualities: bool = False
+    attributes: Mapping[str, Column] = dataclasses.field(default_factory=dict)
+    steps: Mapping[str, Column] = dataclasses.field(default_factory=dict)
+    annotated: frozenset[str] = frozenset()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FeatureSettings:
+    """What the features of every record depend on, beside the record itself.
+
+    Attributes:
+        labels: ids of the classes.
+        columns: the free features.
+        attributes: of objects, by name: values are stored as lists, one an object.
+        steps: the lists of sequences, by name.
+        annotated: what records of the dataset have, any of `labels` (of whole images or sequences),
+            `objects`, `object_masks`, `keypoints`, `parts`, `captions`, `source_id`, `class`, `instance`,
+            `panoptic` (images of masks), `steps`, `frames`, `step_labels`.
+    """
+
+    labels: LabelMap
+    columns: Mapping[str, Column] = dataclasses.field(default_factory=dict)
+    attributes: Mapping[str, Column] = dataclasses.field(default_factory=dict)
+    steps: Mapping[str, Column] = dataclasses.field(default_factory=dict)
+    annotated: frozenset[str] = frozenset()
 
 
 class Schema(Protocol):
@@ -72,13 +100,25 @@ class Schema(Protocol):
         """What people type for it."""
 
     @property
-    def default_label_offset(self) -> int:
-        """Added to label ids unless the user says otherwise."""
+    def first_id(self) -> int:
+        """The least id of a class, unless the user says otherwise."""
+
+    def needs(self, annotated: frozenset[str]) -> frozenset[str]:
+        """What of `Placed` it stores where records have what is `annotated`.
+
+        Any of `objects`, `object_masks` and the names of `Placed.masks`. Nothing else is made.
+        """
 
     def features(
-        self, record: ImageRecord, image: StoredImage | None, labels: LabelMap, columns: Mapping[str, Column]
+        self, record: ImageRecord, image: StoredImage | None, placed: Placed, settings: FeatureSettings
     ) -> dict[str, Feature]:
-        """The features of one record.
+        """The features of one record; of a sequence, its context.
+
+        Args:
+            record: what is described.
+            image: as it is stored; None where the record has none.
+            placed: its annotations in the stored image.
+            settings: of the dataset.
 
         Raises:
             BadInput: a label or a free feature does not fit.
@@ -86,6 +126,23 @@ class Schema(Protocol):
 
     def specs(self, summary: DatasetSummary) -> dict[str, FeatureSpec]:
         """The specs of the features of a whole dataset, under the same keys."""
+
+
+@runtime_checkable
+class SequenceSchema(Schema, Protocol):
+    """A schema whose records are SequenceExamples."""
+
+    def feature_lists(
+        self, record: ImageRecord, frames: Sequence[StoredImage], settings: FeatureSettings
+    ) -> dict[str, list[Feature]]:
+        """The feature lists of one record, each a feature a step.
+
+        Raises:
+            BadInput: a label or a value does not fit.
+        """
+
+    def list_specs(self, summary: DatasetSummary) -> dict[str, FeatureSpec]:
+        """The specs of one step of each list, under the same keys."""
 
 
 def int64(value: int) -> Feature:
@@ -96,6 +153,11 @@ def int64(value: int) -> Feature:
 def text(value: str) -> Feature:
     """One text that is known to be ASCII."""
     return Feature("bytes_list", (value.encode("ascii"),))
+
+
+def texts(values: Iterable[str]) -> Feature:
+    """A list of texts."""
+    return bytes_feature(list(values))
 
 
 def label_ids(record: ImageRecord, labels: LabelMap) -> Feature:
@@ -118,14 +180,67 @@ def label_shape(summary: DatasetSummary) -> Shape:
 def column_features(record: ImageRecord, columns: Mapping[str, Column]) -> dict[str, Feature]:
     """A record's free features: every column of the dataset, whether the record has it or not."""
     values = record.annotations.features
-    return {
-        name: Feature(_KIND[column.kind], column.cast(values.get(name))) for name, column in columns.items()
-    }
+    return {name: column_feature(column, values.get(name)) for name, column in columns.items()}
+
+
+def column_feature(column: Column, value: FeatureValue | None) -> Feature:
+    """One value of a column, None where it is absent.
+
+    Raises:
+        BadInput: it does not fit the column.
+    """
+    return Feature(KIND[column.kind], column.cast(value))
 
 
 def column_specs(columns: Mapping[str, Column]) -> dict[str, FeatureSpec]:
     """The specs of the free features."""
-    return {name: FeatureSpec(_DTYPE[column.kind], column.shape) for name, column in columns.items()}
+    return {name: column_spec(column) for name, column in columns.items()}
+
+
+def column_spec(column: Column) -> FeatureSpec:
+    """The spec of the values of a column."""
+    return FeatureSpec(_DTYPE[column.kind], column.shape)
+
+
+def image_features(record: ImageRecord, image: StoredImage) -> dict[str, Feature]:
+    """What most schemas say of an image, under the keys they share."""
+    return {
+        "image/encoded": Feature("bytes_list", (image.data,)),
+        "image/format": text(image.image_format),
+        "image/height": int64(image.height),
+        "image/width": int64(image.width),
+        "image/filename": bytes_feature(record.key),
+    }
+
+
+def image_specs() -> dict[str, FeatureSpec]:
+    """The specs of the same."""
+    return {
+        "image/encoded": FeatureSpec("string", role="image"),
+        "image/format": FeatureSpec("string"),
+        "image/height": FeatureSpec("int64"),
+        "image/width": FeatureSpec("int64"),
+        "image/filename": FeatureSpec("string"),
+    }
+
+
+def pixel_features(image: StoredImage) -> dict[str, Feature]:
+    """What pixels (formats `raw` and `tensor`) need beside them; nothing for an encoded image."""
+    if image.image_format not in PIXEL_FORMATS:
+        return {}
+    return {"image/channels": int64(image.channels), "image/dtype": text(image.dtype)}
+
+
+def pixel_specs(summary: DatasetSummary) -> dict[str, FeatureSpec]:
+    """The specs of the same."""
+    if not summary.formats & PIXEL_FORMATS:
+        return {}
+    return {"image/channels": FeatureSpec("int64"), "image/dtype": FeatureSpec("string")}
+
+
+def encoded_mask(placed: Placed, name: str) -> Feature:
+    """A mask's PNG; nothing where the record has no such mask."""
+    return Feature("bytes_list", (placed.masks[name],) if name in placed.masks else ())
 
 
 def quality_features(image: StoredImage, name: str) -> dict[str, Feature]:
@@ -145,6 +260,31 @@ def stored_image(record: ImageRecord, image: StoredImage | None, schema: str) ->
     return image
 
 
+def all_specs(schema: Schema, summary: DatasetSummary) -> dict[str, FeatureSpec]:
+    """The specs of all features, those of a sequence's lists among them."""
+    specs = schema.specs(summary)
+    return specs | schema.list_specs(summary) if isinstance(schema, SequenceSchema) else specs
+
+
+def check_own(schema: Schema, own: Iterable[str], added: Mapping[str, str]) -> None:
+    """Refuses what the input adds to a schema under names that the schema has itself.
+
+    Args:
+        schema: as it is named in the message.
+        own: its features.
+        added: what the input calls each, by the feature's name.
+
+    Raises:
+        ValueError: naming them.
+    """
+    clashes = sorted(added[name] for name in added.keys() & set(own))
+    if clashes:
+        raise ValueError(
+            f"{', '.join(map(repr, clashes))} of the input: the schema {schema.name!r} writes features of "
+            "these names itself; rename them in the input, or choose another --schema"
+        )
+
+
 def check_names(schema: Schema, summary: DatasetSummary) -> None:
     """Refuses free features whose names the schema uses itself for this dataset, or that are no names.
 
@@ -152,6 +292,8 @@ def check_names(schema: Schema, summary: DatasetSummary) -> None:
         ValueError: naming them.
     """
     columns = summary.columns
+    if isinstance(schema, SequenceSchema):
+        schema.list_specs(summary)
     own = schema.specs(dataclasses.replace(summary, columns={}))
     clashes = sorted(own.keys() & columns.keys())
     if clashes:

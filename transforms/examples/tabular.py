@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from transforms.examples import schema as s
-from transforms.examples.columns import Column
 from transforms.examples.features import Feature
-from transforms.examples.labels import LabelMap
-from transforms.records import ImageRecord, StoredImage
+from transforms.records import ImageRecord, Placed, StoredImage
 
 
 class FeaturesAlone:
     """The free features; label ids and names too, if the dataset has labels."""
 
     name = "features"
-    default_label_offset = 0
+    first_id = 0
+
+    def needs(self, annotated: frozenset[str]) -> frozenset[str]:
+        """Nothing; see `Schema.needs`."""
+        return frozenset()
 
     def features(
-        self, record: ImageRecord, image: StoredImage | None, labels: LabelMap, columns: Mapping[str, Column]
+        self, record: ImageRecord, image: StoredImage | None, placed: Placed, settings: s.FeatureSettings
     ) -> dict[str, Feature]:
         """The features of one record; see `Schema.features`."""
         if image is not None:
             raise ValueError(f"record {record.key!r} has an image, which schema {self.name!r} would drop")
-        features = s.column_features(record, columns)
-        if labels.labels or record.annotations.labels:
-            features["label"] = s.label_ids(record, labels)
-            features["label/text"] = s.label_texts(record, labels)
+        features = s.column_features(record, settings.columns)
+        if settings.labels.labels or record.annotations.labels:
+            features["label"] = s.label_ids(record, settings.labels)
+            features["label/text"] = s.label_texts(record, settings.labels)
         return features
 
     def specs(self, summary: s.DatasetSummary) -> dict[str, s.FeatureSpec]:

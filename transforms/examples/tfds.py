@@ -17,6 +17,7 @@ from transforms.examples.schema import PIXEL_FORMATS, DatasetSummary, FeatureSpe
 # Shards are `train-00000-of-00016.tfrecord`.
 _FILEPATH_TEMPLATE = "{SPLIT}-{SHARD_X_OF_Y}.{FILEFORMAT}"
 _FEATURES_PACKAGE = "tensorflow_datasets.core.features."
+_CLASS_ROLES = ("label", "object_label")
 _ANIMATED_FORMATS = frozenset({"gif", "webp"})
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
 _VERSION = re.compile(r"(?:0|[1-9][0-9]*)(?:\.(?:0|[1-9][0-9]*)){2}")
@@ -96,7 +97,7 @@ def label_files(specs: Mapping[str, FeatureSpec], class_names: tuple[str, ...] |
     """The files of class names, by file name: a line an id. None where the dataset has no class names."""
     if not class_names:
         return {}
-    keys = [name for name, spec in specs.items() if spec.role == "label"]
+    keys = [name for name, spec in specs.items() if spec.role in _CLASS_ROLES]
     return {
         f"{key.replace('/', '.')}.labels.txt": "".join(f"{name}\n" for name in class_names) for key in keys
     }
@@ -105,7 +106,7 @@ def label_files(specs: Mapping[str, FeatureSpec], class_names: tuple[str, ...] |
 def _feature(spec: FeatureSpec, summary: DatasetSummary) -> Json:
     if spec.role == "image":
         return _image(summary)
-    if spec.role == "label" and summary.class_names:
+    if spec.role in _CLASS_ROLES and summary.class_names:
         label = _of_class(
             "class_label_feature.ClassLabel", classLabel={"numClasses": str(len(summary.class_names))}
         )

@@ -10,7 +10,8 @@ import platform
 from collections.abc import Iterable, Mapping
 
 from transforms.config import DatasetConfig
-from transforms.examples.schema import DatasetSummary, FeatureSpec, apply_rename
+from transforms.examples.label_map import label_map_text
+from transforms.examples.schema import DatasetSummary, FeatureSpec, SequenceSchema
 from transforms.examples.tfds import (
     SplitInfo,
     dataset_info,
@@ -25,7 +26,8 @@ from transforms.shards.report import ShardReport
 from transforms.storage.layout import FAILURES, FORMAT_VERSION, INDEX, MANIFEST
 
 _TFDS_VERSION = "1.0.0"
-_PACKAGES = ("apache-beam", "google-crc32c", "numpy", "pillow", "protobuf", "simplejpeg")
+_LABEL_MAP = "label_map.pbtxt"
+_PACKAGES = ("apache-beam", "google-crc32c", "numpy", "pillow", "protobuf", "pycocotools", "simplejpeg")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +62,7 @@ def shard_files(reconciled: Reconciled) -> list[tuple[ShardReport, str, str]]:
 
 def metadata_files(reconciled: Reconciled, config: DatasetConfig, provenance: Provenance) -> dict[str, str]:
     """Name and text of each file that describes the dataset, in the order of writing: manifest.json last."""
-    described = _tfds_files(reconciled, config)
+    described = _companions(reconciled, config)
     shards = [name for _, *names in shard_files(reconciled) for name in names]
     files = sorted([*shards, *described, MANIFEST, FAILURES])
     manifest = {**_manifest(reconciled, config, provenance), "files": files}
@@ -69,7 +71,7 @@ def metadata_files(reconciled: Reconciled, config: DatasetConfig, provenance: Pr
 
 def metadata_names(reconciled: Reconciled, config: DatasetConfig) -> list[str]:
     """Names of the same files."""
-    return [*_tfds_files(reconciled, config), MANIFEST]
+    return [*_companions(reconciled, config), MANIFEST]
 
 
 def of_same_job(manifest: str, other: str) -> bool:
@@ -85,24 +87,56 @@ def of_same_job(manifest: str, other: str) -> bool:
 
 def _summary(reconciled: Reconciled) -> DatasetSummary:
     plan, stats = reconciled.plan, reconciled.stats
+    features = plan.settings.features
     return DatasetSummary(
         has_images=plan.has_images,
         label_counts=plan.label_counts,
-        columns=plan.settings.columns,
+        columns=features.columns,
+        attributes=features.attributes,
+        steps=features.steps,
+        annotated=features.annotated,
         channels=frozenset(stats.channels),
         dtypes=frozenset(stats.dtypes),
         formats=frozenset(stats.formats),
         chose_qualities=bool(stats.qualities),
-        class_names=plan.settings.labels.class_names(),
+        class_names=features.labels.class_names(),
     )
 
 
 def _specs(reconciled: Reconciled, config: DatasetConfig) -> dict[str, FeatureSpec]:
-    return apply_rename(reconciled.plan.settings.schema.specs(_summary(reconciled)), config.rename)
+    """Of each feature; of a sequence, of its context."""
+    return _renamed(reconciled.plan.settings.schema.specs(_summary(reconciled)), config)
+
+
+def _list_specs(reconciled: Reconciled, config: DatasetConfig) -> dict[str, FeatureSpec]:
+    """Of one step of each feature list; none where records are no sequences."""
+    schema = reconciled.plan.settings.schema
+    if not isinstance(schema, SequenceSchema):
+        return {}
+    return _renamed(schema.list_specs(_summary(reconciled)), config)
+
+
+def _renamed(specs: Mapping[str, FeatureSpec], config: DatasetConfig) -> dict[str, FeatureSpec]:
+    return {config.rename.get(name, name): spec for name, spec in specs.items()}
+
+
+def _described(specs: Mapping[str, FeatureSpec]) -> dict[str, object]:
+    return {name: {"dtype": spec.dtype, "shape": list(spec.shape)} for name, spec in sorted(specs.items())}
 
 
 def _reports(reconciled: Reconciled, split: str) -> list[ShardReport]:
     return [report for report in reconciled.reports if report.split == split]
+
+
+def _companions(reconciled: Reconciled, config: DatasetConfig) -> dict[str, str]:
+    """What other readers want: TFDS, which reads no SequenceExample, and the Object Detection API."""
+    settings = reconciled.plan.settings
+    if isinstance(settings.schema, SequenceSchema):
+        return {}
+    files = _tfds_files(reconciled, config)
+    if "objects" in settings.schema.needs(settings.features.annotated):
+        files[_LABEL_MAP] = label_map_text(settings.features.labels)
+    return files
 
 
 def _tfds_files(reconciled: Reconciled, config: DatasetConfig) -> dict[str, str]:
@@ -151,11 +185,13 @@ def _manifest(reconciled: Reconciled, config: DatasetConfig, provenance: Provena
         },
         "jpeg_qualities": {str(quality): count for quality, count in sorted(stats.qualities.items())},
         "splits": {name: _split(reconciled, name) for name in plan.splits},
-        "features": {
-            name: {"dtype": spec.dtype, "shape": list(spec.shape)}
-            for name, spec in sorted(_specs(reconciled, config).items())
+        "annotations": {
+            "stored": dict(sorted(stats.annotations.items())),
+            "changed": dict(sorted(stats.notes.items())),
         },
-        "labels": {str(number): name for number, name in plan.settings.labels.labels.items()},
+        "features": _described(_specs(reconciled, config)),
+        "feature_lists": _described(_list_specs(reconciled, config)),
+        "labels": {str(number): name for number, name in plan.settings.features.labels.labels.items()},
         "provenance": {
             "runner": provenance.runner,
             "job": provenance.job,

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
+import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from json.encoder import encode_basestring
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from transforms.records import Annotations, FeatureValue, ImageRecord, ImageRef
+from transforms.shards.annotation_json import details, has_details, read_ref, ref_json, with_details
 from transforms.shards.hashing import order_hash, shard_of
+from transforms.storage.spool import Spool
 
 # In place of the key's own characters at the end of a URI. No path holds a NUL.
 _KEY = "\0"
 _HASH_BYTES = 8
+# Before what decides nothing about a record. JSON escapes the line ends that are in texts.
+_UNDECIDING = "\n,"
+# Bytes of annotations that a reference holds: more are spooled.
+_HELD = 512
 _PLAIN = (str, int, float, bool, bytes)
 
 
@@ -52,22 +60,33 @@ def plain_value(value: Any) -> FeatureValue:
 
 
 def plain_record(record: ImageRecord) -> ImageRecord:
-    """`record` with free features of plain types: itself, where they all are.
+    """`record` with free features and attributes of plain types: itself, where they all are.
 
     Raises:
         TypeError: names the record and the feature.
     """
-    features = record.annotations.features
-    if all(type(value) in _PLAIN for value in features.values()):
+    annotations = record.annotations
+    features = annotations.features
+    if all(type(value) in _PLAIN for value in features.values()) and not annotations.objects:
         return record
+    objects = tuple(
+        one
+        if all(type(value) in _PLAIN for value in one.attributes.values())
+        else dataclasses.replace(one, attributes=_plain_values(record, one.attributes))
+        for one in annotations.objects
+    )
+    annotations = dataclasses.replace(annotations, features=_plain_values(record, features), objects=objects)
+    return dataclasses.replace(record, annotations=annotations)
+
+
+def _plain_values(record: ImageRecord, values: Mapping[str, Any]) -> dict[str, Any]:
     plain = {}
-    for name, value in features.items():
+    for name, value in values.items():
         try:
             plain[name] = plain_value(value)
         except TypeError as error:
             raise TypeError(f"record {record.key!r}, feature {name!r}: {error}") from error
-    annotations = Annotations(record.annotations.labels, plain)
-    return ImageRecord(record.key, record.image, record.split, annotations, record.origin, record.size)
+    return plain
 
 
 def _feature(value: Any) -> Any:
@@ -78,43 +97,92 @@ def _feature(value: Any) -> Any:
     return value
 
 
-def content_text(record: ImageRecord) -> str:
-    """What the listing says of a record, wherever it lies: equal for equal records."""
+class Content(NamedTuple):
+    """What the listing says of a record.
+
+    Attributes:
+        text: all of it, wherever it lies: equal for equal records. JSON.
+        refs: the files that its annotations speak of, as JSON; empty where there are none.
+        spooled: where the annotations are that `text` holds a digest of, as JSON; empty where it has them.
+    """
+
+    text: str
+    refs: str = ""
+    spooled: str = ""
+
+
+def content_of(record: ImageRecord, spool: Spool | None = None) -> tuple[Content, Content]:
+    """What the listing says of a record; in full, and as it is held.
+
+    Args:
+        record: to describe.
+        spool: takes annotations that are large; None to hold them.
+    """
     annotations = record.annotations
     features = _encode(list(annotations.features.items())) if annotations.features else "[]"
     split = "null" if record.split is None else encode_basestring(record.split)
     key = encode_basestring(record.key)
-    return f"[{key},{split},{record.size},{_labels(annotations.labels)},{features}]"
+    start = f"[{key},{split},{record.size},{_labels(annotations.labels)},{features}"
+    if not has_details(annotations):
+        plain = Content(f"{start}]")
+        return plain, plain
+    found, files = details(annotations)
+    told = _encode(found)
+    refs = _encode([ref_json(ref) for ref in files]) if files else ""
+    full = Content(f"{start},{told}]", refs)
+    if spool is None or len(told) + len(refs) <= _HELD:
+        return full, full
+    packed = f"[{told},{refs or '[]'}]".encode()
+    digest = hashlib.blake2b(packed, digest_size=16).hexdigest()
+    return full, Content(f'{start},"{digest}"]', "", _encode(ref_json(spool.add(packed))))
 
 
-def pack_record(record: ImageRecord, content: str = "") -> bytes:
+def pack_record(record: ImageRecord, content: Content | None = None) -> bytes:
     """`record` as JSON: about 100 bytes and the length of its key, the same bytes for equal records.
 
     Args:
         record: to pack.
-        content: its `content_text`, where that is known.
+        content: its `content_of`, where that is known.
 
     Raises:
         UnicodeEncodeError: a text with lone surrogates.
     """
-    return f"[{content or content_text(record)},{_place(record)},{encode_basestring(record.origin)}]".encode()
+    text, refs, spooled = content or content_of(record)[0]
+    refs = f",{refs}" if refs else ""
+    spooled = f",{spooled}" if spooled else ""
+    origin = encode_basestring(record.origin)
+    return f"[{text},{_place(record)}{refs}{_UNDECIDING}{origin}{spooled}]".encode()
 
 
-def unpack_record(packed: bytes) -> ImageRecord:
-    """The record that `pack_record` packed."""
-    (key, split, size, labels, features), place, origin = _decode(packed.decode())[0]
+def unpack_record(packed: bytes, read: Callable[[ImageRef], bytes] | None = None) -> ImageRecord:
+    """The record that `pack_record` packed.
+
+    Args:
+        packed: the record.
+        read: reads annotations that were spooled; None to leave them out.
+    """
+    text = packed.decode()
+    (content, place, *refs), _ = _decode(f"{text[: text.rfind(_UNDECIDING)]}]")
+    key, split, size, labels, features, *found = content
+    origin, *spooled = _decode(f"[{text[text.rfind(_UNDECIDING) + len(_UNDECIDING) :]}")[0]
     image = None
     if place:
         uri, version, *extent = place
         if uri.endswith(_KEY):
             uri = uri[:-1] + key
-        offset, length, pixels = extent or (0, None, None)
-        image = ImageRef(uri, offset, length, tuple(pixels) if pixels else None, version)
+        offset, length, pixels, *wrapping = extent or (0, None, None)
+        image = ImageRef(uri, offset, length, tuple(pixels) if pixels else None, version, *wrapping)
     annotations = Annotations(tuple(labels), {name: _feature(value) for name, value in features})
+    if found and spooled:
+        found = _decode(read(read_ref(spooled[0])).decode())[0] if read is not None else []
+        refs = found[1:]
+    if found:
+        files = [read_ref(ref) for ref in (refs[0] if refs else ())]
+        annotations = with_details(annotations, found[0], files, _feature)
     return ImageRecord(key, image, split, annotations, origin, size)
 
 
-def pack_reference(record: ImageRecord, seed: int, content: str = "") -> bytes:
+def pack_reference(record: ImageRecord, seed: int, content: Content | None = None) -> bytes:
     """What is shuffled: the hash that decides shard and place, and the packed record; sorts by the hash."""
     return order_hash(record.key, seed) + pack_record(record, content)
 
@@ -124,14 +192,14 @@ def reference_shard(reference: bytes, num_shards: int) -> int:
     return shard_of(reference[:_HASH_BYTES], num_shards)
 
 
-def reference_record(reference: bytes) -> ImageRecord:
-    """The record of a reference."""
-    return unpack_record(reference[_HASH_BYTES:])
+def reference_record(reference: bytes, read: Callable[[ImageRef], bytes] | None = None) -> ImageRecord:
+    """The record of a reference; `read` as in `unpack_record`."""
+    return unpack_record(reference[_HASH_BYTES:], read)
 
 
 def without_origin(reference: bytes) -> bytes:
-    """What of a reference decides about its record: all but where the source lists it, which comes last."""
-    return reference[: reference.rfind(b',"')]
+    """What of a reference decides about its record: all but where the source lists it, and what it spools."""
+    return reference[: reference.rfind(_UNDECIDING.encode())]
 
 
 def _labels(labels: Sequence[str | int]) -> str:
@@ -150,8 +218,9 @@ def _place(record: ImageRecord) -> str:
     if uri.endswith(record.key):
         uri = uri[: -len(record.key)] + _KEY
     version = image.version
-    if image.offset or image.length is not None or image.pixels is not None:
+    if image.offset or image.length is not None or image.pixels is not None or image.wrapping:
         length = "null" if image.length is None else image.length
         pixels = "null" if image.pixels is None else _encode(image.pixels)
-        return f"[{encode_basestring(uri)},{version},{image.offset},{length},{pixels}]"
+        wrapping = f",{encode_basestring(image.wrapping)}" if image.wrapping else ""
+        return f"[{encode_basestring(uri)},{version},{image.offset},{length},{pixels}{wrapping}]"
     return f"[{encode_basestring(uri)},{version}]"

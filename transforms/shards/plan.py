@@ -10,7 +10,13 @@ from collections.abc import Iterable, Mapping
 from transforms.config import MIB, DatasetConfig
 from transforms.examples.labels import LabelMap
 from transforms.examples.registry import choose_schema
-from transforms.examples.schema import DatasetSummary, apply_rename, check_names
+from transforms.examples.schema import (
+    DatasetSummary,
+    FeatureSettings,
+    all_specs,
+    apply_rename,
+    check_names,
+)
 from transforms.records import SPLIT_NAME, JobError
 from transforms.shards.hashing import DEFAULT_SPLIT
 from transforms.shards.packing import reference_record, reference_shard
@@ -26,6 +32,8 @@ _MOST_SHARDS = 99_999
 _SHARDS_PER_SLOT = 2
 # Framing of a record, and what its small features take.
 _RECORD_OVERHEAD = 400
+# Of values that are stored in lists, whose lengths need not be alike: as if some records had none.
+_OF_LISTS = -1
 # Below both, a second process takes longer to start than the work does.
 _SPAWN_RECORDS = 500
 _SPAWN_BYTES = 32 * MIB
@@ -191,24 +199,37 @@ def _check_known(found: Iterable[str], config: DatasetConfig) -> None:
 def record_settings(totals: Totals, config: DatasetConfig) -> RecordSettings:
     """The settings of the encoding: labels numbered, columns typed, names checked."""
     columns = totals.columns.resolve(totals.records)
+    attributes = totals.attributes.resolve(_OF_LISTS)
+    steps = totals.steps.resolve(_OF_LISTS)
+    annotated = frozenset(totals.annotated)
+    classes = totals.classes.of(totals.labels) if config.label_classes is None else config.label_classes
     try:
-        schema = choose_schema(config.schema, totals.with_image > 0)
-        offset = schema.default_label_offset if config.label_offset is None else config.label_offset
-        labels = LabelMap.build(totals.labels, config.label_names, offset)
-        formats = frozenset({config.policy.image_format})
+        schema = choose_schema(config.schema, totals.with_image > 0, annotated)
+        labels = LabelMap.build(
+            totals.labels,
+            config.label_names,
+            config.label_offset,
+            classes,
+            {**totals.classes.texts, **config.label_texts},
+            schema.first_id,
+        )
+        features = FeatureSettings(labels, columns, attributes, steps, annotated)
         summary = DatasetSummary(
             totals.with_image > 0,
             totals.label_counts or (0, 0),
             columns,
-            formats=formats,
+            formats=frozenset({config.policy.image_format}),
             chose_qualities=config.policy.target_ssim is not None,
             class_names=labels.class_names(),
+            attributes=attributes,
+            steps=steps,
+            annotated=annotated,
         )
         check_names(schema, summary)
-        apply_rename(schema.specs(summary), config.rename)
+        apply_rename(all_specs(schema, summary), config.rename)
     except ValueError as error:
         raise JobError(str(error)) from error
-    return RecordSettings(config.policy, schema, labels, columns, dict(config.rename))
+    return RecordSettings(config.policy, schema, features, dict(config.rename), config.boxes)
 
 
 def shard_index(reference: bytes, split: SplitPlan) -> int:

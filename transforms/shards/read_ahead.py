@@ -24,7 +24,8 @@ def read_ahead(references: Iterable[bytes], reader: ImageReader) -> Iterator[tup
     waiting: collections.deque[tuple[ImageRecord, Loading]] = collections.deque()
     held = 0
     try:
-        for record in map(reference_record, references):
+        for reference in references:
+            record = reference_record(reference, reader.read)
             size = _bytes(record)
             while waiting and (held + size > _BYTES or len(waiting) >= _IMAGES):
                 held -= _bytes(waiting[0][0])

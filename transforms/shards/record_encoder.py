@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
-from transforms.examples.columns import Column
-from transforms.examples.features import build_example
-from transforms.examples.labels import LabelMap
-from transforms.examples.schema import Schema
+from transforms.annotations.place import place
+from transforms.examples.features import build_example, build_sequence_example
+from transforms.examples.schema import FeatureSettings, Schema, SequenceSchema
 from transforms.images.policy import ImagePolicy
 from transforms.images.store import store_image, store_pixels
-from transforms.records import BadInput, Failure, ImageRecord, StoredImage
+from transforms.records import (
+    Annotations,
+    BadInput,
+    Failure,
+    ImageRecord,
+    ImageRef,
+    Placed,
+    Steps,
+    StoredImage,
+)
 from transforms.shards.beacon import Beacon, Step
 from transforms.shards.read_ahead import Loading, read_ahead
 from transforms.shards.report import WriteStats
@@ -22,6 +32,14 @@ from transforms.storage.reader import ImageReader
 # Called with the records and the source bytes done since the last call.
 Progress = Callable[[int, int], None]
 
+# Frames of a clip in a bucket that are asked for before they are needed.
+_FRAMES_AHEAD = 16
+_NOTHING = Placed()
+_OF_MASKS = frozenset(
+    ("class_png", "class_raw", "instance_png", "panoptic_category_png", "panoptic_instance_png")
+)
+_T = TypeVar("_T")
+
 
 @dataclasses.dataclass(frozen=True)
 class RecordSettings:
@@ -29,31 +47,55 @@ class RecordSettings:
 
     policy: ImagePolicy
     schema: Schema
-    labels: LabelMap
-    columns: Mapping[str, Column]
+    features: FeatureSettings
     rename: Mapping[str, str]
+    boxes: str = "clip"
 
     def digest(self) -> str:
         """A hash of all that the encoding depends on, in hex."""
-        ids = sorted((type(label).__name__, str(label), number) for label, number in self.labels.ids.items())
+        labels = self.features.labels
+        ids = sorted((type(label).__name__, str(label), number) for label, number in labels.ids.items())
+        columns = [
+            sorted((name, dataclasses.astuple(column)) for name, column in group.items())
+            for group in (self.features.columns, self.features.attributes, self.features.steps)
+        ]
         parts = [
             dataclasses.asdict(self.policy),
             self.schema.name,
             ids,
-            sorted(self.labels.labels.items()),
-            sorted((name, dataclasses.astuple(column)) for name, column in self.columns.items()),
+            sorted(labels.labels.items()),
+            sorted(labels.texts.items()),
+            sorted(labels.mask_ids.items()) if labels.mask_ids is not None else None,
+            labels.offset,
+            self.schema.first_id,
+            columns,
+            sorted(self.features.annotated),
             sorted(self.rename.items()),
+            self.boxes,
         ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EncodedRecord:
-    """A serialised Example, the image in it, and the bytes that the image had in the source."""
+    """A serialised Example, and what it is made of.
+
+    Attributes:
+        payload: the bytes.
+        images: that it stores: one, none, or a frame a step.
+        source_bytes: of them in the source.
+        placed: its annotations in the image.
+    """
 
     payload: bytes
-    image: StoredImage | None
+    images: tuple[StoredImage, ...]
     source_bytes: int
+    placed: Placed = Placed()
+
+
+def _has_masks(annotations: Annotations) -> bool:
+    """Whether there is anything to make a mask of the whole image of."""
+    return bool(annotations.masks) or any(one.mask is not None for one in annotations.objects)
 
 
 class RecordEncoder:
@@ -66,6 +108,7 @@ class RecordEncoder:
 
     def __init__(self, settings: RecordSettings, beacon: Beacon | None = None) -> None:
         self._settings = settings
+        self._needs = settings.schema.needs(settings.features.annotated)
         self.beacon = beacon or Beacon()
         self._reader = ImageReader()
 
@@ -93,7 +136,8 @@ class RecordEncoder:
                 failures.append(failure)
                 stats.add_failure(failure)
             else:
-                stats.add(encoded.image, encoded.source_bytes)
+                stats.add(encoded.images, encoded.source_bytes)
+                failures += self._notes(record, encoded.placed, stats)
                 yield encoded.payload
             progress(1, record.size)
         self.beacon.clear()
@@ -108,25 +152,111 @@ class RecordEncoder:
         Raises:
             BadInput: with the record's key; the record fails, the job goes on.
         """
-        settings = self._settings
         try:
+            if record.annotations.steps is not None:
+                return self._sequence(record, record.annotations.steps)
+            masks = {one.image: self._reader.begin(one.image) for one in record.annotations.masks.values()}
             image, source_bytes = self._stored_image(record, loading)
-            features = settings.schema.features(record, image, settings.labels, settings.columns)
-            if settings.rename:
-                features = {settings.rename.get(name, name): value for name, value in features.items()}
-            return EncodedRecord(build_example(features), image, source_bytes)
+            payload, placed = self.build(record, image, masks)
+            return EncodedRecord(payload, (image,) if image else (), source_bytes, placed)
         except BadInput as error:
             error.key = record.key
             raise
         finally:
             self.beacon.step(Step.OTHER)
 
+    def build(
+        self, record: ImageRecord, image: StoredImage | None, masks: Mapping[ImageRef, Loading] | None = None
+    ) -> tuple[bytes, Placed]:
+        """The Example of a record whose image is stored, and its annotations in the image.
+
+        Args:
+            record: to build.
+            image: as it is stored; None where it has none.
+            masks: what images of masks come from, where they have been asked for.
+
+        Raises:
+            BadInput: an annotation or a feature does not fit.
+        """
+        placed = self._placed(record, image, masks or {})
+        schema, features = self._settings.schema, self._settings.features
+        return build_example(self._named(schema.features(record, image, placed, features))), placed
+
     def _stored_image(self, record: ImageRecord, loading: Loading) -> tuple[StoredImage | None, int]:
         if record.image is None:
             return None, 0
         self.beacon.step(Step.LOAD)
         data = self._reader.read(record.image) if loading is None else loading.result()
+        return self._stored(data, record.image), len(data)
+
+    def _stored(self, data: bytes, ref: ImageRef) -> StoredImage:
         self.beacon.step(Step.IMAGE)
-        if record.image.pixels is not None:
-            return store_pixels(data, record.image.pixels, self._settings.policy), len(data)
-        return store_image(data, self._settings.policy), len(data)
+        if ref.pixels is not None:
+            return store_pixels(data, ref.pixels, self._settings.policy)
+        return store_image(data, self._settings.policy)
+
+    def _placed(
+        self, record: ImageRecord, image: StoredImage | None, masks: Mapping[ImageRef, Loading]
+    ) -> Placed:
+        """The annotations in the stored image, as far as the schema stores them."""
+        needs = self._needs
+        if image is None or not needs:
+            return _NOTHING
+        self.beacon.step(Step.IMAGE)
+        annotations = record.annotations
+        if "," in self._settings.schema.name and not _has_masks(annotations):
+            needs -= _OF_MASKS  # of several schemas at once, one may have nothing to store
+
+        def read(ref: ImageRef) -> bytes:
+            loading = masks.get(ref)
+            return self._reader.read(ref) if loading is None else loading.result()
+
+        return place(annotations, image, needs, self._settings.boxes, read, self._settings.features.labels)
+
+    def _sequence(self, record: ImageRecord, steps: Steps) -> EncodedRecord:
+        """A SequenceExample; its frames are stored one after the other."""
+        schema, features = self._settings.schema, self._settings.features
+        if not isinstance(schema, SequenceSchema):
+            raise ValueError(f"record {record.key!r} is a sequence, which schema {schema.name!r} cannot hold")
+        frames = []
+        size = 0
+        for number, data in enumerate(self._frames(steps.frames)):
+            size += len(data)
+            try:
+                frames.append(self._stored(data, steps.frames[number]))
+            except BadInput as error:
+                raise BadInput(error.stage, error.reason, f"frame {number}: {error.detail}") from error
+        context = schema.features(record, None, _NOTHING, features)
+        lists = schema.feature_lists(record, frames, features)
+        payload = build_sequence_example(self._named(context), self._named(lists))
+        return EncodedRecord(payload, tuple(frames), size)
+
+    def _frames(self, refs: Sequence[ImageRef]) -> Iterator[bytes]:
+        """The bytes of each frame; those of a bucket are asked for ahead."""
+        waiting: collections.deque[tuple[ImageRef, Loading]] = collections.deque()
+        for ref in refs:
+            waiting.append((ref, self._reader.begin(ref)))
+            if len(waiting) >= _FRAMES_AHEAD:
+                yield self._loaded(*waiting.popleft())
+        while waiting:
+            yield self._loaded(*waiting.popleft())
+
+    def _loaded(self, ref: ImageRef, loading: Loading) -> bytes:
+        self.beacon.step(Step.LOAD)
+        return self._reader.read(ref) if loading is None else loading.result()
+
+    def _named(self, items: Mapping[str, _T]) -> Mapping[str, _T]:
+        """Features under the names that the user wants."""
+        rename = self._settings.rename
+        return {rename.get(name, name): value for name, value in items.items()} if rename else items
+
+    def _notes(self, record: ImageRecord, placed: Placed, stats: WriteStats) -> Iterator[Failure]:
+        """What became of the annotations of a record that is written."""
+        stats.annotations["objects"] += len(placed.objects)
+        if "objects" in self._needs and not placed.objects:
+            stats.annotations["images_without_objects"] += 1
+        for name in placed.masks:
+            stats.annotations[name.rpartition("_")[0]] += 1
+        for reason, detail in placed.notes:
+            stats.notes[reason] += 1
+            yield Failure(record.key, "annotations", reason, detail, kept=True)

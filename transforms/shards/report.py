@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Iterable
 
 from transforms.records import Failure, StoredImage
 
@@ -26,6 +27,8 @@ class WriteStats:
         alpha_bytes: of those, as stored.
         flattened_bytes: of those, had they been flattened.
         qualities: that --target_ssim chose; 0 where the source was kept.
+        annotations: what was stored: `objects`, `class` (masks), …; `images_without_objects`.
+        notes: annotations that were clipped or dropped, by reason.
     """
 
     written: int = 0
@@ -41,12 +44,14 @@ class WriteStats:
     alpha_bytes: int = 0
     flattened_bytes: int = 0
     qualities: Counter[int] = dataclasses.field(default_factory=Counter)
+    annotations: Counter[str] = dataclasses.field(default_factory=Counter)
+    notes: Counter[str] = dataclasses.field(default_factory=Counter)
 
-    def add(self, image: StoredImage | None, source_bytes: int) -> None:
+    def add(self, images: Iterable[StoredImage], source_bytes: int) -> None:
         """Counts one written record."""
         self.written += 1
-        if image is not None:
-            self.source_bytes += source_bytes
+        self.source_bytes += source_bytes
+        for image in images:
             self.encoded_bytes += len(image.data)
             self.actions.update(image.actions)
             self.formats[image.image_format] += 1

@@ -18,7 +18,7 @@ from transforms.storage import files
 from transforms.storage.durable import write_text
 from transforms.storage.reader import ImageReader
 
-_FORMAT_VERSION = 2
+_FORMAT_VERSION = 3
 _ENDING = ".state.json"
 _length = struct.Struct("<I").pack
 

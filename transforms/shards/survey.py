@@ -11,8 +11,9 @@ import numpy as np
 from transforms.records import ImageRecord
 from transforms.shards.batching import Batches
 from transforms.shards.hashing import key_digest
-from transforms.shards.packing import content_text, pack_reference, plain_record
+from transforms.shards.packing import content_of, pack_reference, plain_record
 from transforms.shards.totals import Totals
+from transforms.storage.spool import Spool
 
 _BUCKET_SHIFT = 55  # of 63 bits: 256 buckets
 _MOST_HASHES = 1 << 20
@@ -53,14 +54,20 @@ def repeated_hashes(packed: Iterable[bytes]) -> list[int]:
 class Survey:
     """What a part of the list comes to.
 
+    Args:
+        seed: of the order.
+        untyped: free features are text cells.
+        spool: takes annotations that are large; None to hold them.
+
     Attributes:
         totals: of the records so far.
         hashes: of their keys.
         references: packed, by split.
     """
 
-    def __init__(self, seed: int, untyped: bool) -> None:
+    def __init__(self, seed: int, untyped: bool, spool: Spool | None = None) -> None:
         self._seed = seed
+        self._spool = spool
         self.totals = Totals(untyped)
         self.hashes = KeyHashes()
         self.references: Batches[str] = Batches()
@@ -68,8 +75,8 @@ class Survey:
     def add(self, record: ImageRecord) -> bytes | None:
         """Takes a record that has its split; the batch of its split's references if that filled it."""
         record = plain_record(record)
-        content = content_text(record)
+        content, held = content_of(record, self._spool)
         hashed = key_digest(record.key)
         self.totals.add(record, hashed, content)
         self.hashes.add(hashed)
-        return self.references.add(str(record.split), pack_reference(record, self._seed, content))
+        return self.references.add(str(record.split), pack_reference(record, self._seed, held))

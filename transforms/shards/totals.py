@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import heapq
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from transforms.examples.columns import ColumnTypes
-from transforms.records import ImageRecord
+from transforms.records import Annotations, ClassNames, ImageRecord, JobError
+from transforms.shards.annotation_json import has_details
 from transforms.shards.hashing import DEFAULT_SPLIT, key_digest
-from transforms.shards.packing import content_text, pack_record, unpack_record
+from transforms.shards.packing import Content, content_of, pack_record, unpack_record
 
 _SAMPLE_SIZE = 32
 _KEYS_SAMPLE_SIZE = 1024
@@ -55,6 +56,48 @@ class SplitTotals:
 
 
 @dataclasses.dataclass(slots=True)
+class Classes:
+    """The classes that sources define, of all that were listed.
+
+    Attributes:
+        names: by id.
+        texts: by name.
+        optional: names by id that count where all labels are among them.
+    """
+
+    names: dict[int, str] = dataclasses.field(default_factory=dict)
+    texts: dict[str, str] = dataclasses.field(default_factory=dict)
+    optional: dict[int, str] = dataclasses.field(default_factory=dict)
+
+    def add(self, found: ClassNames) -> None:
+        """Takes in what a source defines.
+
+        Raises:
+            JobError: an id has another name already.
+        """
+        mine = self.optional if found.optional else self.names
+        for number, name in found.names.items():
+            if mine.setdefault(number, name) != name:
+                raise JobError(
+                    f"class {number} is {mine[number]!r} in one part of the input and {name!r} in another; "
+                    "make them one, or convert the parts apart"
+                )
+        self.texts.update(found.texts)
+
+    def merge(self, other: Classes) -> None:
+        """Takes in what another part of the list defines."""
+        self.add(ClassNames(other.names, other.texts))
+        self.add(ClassNames(other.optional, optional=True))
+
+    def of(self, labels: Collection[str | int]) -> dict[int, str] | None:
+        """The classes that hold for a dataset with these labels; None where nothing defines any."""
+        if self.names:
+            return self.names
+        known = {*self.optional.values(), *self.optional}
+        return self.optional if self.optional and known.issuperset(labels) else None
+
+
+@dataclasses.dataclass(slots=True)
 class Totals:
     """Counts, labels, column types and a fixed sample of a set of records; equal whatever the order.
 
@@ -65,6 +108,10 @@ class Totals:
         with_image: records that have an image.
         unsized: records with an image whose size is not known.
         columns: the types of the free features.
+        attributes: of the objects' attributes.
+        steps: of the lists of sequences.
+        annotated: what records have, as in `FeatureSettings`.
+        classes: that sources define.
         digest: sum of the records' hashes, modulo 2**128: tells one source's state from another's.
         sample: a few packed records.
     """
@@ -76,11 +123,16 @@ class Totals:
     with_image: int = 0
     unsized: int = 0
     columns: ColumnTypes = dataclasses.field(init=False)
+    attributes: ColumnTypes = dataclasses.field(init=False)
+    steps: ColumnTypes = dataclasses.field(default_factory=ColumnTypes)
+    annotated: set[str] = dataclasses.field(default_factory=set)
+    classes: Classes = dataclasses.field(default_factory=Classes)
     digest: int = 0
     sample: LowestHashes = dataclasses.field(default_factory=lambda: LowestHashes(_SAMPLE_SIZE))
 
     def __post_init__(self) -> None:
         self.columns = ColumnTypes(untyped=self.untyped)
+        self.attributes = ColumnTypes(untyped=self.untyped)
 
     @property
     def records(self) -> int:
@@ -92,8 +144,8 @@ class Totals:
         """Bytes of the stored images, as far as their sizes are known."""
         return sum(split.source_bytes for split in self.splits.values())
 
-    def add(self, record: ImageRecord, hashed: int, content: str) -> None:
-        """Counts one record in, given its `key_digest` and its `content_text`."""
+    def add(self, record: ImageRecord, hashed: int, content: Content) -> None:
+        """Counts one record in, given its `key_digest` and its `content_of`."""
         name = record.split or DEFAULT_SPLIT
         split = self.splits.get(name)
         if split is None:
@@ -103,13 +155,16 @@ class Totals:
         labels = record.annotations.labels
         if labels:
             self.labels.update(labels)
+            self.annotated.add("labels")
+        if has_details(record.annotations):
+            self._add_details(record.annotations)
         self._count_labels(len(labels), len(labels))
         if record.image is not None:
             self.with_image += 1
             self.unsized += not record.size
         if record.annotations.features:
             self.columns.observe(record.annotations.features)
-        self.digest = (self.digest + _content_hash(content)) % _DIGEST_SPACE
+        self.digest = (self.digest + _content_hash(content.text)) % _DIGEST_SPACE
         # The sample does not depend on the seed: a plan's figures are the same for all seeds.
         if self.sample.wants(hashed):
             self.sample.add(hashed, pack_record(record, content))
@@ -129,12 +184,49 @@ class Totals:
         self.with_image += other.with_image
         self.unsized += other.unsized
         self.columns.merge(other.columns)
+        self.attributes.merge(other.attributes)
+        self.steps.merge(other.steps)
+        self.annotated |= other.annotated
+        self.classes.merge(other.classes)
         self.digest = (self.digest + other.digest) % _DIGEST_SPACE
         self.sample.merge(other.sample)
 
     def sampled(self) -> list[ImageRecord]:
         """The sample, ascending by hash."""
         return [unpack_record(packed) for packed in self.sample.items()]
+
+    def _add_details(self, annotations: Annotations) -> None:
+        """Takes in what is known beyond labels and free features."""
+        found = self.annotated
+        for one in annotations.objects:
+            self.labels.add(one.label)
+            if one.attributes:
+                self.attributes.observe(one.attributes)
+            if one.mask is not None:
+                found.add("object_masks")
+            if one.keypoints:
+                found.add("keypoints")
+            if one.parts:
+                found.add("parts")
+        for mask in annotations.masks.values():
+            self.labels.update(segment.label for segment in mask.segments)
+        steps = annotations.steps
+        if steps is not None:
+            for labels in steps.labels:
+                self.labels.update(labels)
+            for name, values in steps.lists.items():
+                for value in values:
+                    self.steps.observe({name: value})
+        present = {
+            "objects": annotations.objects,
+            "captions": annotations.captions,
+            "source_id": annotations.source_id,
+            "steps": steps is not None,
+            "frames": steps is not None and steps.frames,
+            "step_labels": steps is not None and steps.labels,
+        }
+        found.update(name for name, value in present.items() if value)
+        found.update(annotations.masks)
 
     def _count_labels(self, fewest: int, most: int) -> None:
         counted = self.label_counts
@@ -148,7 +240,7 @@ def total(records: Iterable[ImageRecord], untyped: bool = False) -> Totals:
     """The totals of `records`."""
     totals = Totals(untyped)
     for record in records:
-        totals.add(record, key_digest(record.key), content_text(record))
+        totals.add(record, key_digest(record.key), content_of(record)[0])
     return totals
 
 

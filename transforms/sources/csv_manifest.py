@@ -1,7 +1,9 @@
-"""Source `csv`: a table with a header, a row an image; or Vertex AI's headerless import file.
+"""Source `csv`: a table with a header, a row an image or a row a box; or Vertex AI's headerless import file.
 
 Vertex AI's file for classification has the rows `[ml_use,]path,label[,label…]`
-(https://cloud.google.com/vertex-ai/docs/image-data/classification/prepare-data).
+(https://cloud.google.com/vertex-ai/docs/image-data/classification/prepare-data), that for object detection
+`[ml_use,]path,label,xmin,ymin,,,xmax,ymax,,`
+(https://cloud.google.com/vertex-ai/docs/image-data/object-detection/prepare-data).
 """
 
 from __future__ import annotations
@@ -9,10 +11,20 @@ from __future__ import annotations
 import csv
 import dataclasses
 import itertools
-import json
 from collections.abc import Iterator, Sequence
 
-from transforms.records import BadInput, Failure, FeatureValue, ImageRecord
+from transforms.records import BadInput, Failure, ImageRecord
+from transforms.sources.box_columns import BoxColumns, find_box_columns, with_unit
+from transforms.sources.box_rows import BoxRows
+from transforms.sources.csv_rows import (
+    BoxedRows,
+    HeadedRows,
+    Parser,
+    has_vertex_box,
+    is_ml_use,
+    vertex_box_row,
+    vertex_row,
+)
 from transforms.sources.manifests import (
     MAX_LINE,
     PEEKED,
@@ -22,33 +34,37 @@ from transforms.sources.manifests import (
     flag_of,
     manifests,
     open_manifest,
+    splits_by_name,
 )
 from transforms.sources.names import extension_of, is_image_name
 from transforms.sources.rows import (
     IMAGE_COLUMNS,
     LABEL_COLUMNS,
     SPLIT_COLUMNS,
-    VERTEX_SPLITS,
     Columns,
-    Row,
     RowRecords,
     describe,
     pick_columns,
-    split_name,
 )
 from transforms.sources.selection import check_selection, limited
-from transforms.sources.source import SourceConfig, readable
+from transforms.sources.source import Description, Item, SourceConfig, readable
 from transforms.storage.paths import scheme_of
 
 _DELIMITERS = (",", ";", "\t")
-_VERTEX_BOX_CELLS = 8  # xmin,ymin,xmax,ymin,xmax,ymax,xmin,ymax, some of them empty
 
 
 class CsvSource:
     """Lists the rows of CSV manifests."""
 
     name = "csv"
-    summary = "a CSV or TSV manifest, a row an image (or a row of features alone); Vertex AI's import CSV"
+    description = Description(
+        reads="`.csv`, `.tsv`: a header and a row an image, or a row a box; comma, semicolon or tab; "
+        "Vertex AI's import file without a header",
+        label="the label column",
+        split="the split column",
+        key="path of the image below its root",
+        example="labels.csv\nphotos/\n  1.jpg\n  2.jpg",
+    )
     untyped = True
 
     def sniff(self, config: SourceConfig) -> str | None:
@@ -60,29 +76,28 @@ class CsvSource:
             layout = read_layout(manifests(config)[0], config)
         except (OSError, ValueError):  # `check` says what is wrong
             return why
-        kind = "Vertex AI's import file" if layout.header is None else f"columns: {describe(layout.columns)}"
-        return f"{why}; {kind}"
+        return f"{why}; {layout.describe()}"
 
     def check(self, config: SourceConfig) -> None:
         with readable("--input", config.input):
             check_manifests(config, self.name)
             check_selection(config)
             for manifest in manifests(config):
-                layout = read_layout(manifest, config)
-                cells = _first_cells(manifest, layout, flag_of(config))
-                if layout.header is None and _has_vertex_box(cells):
-                    raise ValueError(
-                        f"{flag_of(config)} is {manifest.path!r}, an import file for object detection; "
-                        "this version reads those for classification"
-                    )
+                _check_rows(manifest, read_layout(manifest, config), flag_of(config))
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...] | None:
         try:
-            return None if any(_may_name_splits(one, config) for one in manifests(config)) else ()
+            if any(_may_name_splits(one, config) for one in manifests(config)):
+                return None
+            return tuple(sorted(set(splits_by_name(config).values())))
         except (OSError, ValueError):  # `check` says what is wrong
             return None
 
-    def read(self, config: SourceConfig, scratch: str) -> Iterator[ImageRecord | Failure]:
+    def schemas(self, config: SourceConfig) -> tuple[str, ...]:
+        layouts = [read_layout(manifest, config) for manifest in manifests(config)]
+        return ("detection",) if any(layout.has_boxes for layout in layouts) else ()
+
+    def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
         return limited(_records(config), config.limit)
 
 
@@ -94,25 +109,60 @@ class CsvLayout:
         delimiter: between cells.
         header: names of the columns, or None for Vertex AI's file without a header.
         columns: which is what.
+        boxes: which of them hold boxes, where a row is a box.
+        has_vertex_boxes: it is Vertex AI's file for object detection.
     """
 
     delimiter: str
     header: tuple[str, ...] | None
     columns: Columns
+    boxes: BoxColumns | None = None
+    has_vertex_boxes: bool = False
+
+    @property
+    def has_boxes(self) -> bool:
+        """Whether a row is a box, and several may be about one image."""
+        return self.boxes is not None or self.has_vertex_boxes
+
+    def describe(self) -> str:
+        """What was found, for people."""
+        if self.header is None:
+            return f"Vertex AI's import file{' for object detection' if self.has_vertex_boxes else ''}"
+        if self.boxes is None:
+            return f"columns: {describe(self.columns)}"
+        columns = dataclasses.replace(self.columns, labels=tuple(filter(None, (self.boxes.label,))))
+        return f"columns: {describe(columns)}; {self.boxes.describe()}"
+
+    def parser(self) -> Parser:
+        """What makes cells into rows."""
+        if self.header is None:
+            return vertex_box_row if self.has_vertex_boxes else vertex_row
+        if self.boxes is None:
+            return HeadedRows(self.header, self.columns)
+        return BoxedRows(self.header, self.columns, self.boxes)
 
 
 def _records(config: SourceConfig) -> Iterator[ImageRecord | Failure]:
-    for manifest in manifests(config):
-        layout = read_layout(manifest, config)
-        rows = RowRecords(config, manifest)
-        parser = _VertexRows() if layout.header is None else _HeadedRows(layout.header, layout.columns)
+    read = [(manifest, read_layout(manifest, config)) for manifest in manifests(config)]
+    boxes = BoxRows() if any(layout.has_boxes for _, layout in read) else None
+    splits = splits_by_name(config)
+    for manifest, layout in read:
+        names_splits = layout.columns.split is not None
+        rows = RowRecords(config, manifest, None if names_splits else splits.get(manifest.path))
+        parse = layout.parser()
         for line, cells in read_rows(manifest, layout):
             try:
                 if isinstance(cells, BadInput):
                     raise cells
-                yield rows.record(parser.row(cells), line)
+                row = parse(cells)
             except BadInput as fault:
                 yield rows.failure(line, fault)
+                continue
+            item = rows.record(row, line) if boxes is None else boxes.add(rows, row, line)
+            if item is not None:
+                yield item
+    if boxes is not None:
+        yield from boxes.records()
 
 
 def read_layout(manifest: Manifest, config: SourceConfig) -> CsvLayout:
@@ -125,7 +175,9 @@ def read_layout(manifest: Manifest, config: SourceConfig) -> CsvLayout:
     delimiter, first = _first_row(manifest, flag)
     asked = config.image_column is not None or config.label_column is not None
     if not asked and _is_vertex_row(first):
-        return CsvLayout(delimiter, None, Columns("path", ("label",), "ml_use"))
+        layout = CsvLayout(delimiter, None, Columns("path", ("label",), "ml_use"))
+        peeked_cells = (cells for cells in _peek(manifest, layout) if has_vertex_box(cells))
+        return dataclasses.replace(layout, has_vertex_boxes=next(peeked_cells, None) is not None)
     header = tuple(cell.strip() for cell in first)
     if header[0].startswith(("{", "[")):
         raise ValueError(
@@ -140,15 +192,21 @@ def read_layout(manifest: Manifest, config: SourceConfig) -> CsvLayout:
     if twice is not None:
         raise ValueError(f"{flag} is {manifest.path!r}, whose header names two columns {twice!r}")
     layout = CsvLayout(delimiter, header, Columns(None, (), None))
-    rows = itertools.islice(read_rows(manifest, layout), PEEKED)
-    peeked = [dict(zip(header, cells, strict=False)) for _, cells in rows if not isinstance(cells, BadInput)]
+    peeked = [dict(zip(header, cells, strict=False)) for cells in _peek(manifest, layout)]
     columns = pick_columns([name for name in header if name], peeked, config, manifest)
     if columns.image is None and len(header) == 1 and "|" in header[0]:
         raise ValueError(
             f"{flag} is {manifest.path!r}, whose only column is {header[0]!r}; "
             "columns are separated by commas, semicolons or tabs, not by |"
         )
-    return dataclasses.replace(layout, columns=columns)
+    boxes = find_box_columns([name for name in header if name], columns, config)
+    boxes = None if boxes is None else with_unit(boxes, peeked)
+    return dataclasses.replace(layout, columns=columns, boxes=boxes)
+
+
+def _peek(manifest: Manifest, layout: CsvLayout) -> list[list[str]]:
+    rows = itertools.islice(read_rows(manifest, layout), PEEKED)
+    return [cells for _, cells in rows if not isinstance(cells, BadInput)]
 
 
 def _may_name_splits(manifest: Manifest, config: SourceConfig) -> bool:
@@ -158,15 +216,15 @@ def _may_name_splits(manifest: Manifest, config: SourceConfig) -> bool:
         return layout.columns.split is not None
     first = list(itertools.islice(read_rows(manifest, layout), PEEKED + 1))
     rows = [cells for _, cells in first if not isinstance(cells, BadInput)]
-    return len(first) > PEEKED or any(len(cells) > 1 and _is_ml_use(cells[0]) for cells in rows)
+    return len(first) > PEEKED or any(len(cells) > 1 and is_ml_use(cells[0]) for cells in rows)
 
 
-def _first_cells(manifest: Manifest, layout: CsvLayout, flag: str) -> list[str]:
-    """The first row that can be read. Raises ValueError where there is none, with what is wrong."""
+def _check_rows(manifest: Manifest, layout: CsvLayout, flag: str) -> None:
+    """Raises ValueError where no row can be read, with what is wrong."""
     fault = None
     for line, cells in read_rows(manifest, layout):
         if not isinstance(cells, BadInput):
-            return cells
+            return
         fault = fault or (line, cells)
     if fault is None:
         raise ValueError(f"{flag} is {manifest.path!r}, which has a header and no row")
@@ -234,78 +292,8 @@ def _all_rows(manifest: Manifest, layout: CsvLayout) -> Iterator[tuple[int, list
 
 def _is_vertex_row(cells: Sequence[str]) -> bool:
     """Whether a first row is data, not a header: it has an image's path where Vertex AI's file has one."""
-    path = cells[1] if len(cells) > 1 and _is_ml_use(cells[0]) else cells[0]
+    path = cells[1] if len(cells) > 1 and is_ml_use(cells[0]) else cells[0]
     if scheme_of(path.strip()):
         return True
     usual = {*IMAGE_COLUMNS, *LABEL_COLUMNS, *SPLIT_COLUMNS}
     return is_image_name(path.strip()) and not any(cell.strip().lower() in usual for cell in cells)
-
-
-def _is_ml_use(cell: str) -> bool:
-    return cell.strip().lower() in VERTEX_SPLITS
-
-
-def _has_vertex_box(cells: Sequence[str]) -> bool:
-    coordinates = cells[-_VERTEX_BOX_CELLS:]
-    return len(cells) > _VERTEX_BOX_CELLS + 1 and all(
-        _is_number(cell) for cell in coordinates if cell.strip()
-    )
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
-class _VertexRows:
-    """Parses `[ml_use,]path,label[,label…]`."""
-
-    def row(self, cells: list[str]) -> Row:
-        if _has_vertex_box(cells):
-            raise BadInput("manifest", "annotation not supported", "a row for object detection")
-        split = None
-        if len(cells) > 1 and _is_ml_use(cells[0]):
-            split, cells = VERTEX_SPLITS[cells[0].strip().lower()], cells[1:]
-        labels = tuple(label for cell in cells[1:] if (label := cell.strip()))
-        return Row(cells[0].strip(), labels, split, {})
-
-
-class _HeadedRows:
-    """Parses rows by their header."""
-
-    def __init__(self, header: Sequence[str], columns: Columns) -> None:
-        position = {name: number for number, name in enumerate(header)}
-        self._width = len(header)
-        self._image = None if columns.image is None else position[columns.image]
-        self._labels = tuple(position[name] for name in columns.labels)
-        self._split = None if columns.split is None else position[columns.split]
-        self._split_column = columns.split
-        used = {self._image, self._split, *self._labels}
-        # a first column without a name is the index that pandas writes
-        self._features = tuple((name, at) for name, at in position.items() if name and at not in used)
-
-    def row(self, cells: list[str]) -> Row:
-        if len(cells) != self._width:
-            raise BadInput("manifest", "wrong number of cells", f"{len(cells)}, the header has {self._width}")
-        labels = tuple(label for at in self._labels for label in _cell_labels(cells[at].strip()))
-        split = None if self._split is None else split_name(cells[self._split].strip(), self._split_column)
-        features: dict[str, FeatureValue] = {name: cells[at] for name, at in self._features if cells[at]}
-        return Row(None if self._image is None else cells[self._image], labels, split, features)
-
-
-def _cell_labels(cell: str) -> tuple[str | int, ...]:
-    """The labels in a cell: none, one, or those of a JSON list."""
-    if not cell:
-        return ()
-    if cell.startswith("[") and cell.endswith("]"):
-        try:
-            labels = json.loads(cell)
-        except (ValueError, RecursionError):
-            return (cell,)
-        if any(isinstance(label, bool) or not isinstance(label, str | int) for label in labels):
-            raise BadInput("manifest", "label is not text or an integer", cell)
-        return tuple(labels)
-    return (cell,)

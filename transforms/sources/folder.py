@@ -23,7 +23,15 @@ from transforms.sources.names import (
     printable,
 )
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, label_pattern, limited
-from transforms.sources.source import SourceConfig, check_input_exists, check_unused, readable
+from transforms.sources.source import (
+    Description,
+    Item,
+    SourceConfig,
+    check_input_exists,
+    check_unused,
+    readable,
+)
+from transforms.sources.unread import check_unread
 from transforms.storage.faults import os_fault
 from transforms.storage.listing import Entry, ListingsAhead, entries, entry_of, is_link, located
 from transforms.storage.paths import Confinement, is_remote, real_path
@@ -42,7 +50,14 @@ class FolderSource:
     """Lists image files below a folder."""
 
     name = "folder"
-    summary = "image files in a folder: <label>/…, <split>/<label>/…, <split>/… or flat; or one image file"
+    description = Description(
+        reads="image files at any depth, or one image file",
+        label="the folder below the input, or below the split",
+        split="the first-level folders, when all of them that hold images are named like a split",
+        key="path below the input",
+        example="photos/\n  train/\n    cat/\n      1.jpg\n    dog/\n      2.png\n  "
+        "test/\n    cat/\n      3.jpg",
+    )
     untyped = False
 
     def sniff(self, config: SourceConfig) -> str | None:
@@ -52,7 +67,10 @@ class FolderSource:
             if is_file(config.input):
                 return "it is an image file by name" if is_image_name(config.input) else None
             items = _items(dataclasses.replace(config, label_pattern=None, include=(), exclude=()))
-            return _describe(items, _SNIFFED_REMOTE if is_remote(config.input) else math.inf)
+            described = _describe(items, _SNIFFED_REMOTE if is_remote(config.input) else math.inf)
+            if described is not None:
+                check_unread(config)
+            return described
 
     def check(self, config: SourceConfig) -> None:
         check_input_exists(config)
@@ -75,7 +93,10 @@ class FolderSource:
         with readable("--input", config.input):
             return _Listing(config).split_names()
 
-    def read(self, config: SourceConfig, scratch: str) -> Iterator[ImageRecord | Failure]:
+    def schemas(self, config: SourceConfig) -> tuple[str, ...]:
+        return ()
+
+    def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
         return limited(_items(config), config.limit)
 
 

@@ -25,7 +25,14 @@ from typing import BinaryIO
 from transforms.records import Annotations, Failure, ImageRecord, ImageRef, JobError
 from transforms.sources.names import printable
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
-from transforms.sources.source import SourceConfig, check_input_exists, check_unused, readable
+from transforms.sources.source import (
+    Description,
+    Item,
+    SourceConfig,
+    check_input_exists,
+    check_unused,
+    readable,
+)
 from transforms.storage import objects
 from transforms.storage.cloud import ChangedError
 from transforms.storage.paths import absolute, is_remote, real_path
@@ -46,7 +53,13 @@ class IdxSource:
     """Lists the images of IDX files, as ranges of them."""
 
     name = "idx"
-    summary = "MNIST's IDX files (MNIST, Fashion-MNIST, EMNIST), gzip or plain, in a folder or one file"
+    description = Description(
+        reads="`…images-idx3-ubyte` and `…labels-idx1-ubyte` of uint8, plain or gzip, paired by name",
+        label="the number in the labels file",
+        split="`train`; `t10k` and `test` are `test`",
+        key="`train/00042`",
+        example="mnist/\n  train-images-idx3-ubyte.gz\n  train-labels-idx1-ubyte.gz",
+    )
     untyped = False
 
     def sniff(self, config: SourceConfig) -> str | None:
@@ -76,7 +89,10 @@ class IdxSource:
             pairs, _ = _pairs(config)
         return tuple(sorted({pair.split for pair in pairs if pair.split is not None}))
 
-    def read(self, config: SourceConfig, scratch: str) -> Iterator[ImageRecord | Failure]:
+    def schemas(self, config: SourceConfig) -> tuple[str, ...]:
+        return ()
+
+    def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
         return limited(_records(config, scratch), config.limit)
 
 

@@ -1,18 +1,33 @@
-"""Source `jsonl`: a JSON object a line, each about one image; or Vertex AI's import file.
+"""Source `jsonl`: a JSON object a line, each about one image or one box; or Vertex AI's import file.
 
 Vertex AI's file for classification has `imageGcsUri`, `classificationAnnotation` or
 `classificationAnnotations` with a `displayName`, and ml_use in `dataItemResourceLabels`
-(https://cloud.google.com/vertex-ai/docs/image-data/classification/prepare-data).
+(https://cloud.google.com/vertex-ai/docs/image-data/classification/prepare-data); that for object detection
+has `boundingBoxAnnotations` with `displayName`, `xMin`, `yMin`, `xMax` and `yMax`
+(https://cloud.google.com/vertex-ai/docs/image-data/object-detection/prepare-data).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 from collections.abc import Iterator
 from typing import Any
 
 from transforms.records import BadInput, Failure, ImageRecord
+from transforms.sources.box_columns import BoxColumns, find_box_columns, with_unit
+from transforms.sources.box_rows import BoxRows
+from transforms.sources.json_boxes import (
+    VERTEX_BOXES,
+    Boxes,
+    BoxLists,
+    find_box_lists,
+    list_of_boxes,
+    take_box,
+    take_lists,
+    take_vertex_boxes,
+)
 from transforms.sources.json_columns import VERTEX_IMAGE, RowColumns, all_names, flat, take
 from transforms.sources.manifests import (
     PEEKED,
@@ -22,16 +37,16 @@ from transforms.sources.manifests import (
     flag_of,
     manifests,
     open_manifest,
+    splits_by_name,
 )
 from transforms.sources.names import extension_of, is_unicode
 from transforms.sources.rows import Columns, Row, RowRecords, describe, pick_columns, split_name
 from transforms.sources.selection import check_selection, limited
-from transforms.sources.source import SourceConfig, readable
+from transforms.sources.source import Description, Item, SourceConfig, readable
 
 _MAX_DEPTH = 64
 _VERTEX_ML_USE = "aiplatform.googleapis.com/ml_use"
 _VERTEX_OTHER_TASKS = (
-    "boundingBoxAnnotations",
     "segmentationAnnotation",
     "polygonAnnotations",
     "polylineAnnotations",
@@ -42,7 +57,14 @@ class JsonlSource:
     """Lists the rows of JSON Lines manifests."""
 
     name = "jsonl"
-    summary = "a JSON Lines manifest, an object an image (or features alone); Vertex AI's import JSONL"
+    description = Description(
+        reads="`.jsonl`, `.ndjson`, `.jsonlines`: an object an image, or an object a box; "
+        "Vertex AI's import file",
+        label="the label column",
+        split="the split column",
+        key="path of the image below its root",
+        example="labels.jsonl\nphotos/\n  1.jpg\n  2.jpg",
+    )
     untyped = False
 
     def sniff(self, config: SourceConfig) -> str | None:
@@ -53,7 +75,9 @@ class JsonlSource:
         try:
             manifest = manifests(config)[0]
             first = _peek(manifest)
-            return f"{why}; columns: {describe(_columns(first, _names(first), config, manifest))}"
+            layout = _layout(first, _names(first), config, manifest)
+            told = f"columns: {describe(layout.columns)}" if layout.boxes is None else layout.boxes.describe()
+            return f"{why}; {told}"
         except (OSError, ValueError):  # `check` says what is wrong
             return why
 
@@ -66,11 +90,17 @@ class JsonlSource:
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...] | None:
         try:
-            return None if any(_may_name_splits(one, config) for one in manifests(config)) else ()
+            if any(_may_name_splits(one, config) for one in manifests(config)):
+                return None
+            return tuple(sorted(set(splits_by_name(config).values())))
         except (OSError, ValueError):  # `check` says what is wrong
             return None
 
-    def read(self, config: SourceConfig, scratch: str) -> Iterator[ImageRecord | Failure]:
+    def schemas(self, config: SourceConfig) -> tuple[str, ...]:
+        layouts = [_read_layout(manifest, config) for manifest in manifests(config)]
+        return ("detection",) if any(layout.has_boxes for layout in layouts) else ()
+
+    def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
         return limited(_records(config), config.limit)
 
 
@@ -85,39 +115,88 @@ def _check_rows(manifest: Manifest, config: SourceConfig) -> None:
     if any(task in row for row in first for task in _VERTEX_OTHER_TASKS if VERTEX_IMAGE in row):
         raise ValueError(
             f"{flag_of(config)} is {manifest.path!r}, an import file for another task; "
-            "this version reads those for classification"
+            "those for classification and object detection are read"
         )
-    _columns(first, _names_and_asked(manifest, first, config), config, manifest)
+    _layout(first, _names_and_asked(manifest, first, config), config, manifest)
 
 
 def _may_name_splits(manifest: Manifest, config: SourceConfig) -> bool:
     """Whether a row may name a split: known not to only where the first rows are all, and none does."""
-    first = list(itertools.islice(_rows(manifest, config), PEEKED + 1))
+    first = list(itertools.islice(_rows(manifest, _read_layout(manifest, config), config), PEEKED + 1))
     return len(first) > PEEKED or any(isinstance(row, Row) and row.split for _, row in first)
 
 
-def _records(config: SourceConfig) -> Iterator[ImageRecord | Failure]:
-    for manifest in manifests(config):
-        rows = RowRecords(config, manifest)
-        for line, row in _rows(manifest, config):
-            yield rows.record(row, line) if isinstance(row, Row) else rows.failure(line, row)
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Layout:
+    """How a manifest is laid out, as its first rows tell.
+
+    Attributes:
+        first: those rows.
+        columns: which is what.
+        boxes: which of them hold boxes, where a row is a box.
+        lists: lists of boxes in rows that are images.
+        is_vertex: it has rows of Vertex AI's file.
+    """
+
+    first: list[dict[str, Any]]
+    columns: Columns
+    boxes: BoxColumns | None
+    lists: BoxLists
+    is_vertex: bool
+
+    @property
+    def has_boxes(self) -> bool:
+        vertex = self.is_vertex and any(VERTEX_BOXES in row for row in self.first)
+        return self.boxes is not None or self.lists.found or vertex
 
 
-def _rows(manifest: Manifest, config: SourceConfig) -> Iterator[tuple[int, Row | BadInput]]:
-    """The rows of a manifest: the line of each, and itself or what is wrong with it."""
+def _read_layout(manifest: Manifest, config: SourceConfig) -> _Layout:
     first = _peek(manifest)
-    columns = _columns(first, _names_and_asked(manifest, first, config), config, manifest)
-    row_columns = RowColumns(columns, first, config)
-    reads_vertex = columns.image is not None and not _asks(config)
+    return _layout(first, _names_and_asked(manifest, first, config), config, manifest)
+
+
+def _layout(
+    first: list[dict[str, Any]], names: list[str], config: SourceConfig, manifest: Manifest
+) -> _Layout:
+    columns = _columns(first, names, config, manifest)
+    is_vertex = columns.image is not None and not _asks(config)
+    boxes = find_box_columns(names, columns, config)
+    if boxes is not None:
+        boxes = with_unit(boxes, [flat(row, strict=False) for row in first])
+    lists = find_box_lists(first) if columns.image is not None else BoxLists(False, False)
+    return _Layout(first, columns, boxes, lists, is_vertex)
+
+
+def _records(config: SourceConfig) -> Iterator[ImageRecord | Failure]:
+    read = [(manifest, _read_layout(manifest, config)) for manifest in manifests(config)]
+    boxes = BoxRows() if any(layout.boxes is not None for _, layout in read) else None
+    splits = splits_by_name(config)
+    for manifest, layout in read:
+        names_splits = layout.columns.split is not None
+        rows = RowRecords(config, manifest, None if names_splits else splits.get(manifest.path))
+        for line, row in _rows(manifest, layout, config):
+            if not isinstance(row, Row):
+                yield rows.failure(line, row)
+                continue
+            item = rows.record(row, line) if boxes is None else boxes.add(rows, row, line)
+            if item is not None:
+                yield item
+    if boxes is not None:
+        yield from boxes.records()
+
+
+def _rows(manifest: Manifest, layout: _Layout, config: SourceConfig) -> Iterator[tuple[int, Row | BadInput]]:
+    """The rows of a manifest: the line of each, and itself or what is wrong with it."""
+    row_columns = RowColumns(layout.columns, layout.first, config)
     for line, item in read_objects(manifest):
         row: Row | BadInput
         try:
             if isinstance(item, BadInput):
                 row = item
-            elif reads_vertex and VERTEX_IMAGE in item:
+            elif layout.is_vertex and VERTEX_IMAGE in item:
                 row = _vertex_row(item)
             else:
-                row = _plain_row(item, row_columns.of(item), columns.image)
+                row = _plain_row(item, row_columns.of(item), layout)
         except BadInput as fault:
             row = fault
         yield line, row
@@ -211,20 +290,38 @@ def _asked(config: SourceConfig, names: list[str]) -> list[str]:
     return asked
 
 
-def _plain_row(item: dict[str, Any], columns: Columns, image_column: str | None) -> Row:
-    """A row by its own columns; `image_column` is that of the manifest, None where it has no images."""
+def _plain_row(item: dict[str, Any], columns: Columns, layout: _Layout) -> Row:
+    """A row by its own columns."""
     image = None
-    if image_column is not None:
+    if layout.columns.image is not None:
         image = None if columns.image is None else take(item, columns.image)
         if not isinstance(image, str):
-            name = columns.image or image_column
+            name = columns.image or layout.columns.image
             raise BadInput("manifest", "no image path", f"{name} is {json.dumps(image)[:100]}")
-    labels = tuple(label for name in columns.labels for label in _labels(take(item, name)))
     split = None
     if columns.split is not None:
         value = take(item, columns.split)
         split = split_name("" if value is None else str(value), columns.split)
-    return Row(image, labels, split, flat(item))
+    try:
+        boxes, relative = _boxes(item, columns, layout)
+    except BadInput as fault:
+        return Row(image, (), split, {}, fault=fault)
+    labels = tuple(label for name in columns.labels for label in _labels(take(item, name)))
+    if boxes is None:
+        return Row(image, labels, split, flat(item))
+    return Row(image, (*boxes.labels, *labels), split, flat(item), boxes.objects, boxes.size, relative)
+
+
+def _boxes(item: dict[str, Any], columns: Columns, layout: _Layout) -> tuple[Boxes | None, bool]:
+    """Takes the boxes out of a row, and tells whether they are relative; None where it has none."""
+    if layout.columns.image is None:
+        return None, False
+    label = columns.labels[0] if columns.labels else None
+    if list_of_boxes(item) is not None:
+        return take_lists(item, label, layout.lists.relative), layout.lists.relative
+    if layout.boxes is not None and any(name in item for name in layout.boxes.box):
+        return take_box(item, layout.boxes, label), layout.boxes.relative
+    return None, False
 
 
 def _vertex_row(item: dict[str, Any]) -> Row:
@@ -239,9 +336,10 @@ def _vertex_row(item: dict[str, Any]) -> Row:
     found = (several if isinstance(several, list) else [several]) + ([] if one is None else [one])
     names = [part.get("displayName") if isinstance(part, dict) else part for part in found]
     labels = tuple(label for name in names for label in _labels(name))
+    objects = take_vertex_boxes(item)
     value = take(item, f"dataItemResourceLabels/{_VERTEX_ML_USE}")
     split = split_name("" if value is None else str(value), "ml_use")
-    return Row(image, labels, split, flat(item))
+    return Row(image, labels, split, flat(item), objects, relative=True)
 
 
 def _labels(value: Any) -> tuple[str | int, ...]:

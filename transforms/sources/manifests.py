@@ -6,10 +6,11 @@ import contextlib
 import dataclasses
 import io
 import os
+import re
 from collections.abc import Iterator
 from typing import TextIO
 
-from transforms.sources.names import is_unicode, printable
+from transforms.sources.names import is_split_name, is_unicode, printable
 from transforms.sources.source import SourceConfig, check_input_exists, check_path, readable
 from transforms.storage.paths import below, is_remote, real_path
 from transforms.storage.places import is_file, is_folder, is_there, may_be_there, open_file
@@ -98,6 +99,23 @@ def _beside_or_inside(given: str, input_folder: str) -> str:
     """A relative path, from the working directory, or from the input where it is there alone."""
     inside = os.path.join(input_folder, given)
     return given if may_be_there(given) or not may_be_there(inside) else inside
+
+
+def splits_by_name(config: SourceConfig) -> dict[str, str]:
+    """The split that each of several manifests is, by its path: a part of the file's name.
+
+    Returns:
+        One for each, as of `train_labels.csv` and `test_labels.csv`; nothing where one has none, or two.
+    """
+    found = manifests(config) if len(config.annotations) > 1 else []
+    splits = {}
+    for manifest in found:
+        stem = os.path.splitext(os.path.basename(manifest.path))[0]
+        named = {part for part in re.split(r"[_.\-]", stem) if is_split_name(part)}
+        if len(named) != 1:
+            return {}
+        splits[manifest.path] = named.pop()
+    return splits
 
 
 def flag_of(config: SourceConfig) -> str:

@@ -4,18 +4,44 @@ from __future__ import annotations
 
 import collections
 
+from transforms.sources.archives import ArchiveSource
+from transforms.sources.coco import CocoSource
 from transforms.sources.csv_manifest import CsvSource
 from transforms.sources.folder import FolderSource
 from transforms.sources.idx import IdxSource
 from transforms.sources.jsonl_manifest import JsonlSource
+from transforms.sources.labelme import LabelmeSource
+from transforms.sources.masks import MasksSource
 from transforms.sources.names import extension_of
+from transforms.sources.numpy_arrays import NumpySource
+from transforms.sources.openimages import OpenImagesSource
+from transforms.sources.parquet import ParquetSource
 from transforms.sources.source import Source, SourceConfig, check_input_exists, readable
+from transforms.sources.tfrecord import TfrecordSource
+from transforms.sources.voc import VocSource
+from transforms.sources.webdataset import WebdatasetSource
+from transforms.sources.yolo import YoloSource
 from transforms.storage.places import files_below, is_folder
 
-SOURCES: dict[str, Source] = {
-    source.name: source for source in (FolderSource(), CsvSource(), JsonlSource(), IdxSource())
-}
-"""By what `--source` calls them. The first that an input looks like is detected."""
+_SOURCES: tuple[Source, ...] = (
+    IdxSource(),
+    NumpySource(),
+    TfrecordSource(),
+    ParquetSource(),
+    WebdatasetSource(),
+    ArchiveSource(),
+    CocoSource(),
+    VocSource(),
+    LabelmeSource(),
+    OpenImagesSource(),
+    YoloSource(),
+    MasksSource(),
+    CsvSource(),
+    JsonlSource(),
+    FolderSource(),
+)
+SOURCES: dict[str, Source] = {source.name: source for source in _SOURCES}
+"""By what `--source` calls them. The first that an input looks like is detected: particular ones first."""
 
 _LISTED = 10_000  # entries of a folder that an error message looks at
 

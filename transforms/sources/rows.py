@@ -8,7 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from transforms.records import Annotations, BadInput, Failure, FeatureValue, ImageRecord, ImageRef
+from transforms.records import (
+    AnnotatedObject,
+    Annotations,
+    BadInput,
+    Failure,
+    FeatureValue,
+    ImageRecord,
+    ImageRef,
+)
 from transforms.sources.manifests import Manifest, flag_of, input_root
 from transforms.sources.names import is_image_name, is_split_name, printable
 from transforms.sources.selection import EXCLUDED, Selection, label_pattern
@@ -62,12 +70,20 @@ class Row(NamedTuple):  # a third of the time of a frozen dataclass, a million t
         labels: as the manifest has them.
         split: the source's own.
         features: every further column.
+        objects: with their boxes.
+        size: (height, width) of the image, as the manifest declares it.
+        relative: boxes are shares of width and height.
+        fault: why the image that the row is about cannot be in the dataset.
     """
 
     image: str | None
     labels: tuple[str | int, ...]
     split: str | None
     features: Mapping[str, FeatureValue]
+    objects: tuple[AnnotatedObject, ...] = ()
+    size: tuple[int, int] | None = None
+    relative: bool = False
+    fault: BadInput | None = None
 
 
 def describe(columns: Columns) -> str:
@@ -186,10 +202,12 @@ class RowRecords:
     Args:
         config: of the source.
         manifest: that the rows are from.
+        split: of the rows that name none.
     """
 
-    def __init__(self, config: SourceConfig, manifest: Manifest) -> None:
-        self._manifest = manifest
+    def __init__(self, config: SourceConfig, manifest: Manifest, split: str | None = None) -> None:
+        self.manifest = manifest
+        self._split = split
         self._selection = Selection(config)
         self._label_pattern = label_pattern(config)
         manifest_folder = os.path.dirname(real_path(manifest.path))
@@ -202,25 +220,34 @@ class RowRecords:
     def record(self, row: Row, line: int) -> ImageRecord | Failure:
         """The record of a row that starts at `line`, or why there is none."""
         try:
+            if row.fault is not None:
+                raise row.fault
             located = None if row.image is None else self._locate(row.image)
-            key = self._manifest.row_key(line) if located is None else located.key
+            key = self.manifest.row_key(line) if located is None else located.key
             if not self._selection.takes(key):
-                return Failure(key, "list", EXCLUDED, self._manifest.origin(line), skipped=True)
+                return Failure(key, "list", EXCLUDED, self.manifest.origin(line), skipped=True)
             labels = row.labels
             if self._label_pattern is not None:
                 labels = (self._label_pattern.label(key),)
         except BadInput as fault:
             return self.failure(line, fault)
-        annotations = Annotations(labels, row.features)
-        origin = self._manifest.origin(line)
+        annotations = Annotations(
+            labels, row.features, row.objects, size=row.size, relative=row.relative and bool(row.objects)
+        )
+        split = row.split or self._split
+        origin = self.manifest.origin(line)
         if located is None:
-            return ImageRecord(key, None, row.split, annotations, origin)
+            return ImageRecord(key, None, split, annotations, origin)
         image = ImageRef(located.path, version=located.version)
-        return ImageRecord(key, image, row.split, annotations, origin, located.size)
+        return ImageRecord(key, image, split, annotations, origin, located.size)
+
+    def split_of(self, row: Row) -> str | None:
+        """The split of a row."""
+        return row.split or self._split
 
     def failure(self, line: int, fault: BadInput) -> Failure:
         """The failed record of a row that starts at `line`."""
-        key = self._manifest.row_key(line)
+        key = self.manifest.row_key(line)
         return Failure(key, fault.stage, fault.reason, printable(fault.detail))
 
     def _locate(self, image: str) -> LocatedFile:

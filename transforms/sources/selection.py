@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from transforms.records import BadInput, Failure, ImageRecord, JobError
-from transforms.sources.source import SourceConfig, os_error_text
+from transforms.records import BadInput, ImageRecord, JobError
+from transforms.sources.source import Item, SourceConfig, os_error_text
 
 EXCLUDED = "excluded by --include/--exclude"
 
@@ -108,8 +108,8 @@ def check_selection(config: SourceConfig) -> None:
     label_pattern(config)
 
 
-def limited(items: Iterable[ImageRecord | Failure], limit: int | None) -> Iterator[ImageRecord | Failure]:
-    """The items up to the `limit`-th record; failures before it do not count.
+def limited(items: Iterable[Item], limit: int | None) -> Iterator[Item]:
+    """The items up to the `limit`-th record; nothing else counts.
 
     Raises:
         JobError: a fault of the file system that is not one file's own, and has not passed.

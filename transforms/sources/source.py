@@ -8,10 +8,13 @@ import os
 from collections.abc import Iterator
 from typing import Protocol
 
-from transforms.records import Failure, ImageRecord, JobError
+from transforms.records import ClassNames, Failure, ImageRecord, JobError
 from transforms.sources.names import is_unicode, printable
 from transforms.storage.paths import is_remote, real_path
 from transforms.storage.places import check_place, check_readable, has_bucket, is_folder, is_there
+
+ANNOTATIONS = ("masks", "keypoints", "captions")
+"""What `--include_annotations` may name."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,6 +34,9 @@ class SourceConfig:
             first group, is the label.
         include: globs over the key; where there are any, a record has to match one.
         exclude: globs over the key; a record that matches one is left out.
+        include_annotations: what of `masks`, `keypoints` and `captions` is taken, beside boxes and labels.
+        input_features: (old, new) names of features of TFRecords, the new being ours.
+        mask_pattern: where an image's mask lies, with `{stem}`, `{name}` and `{folder}` of its key.
         limit: take the first so many records only.
         skip_dirs: absolute folders to leave out without a word, such as the output.
     """
@@ -44,6 +50,9 @@ class SourceConfig:
     label_pattern: str | None = None
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    include_annotations: tuple[str, ...] = ()
+    input_features: tuple[tuple[str, str], ...] = ()
+    mask_pattern: str | None = None
     limit: int | None = None
     skip_dirs: tuple[str, ...] = ()
 
@@ -57,17 +66,40 @@ class SourceConfig:
             )
 
 
+Item = ImageRecord | Failure | ClassNames
+"""What a source lists: a record, what is not in the dataset and why, or the classes that it defines."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Description:
+    """What a source reads, for people; `recordmill formats` prints it, and README's table is made of it.
+
+    Attributes:
+        reads: what files, in a line.
+        label: where labels come from.
+        split: where splits come from.
+        key: what the key of a record is.
+        example: a tree of files, a line each, folders indented by two spaces and ending in `/`.
+    """
+
+    reads: str
+    label: str
+    split: str
+    key: str
+    example: str
+
+
 class Source(Protocol):
     """An input format.
 
     Attributes:
         name: what `--source` calls it.
-        summary: one line that says what it reads.
+        description: what it reads.
         untyped: whether feature values are cells of text, whose types only the whole input tells.
     """
 
     name: str
-    summary: str
+    description: Description
     untyped: bool
 
     def sniff(self, config: SourceConfig) -> str | None:
@@ -89,15 +121,26 @@ class Source(Protocol):
             No name where nothing names a split; None where only reading the whole input tells.
         """
 
-    def read(self, config: SourceConfig, scratch: str) -> Iterator[ImageRecord | Failure]:
-        """Lists the input in an order that depends on its contents alone.
+    def schemas(self, config: SourceConfig) -> tuple[str, ...]:
+        """The schemas that fit the input best, one or several at once: what `--schema auto` writes.
+
+        Returns:
+            Their names; none where the records decide: detection where there are boxes, and so on.
+
+        Raises:
+            OSError: the input cannot be looked at.
+        """
+
+    def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
+        """Lists the input in an order that depends on its contents alone; `ClassNames` may come anywhere.
 
         Args:
             config: one that `check` has passed.
             scratch: an existing folder of the run's own, for containers that have to be unpacked.
 
         Yields:
-            A record, or what is not in the dataset and why. Memory does not grow with the input.
+            A record, what is not in the dataset and why, or names of classes. Memory does not grow with
+                the input.
 
         Raises:
             JobError: the input as a whole cannot be used, which only reading it shows; or a fault of

@@ -43,6 +43,11 @@ class Run:
         return os.path.join(self.folder, "shards")
 
     @property
+    def scratch(self) -> str:
+        """What had to leave its container, and annotations that are large."""
+        return os.path.join(self.folder, "scratch")
+
+    @property
     def sample(self) -> str:
         """What a sample of the records was measured to take."""
         return os.path.join(self.folder, "sample.json")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from transforms.records import BadInput, ImageRef
 from transforms.storage.faults import may_pass, os_fault, retried, tried_again
+from transforms.storage.zip_member import unwrapped
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -82,7 +83,7 @@ class LocalReader:
 
         Raises:
             BadInput: stage `load`; `not found`, `not a file`, `permission denied`, `name too long`,
-                `not a file name`, `out of range` or `empty file`.
+                `not a file name`, `out of range`, `empty file`, or as `unwrapped`.
             OSError: what may pass (EIO), and has not in four tries.
         """
         try:
@@ -106,7 +107,8 @@ class LocalReader:
     def _read(self, ref: ImageRef) -> bytes:
         if ref.length is None and ref.offset == 0:
             return _read_whole(ref.uri)
-        return self._read_range(ref)
+        data = self._read_range(ref)
+        return unwrapped(data, ref.wrapping) if ref.wrapping else data
 
     def _read_anew(self, ref: ImageRef) -> bytes:
         """Reads with nothing that is open from before: it may have gone stale, or be one too many."""

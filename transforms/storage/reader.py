@@ -11,6 +11,7 @@ from transforms.storage.containers import local_copy
 from transforms.storage.faults import os_fault
 from transforms.storage.local import LocalReader
 from transforms.storage.paths import is_remote
+from transforms.storage.zip_member import unwrapped
 
 _REST = 1 << 30  # more than a container that is copied has
 
@@ -39,7 +40,8 @@ def read_object(ref: ImageRef) -> bytes:
     """The stored bytes of one image in a bucket. One request, or one for all images of a small container.
 
     Raises:
-        BadInput: stage `load`; `not found`, `permission denied`, `out of range` or `empty file`.
+        BadInput: stage `load`; `not found`, `permission denied`, `out of range`, `empty file`, or as
+            `unwrapped`.
         OSError: what may pass, and has not.
     """
     whole = ref.length is None and ref.offset == 0
@@ -59,7 +61,7 @@ def read_object(ref: ImageRef) -> bytes:
         raise _out_of_range(ref)
     if not data:
         raise BadInput("load", "empty file", ref.uri if whole else f"{ref.uri} at byte {ref.offset}")
-    return data
+    return unwrapped(data, ref.wrapping) if ref.wrapping else data
 
 
 def _out_of_range(ref: ImageRef) -> BadInput:

@@ -7,7 +7,6 @@ import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from transforms.examples.features import build_example
 from transforms.examples.tfrecord import FRAME_BYTES
 from transforms.images.policy import ImagePolicy
 from transforms.records import BadInput, Failure, ImageRecord, StoredImage
@@ -65,11 +64,12 @@ class _ImageTask(EncodeTask):
         Raises:
             BadInput: it cannot be read.
         """
-        record = reference_record(self.references[0])
+        reader = ImageReader()
+        record = reference_record(self.references[0], reader.read)
         if record.image is None:
             raise BadInput("load", "no image", "the record has features alone")
         with naming_faults(record.image.uri):
-            return record, Original(ImageReader().read(record.image), record.image.pixels)
+            return record, Original(reader.read(record.image), record.image.pixels)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class MeasureTask(_ImageTask):
             record = reference_record(self.references[0])
             try:
                 record, original = self.read()
-                size = functools.partial(record_bytes, record, self.records)
+                size = functools.partial(record_bytes, record, RecordEncoder(self.records))
                 measures = measured(original, self.settings, self.seen, size)
             except BadInput as error:
                 result = self.lost(error)
@@ -130,19 +130,18 @@ class CropTask(_ImageTask):
         return CroppedImage([], 0, WriteStats(), [_failure(error, self.references[0])])
 
 
-def record_bytes(record: ImageRecord, settings: RecordSettings, stored: StoredImage) -> int:
+def record_bytes(record: ImageRecord, encoder: RecordEncoder, stored: StoredImage) -> int:
     """The bytes that a record takes in a TFRecord file.
 
     Args:
         record: whose image it is.
-        settings: of all but the image.
+        encoder: builds all but the image.
         stored: its image.
 
     Raises:
         BadInput: a feature of the record does not fit.
     """
-    features = settings.schema.features(record, stored, settings.labels, settings.columns)
-    return len(build_example(features)) + FRAME_BYTES
+    return len(encoder.build(record, stored)[0]) + FRAME_BYTES
 
 
 @functools.cache

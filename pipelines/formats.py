@@ -1,0 +1,80 @@
+"""What recordmill reads and writes: each source with an example tree, the schemas, the image formats.
+
+recordmill formats
+recordmill formats coco
+recordmill formats --markdown
+"""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from pipelines.flag_parser import HelpFormatter, Parser, add_switch
+from transforms.examples.registry import SCHEMAS
+from transforms.images.policy import IMAGE_FORMATS
+from transforms.sources.names import IMAGE_EXTENSIONS
+from transforms.sources.registry import SOURCES
+from transforms.sources.source import Source
+
+_COLUMNS = ("source", "reads", "label", "split", "key")
+
+
+def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.formats") -> int:
+    """Prints them; returns the exit status."""
+    parser = Parser(
+        prog=prog,
+        allow_abbrev=False,
+        formatter_class=HelpFormatter,
+        description="Lists the sources with an example tree each, the schemas and the image formats.",
+    )
+    parser.add_argument(
+        "source", nargs="?", metavar="SOURCE", help=f"only this one: {', '.join(SOURCES)}", default=None
+    )
+    add_switch(parser.add_argument_group("output"), "--markdown", "the sources as a table in Markdown")
+    args = parser.parse_args(sys.argv[1:] if argv is None else argv)
+    if args.source is not None and args.source not in SOURCES:
+        parser.error(f"SOURCE is {args.source!r}; it may be {', '.join(SOURCES)}")
+    sources = [SOURCES[args.source]] if args.source else list(SOURCES.values())
+    text = markdown(sources) if args.markdown else _described(sources, is_all=args.source is None)
+    # Names are shown as they are, brackets and all.
+    Console(soft_wrap=True, markup=False, highlight=False, emoji=False).print(text)
+    return 0
+
+
+def markdown(sources: Sequence[Source]) -> str:
+    """The table of README."""
+    rows = ["| " + " | ".join(_COLUMNS) + " |", "|" + "---|" * len(_COLUMNS)]
+    for source in sources:
+        told = source.description
+        rows.append(f"| `{source.name}` | {told.reads} | {told.label} | {told.split} | {told.key} |")
+    return "\n".join(rows)
+
+
+def _described(sources: Sequence[Source], is_all: bool) -> str:
+    parts = [_source(source) for source in sources]
+    if is_all:
+        schemas = [
+            f"  {name:<15} {(type(schema).__doc__ or '').splitlines()[0]}" for name, schema in SCHEMAS.items()
+        ]
+        parts.append("\n".join(["SCHEMAS (--schema; several with commas between)", *schemas]))
+        extensions = textwrap.fill(
+            ", ".join(sorted(IMAGE_EXTENSIONS)), 100, initial_indent="  ", subsequent_indent="  "
+        )
+        parts.append(f"IMAGES by name (what they are is told from their bytes)\n{extensions}")
+        parts.append(f"STORED AS (--image_format)\n  {', '.join(IMAGE_FORMATS)}")
+    return "\n\n".join(parts)
+
+
+def _source(source: Source) -> str:
+    told = source.description
+    lines = [f"{source.name}", f"  reads  {told.reads}", f"  label  {told.label}"]
+    lines += [f"  split  {told.split}", f"  key    {told.key}", ""]
+    return "\n".join(lines) + "\n" + textwrap.indent(told.example, "    ")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

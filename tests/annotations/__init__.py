@@ -1,0 +1,1 @@
+"""Annotations that follow their image."""

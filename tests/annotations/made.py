@@ -1,0 +1,45 @@
+"""Images and ids for the tests of annotations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from transforms.annotations.place import place
+from transforms.records import Annotations, BadInput, Geometry, ImageRef, Placed, StoredImage
+
+
+class Ids:
+    """Ids of classes: an integer is its own, a name has that of the table; a mask's value is shifted."""
+
+    def __init__(self, names: Mapping[str, int] | None = None, shift: int = 0) -> None:
+        self.names = names or {}
+        self.shift = shift
+
+    def id_of(self, label: str | int) -> int:
+        return label if isinstance(label, int) else self.names[label]
+
+    def mask_id(self, value: int) -> int:
+        assert value != 255
+        if value == 99:
+            raise BadInput("annotations", "mask value without a class", "99")
+        return value + self.shift
+
+
+def stored(height: int, width: int, geometry: Geometry | None = None) -> StoredImage:
+    return StoredImage(b"", "png", height, width, 3, "uint8", "RGB", ("kept",), geometry)
+
+
+def put(
+    annotations: Annotations,
+    image: StoredImage,
+    *needs: str,
+    boxes: str = "clip",
+    files: Mapping[str, bytes] | None = None,
+    ids: Ids | None = None,
+) -> Placed:
+    """`place`, with the bytes of masks by their URI."""
+
+    def read(ref: ImageRef) -> bytes:
+        return (files or {})[ref.uri]
+
+    return place(annotations, image, frozenset(needs or ("objects",)), boxes, read, ids or Ids())

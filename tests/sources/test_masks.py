@@ -1,0 +1,323 @@
+"""Source `masks`: pairs by folder, by name and by pattern; classes by id and by colour; what is refused."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.buckets.server import BucketServer
+from transforms.records import ClassNames, Failure, ImageRecord
+from transforms.sources.masks import MasksSource
+from transforms.sources.source import Item, SourceConfig
+
+SOURCE = MasksSource()
+
+
+def tree(root: Path, *names: str, mode: str = "L", **texts: str) -> str:
+    """Writes images, `mode` the one of those in PNG; and files of text."""
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new(mode if path.suffix in (".png", ".tif") else "RGB", (4, 2)).save(path)
+    for name, text in texts.items():
+        (root / name.replace("_txt", ".txt").replace("_csv", ".csv")).write_text(text)
+    return str(root)
+
+
+def listed(place: str, **options: object) -> list[Item]:
+    config = SourceConfig("masks", place, **options)  # type: ignore[arg-type]
+    SOURCE.check(config)
+    return list(SOURCE.read(config, "/nowhere"))
+
+
+def pairs(items: list[Item], root: object = "/") -> dict[str, tuple[str, str | None]]:
+    """The mask and the split of each image."""
+    return {
+        item.key: (item.annotations.masks["class"].image.uri.removeprefix(str(root)).lstrip("/"), item.split)
+        for item in items
+        if isinstance(item, ImageRecord)
+    }
+
+
+def failures(items: list[Item]) -> list[tuple[str, str, bool]]:
+    return [(item.key, item.reason, item.skipped) for item in items if isinstance(item, Failure)]
+
+
+def sniffed(place: str, **options: object) -> bool:
+    return SOURCE.sniff(SourceConfig("auto", place, **options)) is not None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("image", "mask", "split"),
+    [
+        ("images/1.jpg", "masks/1.png", None),
+        ("imgs/1.jpg", "labels/1.gif", None),
+        ("images/train/1.jpg", "masks/train/1.png", "train"),
+        ("val/images/1.jpg", "val/masks/1.tif", "val"),
+        ("JPEGImages/1.jpg", "SegmentationClass/1.png", None),
+        ("train/1.png", "trainannot/1.png", "train"),
+        ("train/1.jpg", "train_labels/1_L.png", "train"),
+        ("images/1.jpg", "annotations/1_mask.png", None),
+        (
+            "leftImg8bit/val/bonn/bonn_0_19_leftImg8bit.png",
+            "gtFine/val/bonn/bonn_0_19_gtFine_labelIds.png",
+            "val",
+        ),
+        ("1.jpg", "1_mask.png", None),
+    ],
+)
+def test_pairs_by_folder_and_name(tmp_path: Path, image: str, mask: str, split: str | None) -> None:
+    place = tree(tmp_path, image, mask)
+    items = listed(place)
+    assert pairs(items, place) == {image: (mask, split)}
+    assert failures(items) == []
+    assert SOURCE.split_names(SourceConfig("masks", place)) == ((split,) if split else ())
+    assert sniffed(place) == ("/" in image)
+
+
+def test_what_has_no_counterpart_is_told(tmp_path: Path) -> None:
+    names = ["images/1.jpg", "images/2.jpg", "images/3.jpg", "masks/1.png", "masks/3.jpg", "masks/9.png"]
+    items = listed(tree(tmp_path, *names, notes_txt="x"))
+    assert pairs(items, tmp_path) == {"images/1.jpg": ("masks/1.png", None)}
+    assert sorted(failures(items)) == [
+        ("images/2.jpg", "image without a mask", True),
+        ("images/3.jpg", "mask is not lossless", False),
+        ("masks/9.png", "annotation without its image", False),
+        ("notes.txt", "not an image by name", True),
+    ]
+
+
+def test_of_several_pictures_of_one_image_the_class_ids_count(tmp_path: Path) -> None:
+    ends = ("labelIds", "labelTrainIds", "color", "instanceIds")
+    names = [f"gtFine/train/a/a_gtFine_{end}.png" for end in ends]
+    items = listed(tree(tmp_path, "leftImg8bit/train/a/a_leftImg8bit.png", *names))
+    assert pairs(items, tmp_path) == {"leftImg8bit/train/a/a_leftImg8bit.png": (names[0], "train")}
+    assert sorted(failures(items)) == sorted(
+        [
+            (names[1], "another mask of the same image", True),
+            (names[2], "not a mask of classes", True),
+            (names[3], "not a mask of classes", True),
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("pattern", "image", "mask"),
+    [
+        ("truth/{stem}_m.png", "x/1.jpg", "truth/1_m.png"),
+        ("{folder}/{stem}.png", "x/1.jpg", "x/1.png"),
+        ("{folder}/../truth/{stem}.png", "train/x/1.jpg", "train/truth/1.png"),
+        ("truth/{folder}/{name}.png", "x/y/1.jpg", "truth/x/y/1.jpg.png"),
+        ("{folder}/{stem}_m.png", "1.jpg", "1_m.png"),
+    ],
+)
+def test_pairs_by_pattern(tmp_path: Path, pattern: str, image: str, mask: str) -> None:
+    folder = image.rpartition("/")[0]
+    lone = f"{folder}/2.jpg".lstrip("/")
+    items = listed(tree(tmp_path, image, mask, lone), mask_pattern=pattern)
+    assert pairs(items, tmp_path)[image][0] == mask
+    assert failures(items) == [(lone, "image without a mask", True)]
+    assert sniffed(str(tmp_path), mask_pattern=pattern)
+
+
+def test_a_mask_of_the_pattern_needs_its_image(tmp_path: Path) -> None:
+    items = listed(tree(tmp_path, "a/1.jpg", "b/1_m.png", "b/2_m.png"), mask_pattern="b/{stem}_m.png")
+    assert failures(items) == [("b/2_m.png", "annotation without its image", False)]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("masks/1.png", "is the same for all images"),
+        ("{folder}/m.png", "is the same for all images"),
+        ("{stem.__class__}.png", "it may have {stem}, {name}, {folder}"),
+        ("{0}{stem}", "which has {0}"),
+        ("{stem", "a brace without the other"),
+        ("/masks/{stem}.png", "a path below --input"),
+        ("gs://b/{stem}.png", "a path below --input"),
+        ("../{stem}.png", r"\.\. may follow"),
+    ],
+)
+def test_bad_patterns(tmp_path: Path, pattern: str, message: str) -> None:
+    with pytest.raises(ValueError, match="--mask_pattern is .*" + message):
+        listed(tree(tmp_path, "images/1.jpg", "masks/1.png"), mask_pattern=pattern)
+
+
+def test_images_elsewhere(tmp_path: Path) -> None:
+    masks = tree(tmp_path / "in", "masks/1.png", "masks/2.png")
+    images = tree(tmp_path / "pictures", "1.jpg", "3.png")
+    for place in (masks, f"{masks}/masks"):
+        items = listed(place, image_roots=(images,))
+        assert pairs(items, masks) == {"1.jpg": ("masks/1.png", None)}
+        assert {item[:2] for item in failures(items)} == {
+            ("3.png", "image without a mask"),
+            ("2.png" if place.endswith("masks") else "masks/2.png", "annotation without its image"),
+        }
+    assert sniffed(masks, image_roots=(images,))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("b\na", "c\nz"),
+        ("b.jpg\na.jpg", "c.jpg\nz"),
+        ("images/b.jpg\nimages/a.jpg", "/set/images/c.jpg\nz"),
+        ("/x/images/b.jpg /x/masks/b.png\nimages/a.jpg masks/a.png", "/x/images/c.jpg /x/masks/c.png\nz"),
+    ],
+)
+def test_lists_of_splits(tmp_path: Path, lines: tuple[str, str]) -> None:
+    names = [f"{folder}/{stem}" for stem in "abcd" for folder in ("images", "masks")]
+    files = [f"{name}.{'jpg' if name.startswith('images') else 'png'}" for name in names]
+    place = tree(tmp_path, *files, train_txt=f"{lines[0]}\n", val_txt=f"{lines[1]}\n../../a.jpg\nc\n")
+    items = listed(place)
+    assert list(pairs(items, place).items()) == [
+        ("images/b.jpg", ("masks/b.png", "train")),
+        ("images/a.jpg", ("masks/a.png", "train")),
+        ("images/c.jpg", ("masks/c.png", "val")),
+    ]
+    assert failures(items) == [
+        ("z", "not found", False),
+        ("../../a.jpg", "outside the input root", False),
+        ("images/c.jpg", "image listed twice", True),
+        ("images/d.jpg", "image in no split", True),
+    ]
+    assert SOURCE.split_names(SourceConfig("masks", place)) == ("train", "val")
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"label_colors_txt": "64 128 64\tAnimal\n192 0 128 Arch way\n0 0 0\tVoid\n"},
+        {"class_dict_csv": "name,r,g,b\nAnimal,64,128,64\nArch way,192,0,128\nVoid, 0, 0, 0\n"},
+        {"labelmap_txt": "# label:color_rgb\nAnimal:64,128,64::\nArch way:192,0,128::\nVoid:0,0,0::\n"},
+    ],
+)
+def test_tables_of_colours(tmp_path: Path, table: dict[str, str]) -> None:
+    items = listed(tree(tmp_path, "images/1.jpg", "masks/1.png", mode="RGB", **table))
+    assert items[0] == ClassNames({0: "Animal", 1: "Arch way", 2: "Void"})
+    assert isinstance(items[1], ImageRecord) and len(items) == 2
+    assert items[1].annotations.masks["class"].colors == ((0x408040, 0), (0xC00080, 1), (0, 2))
+
+
+def test_colours_of_one_name_are_one_class(tmp_path: Path) -> None:
+    table = "1 0 0 car\n2 0 0 road\n3 0 0 car\n1 0 0 car\n"
+    items = listed(tree(tmp_path, "images/1.jpg", "masks/1.png", mode="RGB", label_colors_txt=table))
+    assert items[0] == ClassNames({0: "car", 1: "road"})
+    assert isinstance(items[1], ImageRecord)
+    assert items[1].annotations.masks["class"].colors == ((0x010000, 0), (0x020000, 1), (0x030000, 0))
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({}, "the masks are in colours, and no table .* label_colors.txt, class_dict.csv, labelmap.txt"),
+        ({"label_colors_txt": "1 2 3 a\n1 2 3 b\n"}, "the colour 1 2 3 twice, for 'a' and 'b'"),
+        ({"label_colors_txt": "1 2 a\n"}, "line 1 is not a name with three numbers"),
+        ({"class_dict_csv": "name,r,g,b\na,1,2,256\n"}, "line 2 is not a name with three numbers"),
+        ({"labelmap_txt": "# nothing\n"}, "has no colours"),
+    ],
+)
+def test_colours_that_cannot_be_told(tmp_path: Path, table: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        listed(tree(tmp_path, "images/1.jpg", "masks/1.png", mode="RGB", **table))
+
+
+@pytest.mark.parametrize("mode", ["L", "P", "1"])
+def test_ids_have_the_names_of_a_file(tmp_path: Path, mode: str) -> None:
+    place = tree(
+        tmp_path, "images/1.jpg", "masks/1.png", mode=mode, classes_txt="__ignore__\n_background_\ncat\n"
+    )
+    items = listed(place)
+    assert items[0] == ClassNames({0: "_background_", 1: "cat"})
+    assert isinstance(items[1], ImageRecord) and items[1].annotations.masks["class"].colors == ()
+    (tmp_path / "classes.txt").write_text("a\n\nb\n")
+    with pytest.raises(ValueError, match="has a blank line between names"):
+        listed(place)
+
+
+def test_selection_limit_and_flags(tmp_path: Path) -> None:
+    place = tree(tmp_path, "images/1.jpg", "images/2.jpg", "masks/1.png", "masks/2.png")
+    assert list(pairs(listed(place, exclude=("1.*",)))) == ["images/2.jpg"]
+    assert list(pairs(listed(place, limit=1))) == ["images/1.jpg"]
+    assert len(pairs(listed(place, include_annotations=("masks",)))) == 2
+    for options in (
+        {"annotations": ("a",)},
+        {"label_pattern": "(a)"},
+        {"include_annotations": ("captions",)},
+    ):
+        with pytest.raises(ValueError, match="--source masks"):
+            listed(place, **options)
+    with pytest.raises(ValueError, match="no image has a mask"):
+        listed(f"{place}/images")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["masks/1.jpg", "images/2.jpg"],
+        ["masks/1.png", "masks/2.png", "masks/3.png", "images/1.jpg"],
+        ["cat/1.png", "masks/2.png"],
+        ["JPEGImages/1.jpg", "SegmentationClass/1.png", "Annotations/1.xml"],
+        ["images/val/1.jpg", "annotations/panoptic_val/1.png"],
+        ["images/1.jpg", "annotations/1.png", "annotations/panoptic.json"],
+    ],
+)
+def test_other_inputs_are_not_taken_for_masks(tmp_path: Path, names: list[str]) -> None:
+    tree(tmp_path, *(name for name in names if name.endswith(("jpg", "png"))))
+    for name in names:
+        if name.endswith(("xml", "json")):
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text("{}")
+    assert not sniffed(str(tmp_path))
+
+
+def test_a_bucket_gives_what_the_disk_gives(tmp_path: Path, bucket: str, bucket_server: BucketServer) -> None:
+    names = ["train/1.png", "trainannot/1.png", "test/2.png", "testannot/2.png", "test/3.png"]
+    place = tree(
+        tmp_path, *names, mode="RGB", label_colors_txt="0 0 0 Void\n", train_txt="1\n", test_txt="2\n3\n"
+    )
+    bucket_server.upload_folder(tmp_path, f"{bucket}/in")
+    expected, found = listed(place), listed(f"{bucket}/in")
+    assert found[0] == expected[0] == ClassNames({0: "Void"})
+    assert sorted(pairs(found, f"{bucket}/in").items()) == sorted(pairs(expected, place).items())
+    assert failures(found) == failures(expected) == [("test/3.png", "image without a mask", True)]
+    assert {record.size for record in found if isinstance(record, ImageRecord)} == {
+        os.path.getsize(tmp_path / "train/1.png")
+    }
+    assert sniffed(f"{bucket}/in")
+
+
+@pytest.fixture
+def corpus() -> Path:
+    folder = os.environ.get("RECORDMILL_CORPUS")
+    if not folder:
+        pytest.skip("RECORDMILL_CORPUS does not name the folder of real inputs")
+    return Path(folder)
+
+
+@pytest.mark.corpus
+def test_real_palette_masks_have_the_ids_of_their_truth(corpus: Path) -> None:
+    items = listed(f"{corpus}/palette_masks")
+    assert isinstance(items[0], ClassNames) or ClassNames in map(type, items)
+    found = pairs(items)
+    assert len(found) == 3
+    for key, (mask, _) in found.items():
+        truth = np.load(corpus / "palette_masks/SegmentationClassNpy" / f"{Path(key).stem}.npy")
+        ids = np.asarray(Image.open(f"/{mask}"))
+        assert np.array_equal(np.where(ids == 255, -1, ids.astype(int)), truth)
+
+
+@pytest.mark.corpus
+def test_real_masks_whose_images_are_elsewhere(corpus: Path) -> None:
+    items = listed(f"{corpus}/coco64/semantic", image_roots=(f"{corpus}/coco64/images/val2017",))
+    found = pairs(items, f"{corpus}/coco64/semantic")
+    assert failures(items) == []
+    assert found == {
+        name: (f"masks/{Path(name).stem}.png", None) for name in os.listdir(corpus / "coco64/images/val2017")
+    }
+    with pytest.raises(ValueError, match="the masks are in colours"):
+        listed(f"{corpus}/layouts/camvid_dataset")

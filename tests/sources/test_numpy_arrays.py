@@ -1,0 +1,145 @@
+"""Arrays of images: ranges of what is plain, unpacked where it is not; labels of every kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.buckets.server import BucketServer
+from transforms.records import Failure, ImageRecord
+from transforms.sources.numpy_arrays import NumpySource
+from transforms.sources.source import Item, SourceConfig
+from transforms.storage.reader import ImageReader
+
+SOURCE = NumpySource()
+COLOR = np.arange(5 * 4 * 6 * 3, dtype="uint8").reshape(5, 4, 6, 3)
+GREY = np.arange(3 * 4 * 6, dtype="uint8").reshape(3, 4, 6)
+
+
+def listed(place: object, scratch: object, **options: object) -> list[Item]:
+    config = SourceConfig("numpy", str(place), **options)  # type: ignore[arg-type]
+    SOURCE.check(config)
+    return list(SOURCE.read(config, str(scratch)))
+
+
+def records(items: list[Item]) -> list[ImageRecord]:
+    return [item for item in items if isinstance(item, ImageRecord)]
+
+
+def pictures(items: list[Item]) -> np.ndarray[Any, Any]:
+    reader = ImageReader()
+    found = []
+    for record in records(items):
+        assert record.image is not None and record.image.pixels is not None
+        found.append(np.frombuffer(reader.read(record.image), "uint8").reshape(record.image.pixels))
+    return np.stack(found)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("place", ["disk", "bucket"])
+def test_npz_as_keras_has_it(
+    tmp_path: Path, bucket: str, bucket_server: BucketServer, packed: bool, place: str
+) -> None:
+    (tmp_path / "in").mkdir()
+    save = np.savez_compressed if packed else np.savez
+    arrays = {"x_train": COLOR, "y_train": np.arange(5), "x_test": GREY, "y_test": np.array([[7], [8], [9]])}
+    save(tmp_path / "in" / "mnist.npz", **arrays)  # type: ignore[arg-type]
+    bucket_server.upload_folder(tmp_path / "in", f"{bucket}/in")
+    items = listed(f"{tmp_path if place == 'disk' else bucket}/in", tmp_path)
+    test, train = records(items)[:3], records(items)[3:]
+    assert (pictures(list(train)) == COLOR).all() and (pictures(list(test))[..., 0] == GREY).all()
+    assert [(record.key, record.split, record.annotations.labels) for record in train] == [
+        (f"train/{at:05}", "train", (at,)) for at in range(5)
+    ]
+    assert [record.annotations.labels for record in test] == [(7,), (8,), (9,)]
+    assert len(items) == 8
+    assert all((record.image and "mnist.npz" in record.image.uri) is not packed for record in train)
+
+
+@pytest.mark.parametrize(
+    ("labels", "told"),
+    [
+        (np.eye(3, dtype="float32")[[2, 0, 1]], [(2,), (0,), (1,)]),
+        (np.array([[1, 1], [0, 0], [0, 1]]), [(0, 1), (), (1,)]),
+        (np.array([b"cat", b"dog", b"cat"]), [("cat",), ("dog",), ("cat",)]),
+        (np.array(["ä", "b", "c"]), [("ä",), ("b",), ("c",)]),
+        (np.array([True, False, True]), [(1,), (0,), (1,)]),
+        (np.array([-1, 2, 300], ">i2"), [(-1,), (2,), (300,)]),
+        (np.array([0.5, 1, 2]), [0.5, 1.0, 2.0]),
+        (np.array([[0.5, 1], [2, 3], [4, 5]]), [(0.5, 1.0), (2.0, 3.0), (4.0, 5.0)]),
+        (np.array([[1, 2], [2, 3], [4, 5]]), [(1, 2), (2, 3), (4, 5)]),
+    ],
+)
+def test_labels(tmp_path: Path, labels: np.ndarray[Any, Any], told: list[object]) -> None:
+    np.save(tmp_path / "images.npy", GREY)
+    np.save(tmp_path / "labels.npy", labels)
+    found = [record.annotations for record in records(listed(tmp_path / "images.npy", tmp_path))]
+    assert [known.features.get("target", known.labels) for known in found] == told
+    assert all(("target" in known.features) != (known.labels != () or told[1] == ()) for known in found)
+
+
+def test_folders_and_what_is_left(tmp_path: Path) -> None:
+    (tmp_path / "val").mkdir()
+    np.save(tmp_path / "val" / "images.npy", GREY)
+    np.save(tmp_path / "train_images.npy", COLOR)
+    np.save(tmp_path / "other.npy", COLOR)
+    (tmp_path / "notes.txt").write_text("x")
+    items = listed(tmp_path, tmp_path)
+    assert {(record.key[:-6], record.split) for record in records(items)} == {
+        ("train", "train"),
+        ("val", "val"),
+    }
+    assert [(item.key, item.skipped) for item in items if isinstance(item, Failure)] == [
+        ("notes.txt", True),
+        ("other.npy", True),
+    ]
+    assert SOURCE.split_names(SourceConfig("numpy", str(tmp_path))) == ("train", "val")
+
+
+def test_bool_is_black_and_white_and_limit_keeps_it(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", GREY > 30)
+    assert (pictures(listed(tmp_path, tmp_path))[..., 0] == 255 * (GREY > 30)).all()
+    assert (pictures(listed(tmp_path, tmp_path, limit=2))[..., 0] == 255 * (GREY > 30)[:2]).all()
+
+
+def test_one_picture(tmp_path: Path) -> None:
+    picture = np.arange(20 * 30 * 3, dtype="uint8").reshape(20, 30, 3)
+    np.save(tmp_path / "photo.npy", picture)
+    items = listed(tmp_path / "photo.npy", tmp_path)
+    assert (pictures(items) == picture).all() and records(items)[0].key == "photo/00000"
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "sentence"),
+    [
+        (GREY.astype("float32"), None, "elements of type float32; save uint8"),
+        (COLOR.transpose(0, 3, 1, 2).copy(), None, "channels first"),
+        (np.asfortranarray(GREY), None, "Fortran order"),
+        (np.array([{"a": 1}], dtype=object), None, "holds objects"),
+        (GREY.reshape(3, -1), None, "has the shape"),
+        (GREY, np.arange(4), "has 3 images and .* has 4 labels"),
+        (GREY, np.zeros((3, 2, 2)), "labels are"),
+    ],
+)
+def test_arrays_that_are_refused(
+    tmp_path: Path, images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any] | None, sentence: str
+) -> None:
+    np.save(tmp_path / "x.npy", images)
+    if labels is not None:
+        np.save(tmp_path / "y.npy", labels)
+    with pytest.raises(ValueError, match=sentence):
+        listed(tmp_path, tmp_path)
+
+
+def test_files_that_are_cut_off(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", GREY)
+    data = (tmp_path / "x.npy").read_bytes()
+    (tmp_path / "x.npy").write_bytes(data[:-1])
+    with pytest.raises(ValueError, match="has 199 bytes; its header .* means 200"):
+        listed(tmp_path, tmp_path)
+    (tmp_path / "x.npz").write_bytes(b"PK")
+    with pytest.raises(ValueError, match="x.npz' is not a .npz file"):
+        listed(tmp_path / "x.npz", tmp_path)

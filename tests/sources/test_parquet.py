@@ -1,0 +1,159 @@
+"""Parquet tables of images, made by pyarrow as Hugging Face datasets makes them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from tests.buckets.server import BucketServer
+from transforms.records import Box, ClassNames, Failure, ImageRecord
+from transforms.sources.parquet import ParquetSource
+from transforms.sources.source import Item, SourceConfig
+from transforms.storage.reader import ImageReader
+
+SOURCE = ParquetSource()
+IMAGE = pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])
+PICTURES = [b"\xff\xd8\xff" + bytes([at]) * (at + 1) for at in range(40)]
+
+
+def save(path: Path, columns: dict[str, Any], features: dict[str, Any] | None = None) -> None:
+    table = pyarrow.table(columns)
+    if features is not None:
+        table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pyarrow.parquet.write_table(table, path, row_group_size=15)
+
+
+def images(data: list[bytes | None], paths: list[str | None] | None = None) -> Any:
+    told = zip(data, paths or [None] * len(data), strict=True)
+    return pyarrow.array([{"bytes": one, "path": path} for one, path in told], IMAGE)
+
+
+def listed(place: object, scratch: object, **options: object) -> list[Item]:
+    config = SourceConfig("parquet", str(place), **options)  # type: ignore[arg-type]
+    SOURCE.check(config)
+    return list(SOURCE.read(config, str(scratch)))
+
+
+def records(items: list[Item]) -> list[ImageRecord]:
+    return [item for item in items if isinstance(item, ImageRecord)]
+
+
+def contents(items: list[Item]) -> list[bytes]:
+    reader = ImageReader()
+    return [reader.read(record.image) for record in records(items) if record.image]
+
+
+@pytest.mark.parametrize("place", ["disk", "bucket"])
+def test_hugging_face(tmp_path: Path, bucket: str, bucket_server: BucketServer, place: str) -> None:
+    columns = {
+        "image": images(list(PICTURES)),
+        "label": pyarrow.array([at % 2 for at in range(39)] + [-1]),
+        "width": pyarrow.array([*range(39), None]),
+        "tags": pyarrow.array([["a", "b"]] * 40),
+    }
+    told = {"image": {"_type": "Image"}, "label": {"_type": "ClassLabel", "names": ["cat", "dog"]}}
+    save(tmp_path / "in" / "data" / "train-00000-of-00001.parquet", columns, told)
+    bucket_server.upload_folder(tmp_path / "in", f"{bucket}/in")
+    items = listed(f"{tmp_path if place == 'disk' else bucket}/in", tmp_path)
+    assert items[0] == ClassNames({0: "cat", 1: "dog"})
+    found = records(items)
+    assert contents(items) == PICTURES and len(items) == 41
+    assert [record.annotations.labels for record in found] == [("cat",), ("dog",)] * 19 + [("cat",), ()]
+    assert found[39].key == "data/train-00000-of-00001/00000039" and found[0].split == "train"
+    assert found[3].annotations.features == {"width": 3, "tags": ("a", "b")}
+    assert found[39].annotations.features == {"tags": ("a", "b")}
+
+
+@pytest.mark.parametrize("is_list", [False, True])
+def test_objects(tmp_path: Path, is_list: bool) -> None:
+    boxes = [[1.5, 2.0, 10.0, 20.25], [0.0, 0.0, 1.0, 1.0]]
+    one: dict[str, list[Any]] = {"id": [7, 8], "area": [2.5, 1.0], "bbox": boxes, "category": [1, 0]}
+    rows = [{name: values[at] for name, values in one.items()} for at in range(2)]
+    inner = {"bbox": {}, "category": {"_type": "ClassLabel", "names": ["coat", "dress"]}}
+    columns = {"image": images([PICTURES[0]]), "objects": pyarrow.array([rows if is_list else one])}
+    save(tmp_path / "a.parquet", columns, {"objects": {"feature": inner, "_type": "Sequence"}})
+    items = listed(tmp_path, tmp_path)
+    first, second = records(items)[0].annotations.objects
+    assert (first.label, first.box) == ("dress", Box(1.5, 2.0, 11.5, 22.25))
+    assert (second.label, dict(first.attributes)) == ("coat", {"id": 7, "area": 2.5})
+    assert items[0] == ClassNames({0: "coat", 1: "dress"})
+    assert SOURCE.schemas(SourceConfig("parquet", str(tmp_path))) == ("detection",)
+
+
+def test_paths_stay_below_the_input(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.jpg").write_bytes(PICTURES[1])
+    (tmp_path / "secret.jpg").write_bytes(b"secret")
+    paths: list[str | None] = ["1.jpg", "../secret.jpg", "none.jpg", None]
+    save(tmp_path / "in" / "a.parquet", {"image": images([None] * 4, paths)})
+    save(tmp_path / "in" / "b.parquet", {"image": pyarrow.array(paths[:2])})
+    asked: tuple[tuple[str, dict[str, str]], ...] = (("a", {}), ("b", {"image_column": "image"}))
+    for place, options in asked:
+        items = listed(tmp_path / "in" / f"{place}.parquet", tmp_path, **options)
+        assert contents(items) == [PICTURES[1]]
+        reasons = [item.reason for item in items if isinstance(item, Failure)]
+        assert reasons == ["outside the input root", "not found", "no image"][: len(items) - 1]
+    with pytest.raises(ValueError, match="give --image_column image"):
+        listed(tmp_path / "in" / "b.parquet", tmp_path)
+
+
+def test_plain_bytes_masks_and_limit(tmp_path: Path) -> None:
+    columns = {"blob": pyarrow.array([b"no", b"x"]), "photo": pyarrow.array(PICTURES[:2])}
+    save(
+        tmp_path / "val" / "0000.parquet",
+        {**columns, "mask": images([b"m", b"n"]), "more": images([b"1"] * 2)},
+    )
+    items = listed(tmp_path, tmp_path, include_annotations=("masks",), limit=1)
+    (record,) = records(items)
+    assert contents(items) == [PICTURES[0]] and record.split == "val"
+    assert record.annotations.features == {"blob": b"no"}
+    assert ImageReader().read(record.annotations.masks["class"].image) == b"m"
+    assert [item.key for item in items if isinstance(item, Failure)] == ["val/0000:more"]
+
+
+def test_features_alone(tmp_path: Path) -> None:
+    save(tmp_path / "a.parquet", {"x": [1.5, 2.5], "kind": ["a", "b"]})
+    found = records(listed(tmp_path, tmp_path, label_column="kind"))
+    assert [(one.image, one.annotations.labels, one.annotations.features) for one in found] == [
+        (None, ("a",), {"x": 1.5}),
+        (None, ("b",), {"x": 2.5}),
+    ]
+
+
+def test_what_is_wrong(tmp_path: Path) -> None:
+    save(tmp_path / "a.parquet", {"image": images([PICTURES[0]]), "label": [5]})
+    (tmp_path / "b.parquet").write_bytes(b"PAR1 no")
+    items = listed(tmp_path, tmp_path)
+    assert [(item.key, item.reason) for item in items if isinstance(item, Failure)] == [
+        ("b", "damaged Parquet file")
+    ]
+    assert len(records(items)) == 1
+    with pytest.raises(ValueError, match="--label_column is 'no'"):
+        listed(tmp_path, tmp_path, label_column="no")
+    with pytest.raises(ValueError, match="not a Parquet file that can be read"):
+        listed(tmp_path / "b.parquet", tmp_path)
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "a.arrow").write_bytes(b"x")
+    with pytest.raises(ValueError, match="convert .arrow files to Parquet"):
+        listed(tmp_path / "x", tmp_path)
+
+
+def test_rows_before_damage_are_read(tmp_path: Path) -> None:
+    save(tmp_path / "a.parquet", {"image": images(list(PICTURES))})
+    data = bytearray((tmp_path / "a.parquet").read_bytes())
+    group = pyarrow.parquet.ParquetFile(tmp_path / "a.parquet").metadata.row_group(2).column(0)
+    start = group.dictionary_page_offset or group.data_page_offset
+    data[start : start + 60] = b"\xff" * 60
+    (tmp_path / "a.parquet").write_bytes(data)
+    items = listed(tmp_path, tmp_path)
+    assert [(item.key, item.reason) for item in items if isinstance(item, Failure)] == [
+        ("a", "damaged Parquet file")
+    ]
+    found = contents(items)
+    assert found == PICTURES[: len(found)] and len(found) >= 16

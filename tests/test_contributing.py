@@ -1,0 +1,71 @@
+"""CONTRIBUTING.md: its source is one file and one line, and every part of the program knows it."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from pipelines import cli
+from transforms.sources import registry
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def corners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The source of CONTRIBUTING.md in the registry, and a folder for it."""
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    path = tmp_path / "corners_source.py"
+    path.write_text(code)
+    spec = importlib.util.spec_from_file_location("corners_source", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "corners_source", module)
+    spec.loader.exec_module(module)
+    source = module.CornersSource()
+    monkeypatch.setattr(registry, "SOURCES", {source.name: source, **registry.SOURCES})
+    for module_name in ("pipelines.flag_values", "pipelines.source_flags", "pipelines.formats"):
+        monkeypatch.setattr(importlib.import_module(module_name), "SOURCES", registry.SOURCES)
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for number, color in enumerate(("red", "green", "blue")):
+        Image.new("RGB", (40, 20), color).save(folder / f"{number}.png")
+    lines = ["0.png cat 4 5 20 15", "1.png dog 0 0 40 20", "2.png cat 4 5 20", "3.png cat 0 0 1 1"]
+    (folder / "corners.txt").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def test_the_example_converts(corners: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    command = ["convert", "--input", str(corners), "--output", str(out), "--max_failure_ratio", "0.5"]
+    assert cli.main([*command, "--num_shards", "1", "--quiet"]) == 0
+    found = {}
+    for record in tf.data.TFRecordDataset(sorted(map(str, out.glob("*.tfrecord")))):
+        example = tf.train.Example.FromString(record.numpy()).features.feature
+        box = [
+            example[f"image/object/bbox/{side}"].float_list.value[0]
+            for side in ("xmin", "ymin", "xmax", "ymax")
+        ]
+        label = example["image/object/class/text"].bytes_list.value[0]
+        found[example["image/filename"].bytes_list.value[0]] = (label, box)
+    assert found == {
+        b"0.png": (b"cat", [pytest.approx(0.1), 0.25, 0.5, 0.75]),
+        b"1.png": (b"dog", [0.0, 0.0, 1.0, 1.0]),
+    }
+    failures = (out / "failures.jsonl").read_text().splitlines()
+    assert [re.findall(r'"key": "([^"]*)"', line) for line in failures] == [
+        ["corners.txt:3"],
+        ["corners.txt:4"],
+    ]
+
+
+def test_formats_lists_it(corners: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["formats", "corners"]) == 0
+    assert "an image, its label and the corners of its box a line" in capsys.readouterr().out

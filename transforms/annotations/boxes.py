@@ -1,0 +1,115 @@
+"""Boxes: what of them lies in the image, and where they lie in the stored one."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from transforms.annotations.frame import Frame
+from transforms.images.geometry import moved_boxes
+from transforms.records import BadInput, Box
+
+BOXES = ("clip", "drop", "fail")
+"""What becomes of boxes that reach outside their image, or have no area: `--boxes`."""
+
+NO_AREA = "box without an area"
+CLIPPED = "box clipped"
+DROPPED = "box outside the image dropped"
+CROPPED = "box cut off by the crop"
+NOT_A_NUMBER = "box is not a number"
+OUTSIDE = "box outside the image"
+
+# Of a side: what rounding to six digits leaves, cut without a word.
+_TOLERANCE = 1e-6
+
+Name = Callable[[], str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BoxRule:
+    """How boxes of one image are treated.
+
+    Attributes:
+        policy: one of `BOXES`.
+        frame: what they are measured in.
+        notes: (reason, detail) of each that is clipped or dropped; grows.
+    """
+
+    policy: str
+    frame: Frame
+    notes: list[tuple[str, str]]
+
+    def fitted(self, box: Box, name: Name) -> Box | None:
+        """A box cut to its image; None where it is dropped.
+
+        Args:
+            box: in pixels of the frame.
+            name: of what it is around, for messages.
+
+        Raises:
+            BadInput: it is not of numbers; or does not fit, where the policy is to fail.
+        """
+        width, height = self.frame.width, self.frame.height
+        xmin, ymin, xmax, ymax = box
+        if 0 <= xmin < xmax <= width and 0 <= ymin < ymax <= height:
+            return box
+        if not all(map(math.isfinite, box)):
+            raise BadInput("annotations", NOT_A_NUMBER, _told(name, box))
+        if xmax <= xmin or ymax <= ymin:
+            self.without_area(_told(name, box))
+            return None
+        cut = _cut(box, width, height)
+        dx, dy = _TOLERANCE * width, _TOLERANCE * height
+        if cut is not None and xmin >= -dx and ymin >= -dy and xmax <= width + dx and ymax <= height + dy:
+            return cut
+        detail = f"{_told(name, box)} in {width}x{height}"
+        if self.policy == "fail":
+            remedy = "--boxes=clip cuts it, --boxes=drop leaves it out"
+            raise BadInput("annotations", OUTSIDE, f"{detail}; {remedy}")
+        if cut is None or self.policy == "drop":
+            self.notes.append((DROPPED, detail))
+            return None
+        self.notes.append((CLIPPED, detail))
+        return cut
+
+    def without_area(self, detail: str) -> None:
+        """Drops a box that holds nothing.
+
+        Raises:
+            BadInput: where the policy is to fail.
+        """
+        if self.policy == "fail":
+            raise BadInput("annotations", NO_AREA, f"{detail}; --boxes=drop leaves it out")
+        self.notes.append((NO_AREA, detail))
+
+    def moved(self, boxes: Sequence[Box], names: Sequence[Name]) -> list[Box | None]:
+        """Boxes in pixels of the stored image; None for each that a crop has cut off.
+
+        Args:
+            boxes: in pixels of the frame, and within it.
+            names: of what each is around.
+        """
+        if self.frame.is_stored or not boxes:
+            return list(boxes)
+        geometry = self.frame.geometry
+        found: list[Box | None] = []
+        for sides, name in zip(moved_boxes(geometry, np.array(boxes)).tolist(), names, strict=True):
+            cut = _cut(Box(*sides), geometry.width, geometry.height)
+            if cut is None:
+                self.notes.append((CROPPED, name()))
+            found.append(cut)
+        return found
+
+
+def _cut(box: Box, width: int, height: int) -> Box | None:
+    """What of a box lies in an image; None where that has no area."""
+    xmin, ymin = max(box.xmin, 0.0), max(box.ymin, 0.0)
+    xmax, ymax = min(box.xmax, float(width)), min(box.ymax, float(height))
+    return Box(xmin, ymin, xmax, ymax) if xmin < xmax and ymin < ymax else None
+
+
+def _told(name: Name, box: Box) -> str:
+    return f"{name()}: {','.join(f'{side:.10g}' for side in box)}"

@@ -1,0 +1,80 @@
+"""Images of masks, decoded to ids or colours: their pixels as stored, without profile or transparency."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from transforms.images.exif import Array
+from transforms.images.mask import decode_mask
+from transforms.images.opened import opened, opened_pixels
+from transforms.images.reasons import NOT_SUPPORTED, undecodable
+from transforms.images.sniff import image_kind
+from transforms.records import BadInput, ImageRef
+
+Read = Callable[[ImageRef], bytes]
+
+_LOSSLESS = ("png", "bmp", "gif")
+
+
+def read_ids(ref: ImageRef, read: Read) -> Array:
+    """The values of a mask.
+
+    Returns:
+        uint8 or uint16 (height, width).
+
+    Raises:
+        BadInput: not to be read, or not a mask of one channel.
+    """
+    data = read(ref)
+    try:
+        if ref.pixels is None:
+            return decode_mask(data)
+        pixels = opened_pixels(data, ref.pixels).decode().pixels
+        if pixels.shape[2] != 1:
+            raise undecodable(NOT_SUPPORTED, f"pixels of {pixels.shape[2]} channels; a mask has one")
+        return pixels[:, :, 0]
+    except BadInput as error:
+        raise _of_mask(ref, error) from error
+
+
+def read_colors(ref: ImageRef, read: Read) -> Array:
+    """The colours of a mask, 0xRRGGBB.
+
+    Returns:
+        uint32 (height, width).
+
+    Raises:
+        BadInput: not to be read, or not in colour.
+    """
+    data = read(ref)
+    try:
+        pixels = _colors(data) if ref.pixels is None else opened_pixels(data, ref.pixels).decode().pixels
+        if pixels.dtype != np.uint8 or pixels.shape[2] < 3:
+            raise undecodable(NOT_SUPPORTED, "a mask in colours is of three channels of 8 bits")
+    except BadInput as error:
+        raise _of_mask(ref, error) from error
+    wide = pixels.astype(np.uint32)
+    codes: Array = wide[:, :, 0] << 16 | wide[:, :, 1] << 8 | wide[:, :, 2]
+    return codes
+
+
+def _colors(data: bytes) -> Array:
+    kind = image_kind(data) if data else ""
+    image = opened(data)
+    if kind not in _LOSSLESS:
+        detail = f"a mask in {kind.upper()}, which need not keep every colour: save it as a PNG"
+        raise undecodable(NOT_SUPPORTED, detail)
+    image.check()
+    picture = image.decode()
+    if picture.frames > 1:
+        raise undecodable(NOT_SUPPORTED, "a mask of several frames")
+    return picture.expanded()
+
+
+def _of_mask(ref: ImageRef, error: BadInput) -> BadInput:
+    """The error of an image, which is a mask: what fails is not the picture itself."""
+    name = ref.uri.rpartition("/")[2]
+    detail = f"{name}: {error.detail}" if error.detail else name
+    return BadInput("annotations", f"mask {error.reason}", detail)

@@ -1,0 +1,96 @@
+"""The pixels that annotations speak of: those of the file, or those of the picture turned upright."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from transforms.images.exif import is_transposed
+from transforms.images.geometry import is_identity
+from transforms.images.mask import WRONG_SIZE
+from transforms.records import Annotations, BadInput, Box, Geometry, Polygons, StoredImage
+
+_OTHER_SIZE = "image of another size than its annotations"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Frame:
+    """What coordinates are measured in, and the way from there to the stored image.
+
+    Attributes:
+        height: pixels.
+        width: pixels.
+        geometry: from these pixels to those stored.
+        is_stored: nothing was turned, scaled, padded or cropped: these are the pixels stored.
+        file: from the file's own pixels to those stored.
+    """
+
+    height: int
+    width: int
+    geometry: Geometry
+    is_stored: bool
+    file: Geometry
+
+    def box(self, box: Box) -> Box:
+        """A box in shares of width and height, in pixels."""
+        xmin, ymin, xmax, ymax = box
+        return Box(xmin * self.width, ymin * self.height, xmax * self.width, ymax * self.height)
+
+    def polygons(self, polygons: Polygons) -> Polygons:
+        """Outlines in shares of width and height, in pixels."""
+        sides = (self.width, self.height)
+        return tuple(tuple(value * sides[i % 2] for i, value in enumerate(part)) for part in polygons)
+
+    def geometry_of(self, size: tuple[int, int]) -> Geometry:
+        """The way to the stored image from a mask of `size`: (height, width).
+
+        A mask that is not of this frame may be of the file's pixels or of the upright picture, whichever its
+        size fits.
+
+        Raises:
+            BadInput: it fits none.
+        """
+        if size == (self.height, self.width):
+            return self.geometry
+        if size == raw_size(self.file):
+            return self.file
+        if size == (self.file.upright_height, self.file.upright_width):
+            return dataclasses.replace(self.file, orientation=1)
+        detail = f"{size[1]}x{size[0]} on an image of {self.width}x{self.height}"
+        raise BadInput("annotations", WRONG_SIZE, detail)
+
+
+def frame_of(annotations: Annotations, image: StoredImage) -> Frame:
+    """The pixels that the annotations of an image speak of.
+
+    Raises:
+        BadInput: they declare a size that the image has neither as the file has it nor upright.
+    """
+    size = (image.height, image.width)
+    file = image.geometry
+    if file is None:
+        if annotations.size is not None and annotations.size != size:
+            raise _other_size(annotations.size, size)
+        geometry = Geometry(1, *size, *size, 0, 0, *size)
+        return Frame(*size, geometry, True, geometry)
+    raw, upright = raw_size(file), (file.upright_height, file.upright_width)
+    is_upright = annotations.upright
+    if annotations.size is not None:
+        fits = (annotations.size == raw, annotations.size == upright)
+        if not any(fits):
+            raise _other_size(annotations.size, raw)
+        is_upright = is_upright if all(fits) else fits[1]
+    if is_upright:
+        geometry = dataclasses.replace(file, orientation=1)
+        return Frame(*upright, geometry, is_identity(geometry), file)
+    return Frame(*raw, file, is_identity(file), file)
+
+
+def raw_size(geometry: Geometry) -> tuple[int, int]:
+    """Height and width of the file's pixels, before they are turned."""
+    upright = (geometry.upright_height, geometry.upright_width)
+    return upright[::-1] if is_transposed(geometry.orientation) else upright
+
+
+def _other_size(declared: tuple[int, int], size: tuple[int, int]) -> BadInput:
+    detail = f"the annotations declare {declared[1]}x{declared[0]}, the image has {size[1]}x{size[0]}"
+    return BadInput("annotations", _OTHER_SIZE, detail)

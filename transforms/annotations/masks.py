@@ -1,0 +1,173 @@
+"""Masks of whole images as schemas store them: classes, instances and panoptic segments."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from transforms.annotations.decoded import Read, read_colors, read_ids
+from transforms.annotations.frame import Frame
+from transforms.annotations.shapes import Shapes, picture_area
+from transforms.images.exif import Array
+from transforms.images.mask import moved_mask
+from transforms.records import IGNORE, Annotations, BadInput, MaskImage
+
+_NO_COLOR = "colour without a class"
+_NO_SEGMENT = "panoptic id without a segment"
+_TOO_LARGE = "class id too large for a mask"
+
+
+class ClassIds(Protocol):
+    """The ids under which classes are stored."""
+
+    def id_of(self, label: str | int) -> int:
+        """Of a label; raises BadInput where it is no class."""
+
+    def mask_id(self, value: int) -> int:
+        """Of a mask's pixel value, never asked of 255; raises BadInput where it is no class."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MaskPlacer:
+    """Places the masks of one image.
+
+    Attributes:
+        annotations: of the image.
+        frame: what they are measured in.
+        shapes: what objects cover.
+        read: the bytes of a mask.
+        ids: of classes.
+    """
+
+    annotations: Annotations
+    frame: Frame
+    shapes: Shapes
+    read: Read
+    ids: ClassIds
+
+    def classes(self) -> Array:
+        """The class of each pixel of the stored image, `IGNORE` where it is padded.
+
+        From the mask of classes; else from the panoptic one, whose pixels of no segment are `IGNORE`; else
+        the objects painted in their order on a background of 0, crowds first. An image that was annotated
+        (its size is declared) without an object is background.
+
+        Returns:
+            uint8, or uint16 where an id needs it, (height, width).
+
+        Raises:
+            BadInput: there is no mask, it does not fit, or a pixel is of no class.
+        """
+        masks = self.annotations.masks
+        if "class" in masks:
+            return self._moved(self._class_ids(masks["class"]), IGNORE)
+        if "panoptic" in masks:
+            return self.panoptic()[0]
+        masked = any(one.mask is not None for one in self.annotations.objects)
+        empty = not self.annotations.objects and self.annotations.size is not None
+        if not masked and not empty:
+            raise BadInput("annotations", "no mask", "the schema stores one of each image")
+        return self._painted()
+
+    def instances(self) -> Array | None:
+        """The number of the object at each pixel, as the source has it, 255 where it is padded."""
+        mask = self.annotations.masks.get("instance")
+        return None if mask is None else self._moved(read_ids(mask.image, self.read), IGNORE)
+
+    def panoptic(self) -> tuple[Array, Array]:
+        """The class of each pixel, `IGNORE` where no segment is; and the thing: its segment's number, from 1.
+
+        Raises:
+            BadInput: there is no panoptic mask, it does not fit, or a pixel is of no segment.
+        """
+        mask = self.annotations.masks.get("panoptic")
+        if mask is None:
+            raise BadInput("annotations", "no panoptic mask", "the schema stores one of each image")
+        codes = read_colors(mask.image, self.read)
+        # In the PNG red is the least significant.
+        codes = codes >> 16 | codes & 0xFF00 | (codes & 0xFF) << 16
+        segments = mask.segments
+        classes = _checked([self.ids.id_of(one.label) for one in segments])
+        numbers = [number if one.is_thing else 0 for number, one in enumerate(segments, 1)]
+        keys = [one.id for one in segments]
+        if 0 not in keys:
+            keys, classes, numbers = [*keys, 0], [*classes, IGNORE], [*numbers, 0]
+        at = _looked_up(codes, keys, _NO_SEGMENT, lambda code, x, y: f"{code} at {x},{y}")
+        category = self._moved(_narrow(classes)[at], IGNORE)
+        return category, self._moved(_narrow(numbers)[at], 0)
+
+    def _class_ids(self, mask: MaskImage) -> Array:
+        """The stored ids of a mask of classes, in the source's pixels."""
+        if mask.colors:
+            codes = read_colors(mask.image, self.read)
+            colors = [color for color, _ in mask.colors]
+            ids = [self._stored_id(value) for _, value in mask.colors]
+            at = _looked_up(codes, colors, _NO_COLOR, lambda code, x, y: f"#{code:06x} at {x},{y}")
+            return _narrow(_checked(ids, mapped=True))[at]
+        values = read_ids(mask.image, self.read)
+        present = np.flatnonzero(np.bincount(values.ravel())).tolist()
+        table = np.zeros(present[-1] + 1, np.int64)
+        table[present] = _checked([self._stored_id(value) for value in present], mapped=True)
+        return _narrow(table.tolist())[values]
+
+    def _stored_id(self, value: int) -> int:
+        return IGNORE if value == IGNORE else self.ids.mask_id(value)
+
+    def _painted(self) -> Array:
+        """The objects that have a mask, one over the other."""
+        objects = [one for one in self.annotations.objects if one.mask is not None]
+        objects.sort(key=lambda one: not one.attributes.get("is_crowd"))
+        ids = _checked([self.ids.id_of(one.label) for one in objects])
+        area = picture_area(self.frame)
+        stored = np.where(area, 0, IGNORE).astype(_narrow(ids).dtype)
+        for one, number in zip(objects, ids, strict=True):
+            if one.mask is not None:
+                stored[self.shapes.stored_mask(one.mask) != 0] = number
+        return stored
+
+    def _moved(self, pixels: Array, fill: int) -> Array:
+        height, width = pixels.shape
+        return moved_mask(self.frame.geometry_of((height, width)), pixels, fill)
+
+
+def _looked_up(codes: Array, keys: list[int], reason: str, told: Callable[[int, int, int], str]) -> Array:
+    """For each pixel the place of its code among the keys.
+
+    Raises:
+        BadInput: a pixel's code is none of them.
+    """
+    order = np.argsort(np.array(keys, np.uint32), kind="stable")
+    known = np.array(keys, np.uint32)[order]
+    at = np.minimum(np.searchsorted(known, codes), len(known) - 1)
+    strange = known[at] != codes
+    if strange.any():
+        y, x = np.unravel_index(int(strange.argmax()), codes.shape)
+        raise BadInput("annotations", reason, told(int(codes[y, x]), int(x), int(y)))
+    found: Array = order[at]
+    return found
+
+
+def _checked(ids: list[int], mapped: bool = False) -> list[int]:
+    """Ids that a mask can hold.
+
+    Args:
+        ids: of classes.
+        mapped: `IGNORE` among them is meant.
+
+    Raises:
+        BadInput: one is not of 16 bits, or would be taken for `IGNORE`.
+    """
+    for one in ids:
+        if not 0 <= one <= 65_535:
+            raise BadInput("annotations", _TOO_LARGE, f"class id {one}; a mask holds 0 to 65535")
+        if one == IGNORE and not mapped:
+            detail = f"class id {one}: give the classes other ids, as by --label_file"
+            raise BadInput("annotations", "class id that means ignored pixels", detail)
+    return ids
+
+
+def _narrow(values: list[int]) -> Array:
+    return np.array(values, np.uint16 if max(values, default=0) > 255 else np.uint8)

@@ -1,0 +1,91 @@
+"""Annotations that follow their image: turned, scaled, padded and cropped as it was."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from transforms.annotations.boxes import BOXES, BoxRule
+from transforms.annotations.decoded import Read
+from transforms.annotations.frame import frame_of
+from transforms.annotations.masks import ClassIds, MaskPlacer
+from transforms.annotations.objects import Kept, ObjectPlacer
+from transforms.annotations.shapes import Shapes
+from transforms.images.exif import Array
+from transforms.images.mask import encode_mask
+from transforms.records import AnnotatedObject, Annotations, BadInput, Placed, StoredImage
+
+_OF_OBJECTS = frozenset({"objects", "object_masks"})
+
+
+def place(
+    annotations: Annotations,
+    image: StoredImage,
+    needs: frozenset[str],
+    boxes: str,
+    read: Read,
+    ids: ClassIds,
+) -> Placed:
+    """Puts the annotations of an image where they lie in it as it is stored.
+
+    Args:
+        annotations: as the source has them.
+        image: as it is stored.
+        needs: what of `Placed` is wanted: `objects`, `object_masks`, and names of masks.
+        boxes: one of `BOXES`: `clip` cuts boxes to the image, `drop` leaves out those that reach outside,
+            `fail` fails the record, for a box without an area too, which the others leave out.
+        read: gives the bytes of a mask.
+        ids: of classes.
+
+    Raises:
+        BadInput: what is wrong with an annotation, or with a box where that fails the record.
+    """
+    if boxes not in BOXES:
+        raise ValueError(f"boxes is {boxes!r}; it may be {', '.join(BOXES)}")
+    frame = frame_of(annotations, image)
+    shapes = Shapes(frame, annotations.relative, read)
+    notes: list[tuple[str, str]] = []
+    kept: list[Kept] = []
+    if annotations.objects and needs & _OF_OBJECTS:
+        kept = ObjectPlacer(BoxRule(boxes, frame, notes), shapes).placed(annotations.objects)
+    object_masks: tuple[bytes, ...] = ()
+    if kept and "object_masks" in needs:
+        object_masks = tuple(_object_mask(shapes, *one) for one in kept)
+    masks: dict[str, bytes] = {}
+    if needs - _OF_OBJECTS:
+        masks = _encoded(MaskPlacer(annotations, frame, shapes, read, ids), needs)
+    return Placed(tuple(one for _, one in kept), masks, object_masks, tuple(notes))
+
+
+def _object_mask(shapes: Shapes, source: AnnotatedObject, stored: AnnotatedObject) -> bytes:
+    """The PNG of one object; its box filled where it has no mask."""
+    if source.mask is not None:
+        return encode_mask(shapes.stored_mask(source.mask))
+    if stored.box is None:
+        raise ValueError("an object that is placed has a box")
+    return encode_mask(shapes.filled_box(stored.box))
+
+
+def _encoded(masks: MaskPlacer, needs: frozenset[str]) -> dict[str, bytes]:
+    """The masks that are needed; without the instances of an image that has none."""
+    found: dict[str, bytes] = {}
+    if needs & {"class_png", "class_raw"}:
+        classes = masks.classes()
+        if "class_png" in needs:
+            found["class_png"] = encode_mask(classes)
+        if "class_raw" in needs:
+            found["class_raw"] = _raw(classes)
+    if "instance_png" in needs and (instances := masks.instances()) is not None:
+        found["instance_png"] = encode_mask(instances)
+    if needs & {"panoptic_category_png", "panoptic_instance_png"}:
+        pair = ("panoptic_category_png", "panoptic_instance_png")
+        for name, pixels in zip(pair, masks.panoptic(), strict=True):
+            if name in needs:
+                found[name] = encode_mask(pixels)
+    return found
+
+
+def _raw(classes: Array) -> bytes:
+    if classes.dtype != np.uint8:
+        detail = f"class id {int(classes.max())}; mask_raw holds a byte a pixel"
+        raise BadInput("annotations", "class id too large for mask_raw", detail)
+    return np.ascontiguousarray(classes).tobytes()

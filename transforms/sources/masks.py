@@ -1,0 +1,189 @@
+"""Source `masks`: images, and an image of class ids or colours for each.
+
+Sibling folders (`images` and `masks`, `JPEGImages` and `SegmentationClass`, CamVid's `train` and
+`trainannot`, Cityscapes' `leftImg8bit` and `gtFine`), names beside each other (`1.jpg`, `1_mask.png`), or
+`--mask_pattern`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from transforms.records import Annotations, ClassNames, Failure, ImageRecord, JobError, MaskImage
+from transforms.sources.masks_classes import MaskClasses, is_in_colors, mask_classes
+from transforms.sources.masks_lists import is_split_list, listed_pairs, split_lists
+from transforms.sources.masks_match import LOSSLESS, Matched, match_masks
+from transforms.sources.masks_pairs import ORPHAN, folder_split, folder_splits, input_files, root_of
+from transforms.sources.masks_pattern import MaskPattern
+from transforms.sources.masks_sniff import why_masks
+from transforms.sources.names import extension_of, is_image_name
+from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
+from transforms.sources.source import (
+    Description,
+    Item,
+    SourceConfig,
+    check_input_exists,
+    check_unused,
+    readable,
+)
+from transforms.sources.tree import TreeFile
+from transforms.storage.paths import below
+from transforms.storage.places import is_folder
+
+
+class MasksSource:
+    """Lists pairs of an image and its mask."""
+
+    name = "masks"
+    description = Description(
+        reads="images and masks of class ids (grey, palette), or of colours with label_colors.txt",
+        label="in the masks; names from classes.txt, or the table of colours",
+        split="folders named like splits, or lists such as train.txt",
+        key="path of the image below the input",
+        example="roads/\n  images/\n    1.jpg\n  masks/\n    1.png\n  classes.txt",
+    )
+    untyped = False
+
+    def sniff(self, config: SourceConfig) -> str | None:
+        if config.annotations:
+            return None
+        with readable("--input", config.input):
+            return why_masks(config)
+
+    def check(self, config: SourceConfig) -> None:
+        check_input_exists(config)
+        unused = ("annotations", "image_column", "label_column", "label_pattern", "input_features")
+        check_unused(config, self.name, *unused)
+        check_selection(config)
+        if others := [one for one in config.include_annotations if one != "masks"]:
+            raise ValueError(f"--include_annotations has {others[0]!r}, and --source masks has masks alone")
+        with readable("--input", config.input):
+            if not is_folder(config.input):
+                raise ValueError(f"--input is {config.input!r}; --source masks wants a folder")
+            listing = _listing(config)
+            if not listing.matched.masks:
+                raise ValueError(
+                    f"--input is {config.input!r}: no image has a mask; folders are images/ and masks/, "
+                    "files alike; otherwise say where masks lie with --mask_pattern"
+                )
+            _classes(config, listing)
+
+    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
+        with readable("--input", config.input):
+            lists = split_lists(root_of(config))
+            return tuple(sorted(lists)) if lists else folder_splits(config)
+
+    def schemas(self, config: SourceConfig) -> tuple[str, ...]:
+        return ("segmentation",)
+
+    def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
+        return limited(_items(config), config.limit)
+
+
+class _Listing(NamedTuple):
+    """The files of an input."""
+
+    files: Mapping[str, TreeFile]
+    matched: Matched
+    failures: list[Failure]
+
+
+def _listing(config: SourceConfig) -> _Listing:
+    root = root_of(config)
+    files: dict[str, TreeFile] = {}
+    apart: set[str] = set()
+    others: list[TreeFile] = []
+    failures: list[Failure] = []
+    for item in input_files(config):
+        if isinstance(item, Failure):
+            failures.append(item)
+        elif is_image_name(item.key):
+            files[item.key] = item
+            if config.image_roots and below(root, item.path) != item.key:
+                apart.add(item.key)
+        else:
+            others.append(item)
+    pattern = None if config.mask_pattern is None else MaskPattern(config.mask_pattern)
+    matched = match_masks(files, apart, pattern)
+    file = _classes(config, _Listing(files, matched, [])).file if matched.masks else ""
+    for item in others:
+        if item.key != file and not is_split_list(item.key):
+            failures.append(Failure(item.key, "list", "not an image by name", skipped=True))
+    return _Listing(files, matched, failures)
+
+
+def _classes(config: SourceConfig, listing: _Listing) -> MaskClasses:
+    """The classes; the first mask tells whether they are colours."""
+    first = min(mask for masks in listing.matched.masks.values() for mask in masks)
+    try:
+        return mask_classes(root_of(config), is_in_colors(listing.files[first].ref))
+    except ValueError as error:
+        raise ValueError(f"--input is {config.input!r}: {error}") from error
+
+
+def _items(config: SourceConfig) -> Iterator[Item]:
+    try:
+        listing = _listing(config)
+        classes = _classes(config, listing) if listing.matched.masks else MaskClasses()
+    except ValueError as error:
+        raise JobError(str(error)) from error
+    if classes.names:
+        yield ClassNames(classes.names)
+    yield from listing.failures
+    matched = listing.matched
+    selection = Selection(config)
+    for pair in _pairs(config, listing):
+        if isinstance(pair, Failure):
+            yield pair
+        elif not selection.takes(pair.key):
+            yield Failure(pair.key, "list", EXCLUDED, skipped=True)
+        else:
+            yield _record(listing.files, pair, classes)
+    for key, reason in matched.others.items():
+        yield Failure(key, "list", reason, skipped=True)
+    for key in matched.orphans:
+        yield Failure(key, "annotations", ORPHAN, "no image has its name")
+
+
+class _Pair(NamedTuple):
+    """An image, the masks that are called like it, its split, and where that is told."""
+
+    key: str
+    masks: list[str]
+    split: str | None
+    origin: str
+
+
+def _pairs(config: SourceConfig, listing: _Listing) -> Iterator[_Pair | Failure]:
+    matched = listing.matched
+    lists = split_lists(root_of(config))
+    seen: set[str] = set()
+    for split, path in lists.items():
+        for found in listed_pairs(path, matched.images, listing.files):
+            if isinstance(found, Failure):
+                yield found
+            else:
+                seen.add(found.key)
+                masks = [found.mask] if found.mask else matched.masks.get(found.key, [])
+                yield _Pair(found.key, masks, split, found.origin)
+    for key in matched.images:
+        if not lists:
+            yield _Pair(key, matched.masks.get(key, []), folder_split(key), "")
+        elif key not in seen:
+            yield Failure(key, "list", "image in no split", skipped=True)
+
+
+def _record(files: Mapping[str, TreeFile], pair: _Pair, classes: MaskClasses) -> ImageRecord | Failure:
+    if not pair.masks:
+        return Failure(pair.key, "annotations", "image without a mask", skipped=True)
+    if len(pair.masks) > 1:
+        detail = f"{pair.masks[0]} and {pair.masks[1]} are both called like it"
+        return Failure(pair.key, "annotations", "several annotations of one name", detail)
+    (mask,) = pair.masks
+    if extension_of(mask) not in LOSSLESS:
+        detail = f"{mask}: JPEG and its like change the ids; masks are PNG, GIF, BMP or TIFF"
+        return Failure(pair.key, "annotations", "mask is not lossless", detail)
+    image = files[pair.key]
+    annotations = Annotations(masks={"class": MaskImage(files[mask].ref, classes.colors)})
+    return ImageRecord(pair.key, image.ref, pair.split, annotations, pair.origin, image.size)

@@ -1,0 +1,140 @@
+"""Images and what lies beside them in a folder of its own: `images/train/1.jpg` and `labels/train/1.txt`."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
+from concurrent.futures import Future
+from typing import TypeVar
+
+from transforms.records import BadInput, Failure
+from transforms.sources.names import is_split_name
+from transforms.sources.source import SourceConfig
+from transforms.sources.tree import Tree, TreeFile
+from transforms.storage.paths import below, real_path
+from transforms.storage.places import is_folder, names_in
+from transforms.storage.reader import ImageReader
+
+IMAGE_FOLDERS = frozenset(("images", "image", "imgs", "img", "jpegimages", "leftimg8bit"))
+"""Names, in lower case, of folders that hold the images where another one holds their annotations."""
+
+ORPHAN = "annotation without its image"
+_AHEAD = 32  # texts in a bucket that are asked for before they are needed
+_LONGEST_TEXT = 1 << 26
+_FIRST_NAMES = 10_000  # of a folder in a bucket that may be one of splits
+
+_T = TypeVar("_T")
+
+
+def root_of(config: SourceConfig) -> str:
+    """The folder of the input; of a file, the one it lies in."""
+    path = real_path(config.input)
+    return path if is_folder(path) else os.path.dirname(path)
+
+
+def input_files(config: SourceConfig) -> Iterator[TreeFile | Failure]:
+    """The files below the input, then those below the image roots that do not lie in it.
+
+    A key is the path below the root that the file was found in.
+    """
+    root = root_of(config)
+    roots = tuple(dict.fromkeys(map(real_path, config.image_roots)))
+    visited = [root]
+    several = bool(roots)
+    taken: set[str] = set()
+    for place in (root, *roots):
+        if place != root and any(place == one or below(one, place) for one in visited):
+            continue
+        for item in Tree(place, (root, *roots), (*config.skip_dirs, *visited[place == root :])).files():
+            if several and isinstance(item, TreeFile):
+                if item.key in taken:
+                    yield Failure(item.key, "list", "same path below two roots", f"{item.path} is left out")
+                    continue
+                taken.add(item.key)
+            yield item
+        visited.append(place)
+
+
+def stem_of(key: str) -> str:
+    """A key without the extension."""
+    folder, slash, name = key.rpartition("/")
+    return f"{folder}{slash}{name.rpartition('.')[0] or name}"
+
+
+def name_stem(key: str) -> str:
+    """The file name in a key, without folders and extension."""
+    return stem_of(key.rpartition("/")[2])
+
+
+def without_folder(path: str, names: Collection[str]) -> str:
+    """A path without the last folder that is called, in any case, one of `names`."""
+    *folders, name = path.split("/")
+    for at in range(len(folders) - 1, -1, -1):
+        if folders[at].lower() in names:
+            del folders[at]
+            break
+    return "/".join((*folders, name))
+
+
+def folder_split(key: str) -> str | None:
+    """The split of an image by its first folder, or by the one in or around the folder `images`."""
+    folders = key.split("/")[:-1]
+    if folders and folders[0].lower() in IMAGE_FOLDERS:
+        del folders[0]
+    return folders[0] if folders and is_split_name(folders[0]) else None
+
+
+def folder_splits(config: SourceConfig) -> tuple[str, ...]:
+    """The splits that folders are named like, where `folder_split` finds them."""
+    found: set[str] = set()
+    for root in (root_of(config), *map(real_path, config.image_roots)):
+        names = names_in(root, _FIRST_NAMES)
+        inner = [name for name in names if name.lower() in IMAGE_FOLDERS and is_folder(f"{root}/{name}")]
+        found.update(name for name in names if is_split_name(name) and is_folder(f"{root}/{name}"))
+        for folder in inner:
+            place = f"{root}/{folder}"
+            splits = filter(is_split_name, names_in(place, _FIRST_NAMES))
+            found.update(name for name in splits if is_folder(f"{place}/{name}"))
+    return tuple(sorted(found))
+
+
+def by_stem(keys: Iterable[str]) -> dict[str, list[str]]:
+    """Keys by the file name without its extension."""
+    found: dict[str, list[str]] = {}
+    for key in keys:
+        found.setdefault(name_stem(key), []).append(key)
+    return found
+
+
+def with_texts(items: Iterable[tuple[_T, TreeFile | None]]) -> Iterator[tuple[_T, str | BadInput]]:
+    """Each item with the text of its file, or why that cannot be read; empty where it has none."""
+    reader = ImageReader()
+    waiting: deque[tuple[_T, TreeFile | None, Future[bytes] | None]] = deque()
+    for item, file in items:
+        is_read = file is not None and 0 < file.size <= _LONGEST_TEXT
+        waiting.append((item, file, reader.begin(file.ref) if file is not None and is_read else None))
+        if len(waiting) > _AHEAD:
+            first, its_file, begun = waiting.popleft()
+            yield first, _text(reader, its_file, begun)
+    for first, its_file, begun in waiting:
+        yield first, _text(reader, its_file, begun)
+
+
+def text_of(file: TreeFile) -> str | BadInput:
+    """The text of a file, or why it cannot be read."""
+    return _text(ImageReader(), file, None)
+
+
+def _text(reader: ImageReader, file: TreeFile | None, begun: Future[bytes] | None) -> str | BadInput:
+    if file is None or not file.size:
+        return ""
+    if file.size > _LONGEST_TEXT:
+        return BadInput("annotations", "annotation file too large", f"{file.key} has {file.size} bytes")
+    try:
+        data = reader.read(file.ref) if begun is None else begun.result()
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return BadInput("annotations", "annotation file is not UTF-8", file.key)
+    except BadInput as fault:
+        return BadInput("annotations", fault.reason, fault.detail)

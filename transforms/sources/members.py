@@ -1,0 +1,61 @@
+"""What the sources that unpack share: names of members, and bytes that leave their container."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from transforms.records import BadInput, Failure, ImageRef
+from transforms.sources.names import is_hidden, is_unicode, printable
+from transforms.sources.tree import HIDDEN
+
+_OUTWARD = re.compile(r"^/|^[A-Za-z]:|[\\\0]")
+
+
+class Member(NamedTuple):
+    """A file in an archive.
+
+    Attributes:
+        name: path in the archive, with `/` between parts.
+        size: bytes, unpacked.
+        ref: where its bytes are; asked before the next member is.
+    """
+
+    name: str
+    size: int
+    ref: Callable[[], ImageRef]
+
+
+def member_name(name: str) -> str:
+    """The path of a member, tidied.
+
+    Raises:
+        BadInput: stage `list`; `outside the archive` or `name is not UTF-8`.
+    """
+    parts = name.split("/")
+    if not name or _OUTWARD.search(name) or ".." in parts:
+        raise BadInput("list", "outside the archive", f"a member is called {printable(name)!r}")
+    if not is_unicode(name):
+        raise BadInput("list", "name is not UTF-8", "rename the member")
+    return "/".join(part for part in parts if part not in ("", "."))
+
+
+def has_hidden_part(name: str) -> bool:
+    """Whether a member, or a folder that it is in, is hidden, or left behind by an operating system."""
+    return any(map(is_hidden, name.split("/")))
+
+
+def failed(key: str, fault: BadInput) -> Failure:
+    """The failed record of a key that may not be UTF-8."""
+    return Failure(printable(key), fault.stage, fault.reason, printable(fault.detail))
+
+
+def skipped(key: str, reason: str, detail: str = "") -> Failure:
+    """What is left out on purpose."""
+    return Failure(printable(key), "list", reason, printable(detail), skipped=True)
+
+
+def hidden(key: str) -> Failure:
+    """A hidden file."""
+    return skipped(key, HIDDEN)

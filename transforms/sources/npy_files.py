@@ -1,0 +1,148 @@
+"""Arrays in .npy files and .npz archives: their headers, where their elements lie, and the elements in order.
+
+The format is NEP 1's, as `numpy.lib.format` reads it. Nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import warnings
+import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import IO, Any
+
+import numpy as np
+
+from transforms.records import JobError
+from transforms.storage.places import open_file, status_of
+from transforms.storage.zip_member import LOCAL_HEADER, STORED, data_offset
+
+Elements = np.ndarray[Any, np.dtype[Any]]
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
+_CHUNK_BYTES = 4 << 20
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StoredArray:
+    """An array of a file.
+
+    Attributes:
+        path: of the file.
+        member: of the .npz archive; empty for a .npy file.
+        shape: elements in each dimension.
+        dtype: of the elements.
+        offset: where the elements begin: in the file, or None in a packed member.
+        version: of the file, as in `ImageRef`.
+    """
+
+    path: str
+    member: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    offset: int | None
+    version: int
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        return f"{self.path}[{self.member.removesuffix('.npy')}]" if self.member else self.path
+
+    def rows(self) -> Iterator[Elements]:
+        """The elements along the first dimension, some rows at a time.
+
+        Raises:
+            JobError: there are fewer than the header says, or the archive is damaged.
+        """
+        count, *inner = self.shape
+        row = math.prod(inner) * self.dtype.itemsize
+        step = max(1, _CHUNK_BYTES // max(1, row))
+        try:
+            with _opened(self.path, self.member) as stream:
+                _header(stream, self.title)
+                for start in range(0, count, step):
+                    wanted = min(step, count - start)
+                    data = stream.read(wanted * row)
+                    if len(data) < wanted * row:
+                        raise JobError(f"{self.title!r} is cut off; its header says {self.shape}")
+                    yield np.frombuffer(data, self.dtype).reshape(wanted, *inner)
+                if self.member:
+                    stream.read(1)  # compares the checksum
+        except _DAMAGE as error:
+            raise JobError(f"{self.title!r} is damaged: {error}") from error
+
+
+def arrays_in(path: str) -> list[StoredArray]:
+    """The arrays of a file, in the order of their names.
+
+    Raises:
+        ValueError: it is no such file, or it has an array that is not read.
+    """
+    version = status_of(path).version
+    if not path.lower().endswith(".npz"):
+        with open_file(path) as stream:
+            shape, dtype = _header(stream, path)
+            offset = stream.tell()
+        wanted = offset + math.prod(shape) * dtype.itemsize
+        if (size := status_of(path).size) < wanted:
+            raise ValueError(f"{path!r} has {size} bytes; its header {shape} means {wanted}")
+        return [StoredArray(path, "", shape, dtype, offset, version)]
+    try:
+        with open_file(path) as stream, zipfile.ZipFile(stream) as archive:
+            members = sorted(archive.infolist(), key=lambda info: info.filename)
+            return [_array(path, version, archive, stream, info) for info in members]
+    except _DAMAGE as error:
+        raise ValueError(f"{path!r} is not a .npz file that can be read: {error}") from error
+
+
+def _array(
+    path: str, version: int, archive: zipfile.ZipFile, stream: IO[bytes], info: zipfile.ZipInfo
+) -> StoredArray:
+    if info.flag_bits & 1:
+        raise ValueError(f"{path!r} has the encrypted member {info.filename!r}")
+    with archive.open(info) as member:
+        shape, dtype = _header(member, f"{path}[{info.filename}]")
+        length = member.tell()
+    offset = None
+    if info.compress_type == STORED:
+        stream.seek(info.header_offset)
+        offset = info.header_offset + data_offset(stream.read(LOCAL_HEADER.size)) + length
+    if info.file_size < length + math.prod(shape) * dtype.itemsize:
+        raise ValueError(f"{path!r}: {info.filename!r} has fewer bytes than its header says")
+    return StoredArray(path, info.filename, shape, dtype, offset, version)
+
+
+@contextlib.contextmanager
+def _opened(path: str, member: str) -> Iterator[IO[bytes]]:
+    with contextlib.ExitStack() as stack:
+        stream: IO[bytes] = stack.enter_context(open_file(path))
+        if member:
+            archive = stack.enter_context(zipfile.ZipFile(stream))
+            stream = stack.enter_context(archive.open(member))
+        yield stream
+
+
+def _header(stream: IO[bytes], title: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and type of an array; the stream is then at its elements."""
+    readers = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    try:
+        version = np.lib.format.read_magic(stream)
+        if version not in readers:
+            raise ValueError(f"version {version} of the format is not read")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            shape, is_fortran, dtype = readers[version](stream)
+    except (ValueError, TypeError, SyntaxError) as error:
+        raise ValueError(f"{title!r} is not a NumPy array that can be read: {error}") from error
+    if dtype.hasobject or dtype.names or dtype.subdtype:
+        raise ValueError(f"{title!r} holds {'objects' if dtype.hasobject else dtype}, which are not read")
+    if is_fortran and len(shape) > 1:
+        raise ValueError(
+            f"{title!r} is in Fortran order; save it in C order, with numpy.ascontiguousarray(array)"
+        )
+    return tuple(map(int, shape)), dtype

@@ -1,0 +1,110 @@
+"""Source `openimages`: the CSV files of Open Images beside the images that were downloaded.
+
+https://storage.googleapis.com/openimages/web/download_v7.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from transforms.sources.names import is_split_name
+from transforms.sources.openimages_files import csv_files
+from transforms.sources.openimages_read import MASKS, Reading
+from transforms.sources.selection import check_selection, limited
+from transforms.sources.source import (
+    Description,
+    Item,
+    SourceConfig,
+    check_input_exists,
+    check_unused,
+    readable,
+)
+from transforms.storage.paths import real_path
+from transforms.storage.places import is_folder, names_in
+
+_IMAGES = "images"
+
+
+class OpenImagesSource:
+    """Lists the images of Open Images that are there, with their boxes, labels and masks."""
+
+    name = "openimages"
+    description = Description(
+        reads="`…-annotations-bbox.csv`, `…-human-imagelabels.csv`, `…-object-segmentation.csv`, "
+        "`…class-descriptions….csv` and the lists of images of Open Images V4 to V7",
+        label="the class's name, or its id where two share a name; people's labels of the image",
+        split="the folder of images; else the list's Subset, or the name of the CSV file",
+        key="path below the input",
+        example="open_images/\n  annotations/\n    class-descriptions-boxable.csv\n"
+        "    validation-annotations-bbox.csv\n  images/\n    validation/\n      0001eeaf4aed83f9.jpg\n"
+        "  masks/\n    validation/\n      0001eeaf4aed83f9_m0cmf2_ea5e2f5e.png",
+    )
+    untyped = False
+
+    def sniff(self, config: SourceConfig) -> str | None:
+        with readable("--input", config.input):
+            if config.annotations or not is_folder(config.input):
+                return None
+            found = [file for file in csv_files(config.input) if file.kind != "classes"]
+            for file in found:
+                try:
+                    header = file.header()
+                except ValueError:
+                    continue
+                if "ImageID" in header:
+                    return f"{file.manifest.name} is a file of Open Images by name and columns"
+        return None
+
+    def check(self, config: SourceConfig) -> None:
+        check_input_exists(config)
+        unused = (
+            "annotations",
+            "image_root",
+            "image_column",
+            "label_column",
+            "input_features",
+            "mask_pattern",
+        )
+        check_unused(config, self.name, *unused)
+        check_selection(config)
+        others = [name for name in config.include_annotations if name != MASKS]
+        if others:
+            raise ValueError(
+                f"--include_annotations is {', '.join(config.include_annotations)!r}; "
+                f"--source {self.name} has {MASKS}"
+            )
+        with readable("--input", config.input):
+            if not is_folder(config.input):
+                raise ValueError(
+                    f"--input is {config.input!r}, a file; --source {self.name} wants the folder"
+                )
+            found = [file for file in csv_files(config.input) if file.kind not in ("classes", "machine")]
+            if not found:
+                raise ValueError(
+                    f"--input is {config.input!r}, where neither it nor annotations/ has a CSV file of Open "
+                    "Images, such as validation-annotations-bbox.csv"
+                )
+            for file in found:
+                try:
+                    file.header()
+                except ValueError as error:
+                    raise ValueError(f"--input is {config.input!r}: {error}") from error
+
+    def split_names(self, config: SourceConfig) -> tuple[str, ...] | None:
+        root = real_path(config.input)
+        folders = [place for place in (f"{root}/{_IMAGES}", root) if is_folder(place)]
+        names = {
+            name
+            for place in folders
+            for name in names_in(place)
+            if is_split_name(name) and is_folder(f"{place}/{name}")
+        }
+        return tuple(sorted(names)) if names else None
+
+    def schemas(self, config: SourceConfig) -> tuple[str, ...]:
+        kinds = {file.kind for file in csv_files(config.input)}
+        has_boxes = "boxes" in kinds or ("masks" in kinds and MASKS in config.include_annotations)
+        return ("detection",) if has_boxes else ()
+
+    def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
+        return limited(Reading(config).items(), config.limit)

@@ -1,0 +1,288 @@
+"""Source `tfrecord`: Examples and SequenceExamples, in any schema of ours or a foreign one.
+
+Images of uncompressed files are ranges of them. How a file is framed is told in `transforms.framing`, what a
+record is in tensorflow/core/example/{example,feature}.proto.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import zlib
+from collections.abc import Callable, Iterator
+
+from transforms.framing import HEAD_BYTES, DamagedRecordError, Frame, read_frames
+from transforms.records import BadInput, Failure, ImageRecord, ImageRef
+from transforms.sources.names import is_image_name, printable
+from transforms.sources.selection import EXCLUDED, Selection, check_selection, label_pattern, limited
+from transforms.sources.source import (
+    Description,
+    Item,
+    SourceConfig,
+    check_input_exists,
+    check_unused,
+    readable,
+)
+from transforms.sources.tfrecord_classes import Classes
+from transforms.sources.tfrecord_features import IMAGE_KEYS, MASK_KEYS, SYNSET
+from transforms.sources.tfrecord_files import Inputs, inputs, is_tfrecord_name, looks_framed, opened, split_of
+from transforms.sources.tfrecord_images import Pixels
+from transforms.sources.tfrecord_labels import MANIFEST, Manifest, is_metadata_name, manifests, names_beside
+from transforms.sources.tfrecord_objects import BOX_KEYS
+from transforms.sources.tfrecord_records import Found, Place, RecordReader
+from transforms.sources.tree import Tree, TreeFile
+from transforms.sources.wire import Feature, Span
+from transforms.storage.faults import os_fault
+from transforms.storage.places import is_file, is_folder
+from transforms.storage.spool import Spool
+
+_SNIFFED = 1_000  # files that tell what a folder is
+_LOOKED_AT = 16  # files whose first records tell what features there are
+_NOT_TFRECORDS = "not a TFRecord file by name"
+_NOT_LISTED = "not listed in manifest.json"
+
+
+class TfrecordSource:
+    """Lists the records of TFRecord files."""
+
+    name = "tfrecord"
+    description = Description(
+        reads="TFRecord files of Examples or SequenceExamples, plain, gzip or zlib, in our schemas or others",
+        label="`image/class/label` or `label`; names from manifest.json, label_map.pbtxt or *.labels.txt",
+        split="the file's name or its folder, where called like a split; in a dataset of ours its manifest",
+        key="`train.tfrecord/00000042`; in a dataset of ours `image/filename`",
+        example="shards/\n  label_map.pbtxt\n  train-00000-of-00002.tfrecord\n"
+        "  train-00001-of-00002.tfrecord\n  val-00000-of-00001.tfrecord",
+    )
+    untyped = False
+
+    def sniff(self, config: SourceConfig) -> str | None:
+        if config.annotations:
+            return None
+        with readable("--input", config.input):
+            path = _first_path(config)
+            if path is None or not looks_framed(path[1]):
+                return None
+        return f"{path[0]!r} is a TFRecord file"
+
+    def check(self, config: SourceConfig) -> None:
+        check_input_exists(config)
+        check_unused(config, self.name, "annotations", "image_column", "label_column", "mask_pattern")
+        check_selection(config)
+        with readable("--input", config.input):
+            found = inputs(config)
+            if not found.files:
+                raise ValueError(
+                    f"--input is {config.input!r}: no file is called like TFRecords, such as "
+                    "train.tfrecord or train-00000-of-00010"
+                )
+            _check_features(config, _first_features(found, ()))
+
+    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
+        with readable("--input", config.input):
+            found = inputs(config)
+            ours = manifests(found.beside)
+        splits = {_split(file, ours) for file in found.files if not _unlisted(file, ours)}
+        return tuple(sorted(split for split in splits if split is not None))
+
+    def schemas(self, config: SourceConfig) -> tuple[str, ...]:
+        features, lists = _first_features(inputs(config), config.input_features) or ({}, {})
+        if lists:
+            return ("sequence",)
+        has_boxes = not features.keys().isdisjoint(BOX_KEYS)
+        if has_boxes and SYNSET in features:
+            return ("imagenet",)
+        has_masks = not features.keys().isdisjoint(MASK_KEYS)
+        found = ("detection",) * has_boxes + ("segmentation",) * has_masks
+        has_image = any(len(features[key].spans) == 1 for key in IMAGE_KEYS if key in features)
+        return found or ("classification",) * has_image
+
+    def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
+        return limited(_Reading(config, scratch).items(), None)
+
+
+_Features = tuple[dict[str, Feature], dict[str, list[Feature]]]
+
+
+class _Reading:
+    """One reading of an input; stops by itself after `--limit` records, so that what it unpacked is kept."""
+
+    def __init__(self, config: SourceConfig, scratch: str) -> None:
+        self._config = config
+        self._scratch = scratch
+        self._selection = Selection(config)
+        self._pattern = label_pattern(config)
+        self._reader = RecordReader(config.include_annotations, config.input_features)
+        self._left = config.limit
+
+    def items(self) -> Iterator[Item]:
+        found = inputs(self._config)
+        yield from found.failures
+        ours = manifests(found.beside)
+        defined = names_beside(found.beside, ours)
+        if defined is not None:
+            # labels from keys are others than those of the records, unless they are among them
+            yield dataclasses.replace(defined, optional=self._pattern is not None)
+        if is_folder(self._config.input):
+            yield from _others(found, ours)
+        classes = Classes(defined is not None)
+        for file in found.files:
+            if self._left == 0:
+                break
+            if _unlisted(file, ours):
+                yield Failure(file.key, "list", _NOT_LISTED, skipped=True)
+                continue
+            yield from self._file(file, _split(file, ours), _is_ours(file, ours), classes)
+        if (seen := classes.found()) is not None:
+            yield seen
+
+    def _file(self, file: TreeFile, split: str | None, ours: bool, classes: Classes) -> Iterator[Item]:
+        with Spool(self._scratch, file.path, file.version) as spool:
+            for item in limited(self._file_items(file, split, ours, classes, spool), self._left):
+                yield item
+                if self._left is not None and isinstance(item, ImageRecord):
+                    self._left -= 1
+
+    def _file_items(
+        self, file: TreeFile, split: str | None, ours: bool, classes: Classes, spool: Spool
+    ) -> Iterator[Item]:
+        number = -1
+        try:
+            with opened(file.path) as (stream, packed):
+                for number, frame in enumerate(read_frames(stream)):
+                    place = Place(f"{file.key}/{number:08}", split, ours)
+                    refer = _refer(file, frame, spool if packed else None)
+                    yield self._item(frame.payload, place, refer, classes)
+        except (DamagedRecordError, EOFError, zlib.error) as error:
+            detail = f"{error}; {_rest(file, error)}"
+            yield Failure(f"{file.key}/{number + 1:08}", "manifest", "damaged TFRecord", detail)
+        except OSError as error:
+            yield os_fault(error, "list").failure(file.key)
+
+    def _item(
+        self, payload: bytes, place: Place, refer: Callable[[Span, Pixels | None], ImageRef], classes: Classes
+    ) -> ImageRecord | Failure:
+        try:
+            found = self._reader.read(payload, place, refer)
+            key = found.record.key
+            if not self._selection.takes(key):
+                return Failure(key, "list", EXCLUDED, skipped=True)
+            if self._pattern is not None:
+                return _labelled(found, self._pattern.label(key))
+        except BadInput as fault:
+            return Failure(fault.key or place.key, fault.stage, fault.reason, printable(fault.detail))
+        classes.add(found.names, found.texts)
+        return found.record
+
+
+def _refer(file: TreeFile, frame: Frame, spool: Spool | None) -> Callable[[Span, Pixels | None], ImageRef]:
+    """What makes references of ranges of a record: into its file, or into what is unpacked of it."""
+
+    def refer(span: Span, pixels: Pixels | None) -> ImageRef:
+        start, stop = span
+        if spool is not None:
+            return spool.add(frame.payload[start:stop], pixels)
+        return ImageRef(file.path, frame.offset + HEAD_BYTES + start, stop - start, pixels, file.version)
+
+    return refer
+
+
+def _rest(file: TreeFile, error: Exception) -> str:
+    if isinstance(error, DamagedRecordError) and error.offset < file.size:
+        with opened(file.path) as (_, packed):
+            if not packed:
+                return f"the {file.size - error.offset} bytes from there on are not read"
+    return "what follows is not read"
+
+
+def _labelled(found: Found, label: str) -> ImageRecord:
+    annotations = dataclasses.replace(found.record.annotations, labels=(label,))
+    return dataclasses.replace(found.record, annotations=annotations)
+
+
+def _first_path(config: SourceConfig) -> tuple[str, str] | None:
+    """Key and path of the first file called like TFRecords; None where images lie beside it."""
+    if is_file(config.input):
+        name = config.input.rpartition("/")[2]
+        return (name, config.input) if is_tfrecord_name(name) else None
+    found = None
+    for item in itertools.islice(Tree(config.input, (), config.skip_dirs).files(), _SNIFFED):
+        if isinstance(item, Failure):
+            continue
+        if is_image_name(item.key):
+            return None
+        if found is None and is_tfrecord_name(item.key.rpartition("/")[2]):
+            found = item.key, item.path
+    return found
+
+
+def _first_features(found: Inputs, renames: tuple[tuple[str, str], ...]) -> _Features | None:
+    """The features, and the feature lists, of the first record of some files; None where no file has any.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    reader = RecordReader((), renames)
+    features: dict[str, Feature] = {}
+    lists: dict[str, list[Feature]] = {}
+    for file in found.files[:_LOOKED_AT]:
+        try:
+            with opened(file.path) as (stream, _):
+                first = next(read_frames(stream), None)
+                mine = reader.features(first.payload) if first is not None else ({}, {})
+        except (BadInput, DamagedRecordError, EOFError, zlib.error):
+            continue
+        features = {**mine[0], **features}
+        lists = {**mine[1], **lists}
+    return (features, lists) if features or lists else None
+
+
+def _check_features(config: SourceConfig, first: _Features | None) -> None:
+    if first is None:
+        raise ValueError(
+            f"--input is {config.input!r}: none of its first files begins with a record of features; "
+            "TFRecord files of tf.train.Example or SequenceExample are read"
+        )
+    names = {*first[0], *first[1]}
+    news = [new for _, new in config.input_features]
+    for old, new in config.input_features:
+        given = f"--input_features is {old}={new}"
+        if old not in names:
+            raise ValueError(f"{given}: the first records have no feature {old!r}; {_listed(names)}")
+        if news.count(new) > 1:
+            raise ValueError(f"{given}, and {new!r} is given to another feature too")
+        if new in names and new not in dict(config.input_features):
+            raise ValueError(f"{given}: there is a feature {new!r}; rename that too, as {new}=other")
+
+
+def _listed(names: set[str]) -> str:
+    return f"they have {', '.join(sorted(names))}"
+
+
+def _is_ours(file: TreeFile, ours: list[Manifest]) -> bool:
+    return any(file.key in manifest.splits for manifest in ours)
+
+
+def _unlisted(file: TreeFile, ours: list[Manifest]) -> bool:
+    """Whether a file lies where a manifest of ours does, which does not list it."""
+    folder = file.key.rpartition("/")[0]
+    beside = (manifest for manifest in ours if manifest.folder.rstrip("/") == folder)
+    return not _is_ours(file, ours) and any(True for _ in beside)
+
+
+def _split(file: TreeFile, ours: list[Manifest]) -> str | None:
+    for manifest in ours:
+        if file.key in manifest.splits:
+            return manifest.splits[file.key]
+    return split_of(file.key)
+
+
+def _others(found: Inputs, ours: list[Manifest]) -> Iterator[Failure]:
+    """Files that are neither TFRecords nor about them, and shards that a manifest lists in vain."""
+    for key in sorted(found.beside):
+        if not is_metadata_name(key.rpartition("/")[2]):
+            yield Failure(key, "list", _NOT_TFRECORDS, skipped=True)
+    keys = {file.key for file in found.files}
+    for manifest in ours:
+        for key in sorted(manifest.splits.keys() - keys):
+            yield Failure(key, "manifest", "not found", f"{manifest.folder}{MANIFEST} lists it")

@@ -1,0 +1,141 @@
+"""Small files of annotations: found, read ahead, and, where they are XML, parsed without entities."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from xml.etree.ElementTree import Element, ParseError, TreeBuilder
+
+from transforms.records import BadInput
+from transforms.sources.names import extension_of, is_hidden
+from transforms.sources.tree import TreeFile
+from transforms.storage.listing import entries, is_link
+from transforms.storage.places import open_file
+from transforms.storage.reader import ImageReader
+
+MAX_XML_BYTES = 16 << 20
+_MAX_DEPTH = 100
+_MAX_ELEMENTS = 500_000
+_SNIFFED_FOLDERS = 60
+_SNIFFED_DEPTH = 5
+_AHEAD = 16
+_AHEAD_BYTES = 8 << 20
+
+
+def parse_xml(data: bytes) -> Element:
+    """The root of an XML file. Document types, and so entities and external references, are refused.
+
+    Raises:
+        BadInput: stage `annotations`; `not XML`, `XML with a document type` or `XML too large`.
+    """
+    from defusedxml import DefusedXmlException
+    from defusedxml.ElementTree import DefusedXMLParser
+
+    if len(data) > MAX_XML_BYTES:
+        raise BadInput("annotations", "XML too large", f"{len(data)} bytes; up to {MAX_XML_BYTES} are read")
+    parser = DefusedXMLParser(target=_BoundedBuilder(), forbid_dtd=True)
+    try:
+        parser.feed(data)
+        root = parser.close()
+    except DefusedXmlException as error:
+        raise BadInput("annotations", "XML with a document type", str(error)) from error
+    except (ParseError, LookupError, ValueError) as error:  # not well-formed, or of no known encoding
+        raise BadInput("annotations", "not XML", str(error)) from error
+    if not isinstance(root, Element):
+        raise BadInput("annotations", "not XML", "it has no element")
+    return root
+
+
+class _BoundedBuilder(TreeBuilder):
+    """Builds a tree of so many elements, so deep."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._depth = 0
+        self._elements = 0
+
+    def start(self, tag: str, attrs: dict[str, str], /) -> Element:
+        self._depth += 1
+        self._elements += 1
+        if self._depth > _MAX_DEPTH:
+            raise BadInput("annotations", "XML too large", f"elements in more than {_MAX_DEPTH} others")
+        if self._elements > _MAX_ELEMENTS:
+            raise BadInput("annotations", "XML too large", f"more than {_MAX_ELEMENTS} elements")
+        return super().start(tag, attrs)
+
+    def end(self, tag: str, /) -> Element:
+        self._depth -= 1
+        return super().end(tag)
+
+
+def read_files(
+    files: Iterable[TreeFile], max_bytes: int = MAX_XML_BYTES
+) -> Iterator[tuple[TreeFile, bytes | BadInput]]:
+    """The files with their bytes, or with why they cannot be read; those of a bucket are asked for ahead.
+
+    Args:
+        files: in the order in which they are wanted.
+        max_bytes: that a file may have.
+
+    Raises:
+        OSError: one that may pass, and has not.
+    """
+    reader = ImageReader()
+    ahead: collections.deque[tuple[TreeFile, Future[bytes] | None]] = collections.deque()
+    held = 0
+    for file in files:
+        begun = reader.begin(file.ref) if file.size <= max_bytes else None
+        ahead.append((file, begun))
+        held += file.size
+        while begun is None and ahead or len(ahead) >= _AHEAD or held > _AHEAD_BYTES and ahead:
+            held -= ahead[0][0].size
+            yield _bytes_of(*ahead.popleft(), reader, max_bytes)
+    while ahead:
+        yield _bytes_of(*ahead.popleft(), reader, max_bytes)
+
+
+def _bytes_of(
+    file: TreeFile, begun: Future[bytes] | None, reader: ImageReader, max_bytes: int
+) -> tuple[TreeFile, bytes | BadInput]:
+    if file.size > max_bytes:
+        detail = f"{file.size} bytes; up to {max_bytes} are read"
+        return file, BadInput("annotations", "annotation file too large", detail)
+    try:
+        return file, reader.read(file.ref) if begun is None else begun.result()
+    except BadInput as fault:
+        return file, BadInput("annotations", fault.reason, fault.detail)
+
+
+def first_files(folder: str, extensions: tuple[str, ...], most: int = 3) -> Iterator[tuple[str, str]]:
+    """The key and path of the first files with one of the extensions: `most` a folder, few folders.
+
+    The folders nearest to the top come first. What cannot be looked at is not there.
+    """
+    waiting = collections.deque([("", folder)])
+    for _ in range(_SNIFFED_FOLDERS):
+        if not waiting:
+            return
+        prefix, path = waiting.popleft()
+        try:
+            names = [name for name, _ in entries(path) if not is_hidden(name.rstrip("/"))]
+        except OSError:
+            continue
+        found = 0
+        for name in names:
+            if name.endswith("/"):
+                inner = f"{path}/{name[:-1]}"
+                if name != "/" and prefix.count("/") < _SNIFFED_DEPTH and not is_link(inner):
+                    waiting.append((prefix + name, inner))
+            elif found < most and extension_of(name) in extensions:
+                found += 1
+                yield prefix + name, f"{path}/{name}"
+
+
+def head_of(path: str, count: int = 16_384) -> bytes:
+    """The first bytes of a file; none where it cannot be read."""
+    try:
+        with open_file(path) as stream:
+            return stream.read(count)
+    except OSError:
+        return b""

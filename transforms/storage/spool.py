@@ -1,0 +1,114 @@
+"""Bytes that have to leave their container once: put, in order, into files that references lead to."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from types import TracebackType
+from typing import IO
+
+from transforms.records import ImageRef, JobError
+from transforms.storage import objects
+from transforms.storage.cloud import ChangedError
+from transforms.storage.paths import is_remote
+from transforms.storage.scratch import scratch_folder
+from transforms.storage.write_faults import naming_faults
+
+# A worker copies a file of a bucket whole, for many images of it.
+_FILE_BYTES = 128 << 20
+
+
+class Spool:
+    """Writes pieces of bytes one after the other, into as many files as it takes.
+
+    The same pieces in the same order lie at the same places each time. What a reference leads to is there
+    once the spool is closed: references may be handed on before, if nobody follows them before.
+
+    with Spool(scratch, "train.parquet", version) as spool:
+        ref = spool.add(data)
+
+    Args:
+        scratch: a folder, or a `gs://` prefix, that lives as long as the references.
+        name: of what is unpacked, such as its path: spools of other names are other files.
+        version: of what is unpacked, as in `ImageRef`.
+    """
+
+    def __init__(self, scratch: str, name: str, version: int) -> None:
+        digest = hashlib.sha256(f"{name}\0{version}".encode(errors="surrogateescape")).hexdigest()[:16]
+        self._prefix = f"{scratch}/{digest}"
+        self._folder = scratch_folder() if is_remote(scratch) else scratch
+        self._version = 0 if is_remote(scratch) else version
+        self._number = 0
+        self._size = 0
+        self._path = ""
+        self._file: IO[bytes] | None = None
+
+    def __enter__(self) -> Spool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None or kind is GeneratorExit:  # who stops asking may follow what he was given
+            self.close()
+        elif self._file is not None:
+            self._file.close()
+            _remove(self._path)
+            self._file = None
+
+    def add(self, data: bytes, pixels: tuple[int, int, int] | None = None) -> ImageRef:
+        """Takes a piece; where it will be.
+
+        Args:
+            data: not empty.
+            pixels: its shape, where these are raw pixels.
+
+        Raises:
+            JobError: the scratch folder cannot take it.
+        """
+        if self._file is not None and self._size + len(data) > _FILE_BYTES:
+            self.close()
+        with naming_faults(self._prefix):
+            if self._file is None:
+                descriptor, self._path = tempfile.mkstemp(prefix="spool-", dir=self._folder)
+                self._file = os.fdopen(descriptor, "wb")
+            self._file.write(data)
+        ref = ImageRef(self._target, self._size, len(data), pixels, self._version)
+        self._size += len(data)
+        return ref
+
+    def close(self) -> None:
+        """Puts the open file in its place; more may be added after."""
+        if self._file is None:
+            return
+        with naming_faults(self._prefix):
+            self._file.close()
+            if is_remote(self._prefix):
+                _upload(self._path, self._target, self._size)
+                _remove(self._path)
+            else:
+                os.replace(self._path, self._target)
+        self._file = None
+        self._size = 0
+        self._number += 1
+
+    @property
+    def _target(self) -> str:
+        return f"{self._prefix}-{self._number:05d}"
+
+
+def _upload(path: str, target: str, size: int) -> None:
+    """Uploads a file, unless a twin of this job has."""
+    with contextlib.suppress(ChangedError):
+        objects.upload(path, target, objects.NEW)
+        return
+    stored = objects.stat(target)
+    if stored is None or stored.size != size:
+        raise JobError(f"{target!r} is not what was to be unpacked there; has the input changed meanwhile?")
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(path)
