@@ -20,6 +20,7 @@ from transforms.sources.names import IMAGE_EXTENSIONS
 from transforms.sources.registry import SOURCES
 from transforms.sources.source import Source
 
+_WIDTH = 100
 _COLUMNS = ("source", "reads", "label", "split", "key")
 
 
@@ -61,9 +62,7 @@ def _described(sources: Sequence[Source], is_all: bool) -> str:
             f"  {name:<15} {(type(schema).__doc__ or '').splitlines()[0]}" for name, schema in SCHEMAS.items()
         ]
         parts.append("\n".join(["SCHEMAS (--schema; several with commas between)", *schemas]))
-        extensions = textwrap.fill(
-            ", ".join(sorted(IMAGE_EXTENSIONS)), 100, initial_indent="  ", subsequent_indent="  "
-        )
+        extensions = _wrapped("  ", ", ".join(sorted(IMAGE_EXTENSIONS)))
         parts.append(f"IMAGES by name (what they are is told from their bytes)\n{extensions}")
         parts.append(f"STORED AS (--image_format)\n  {', '.join(IMAGE_FORMATS)}")
     return "\n\n".join(parts)
@@ -71,9 +70,20 @@ def _described(sources: Sequence[Source], is_all: bool) -> str:
 
 def _source(source: Source) -> str:
     told = source.description
-    lines = [f"{source.name}", f"  reads  {told.reads}", f"  label  {told.label}"]
-    lines += [f"  split  {told.split}", f"  key    {told.key}", ""]
+    facts = {"reads": told.reads, "label": told.label, "split": told.split, "key": told.key}
+    lines = [source.name, *(_wrapped(f"  {name:<5}  ", fact) for name, fact in facts.items()), ""]
     return "\n".join(lines) + "\n" + textwrap.indent(told.example, "    ")
+
+
+def _wrapped(heading: str, text: str) -> str:
+    return textwrap.fill(
+        text,
+        _WIDTH,
+        initial_indent=heading,
+        subsequent_indent=" " * len(heading),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 if __name__ == "__main__":

@@ -8,10 +8,13 @@ from typing import TypedDict
 
 from pipelines import flag_values
 from transforms.examples.labels import read_label_file, read_label_map, read_label_texts
-from transforms.sources.registry import SOURCES, detect
+from transforms.sources.registry import SOURCES, detect, source_of
 from transforms.sources.source import ANNOTATIONS, SourceConfig
 from transforms.storage.files import read_text
 from transforms.storage.paths import absolute
+
+# Schemas that store one mask of each image, given alone.
+_OF_MASKS = ("segmentation", "plain")
 
 
 def add_source_flags(group: argparse._ArgumentGroup, output: str) -> None:
@@ -62,7 +65,6 @@ def add_source_flags(group: argparse._ArgumentGroup, output: str) -> None:
     add(
         "--include_annotations",
         type=flag_values.names_of(*ANNOTATIONS),
-        default=(),
         metavar="KIND[,KIND]",
         help=f"what is stored of {', '.join(ANNOTATIONS)}, beside boxes and labels",
     )
@@ -74,7 +76,6 @@ def add_source_flags(group: argparse._ArgumentGroup, output: str) -> None:
     add(
         "--input_features",
         type=flag_values.pairs,
-        default=(),
         metavar="OLD=NEW,…",
         help="with --source tfrecord: which features of foreign records are ours, as img=image/encoded",
     )
@@ -111,16 +112,26 @@ def chosen_source(args: argparse.Namespace) -> tuple[SourceConfig, str]:
         label_pattern=args.label_pattern,
         include=tuple(args.include),
         exclude=tuple(args.exclude),
-        include_annotations=args.include_annotations,
-        input_features=args.input_features,
+        include_annotations=args.include_annotations or (),
+        input_features=args.input_features or (),
         mask_pattern=args.mask_pattern,
         limit=args.limit,
         skip_dirs=(absolute(args.output),),
     )
-    if source.kind != "auto":
-        return source, "as --source says"
-    kind, reason = detect(source)
-    return dataclasses.replace(source, kind=kind), reason
+    if source.kind == "auto":
+        kind, reason = detect(source)
+        source = dataclasses.replace(source, kind=kind)
+    else:
+        reason = "as --source says"
+    return _with_masks(source, args), reason
+
+
+def _with_masks(source: SourceConfig, args: argparse.Namespace) -> SourceConfig:
+    """The source with the masks that a schema is asked for to store, unless other kinds are named."""
+    wanted = getattr(args, "schema", "auto") in _OF_MASKS and args.include_annotations is None
+    if wanted and "masks" in source_of(source).description.annotations:
+        return dataclasses.replace(source, include_annotations=("masks",))
+    return source
 
 
 def check_given(args: argparse.Namespace) -> None:

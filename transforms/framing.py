@@ -26,6 +26,7 @@ HEAD_BYTES = 12
 
 _MASK_DELTA = 0xA282EAD8
 _READ_BYTES = 1 << 20
+_MOST_BYTES = 1 << 31  # protobuf has no larger message; a compressed file may claim, and have, any number
 _HEAD = struct.Struct("<QI")
 _crc_bytes = struct.Struct("<I").pack
 _crc32c = google_crc32c.value
@@ -106,6 +107,9 @@ def _payload(file: Readable, head: bytes, number: int, offset: int) -> bytes:
     size: int = _HEAD.unpack(head)[0]
     if not is_head(head):
         fault = f"its length, {size}, does not have the checksum stored with it"
+        raise DamagedRecordError(number, offset, fault)
+    if size > _MOST_BYTES:
+        fault = f"its length is {size} bytes; up to {_MOST_BYTES} are read"
         raise DamagedRecordError(number, offset, fault)
     payload = _read(file, size)
     tail = _read(file, FRAME_BYTES - HEAD_BYTES)

@@ -16,7 +16,7 @@ from transforms.annotations.boxes import BOXES
 from transforms.images.geometry import plan_geometry
 from transforms.images.policy import FITS, ImagePolicy
 from transforms.images.store import store_image
-from transforms.records import AnnotatedObject, Annotations, BadInput, Box, Part
+from transforms.records import AnnotatedObject, Annotations, BadInput, Box, Geometry, Part
 
 NAN = math.nan
 POLICIES = [
@@ -192,7 +192,26 @@ def test_a_crop_cuts_boxes_and_key_points() -> None:
     (left,) = placed.objects
     assert (left.label, left.box) == ("b", (0, 0, 25, 20))
     assert left.keypoints == ((0, 0, 0), (5, 5, 1), (0, 0, 0))
-    assert placed.notes == (("box cut off by the crop", "object 0 'a'"),)
+    assert placed.notes == (
+        ("box cut off by the crop", "object 0 'a'"),
+        ("key points cut off by the crop", "object 1 'b': 1 of 3"),
+    )
+
+
+def test_what_rounding_leaves_of_a_box_is_cut_off() -> None:
+    # The crop begins in the column at which the box ends, but for the last bit.
+    geometry = Geometry(1, 97, 201, 90, 187, 0, -71, 90, 45)
+    edge = math.nextafter(71 * 201 / 187, 201)
+    assert edge * 187 / 201 > 71
+    placed = put(
+        Annotations(objects=(AnnotatedObject("a", Box(0.0, 0.0, edge, 97.0)),)), stored(90, 45, geometry)
+    )
+    assert (placed.objects, placed.notes) == ((), (("box cut off by the crop", "object 0 'a'"),))
+    beside = Annotations(objects=(AnnotatedObject("a", Box(40 - 1e-9, 0.0, 50.0, 30.0)),))
+    (note,) = put(beside, stored(30, 40)).notes
+    assert note == ("box outside the image dropped", "object 0 'a': 40,0,50,30 in 40x30")
+    thin = Annotations(objects=(AnnotatedObject("a", Box(20.0, 0.0, 20.0 + 1e-9, 30.0)),))
+    assert put(thin, stored(30, 40)).objects == thin.objects
 
 
 def test_areas_follow_the_scale_and_other_attributes_stay() -> None:

@@ -241,6 +241,7 @@ EVERYWHERE = {
     "exif": "ignore",
     "schema": "classification",
     "rename": "image/encoded=jpeg,image/class/label=y",
+    "boxes": "drop",
     "name": "pets",
     "max_failure_ratio": "0.05",
     "overwrite": "true",
@@ -282,7 +283,8 @@ BY_ROW = {
 
 
 def test_every_parameter_is_in_a_launch() -> None:
-    assert {*EVERYWHERE, *BY_KEY, *BY_ROW, "reader_hosts", "short_side"} == set(PARAMETERS)
+    of_other_sources = {"include_annotations", "input_features", "mask_pattern"}
+    assert {*EVERYWHERE, *BY_KEY, *BY_ROW, "reader_hosts", "short_side", *of_other_sources} == set(PARAMETERS)
     for parameters in (EVERYWHERE, BY_KEY, BY_ROW):
         assert [name for name, value in parameters.items() if not matches(name, value)] == []
 
@@ -304,6 +306,7 @@ def test_launches_are_checked_against_the_bucket(launch: Callable[[dict[str, str
     assert by_row.dataset.policy.background == (16, 32, 48)
     assert by_row.dataset.shard_size == 1 << 20
     assert by_row.dataset.order == "key"
+    assert by_key.dataset.boxes == "drop"
     hosts = launch({**EVERYWHERE, "reader_hosts": "4", "short_side": "32", "overwrite": "false"})
     assert hosts.dataset.reader_hosts == 4
     assert hosts.dataset.overwrite is False

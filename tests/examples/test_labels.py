@@ -86,6 +86,8 @@ def test_an_offset_cannot_make_a_named_class_negative() -> None:
         ValueError, match="^--label_offset is -1; named classes are numbered from 0, so it must be 0 or more$"
     ):
         LabelMap.build(["cat"], offset=-1)
+    with pytest.raises(ValueError, match="^--label_offset is -1, .* class 'cat' -1; .* be 0 or more$"):
+        LabelMap.build(["cat"], ["cat"], offset=-1)
 
 
 @pytest.mark.parametrize(
@@ -189,6 +191,11 @@ YOLO = {0: "person", 1: "car"}
         (None, ["background", "dog"], None, 1, {"dog": 1, 1: 1}, {0: 0, 1: 1}),
         (None, ["cat", "dog"], None, 1, {"cat": 1, "dog": 2}, {0: 1, 1: 2}),
         (None, ["cat", "dog"], 5, 1, {"cat": 5, 1: 6}, {1: 6}),
+        # A label map's ids are the ids; the source's own ids are still its classes, in masks too.
+        (VOC, {1: "bicycle", 4: "aeroplane"}, None, 1, {"aeroplane": 4, 2: 1, "1": 4}, {0: 0, 1: 4, 2: 1}),
+        (YOLO, {0: "car", 1: "person"}, None, 0, {0: 1, "car": 0}, {0: 1, 1: 0}),
+        (None, {1: "cat", 4: "dog"}, None, 1, {"dog": 4, 1: 1, "4": 4}, {0: 0, 4: 4}),
+        (None, {1: "cat", 4: "dog"}, -1, 0, {"cat": 0, 4: 3}, {1: 0, 4: 3}),
         # Neither: any value is its own id.
         (None, None, None, 0, {}, {0: 0, 7: 7, 300: 300}),
         (None, None, 2, 0, {}, {0: 2, 7: 9}),
@@ -271,6 +278,11 @@ def test_words_for_names_that_are_codes() -> None:
             label_map.id_of(label)
     by_file = LabelMap.build([], ["crane bird", "tench"], None, {7: "n01"}, {"n01": "tench"})
     assert (by_file.id_of("n01"), by_file.id_of(7)) == (1, 1)
+    by_map = LabelMap.build(
+        [], {3: "/m/0k4j", 5: "/m/0bt9lr"}, None, {1: "dog", 2: "car"}, {"/m/0k4j": "car"}
+    )
+    assert (by_map.id_of("car"), by_map.id_of(2), by_map.text_of("car")) == (3, 3, "/m/0k4j")
+    assert by_map.mask_id(2) == 3
     assert LabelMap.build(["a"], texts={"a": "Ann"}).display_of("a") == "Ann"
 
 

@@ -42,7 +42,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--image_format=gif"], "invalid choice: 'gif'"),
         (["--validate=no"], "argument --validate: invalid choice: 'no'"),
         (["--exif=no"], "argument --exif: invalid choice: 'no'"),
-        (["--schema=x"], "argument --schema: invalid choice: 'x'"),
+        (["--schema=x"], "argument --schema: --schema is 'x'; it may be auto, classification, imagenet"),
         (["--splits=train=0.8,val=0.3"], "--splits=train=0.8,val=0.3 adds up to 1.1; it must add up to 1"),
         (["--splits=train=0.8"], "--splits=train=0.8 adds up to 0.8; it must add up to 1"),
         (["--splits=train=0.8,val"], "'val' in 'train=0.8,val' is not of the form NAME=VALUE"),

@@ -56,12 +56,12 @@ def test_the_key_is_not_packed_twice() -> None:
 def test_where_a_record_lies() -> None:
     record = ImageRecord("train/1", ImageRef("/s/images", 16, 4, (2, 2, 1), 7), origin="m.csv, line 2")
     content, place, origin = json.loads(packing.pack_record(record))
-    assert content == json.loads(packing.content_text(record)) == ["train/1", None, 0, [], []]
+    assert content == json.loads(packing.content_of(record)[0].text) == ["train/1", None, 0, [], []]
     assert (place, origin) == (["/s/images", 7, 16, 4, [2, 2, 1]], "m.csv, line 2")
     assert json.loads(packing.pack_record(ImageRecord("1", None)))[1:] == [[], ""]
 
 
 def test_another_version_is_another_reference_to_the_same_content() -> None:
     old, new = (ImageRecord("1.jpg", ImageRef("/d/1.jpg", version=version)) for version in (1, 2))
-    assert packing.content_text(old) == packing.content_text(new)
+    assert packing.content_of(old) == packing.content_of(new)
     assert packing.pack_reference(old, 0) != packing.pack_reference(new, 0)

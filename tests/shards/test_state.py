@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.records import Annotations, Failure, ImageRecord, ImageRef
+from transforms.records import Annotations, Failure, ImageRecord, ImageRef, MaskImage, Steps
 from transforms.shards.packing import pack_reference
 from transforms.shards.report import ShardFile, ShardReport, WriteStats
 from transforms.shards.state import ShardState, shard_digest
@@ -110,6 +110,17 @@ def test_an_image_that_can_now_be_loaded_is_worth_another_try(tmp_path: Path) ->
     assert state.reusable(references, sizes(state.folder)) == report
     path.write_text("there again")
     assert state.reusable(references, sizes(state.folder)) is None
+    # So with frames and masks: what is there is not what could not be loaded.
+    for annotations in (
+        Annotations(steps=Steps((ImageRef(str(path)), ImageRef(str(tmp_path / "b.png"))))),
+        Annotations(masks={"class": MaskImage(ImageRef(str(tmp_path / "b.png")))}),
+    ):
+        image = ImageRef(str(path)) if annotations.masks else None
+        references = [pack_reference(ImageRecord("a.jpg", image, "train", annotations), 0)]
+        assert state.reusable(references, sizes(state.folder)) == report
+        (tmp_path / "b.png").write_text("there again")
+        assert state.reusable(references, sizes(state.folder)) is None
+        (tmp_path / "b.png").unlink()
     # One that is there and cannot be decoded is not.
     state, report = finished(tmp_path, [Failure("a.jpg", "decode", "truncated")])
     assert state.reusable(references, sizes(state.folder)) == report

@@ -224,3 +224,49 @@ def test_real_zips(tmp_path: Path) -> None:
     found = contents(items)
     assert sorted(found) == ["1/1.jpg", "2/2.jpg"]
     assert all(data.startswith(b"\xff\xd8\xff") and len(data) == 631 for data in found.values())
+
+
+@pytest.mark.parametrize(
+    ("written", "system", "read"),
+    [
+        ("café/ü.jpg".encode(), 3, "café/ü.jpg"),  # Info-ZIP and macOS: UTF-8 without its flag
+        (b"caf\x82/1.jpg", 0, "café/1.jpg"),
+        (b"cat\\1.jpg", 0, "cat/1.jpg"),  # .NET and PowerShell
+    ],
+)
+def test_names_of_zip_members(tmp_path: Path, written: bytes, system: int, read: str) -> None:
+    class Info(zipfile.ZipInfo):
+        def _encodeFilenameFlags(self) -> tuple[bytes, int]:
+            return written, 0
+
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        info = Info("x")
+        info.create_system = system
+        archive.writestr(info, b"one")
+    items = listed(tmp_path / "a.zip", tmp_path)
+    assert contents(items) == {read: b"one"}
+    assert [record.annotations.labels for record in records(items)] == [(read.split("/")[0],)]
+
+
+def test_hard_links_are_unpacked_once(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
+        info = tarfile.TarInfo("x/1.jpg")
+        info.size = 3
+        archive.addfile(info, io.BytesIO(b"one"))
+        for name in ("y/1.jpg", "z/1.jpg"):
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname = tarfile.LNKTYPE, "x/1.jpg"
+            archive.addfile(link)
+    items = listed(tmp_path / "a.tar.gz", tmp_path)
+    assert contents(items) == {"x/1.jpg": b"one", "y/1.jpg": b"one", "z/1.jpg": b"one"}
+    assert len({record.image for record in records(items)}) == 1
+
+
+def test_a_header_of_gigabytes_is_damage(tmp_path: Path) -> None:
+    info = tarfile.TarInfo("x")
+    info.type, info.size = tarfile.XHDTYPE, 3 << 30
+    (tmp_path / "a.tar").write_bytes(tar_bytes({"1.jpg": b"one"})[:1024] + info.tobuf(tarfile.PAX_FORMAT))
+    items = listed(tmp_path / "a.tar", tmp_path)
+    assert contents(items) == {"1.jpg": b"one"}
+    (failure,) = [item for item in items if isinstance(item, Failure)]
+    assert failure.reason == "damaged archive" and "a header has 3221225472 bytes" in failure.detail

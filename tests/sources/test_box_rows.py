@@ -16,6 +16,7 @@ from tests.buckets.server import BucketServer
 from transforms.records import AnnotatedObject, Box, Failure, ImageRecord
 from transforms.sources.csv_manifest import CsvSource
 from transforms.sources.jsonl_manifest import JsonlSource
+from transforms.sources.selection import EXCLUDED
 from transforms.sources.source import Item, Source, SourceConfig
 
 HEADER = "filename,width,height,class,xmin,ymin,xmax,ymax"
@@ -426,6 +427,50 @@ def test_memory_is_less_than_a_kilobyte_an_image(tmp_path: Path) -> None:
     one, five = peak(1), peak(5)
     assert one < 1_200 * count  # with what one reading takes whatever its size
     assert five - one < 100 * 4 * count
+
+
+def test_lists_of_sides_as_kaggle_has_them(images: Path) -> None:
+    text = (
+        'image_id,width,height,bbox,source\na,1024,768,"[834.0, 222.0, 56.5, 36.0]",usask_1\n'
+        'sub/c,1024,768,,usask_1\nb,1024,768,"[1, 2, nan, 4]",x\na,1024,768,"[1, 2, 3, 4]",ethz_1\n'
+        "gone,1024,768,,x\n"
+    )
+    items = read_csv(images, text, image_column="image_id")
+    assert boxes(items) == {
+        "a.jpg": [("object", Box(834, 222, 890.5, 258)), ("object", Box(1, 2, 4, 6))],
+        "sub/c.jpg": [],
+    }
+    first = next(item for item in items if isinstance(item, ImageRecord))
+    assert first.annotations.size == (768, 1024)
+    assert first.annotations.objects[1].attributes == {"source": "ethz_1"}
+    assert [fault[:2] for fault in faults(items)] == [
+        ("m.csv:6", "not found"),
+        ("b.jpg", "box is not four numbers"),
+    ]
+
+
+def test_lists_of_sides_in_json(images: Path) -> None:
+    rows = [
+        {"image": "a.jpg", "bbox": [1, 2, 3, 4], "label": "c"},
+        {"image": "a.jpg", "bbox": [0.5, 0, 1, 1]},
+    ]
+    assert boxes(read_jsonl(images, [rows[0], {**rows[1], "label": 7}])) == {
+        "a.jpg": [("c", Box(1, 2, 4, 6)), (7, Box(0.5, 0, 1.5, 1))]
+    }
+
+
+def test_quoted_headers_as_vott_writes_them(images: Path) -> None:
+    text = '"image","xmin","ymin","xmax","ymax","label"\r\n"a.jpg",1.5,2,3,4,"cat; dog"\r\n'
+    assert boxes(read_csv(images, text)) == {"a.jpg": [("cat; dog", Box(1.5, 2, 3, 4))]}
+
+
+def test_a_bad_row_of_an_excluded_image_is_excluded(images: Path) -> None:
+    rows = [{"image": name, "boxes": [[1, 2, 3, at]]} for name, at in (("a.jpg", None), ("b.jpg", 4))]
+    items = read_jsonl(images, rows, exclude=("a.jpg",))
+    assert boxes(items) == {"b.jpg": [("object", Box(1, 2, 3, 4))]}
+    assert [(item.key, item.reason, item.skipped) for item in items if isinstance(item, Failure)] == [
+        ("a.jpg", EXCLUDED, True)
+    ]
 
 
 def real_input(name: str) -> Path:

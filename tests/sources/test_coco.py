@@ -471,6 +471,44 @@ def test_calls_that_are_wrong(tmp_path: Path, options: dict[str, object], match:
         read(tmp_path, **options)
 
 
+def test_captions_alone_have_to_be_asked_for(tmp_path: Path) -> None:
+    put(tmp_path, "1.jpg")
+    write(
+        tmp_path / "captions.json", [image(1, "1.jpg")], [{"id": 1, "image_id": 1, "caption": "A cat."}], []
+    )
+    with pytest.raises(ValueError, match="captions alone; give --include_annotations=captions"):
+        read(tmp_path)
+    assert only(tmp_path, include_annotations=("captions",)).captions == ("A cat.",)
+
+
+def test_names_as_windows_writes_them(tmp_path: Path) -> None:
+    put(tmp_path, "images/sub/a.jpg", "images/b.jpg", "images/c\\d.jpg")
+    names = ["images\\sub\\a.jpg", "C:\\photos\\b.jpg", "c\\d.jpg", "sub\\gone.jpg", "..\\..\\x.jpg"]
+    write(tmp_path / "result.json", [image(number, name) for number, name in enumerate(names)], [])
+    items = read(tmp_path)
+    assert list(records(items)) == ["images/sub/a.jpg", "images/b.jpg", "images/c\\d.jpg"]
+    assert failures(items) == [
+        ("sub\\gone.jpg", "not found", False),
+        ("..\\..\\x.jpg", "outside the input root", False),
+    ]
+
+
+def test_image_ids_that_are_no_unicode(tmp_path: Path) -> None:
+    put(tmp_path, "1.jpg")
+    write(tmp_path / "a.json", [image("\ud800", "1.jpg")], [])
+    assert [reason for _, reason, _ in failures(read(tmp_path))] == ["image without an id"]
+
+
+def test_category_ids_that_no_feature_holds(tmp_path: Path) -> None:
+    put(tmp_path, "1.jpg")
+    huge = 1 << 63
+    write(tmp_path / "a.json", [image(1, "1.jpg")], [], [{"id": huge, "name": "cat"}])
+    with pytest.raises(JobError, match="a category without an id of 0 to 2"):
+        read(tmp_path)
+    write(tmp_path / "a.json", [image(1, "1.jpg")], [box(1, 1, 0, 0, 1, 1, category=huge)], [])
+    assert failures(read(tmp_path)) == [("1.jpg", "no category", False)]
+
+
 def test_a_folder_without_annotation_files(tmp_path: Path) -> None:
     put(tmp_path, "1.jpg")
     with pytest.raises(ValueError, match="where no COCO annotation file is found"):

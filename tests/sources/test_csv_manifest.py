@@ -428,6 +428,13 @@ def test_where_paths_are_looked_for_and_what_keys_are(tmp_path: Path) -> None:
             {"label_column": "a,b"},
             "--label_column is 'a,b', and a row with a box has one label",
         ),
+        ("b.jpg,,,,,\na.jpg,1,2,3,4,cow\n", {}, "four numbers and a class; put a header above"),
+        ("image_id,x_min,y_min,x_max,y_max\na,1,2,3,4\n", {}, "x_max, y_max.* --image_column image_id"),
+        (
+            'image_id,bbox\na,"[1, 2, 3, 4]"\n',
+            {},
+            r"boxes \(bbox\) want an image; give --image_column image_id",
+        ),
     ],
 )
 def test_bad_calls(tmp_path: Path, text: str | bytes, options: dict[str, object], message: str) -> None:

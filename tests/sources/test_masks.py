@@ -67,7 +67,10 @@ def sniffed(place: str, **options: object) -> bool:
             "gtFine/val/bonn/bonn_0_19_gtFine_labelIds.png",
             "val",
         ),
+        ("images/1.png", "labels/1_P.png", None),
+        ("default/1.png", "defaultannot/1.png", None),
         ("1.jpg", "1_mask.png", None),
+        ("train/1_jpg.rf.0f.jpg", "train/1_jpg.rf.0f_mask.png", "train"),
     ],
 )
 def test_pairs_by_folder_and_name(tmp_path: Path, image: str, mask: str, split: str | None) -> None:
@@ -76,7 +79,7 @@ def test_pairs_by_folder_and_name(tmp_path: Path, image: str, mask: str, split: 
     assert pairs(items, place) == {image: (mask, split)}
     assert failures(items) == []
     assert SOURCE.split_names(SourceConfig("masks", place)) == ((split,) if split else ())
-    assert sniffed(place) == ("/" in image)
+    assert sniffed(place)
 
 
 def test_what_has_no_counterpart_is_told(tmp_path: Path) -> None:
@@ -261,6 +264,9 @@ def test_selection_limit_and_flags(tmp_path: Path) -> None:
         ["masks/1.jpg", "images/2.jpg"],
         ["masks/1.png", "masks/2.png", "masks/3.png", "images/1.jpg"],
         ["cat/1.png", "masks/2.png"],
+        ["train/mask/1.png", "train/no_mask/1.png"],
+        ["1.jpg", "1_L.png"],
+        ["1.jpg", "2.jpg", "3.jpg", "3_mask.png", "4.jpg"],
         ["JPEGImages/1.jpg", "SegmentationClass/1.png", "Annotations/1.xml"],
         ["images/val/1.jpg", "annotations/panoptic_val/1.png"],
         ["images/1.jpg", "annotations/1.png", "annotations/panoptic.json"],
@@ -273,6 +279,21 @@ def test_other_inputs_are_not_taken_for_masks(tmp_path: Path, names: list[str]) 
             (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / name).write_text("{}")
     assert not sniffed(str(tmp_path))
+
+
+def test_a_split_without_masks_is_none(tmp_path: Path) -> None:
+    place = tree(tmp_path, "train/1.jpg", "train_masks/1_mask.gif", "test/2.jpg")
+    assert SOURCE.split_names(SourceConfig("masks", place)) == ("train",)
+    assert failures(listed(place)) == [("test/2.jpg", "image without a mask", True)]
+
+
+@pytest.mark.parametrize("name", ["classes.txt", "train.txt"])
+def test_names_and_lists_outside_the_input_are_refused(tmp_path: Path, name: str) -> None:
+    place = tree(tmp_path / "in", "images/1.jpg", "masks/1.png")
+    (tmp_path / "secret").write_text("1\n")
+    (tmp_path / "in" / name).symlink_to(tmp_path / "secret")
+    with pytest.raises(ValueError, match=f"{name} is outside the input root"):
+        listed(place)
 
 
 def test_a_bucket_gives_what_the_disk_gives(tmp_path: Path, bucket: str, bucket_server: BucketServer) -> None:

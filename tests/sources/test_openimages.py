@@ -155,6 +155,7 @@ def test_a_mask_that_cannot_be_had_fails_its_image(tmp_path: Path, path: str, re
         ("b,x,/m/c,1,0,1,0,1,7,0,0,0,0", "attribute of a box is not -1, 0 or 1"),
         ("b,x,,1,0,1,0,1,0,0,0,0,0", "row without a label"),
         ("b,x,/m/c,1,0,1", "wrong number of cells"),
+        ("b,x,/m/c,1,0_1,1,0,1,0,0,0,0,0", "box is not four numbers"),
     ],
 )
 def test_a_bad_row_fails_its_image_and_no_other(tmp_path: Path, row: str, reason: str) -> None:
@@ -164,6 +165,35 @@ def test_a_bad_row_fails_its_image_and_no_other(tmp_path: Path, row: str, reason
     (failure,) = (item for item in items if isinstance(item, Failure) and item.key == "images/train/b.jpeg")
     assert f"{name}, line 6" in failure.detail
     assert "images/train/a.jpg" in by_key(items)
+
+
+@pytest.mark.parametrize("confidence", ["nan", "-1", "2", "yes"])
+def test_labels_are_there_or_not(tmp_path: Path, confidence: str) -> None:
+    name = "annotations/test-annotations-human-imagelabels.csv"
+    again = name.replace("labels.csv", "labels-boxable.csv")
+    items = read(put(tmp_path, {**FILES, again: FILES[name]}))
+    found = by_key(items)["images/test/c.jpg"].annotations
+    assert (found.labels, found.features) == (("Cat", "/m/z"), {"labels_absent": ("Dog",)})
+    items = read(put(tmp_path, {**FILES, name: f"{FILES[name]}\nc,v,/m/d,{confidence}"}))
+    assert ("images/test/c.jpg", "confidence is not a number from 0 to 1", False) in failures(items)
+
+
+def test_odd_tables_are_no_crash(tmp_path: Path) -> None:
+    name, masks = (
+        "annotations/image_ids_and_rotation.csv",
+        "annotations/train-annotations-object-segmentation.csv",
+    )
+    subsets = "".join(f"\nx{number},subset{number},," for number in range(300))
+    long = f"{FILES[masks]}\nb,b,/m/d,1,0.3,0.4,0.5,0.6,0.9,".replace("\nb,", f"\n{'m' * 70_000},")
+    items = read(
+        put(tmp_path, {**FILES, name: FILES[name] + subsets, masks: long}), include_annotations=("masks",)
+    )
+    assert (
+        "images/subset299/x299.jpg",
+        "listed image that is not there and has no annotation",
+        True,
+    ) in failures(items)
+    assert ("images/train/b.jpeg", "name too long", False) in failures(items)
 
 
 def test_rows_without_an_image_are_failures(tmp_path: Path) -> None:

@@ -157,3 +157,48 @@ def test_rows_before_damage_are_read(tmp_path: Path) -> None:
     ]
     found = contents(items)
     assert found == PICTURES[: len(found)] and len(found) >= 16
+
+
+def test_a_damaged_footer_fails_its_table_alone(tmp_path: Path) -> None:
+    save(tmp_path / "a.parquet", {"image": images([PICTURES[0]])})
+    data = bytearray((tmp_path / "a.parquet").read_bytes())
+    footer = int.from_bytes(data[-8:-4], "little")
+    data[-8 - footer : -8] = b"\xff" * footer
+    (tmp_path / "b.parquet").write_bytes(data)
+    items = listed(tmp_path, tmp_path)
+    assert contents(items) == [PICTURES[0]]
+    assert [(item.key, item.reason) for item in items if isinstance(item, Failure)] == [
+        ("b", "damaged Parquet file")
+    ]
+
+
+def test_nanoseconds_are_text(tmp_path: Path) -> None:
+    times = pyarrow.array([1, None], pyarrow.timestamp("ns"))
+    save(tmp_path / "a.parquet", {"image": images(list(PICTURES[:2])), "time": times})
+    features = [record.annotations.features for record in records(listed(tmp_path, tmp_path))]
+    assert features == [{"time": "1970-01-01T00:00:00.000000001"}, {}]
+
+
+def test_lists_of_images_are_not_features(tmp_path: Path) -> None:
+    lists = pyarrow.array([[{"bytes": b"x", "path": None}]])
+    save(tmp_path / "a.parquet", {"image": images([PICTURES[0]]), "views": lists})
+    items = listed(tmp_path, tmp_path)
+    assert records(items)[0].annotations.features == {}
+    assert [item.key for item in items if isinstance(item, Failure)] == ["a:views"]
+    save(tmp_path / "a.parquet", {"views": lists})
+    with pytest.raises(ValueError, match="'views' has lists of them; save a row"):
+        listed(tmp_path, tmp_path)
+
+
+def test_two_columns_of_one_name(tmp_path: Path) -> None:
+    table = pyarrow.Table.from_arrays([images([PICTURES[0]]), [1], [2]], ["image", "label", "label"])
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match="two columns are called 'label'"):
+        listed(tmp_path, tmp_path)
+
+
+def test_tables_beside_tars_are_not_the_input(tmp_path: Path) -> None:
+    save(tmp_path / "00000.parquet", {"url": ["a"]})
+    assert ParquetSource().sniff(SourceConfig("parquet", str(tmp_path))) is not None
+    (tmp_path / "00000.tar").write_bytes(b"")
+    assert ParquetSource().sniff(SourceConfig("parquet", str(tmp_path))) is None

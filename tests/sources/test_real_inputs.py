@@ -10,7 +10,7 @@ import pytest
 
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place
-from transforms.records import Failure, ImageRecord
+from transforms.records import AnnotatedObject, Box, Failure, ImageRecord
 from transforms.sources.registry import SOURCES, detect
 from transforms.sources.source import SourceConfig
 from transforms.storage.local import LocalReader
@@ -66,30 +66,78 @@ def test_mnist(corpus: Path, tmp_path: Path) -> None:
 def test_raccoon_boxes_as_rows(corpus: Path, tmp_path: Path) -> None:
     manifest = str(corpus / "raccoon/data/train_labels.csv")
     kind, items = listed(corpus / "raccoon/images", tmp_path, annotations=(manifest,))
-    assert (kind, len(items)) == ("csv", 173)
-    (first, *_) = items
+    first = items[0]
     assert isinstance(first, ImageRecord)
-    assert (first.key, first.origin) == ("raccoon-17.jpg", "train_labels.csv, line 2")
+    assert (kind, first.key, first.origin) == ("csv", "raccoon-17.jpg", "train_labels.csv, line 2")
     assert first.size == os.path.getsize(corpus / "raccoon/images/raccoon-17.jpg")
-    cells = {"width": "259", "height": "194", "xmin": "95", "ymin": "60", "xmax": "167", "ymax": "118"}
-    assert first.annotations.features == cells
-    assert {item.annotations.labels for item in items if isinstance(item, ImageRecord)} == {("raccoon",)}
+    assert first.annotations.size == (194, 259)
+    assert first.annotations.objects == (AnnotatedObject("raccoon", Box(95, 60, 167, 118)),)
+    records = [item for item in items if isinstance(item, ImageRecord)]
+    assert sum(len(record.annotations.objects) for record in records) == 173
 
 
-@pytest.mark.parametrize("folder", ["mnist_dataset", "image_zip_dataset", "tf_detection_api_dataset"])
-def test_layouts_that_are_refused(corpus: Path, tmp_path: Path, folder: str) -> None:
-    # this mnist_dataset's headers are wrong: 1568 images of 28 bytes, and 2 labels
-    with pytest.raises(ValueError, match="labels$|which holds no input that is known"):
-        listed(corpus / "layouts" / folder, tmp_path)
+# What each tree is taken for; or what is said of it.
+LAYOUTS = {
+    "camvid_dataset": "the masks are in colours",
+    "celeba_dataset/dataset": "CelebA's lists, which are not read",
+    "celeba_dataset/dataset_with_meta_file": "CelebA's lists, which are not read",
+    "coco_dataset/coco": "coco",
+    "coco_dataset/coco_captions": "give --include_annotations=captions",
+    "coco_dataset/coco_image_info": "coco",
+    "coco_dataset/coco_instances": "coco",
+    "coco_dataset/coco_labels": "coco",
+    "coco_dataset/coco_panoptic": "coco",
+    "coco_dataset/coco_person_keypoints": "coco",
+    "coco_dataset/coco_roboflow": "coco",
+    "coco_dataset/coco_stuff": "coco",
+    "coco_dataset/mmdet_coco": "coco",
+    "cvat_dataset/for_images": "CVAT's own XML, which are not read",
+    "cvat_dataset/for_video": "CVAT's own XML, which are not read",
+    "image_dir_dataset": "folder",
+    "image_zip_dataset": "archive",
+    "imagenet_dataset": "folder",
+    "imagenet_txt_dataset/basic": "imagenet",
+    "imagenet_txt_dataset/custom_labels": "imagenet",
+    "imagenet_txt_dataset/no_labels": "imagenet",
+    "labelme_dataset": "labelme",
+    # its headers are wrong: 1568 images of 28 bytes, and 2 labels
+    "mnist_dataset": "labels$",
+    "open_images_dataset/v5": "openimages",
+    "open_images_dataset/v6": "openimages",
+    "tf_detection_api_dataset": "tfrecord",
+    "voc_dataset/voc_dataset1": "voc",
+    "voc_dataset/voc_dataset2": "voc",
+    "voc_dataset/voc_dataset3": "voc",
+    "yolo_dataset/annotations": "yolo",
+    "yolo_dataset/labels": "yolo",
+    "yolo_dataset/strict": "yolo",
+}
 
 
-def test_every_other_layout_is_a_folder_of_images(corpus: Path, tmp_path: Path) -> None:
-    refused = {"mnist_dataset", "image_zip_dataset", "tf_detection_api_dataset"}
-    for folder in sorted(set(os.listdir(corpus / "layouts")) - refused):
-        kind, items = listed(corpus / "layouts" / folder, tmp_path)
-        files = sum(len(names) for _, _, names in os.walk(corpus / "layouts" / folder))
-        assert (kind, len(items)) == ("folder", files), folder
-        assert all(isinstance(item, ImageRecord) or item.skipped for item in items), folder
+# All that they list is failed as not there.
+WITHOUT_IMAGES = {
+    "voc_dataset/voc_dataset2",
+    "imagenet_txt_dataset/custom_labels",
+    "imagenet_txt_dataset/no_labels",
+}
+
+
+def test_the_layouts_are_those_there_are(corpus: Path) -> None:
+    assert {name.partition("/")[0] for name in LAYOUTS} == set(os.listdir(corpus / "layouts"))
+
+
+@pytest.mark.parametrize("folder", LAYOUTS)
+def test_every_layout_is_read_or_refused_with_a_reason(corpus: Path, tmp_path: Path, folder: str) -> None:
+    expected = LAYOUTS[folder]
+    if expected not in SOURCES:
+        with pytest.raises(ValueError, match=expected):
+            listed(corpus / "layouts" / folder, tmp_path)
+        return
+    kind, items = listed(corpus / "layouts" / folder, tmp_path)
+    assert kind == expected
+    if folder not in WITHOUT_IMAGES:
+        assert any(isinstance(item, ImageRecord) for item in items)
+    assert all(item.reason for item in items if isinstance(item, Failure))
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,8 @@ def test_detect(
     [
         ({}, "", (), "it is an empty folder"),
         ({"instances.json": "{}"}, "", (), "it has 1 .json"),
-        ({"a.tfrecord": "", "b.tfrecord": "", "x/m.pbtxt": ""}, "", (), "it has 2 .tfrecord, 1 .pbtxt"),
-        ({"a.tar": ""}, "a.tar", (), "it is a file with the extension .tar"),
+        ({"a.mp4": "", "b.mp4": "", "x/m.pbtxt": ""}, "", (), "it has 2 .mp4, 1 .pbtxt"),
+        ({"a.rar": ""}, "a.rar", (), "it is a file with the extension .rar"),
         ({"a.json": "{}"}, "a.json", (), "it is a file with the extension .json"),
         (
             {"m.txt": "", "a.jpg": ""},
@@ -93,7 +93,7 @@ def test_what_no_source_reads_is_refused_with_what_was_found(
     grow(tmp_path, files)
     with pytest.raises(ValueError, match=message) as caught:
         detect(SourceConfig("auto", str(tmp_path / input), annotations))
-    assert str(caught.value).endswith("--source may be folder, csv, jsonl, idx")
+    assert str(caught.value).endswith(f"--source may be {', '.join(SOURCES)}")
 
 
 def test_missing_input() -> None:
@@ -102,18 +102,19 @@ def test_missing_input() -> None:
 
 
 def test_registry_names() -> None:
-    assert {name: source.untyped for name, source in SOURCES.items()} == {
-        "folder": False,
-        "csv": True,
-        "jsonl": False,
-        "idx": False,
-    }
-    assert all(name == source.name and "\n" not in source.summary for name, source in SOURCES.items())
+    assert [name for name, source in SOURCES.items() if source.untyped] == ["csv"]
+    assert list(SOURCES)[-1] == "folder"  # which any image makes
+    for name, source in SOURCES.items():
+        told = source.description
+        assert name == source.name
+        assert all(text and "\n" not in text and "|" not in text for text in (told.reads, told.label))
+        assert all(text and "\n" not in text and "|" not in text for text in (told.split, told.key))
+        assert told.example.count("\n") >= 1 or name in ("archive", "csv", "sequence")
 
 
 def test_source_of() -> None:
     assert source_of(SourceConfig("csv", "x")) is SOURCES["csv"]
-    with pytest.raises(ValueError, match="kind is 'zip'; it may be folder, csv, jsonl, idx$"):
+    with pytest.raises(ValueError, match="kind is 'zip'; it may be idx, .*, folder$"):
         source_of(SourceConfig("zip", "x"))
     with pytest.raises(ValueError, match=r"kind is 'auto'; it may be .*; detect\(\) tells which one fits"):
         source_of(SourceConfig("auto", "x"))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
+import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from PIL import Image
 
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place
+from transforms.framing import masked_crc32c
 from transforms.records import (
     AnnotatedObject,
     Box,
@@ -511,3 +514,49 @@ def test_a_published_layout(tmp_path: Path) -> None:
         assert [thing.box for thing in item.annotations.objects] == list(boxes)
         labels = list(known["image/object/class/label"].int64_list.value)
         assert [thing.label for thing in item.annotations.objects] == labels
+
+
+def test_an_empty_first_file_is_passed_over(tmp_path: Path) -> None:
+    write(tmp_path / "a.tfrecord", [])
+    write(tmp_path / "b.tfrecord", [example(label=1)])
+    assert SOURCE.sniff(SourceConfig("tfrecord", str(tmp_path))) == "'b.tfrecord' is a TFRecord file"
+    assert [record_of(item).key for item in read(tmp_path, tmp_path)] == ["b.tfrecord/00000000"]
+
+
+def test_the_split_within_a_name() -> None:
+    assert split_of("flowers_train_00000-of-00005.tfrecord") == "train"
+    assert split_of("x_train_val_00000-of-00005.tfrecord") is None
+
+
+def test_a_record_of_gigabytes_is_damage(tmp_path: Path) -> None:
+    length = struct.pack("<Q", 1 << 33)
+    head = length + struct.pack("<I", masked_crc32c(length))
+    good = write(tmp_path / "good", [example(label=1)]).read_bytes()
+    (tmp_path / "a.tfrecord.gz").write_bytes(gzip.compress(good + head + bytes(100)))
+    _, failure = read(tmp_path / "a.tfrecord.gz", tmp_path)
+    assert isinstance(failure, Failure) and "its length is 8589934592 bytes" in failure.detail
+
+
+def test_the_key_of_a_sequence_of_ours(tmp_path: Path) -> None:
+    tokens = tf.train.FeatureList(feature=[feature(1), feature(2)])
+    record = tf.train.SequenceExample(
+        context=tf.train.Features(feature={"sequence/key": feature("clip/1")}),
+        feature_lists=tf.train.FeatureLists(feature_list={"tokens": tokens}),
+    ).SerializeToString()
+    write(tmp_path / "train.tfrecord", [record])
+    (foreign,) = map(record_of, read(tmp_path, tmp_path))
+    assert foreign.key == "train.tfrecord/00000000"
+    assert foreign.annotations.features == {"source_filename": "clip/1"}
+    shards = {"train": {"shards": [{"file": "train.tfrecord"}]}}
+    manifest = {"format_version": 1, "splits": shards, "labels": {}}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    (ours,) = map(record_of, read(tmp_path, tmp_path))
+    assert (ours.key, ours.annotations.features) == ("clip/1", {})
+
+
+def test_what_is_beside_a_dataset_of_ours_is_not_counted(tmp_path: Path) -> None:
+    write(tmp_path / "a.tfrecord", [example(label=1)])
+    (tmp_path / "index").mkdir()
+    for name in ("failures.jsonl", "index/a.idx", "features.json"):
+        (tmp_path / name).write_bytes(b"")
+    assert [record_of(item).key for item in read(tmp_path, tmp_path)] == ["a.tfrecord/00000000"]

@@ -188,7 +188,7 @@ def test_include_exclude_and_limit(tmp_path: Path) -> None:
     ("files", "expected"),
     [
         ({"images/a.png": b"1", "annotations/a.xml": xml("a.jpg")}, {"images/a.png": None}),  # by stem
-        ({"a.jpg": b"1", "b.jpg": b"2", "b.xml": xml("a.jpg")}, {"a.jpg": None}),  # by name first
+        ({"a.jpg": b"1", "b.jpg": b"2", "b.xml": xml("a.jpg")}, {"b.jpg": None}),  # copied, its name is not
         ({"train/a.jpg": b"1", "train/a.xml": xml("a.jpg"), "valid/a.jpg": b"1", "valid/a.xml": xml("a.jpg")},
          {"train/a.jpg": "train", "valid/a.jpg": "valid"}),
         ({"JPEGImages/test/a.jpg": b"1", "Annotations/test/a.xml": xml("a.jpg")},
@@ -269,6 +269,29 @@ def test_an_image_in_the_lists_of_two_splits(tmp_path: Path) -> None:
     items = listed(made(tmp_path, files))
     assert {key: one.split for key, one in records(items).items()} == {"JPEGImages/b c.jpg": "train"}
     assert failures(items) == [("JPEGImages/a.jpg", "annotations", "in several lists of ImageSets", False)]
+
+
+def test_the_list_of_a_task_without_splits(tmp_path: Path) -> None:
+    files = {
+        "Annotations/a.xml": xml("a.jpg"),
+        "Annotations/b.xml": xml("b.jpg"),
+        "ImageSets/Main/default.txt": b"a\n",
+        "ImageSets/Main/cat_default.txt": b"a 1\n",
+        "JPEGImages/a.jpg": b"1",
+        "JPEGImages/b.jpg": b"2",
+    }
+    place = made(tmp_path, files)
+    assert SOURCE.split_names(SourceConfig("voc", place)) == ()
+    items = listed(place)
+    assert {key: one.split for key, one in records(items).items()} == {"JPEGImages/a.jpg": None}
+    assert failures(items) == [("JPEGImages/b.jpg", "list", "in no list of ImageSets", True)]
+
+
+def test_copied_xml_is_of_the_image_of_its_own_name(tmp_path: Path) -> None:
+    files = {"a.jpg": b"1", "a_flip.jpg": b"2", "a.xml": xml("a.jpg"), "a_flip.xml": xml("a.jpg", "dog")}
+    items = listed(made(tmp_path, files))
+    labels = {key: one.annotations.objects[0].label for key, one in records(items).items()}
+    assert (labels, failures(items)) == ({"a.jpg": "cat", "a_flip.jpg": "dog"}, [])
 
 
 def test_masks_in_colours(tmp_path: Path) -> None:

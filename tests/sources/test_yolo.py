@@ -308,6 +308,7 @@ def test_bad_lines(line: str, reason: str) -> None:
         ("train: images/train\nnames: {x: cat}\n", "has the id 'x'"),
         ("train: images/train\nnames: cat\n", "neither a list nor a mapping"),
         ("names: [cat, [dog]]\n", "the name of class 1 is not text"),
+        ("names: {2147483647: cat}\n", "has the id 2147483647; the largest is 2147483646"),
         (f"{NAMES}kpt_shape: [17, 4]\n", "2 or 3 numbers"),
         ("names: [cat\n", "is not YAML"),
         ("names: !!python/object/apply:os.system ['true']\n", "neither|not text|is not YAML"),
@@ -320,6 +321,30 @@ def test_bad_descriptions_are_refused(tmp_path: Path, yaml: str, message: str) -
         return
     with pytest.raises(ValueError, match=message):
         listed(place)
+
+
+@pytest.mark.parametrize("name", ["data.yaml", "classes.txt", "train.txt"])
+def test_descriptions_outside_the_input_are_refused(tmp_path: Path, name: str) -> None:
+    place = tree(tmp_path / "in", ULTRALYTICS)
+    text = NAMES if name == "data.yaml" else "images/train/a.jpg\n"
+    (tmp_path / "secret").write_text(text)
+    (tmp_path / "in" / name).symlink_to(tmp_path / "secret")
+    with pytest.raises(ValueError, match=f"{name} is a link to '.*/secret', outside the input"):
+        listed(place)
+    if name == "data.yaml":
+        assert labels(listed(f"{place}/{name}")) == EXPECTED  # the caller named the file itself
+        assert failures(listed(f"{place}/{name}")) == []
+
+
+def test_whose_a_label_file_is_has_to_be_known(tmp_path: Path) -> None:
+    files = {"a/1.jpg": None, "b/1.jpg": None, "b/2.jpg": None, "boxes/1.txt": "0 .5 .5 1 1", "val.txt": ""}
+    items = listed(tree(tmp_path, {**files, "boxes/2.txt": "1 .5 .5 1 1"}))
+    assert labels(items) == {"b/2.jpg": (None, [1])}
+    assert failures(items) == [
+        ("a/1.jpg", "several images of one name", False),
+        ("b/1.jpg", "several images of one name", False),
+        ("val.txt", "not a label file", True),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -344,6 +369,8 @@ def test_flags_without_use_are_refused(tmp_path: Path, options: dict[str, object
         {"1.jpg": None, "1.txt": "3"},
         {"images/1.jpg": None, "annotations/1.xml": "<annotation/>"},
         {"data.yaml": "a: 1\n", "1.jpg": None},
+        {"config.yaml": "train: {lr: 1}\nnames: [a]\n", "1.jpg": None},
+        {"config.yaml": "train: a\nnames: run1\n", "1.jpg": None},
     ],
 )
 def test_other_inputs_are_not_taken_for_yolo(tmp_path: Path, files: dict[str, str | None]) -> None:

@@ -22,7 +22,7 @@ CROPPED = "box cut off by the crop"
 NOT_A_NUMBER = "box is not a number"
 OUTSIDE = "box outside the image"
 
-# Of a side: what rounding to six digits leaves, cut without a word.
+# Of a side: what rounding to six digits leaves, cut without a word; and no area where it is all that is left.
 _TOLERANCE = 1e-6
 
 Name = Callable[[], str]
@@ -108,7 +108,9 @@ def _cut(box: Box, width: int, height: int) -> Box | None:
     """What of a box lies in an image; None where that has no area."""
     xmin, ymin = max(box.xmin, 0.0), max(box.ymin, 0.0)
     xmax, ymax = min(box.xmax, float(width)), min(box.ymax, float(height))
-    return Box(xmin, ymin, xmax, ymax) if xmin < xmax and ymin < ymax else None
+    cut = Box(xmin, ymin, xmax, ymax)
+    least = (0.0, 0.0) if cut == box else (_TOLERANCE * width, _TOLERANCE * height)
+    return cut if xmax - xmin > least[0] and ymax - ymin > least[1] else None
 
 
 def _told(name: Name, box: Box) -> str:

@@ -39,8 +39,13 @@ def read_ids(ref: ImageRef, read: Read) -> Array:
         raise _of_mask(ref, error) from error
 
 
-def read_colors(ref: ImageRef, read: Read) -> Array:
+def read_colors(ref: ImageRef, read: Read, with_gray: bool = True) -> Array:
     """The colours of a mask, 0xRRGGBB.
+
+    Args:
+        ref: of the mask.
+        read: reads it.
+        with_gray: grey values are colours too.
 
     Returns:
         uint32 (height, width).
@@ -49,14 +54,16 @@ def read_colors(ref: ImageRef, read: Read) -> Array:
         BadInput: not to be read, or not in colour.
     """
     data = read(ref)
+    channels = (3, 4, 1) if with_gray else (3, 4)
     try:
         pixels = _colors(data) if ref.pixels is None else opened_pixels(data, ref.pixels).decode().pixels
-        if pixels.dtype != np.uint8 or pixels.shape[2] < 3:
-            raise undecodable(NOT_SUPPORTED, "a mask in colours is of three channels of 8 bits")
+        if pixels.dtype != np.uint8 or pixels.shape[2] not in channels:
+            raise undecodable(NOT_SUPPORTED, f"a mask in colours has {channels[0]} channels of 8 bits")
     except BadInput as error:
         raise _of_mask(ref, error) from error
     wide = pixels.astype(np.uint32)
-    codes: Array = wide[:, :, 0] << 16 | wide[:, :, 1] << 8 | wide[:, :, 2]
+    red, green, blue = (wide[:, :, channel % wide.shape[2]] for channel in range(3))
+    codes: Array = red << 16 | green << 8 | blue
     return codes
 
 

@@ -86,7 +86,7 @@ class MaskPlacer:
         mask = self.annotations.masks.get("panoptic")
         if mask is None:
             raise BadInput("annotations", "no panoptic mask", "the schema stores one of each image")
-        codes = read_colors(mask.image, self.read)
+        codes = read_colors(mask.image, self.read, with_gray=False)
         # In the PNG red is the least significant.
         codes = codes >> 16 | codes & 0xFF00 | (codes & 0xFF) << 16
         segments = mask.segments

@@ -16,6 +16,7 @@ from transforms.records import AnnotatedObject, BadInput, Box, ImageRef, Part, P
 
 _NO_POINT = "key point is not a number"
 _LOST_POINTS = "key points outside the image dropped"
+_CROPPED_POINTS = "key points cut off by the crop"
 
 KeyPoints = tuple[tuple[float, float, int], ...]
 Kept = tuple[AnnotatedObject, AnnotatedObject]
@@ -128,15 +129,20 @@ class ObjectPlacer:
                 found.append((0.0, 0.0, 0))
         if lost:
             self.rule.notes.append((_LOST_POINTS, f"{name()}: {lost} of {len(keypoints)}"))
-        return tuple(found) if frame.is_stored else self._moved(found)
+        return tuple(found) if frame.is_stored else self._moved(found, name)
 
-    def _moved(self, keypoints: Sequence[tuple[float, float, int]]) -> KeyPoints:
+    def _moved(self, keypoints: Sequence[tuple[float, float, int]], name: Name) -> KeyPoints:
         geometry = self.rule.frame.geometry
         points = moved_points(geometry, np.array([(x, y) for x, y, _ in keypoints])).tolist()
         found = []
+        lost = 0
         for (x, y), source in zip(points, keypoints, strict=True):
             inside = 0 <= x <= geometry.width and 0 <= y <= geometry.height
-            found.append((x, y, source[2]) if inside and source != (0, 0, 0) else (0.0, 0.0, 0))
+            labelled = source != (0, 0, 0)
+            lost += labelled and not inside
+            found.append((x, y, source[2]) if labelled and inside else (0.0, 0.0, 0))
+        if lost:
+            self.rule.notes.append((_CROPPED_POINTS, f"{name()}: {lost} of {len(keypoints)}"))
         return tuple(found)
 
 

@@ -23,8 +23,9 @@ _BACKGROUND = frozenset({"background", "_background_", "__background__"})
 class LabelMap:
     """What id each label gets.
 
-    - With a label file, the line number is the id, from 0. A label is a name of it; an integer is the
-      source's own id of a class, or, where the source names no classes, a line number.
+    - With a label file, the line number is the id, from 0; with a label map, its own ids are. A label is a
+      name of it; an integer is the source's own id of a class, or, where the source names no classes, an id
+      of the file.
     - Else, where the source names its classes, its own ids are the ids.
     - Else labels that are all integers (`3`, or the text `3`) are the ids themselves.
     - Any others are numbered in code-point order of their names.
@@ -51,7 +52,7 @@ class LabelMap:
     def build(
         cls,
         labels: Iterable[Label],
-        names: Sequence[str] | None = None,
+        names: Sequence[str] | Mapping[int, str] | None = None,
         offset: int | None = None,
         classes: Mapping[int, str] | None = None,
         texts: Mapping[str, str] | None = None,
@@ -63,7 +64,7 @@ class LabelMap:
 
         Args:
             labels: all labels of the dataset.
-            names: the lines of the label file, where there is one.
+            names: the lines of the label file, where there is one; or the names of a label map by their ids.
             offset: added to every id; negative only where no id gets negative by it. None for the least
                 by which ids begin at `first_id` or above; a background of id 0 does not count.
             classes: names by the source's own ids, where the source has them.
@@ -77,7 +78,8 @@ class LabelMap:
         distinct = set(labels)
         called = dict(texts or {})
         if names is not None:
-            return cls._of_lines(names, offset, classes or {}, called, first_id)
+            lines = dict(names if isinstance(names, Mapping) else enumerate(names))
+            return cls._of_file(lines, offset, classes or {}, called, first_id)
         if classes:
             return cls._of_classes(distinct, offset, classes, called, first_id)
         if all(_integer(label) is not None for label in distinct):
@@ -90,30 +92,32 @@ class LabelMap:
         return cls(ids, {number: text for text, number in number_of.items()}, shift, called)
 
     @classmethod
-    def _of_lines(
+    def _of_file(
         cls,
-        names: Sequence[str],
+        lines: Mapping[int, str],
         offset: int | None,
         classes: Mapping[int, str],
         texts: dict[str, str],
         first_id: int,
     ) -> LabelMap:
-        lines = dict(enumerate(names))
+        names = set(lines.values())
         if offset is None:
             # The source's background is 0 in masks: that id is taken.
             taken = _is_background(classes, 0) and classes[0] not in names
             offset = _least_offset(lines, max(first_id, 1) if taken else first_id)
-        shift = _line_offset(offset)
-        labels = dict(enumerate(names, shift))
-        line_of: dict[Label, int] = {name: number for number, name in labels.items()}
+        labels = _shifted(lines, offset)
+        named: dict[Label, int] = {name: number for number, name in labels.items()}
         if not classes:
-            own = {line: line + shift for line in lines}
-            return cls(_spelt(own, names) | line_of, labels, shift, texts, own)
-        of_class = {name: line_of.get(name, line_of.get(texts.get(name, name))) for name in classes.values()}
+            own = {line: line + offset for line in lines}
+            ids = _of_texts(texts, named) | _spelt(own, names) | named
+            return cls(ids, labels, offset, texts, _with_background(own, lines, labels))
+        # Source and file may call a class by its code or in words, each as it likes.
+        known = _of_texts(texts, named) | named
+        of_class = {name: known.get(name, known.get(texts.get(name, name))) for name in classes.values()}
         found: dict[Label, int] = {name: number for name, number in of_class.items() if number is not None}
         own = {own_id: found[name] for own_id, name in classes.items() if name in found}
-        ids = _spelt(own, [*names, *classes.values()]) | found | line_of
-        return cls(ids, labels, shift, texts, _with_background(own, classes, labels))
+        ids = known | _spelt(own, [*names, *classes.values()]) | found | named
+        return cls(ids, labels, offset, texts, _with_background(own, classes, labels))
 
     @classmethod
     def _of_classes(
@@ -125,13 +129,7 @@ class LabelMap:
         first_id: int,
     ) -> LabelMap:
         shift = _least_offset(classes, first_id) if offset is None else offset
-        labels = {own_id + shift: name for own_id, name in sorted(classes.items())}
-        lowest = min(labels)
-        if lowest < 0:
-            raise ValueError(
-                f"--label_offset is {shift}, which would make the id of class {labels[lowest]!r} {lowest}; "
-                f"ids are 0 or more, so it must be {shift - lowest} or more"
-            )
+        labels = _shifted(classes, shift)
         named: dict[Label, int] = {}
         for number, name in labels.items():
             if name in named and name in used:
@@ -282,6 +280,22 @@ def _least_offset(classes: Mapping[int, str], first_id: int) -> int:
     """The least offset by which no class but the background has an id below `first_id`."""
     lowest = min((own_id for own_id in classes if not _is_background(classes, own_id)), default=first_id)
     return max(0, first_id - lowest)
+
+
+def _shifted(classes: Mapping[int, str], offset: int) -> dict[int, str]:
+    """Classes by their stored ids, ascending.
+
+    Raises:
+        ValueError: an id gets negative.
+    """
+    labels = {own_id + offset: name for own_id, name in sorted(classes.items())}
+    lowest = min(labels)
+    if lowest < 0:
+        raise ValueError(
+            f"--label_offset is {offset}, which would make the id of class {labels[lowest]!r} {lowest}; "
+            f"ids are 0 or more, so it must be {offset - lowest} or more"
+        )
+    return labels
 
 
 def _line_offset(offset: int) -> int:

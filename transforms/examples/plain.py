@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from transforms.examples import schema as s
 from transforms.examples.features import Feature
 from transforms.records import ImageRecord, Placed, StoredImage
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
 class Plain:
     """The stored bytes as image_raw, the shape and dtype of their pixels, the label's id and the mask.
 
     With the image format `raw` image_raw is height x width x depth pixels, row by row; with any other
-    it is the encoded image. mask_raw, where the input has masks of classes, is height x width class ids,
-    a byte each.
+    it is the encoded image. mask_raw, where the input has masks, is height x width class ids, a byte each.
+
+    Attributes:
+        first_id: 1 where the masks are painted from objects, on a background of 0.
     """
 
-    name = "plain"
-    first_id = 0
+    first_id: int = 0
+
+    @property
+    def name(self) -> str:
+        """What people type for it."""
+        return "plain"
 
     def needs(self, annotated: frozenset[str]) -> frozenset[str]:
-        """The mask of classes, where there is one; see `Schema.needs`."""
-        return frozenset({"class_raw"}) if "class" in annotated else frozenset()
+        """The mask of classes, where there are any; see `Schema.needs`."""
+        return frozenset({"class_raw"}) if annotated & s.CLASS_MASKS else frozenset()
 
     def features(
         self, record: ImageRecord, image: StoredImage | None, placed: Placed, settings: s.FeatureSettings
@@ -35,7 +44,7 @@ class Plain:
             "dtype": s.text(stored.dtype),
             "label": s.label_ids(record, settings.labels),
         }
-        if "class" in settings.annotated:
+        if settings.annotated & s.CLASS_MASKS:
             features["mask_raw"] = s.encoded_mask(placed, "class_raw")
         features.update(s.quality_features(stored, "jpeg_quality"))
         if settings.columns:
@@ -52,7 +61,7 @@ class Plain:
             "dtype": s.FeatureSpec("string"),
             "label": s.FeatureSpec("int64", s.label_shape(summary), role="label"),
         }
-        if "class" in summary.annotated:
+        if summary.annotated & s.CLASS_MASKS:
             specs["mask_raw"] = s.FeatureSpec("string", role="mask")
         return specs | s.quality_specs(summary, "jpeg_quality") | s.column_specs(summary.columns)
 

@@ -7,8 +7,8 @@ from transforms.examples.combined import Combined
 from transforms.examples.detection import DETECTION
 from transforms.examples.imagenet import IMAGENET
 from transforms.examples.panoptic import PANOPTIC
-from transforms.examples.plain import PLAIN
-from transforms.examples.schema import Schema, SequenceSchema
+from transforms.examples.plain import PLAIN, Plain
+from transforms.examples.schema import CLASS_MASKS, Schema, SequenceSchema
 from transforms.examples.segmentation import SEGMENTATION, Segmentation
 from transforms.examples.sequence import SEQUENCE
 from transforms.examples.tabular import FEATURES_ALONE
@@ -32,8 +32,6 @@ _ASKS_FOR: dict[str, Schema] = {
     "class": SEGMENTATION,
     "panoptic": PANOPTIC,
 }
-# What a mask of classes is made of, any of them.
-_CLASS_MASKS = frozenset({"class", "panoptic", "object_masks"})
 
 
 def choose_schema(name: str, has_images: bool, annotated: frozenset[str] = frozenset()) -> Schema:
@@ -99,18 +97,22 @@ def _asked_for(annotated: frozenset[str]) -> tuple[Schema, ...]:
 
 def _check_masks(name: str, schema: Schema, annotated: frozenset[str]) -> None:
     """Refuses a schema of masks for records that have none."""
-    if schema is SEGMENTATION and not annotated & _CLASS_MASKS:
+    if schema is SEGMENTATION and not annotated & CLASS_MASKS:
         missing = "masks of classes, panoptic masks or objects with masks"
     elif schema is PANOPTIC and "panoptic" not in annotated:
         missing = "panoptic masks"
     else:
         return
-    remedy = "give --include_annotations=masks" if "objects" in annotated else "choose another schema"
+    painted = schema is SEGMENTATION and "objects" in annotated
+    remedy = "give --include_annotations=masks" if painted else "choose another schema"
     raise ValueError(f"--schema is {name!r}: {schema.name!r} needs {missing}, the input has none; {remedy}")
 
 
 def _fitted(schema: Schema, annotated: frozenset[str]) -> Schema:
     """The schema for these records: where masks are painted from objects, 0 is the background."""
-    if schema is SEGMENTATION and not annotated & {"class", "panoptic"}:
-        return Segmentation(first_id=1)
+    if not annotated & {"class", "panoptic"}:
+        if schema is SEGMENTATION:
+            return Segmentation(first_id=1)
+        if schema is PLAIN and "object_masks" in annotated:
+            return Plain(first_id=1)
     return schema

@@ -13,6 +13,8 @@ from transforms.records import FeatureValue, ImageRecord, Placed, StoredImage
 
 Dtype = Literal["int64", "float32", "string"]
 Shape = tuple[int | None, ...]
+CLASS_MASKS = frozenset({"class", "panoptic", "object_masks"})
+"""What a mask of the classes of a whole image is made of, any of them."""
 PIXEL_FORMATS = frozenset({"raw", "tensor"})
 """Stored formats that are pixels, not an encoded image: they need their shape beside them."""
 

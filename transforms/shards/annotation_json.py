@@ -30,9 +30,9 @@ def has_details(annotations: Annotations) -> bool:
     """Whether there is more than labels and free features."""
     return bool(
         annotations.objects
-        or annotations.captions
-        or annotations.masks
         or annotations.size
+        or annotations.masks
+        or annotations.captions
         or annotations.source_id
         or annotations.steps is not None
         or annotations.relative

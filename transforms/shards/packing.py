@@ -104,11 +104,13 @@ class Content(NamedTuple):
         text: all of it, wherever it lies: equal for equal records. JSON.
         refs: the files that its annotations speak of, as JSON; empty where there are none.
         spooled: where the annotations are that `text` holds a digest of, as JSON; empty where it has them.
+        is_detailed: there is more than labels and free features.
     """
 
     text: str
     refs: str = ""
     spooled: str = ""
+    is_detailed: bool = False
 
 
 def content_of(record: ImageRecord, spool: Spool | None = None) -> tuple[Content, Content]:
@@ -129,12 +131,12 @@ def content_of(record: ImageRecord, spool: Spool | None = None) -> tuple[Content
     found, files = details(annotations)
     told = _encode(found)
     refs = _encode([ref_json(ref) for ref in files]) if files else ""
-    full = Content(f"{start},{told}]", refs)
+    full = Content(f"{start},{told}]", refs, is_detailed=True)
     if spool is None or len(told) + len(refs) <= _HELD:
         return full, full
     packed = f"[{told},{refs or '[]'}]".encode()
     digest = hashlib.blake2b(packed, digest_size=16).hexdigest()
-    return full, Content(f'{start},"{digest}"]', "", _encode(ref_json(spool.add(packed))))
+    return full, Content(f'{start},"{digest}"]', "", _encode(ref_json(spool.add(packed))), True)
 
 
 def pack_record(record: ImageRecord, content: Content | None = None) -> bytes:
@@ -147,11 +149,13 @@ def pack_record(record: ImageRecord, content: Content | None = None) -> bytes:
     Raises:
         UnicodeEncodeError: a text with lone surrogates.
     """
-    text, refs, spooled = content or content_of(record)[0]
-    refs = f",{refs}" if refs else ""
-    spooled = f",{spooled}" if spooled else ""
+    text, refs, spooled, is_detailed = content or content_of(record)[0]
     origin = encode_basestring(record.origin)
-    return f"[{text},{_place(record)}{refs}{_UNDECIDING}{origin}{spooled}]".encode()
+    if is_detailed:
+        refs = f",{refs}" if refs else ""
+        spooled = f",{spooled}" if spooled else ""
+        return f"[{text},{_place(record)}{refs}{_UNDECIDING}{origin}{spooled}]".encode()
+    return f"[{text},{_place(record)}{_UNDECIDING}{origin}]".encode()
 
 
 def unpack_record(packed: bytes, read: Callable[[ImageRef], bytes] | None = None) -> ImageRecord:

@@ -202,14 +202,14 @@ def record_settings(totals: Totals, config: DatasetConfig) -> RecordSettings:
     attributes = totals.attributes.resolve(_OF_LISTS)
     steps = totals.steps.resolve(_OF_LISTS)
     annotated = frozenset(totals.annotated)
-    classes = totals.classes.of(totals.labels) if config.label_classes is None else config.label_classes
+    names = config.label_names if config.label_classes is None else config.label_classes
     try:
         schema = choose_schema(config.schema, totals.with_image > 0, annotated)
         labels = LabelMap.build(
             totals.labels,
-            config.label_names,
+            names,
             config.label_offset,
-            classes,
+            totals.classes.of(totals.labels),
             {**totals.classes.texts, **config.label_texts},
             schema.first_id,
         )

@@ -93,9 +93,15 @@ class EncodedRecord:
     placed: Placed = Placed()
 
 
-def _has_masks(annotations: Annotations) -> bool:
-    """Whether there is anything to make a mask of the whole image of."""
-    return bool(annotations.masks) or any(one.mask is not None for one in annotations.objects)
+def _has_masks(annotations: Annotations, annotated: frozenset[str]) -> bool:
+    """Whether there is anything to make a mask of the whole image of.
+
+    Where masks are painted from objects, an image that was annotated without any is background.
+    """
+    if annotations.masks or any(one.mask is not None for one in annotations.objects):
+        return True
+    is_painted = not annotated & {"class", "panoptic"}
+    return is_painted and not annotations.objects and annotations.size is not None
 
 
 class RecordEncoder:
@@ -204,7 +210,8 @@ class RecordEncoder:
             return _NOTHING
         self.beacon.step(Step.IMAGE)
         annotations = record.annotations
-        if "," in self._settings.schema.name and not _has_masks(annotations):
+        annotated = self._settings.features.annotated
+        if "," in self._settings.schema.name and not _has_masks(annotations, annotated):
             needs -= _OF_MASKS  # of several schemas at once, one may have nothing to store
 
         def read(ref: ImageRef) -> bytes:
@@ -252,8 +259,9 @@ class RecordEncoder:
 
     def _notes(self, record: ImageRecord, placed: Placed, stats: WriteStats) -> Iterator[Failure]:
         """What became of the annotations of a record that is written."""
-        stats.annotations["objects"] += len(placed.objects)
-        if "objects" in self._needs and not placed.objects:
+        if placed.objects:
+            stats.annotations["objects"] += len(placed.objects)
+        elif "objects" in self._needs:
             stats.annotations["images_without_objects"] += 1
         for name in placed.masks:
             stats.annotations[name.rpartition("_")[0]] += 1

@@ -8,10 +8,11 @@ import json
 import os
 import struct
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from transforms.records import BadInput
+from transforms.records import BadInput, ImageRecord, ImageRef
+from transforms.shards.annotation_json import details
 from transforms.shards.packing import reference_record, without_origin
 from transforms.shards.report import ShardFile, ShardReport, WriteStats
 from transforms.storage import files
@@ -148,14 +149,21 @@ def _can_be_loaded(failures_path: str, references: Iterable[bytes]) -> bool:
         return False
     reader = ImageReader()
     for reference in references:
-        record = reference_record(reference)
-        if record.key in unloaded and record.image is not None:
+        if reference_record(reference).key in unloaded:
             try:
-                reader.read(record.image)
+                for ref in _files_of(reference_record(reference, reader.read)):
+                    reader.read(ref)
             except BadInput:
                 continue
             return True
     return False
+
+
+def _files_of(record: ImageRecord) -> Iterator[ImageRef]:
+    """The image of a record, and what its annotations speak of: frames and masks."""
+    if record.image is not None:
+        yield record.image
+    yield from details(record.annotations)[1]
 
 
 def _stats_json(stats: WriteStats) -> Mapping[str, object]:

@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable
 
 from transforms.examples.columns import ColumnTypes
 from transforms.records import Annotations, ClassNames, ImageRecord, JobError
-from transforms.shards.annotation_json import has_details
 from transforms.shards.hashing import DEFAULT_SPLIT, key_digest
 from transforms.shards.packing import Content, content_of, pack_record, unpack_record
 
@@ -156,7 +155,7 @@ class Totals:
         if labels:
             self.labels.update(labels)
             self.annotated.add("labels")
-        if has_details(record.annotations):
+        if content.is_detailed:
             self._add_details(record.annotations)
         self._count_labels(len(labels), len(labels))
         if record.image is not None:

@@ -12,7 +12,8 @@ from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 from transforms.records import Annotations, BadInput, Failure, ImageRecord
-from transforms.sources.members import Member, failed, skipped
+from transforms.sources.listed import failed, skipped
+from transforms.sources.members import Member
 from transforms.sources.names import is_image_name, is_split_name, printable
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, label_pattern, limited
 from transforms.sources.source import (

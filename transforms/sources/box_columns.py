@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -24,11 +25,15 @@ CORNER_COLUMNS = (
 SIDE_COLUMNS = ("bbox_x", "bbox_y", "bbox_width", "bbox_height")
 """What columns of a corner and the lengths of the sides are called, in lower case."""
 
+LIST_COLUMN = "bbox"
+"""A column, in lower case, of a corner and the lengths of the sides in one list, as COCO's `bbox`."""
+
 UNNAMED = "object"
 """The label of boxes where no column has one."""
 
 _HEIGHTS = ("height", "image_height", "img_height")
 _WIDTHS = ("width", "image_width", "img_width")
+_IMAGE_IDS = ("image_id", "imageid", "image_name", "img")  # names of images, or numbers of rows
 _ATTRIBUTES = {"iscrowd": "is_crowd", "pose": "view"}
 _FAR_OFF = 2.0  # more than a box sticks out whose coordinates are shares of the image
 
@@ -38,14 +43,14 @@ class BoxColumns:
     """Which columns hold the box of a row.
 
     Attributes:
-        box: the four columns.
+        box: the four columns; or the one of lists.
         sides: the last two are width and height of the box, not its second corner.
         size: height and width of the image, where there are such columns.
         label: of the box.
         relative: coordinates are shares of the image's sides.
     """
 
-    box: tuple[str, str, str, str]
+    box: tuple[str, ...]
     sides: bool
     size: tuple[str, str] | None
     label: str | None
@@ -54,24 +59,39 @@ class BoxColumns:
     def describe(self) -> str:
         """What was found in a manifest, for people."""
         unit = "shares of the image: no size is given and none is above 1" if self.relative else "pixels"
-        return f"a row a box: {', '.join(self.box)} ({unit})"
+        listed = " of x, y, width, height" if len(self.box) == 1 else ""
+        return f"a row a box: {', '.join(self.box)}{listed} ({unit})"
+
+    def values(self, row: Mapping[str, object]) -> Sequence[object]:
+        """The four values of the box of a row, by column; none where its cell is empty."""
+        if len(self.box) > 1:
+            return [row.get(name) for name in self.box]
+        return _listed(row.get(self.box[0]))
 
 
-def find_box_columns(names: Iterable[str], columns: Columns, config: SourceConfig) -> BoxColumns | None:
+def find_box_columns(
+    names: Iterable[str], first: Iterable[Mapping[str, object]], columns: Columns, config: SourceConfig
+) -> BoxColumns | None:
     """The columns of boxes among those of a manifest of images; None where a row is an image.
 
     Raises:
-        ValueError: boxes have a label each, and --label_column names several columns.
+        ValueError: boxes have a label each, and --label_column names several columns; or boxes are there,
+            and what is called like the id of an image is not named as the column of images.
     """
-    if columns.image is None:
-        return None
     asked = columns.labels if config.label_column is not None else ()
     free = [name for name in names if name not in (columns.image, columns.split, *asked)]
     box = next((found for usual in CORNER_COLUMNS if (found := _all(usual, free))), None)
-    sides = None if box else _all(SIDE_COLUMNS, free)
+    sides = None if box else _all(SIDE_COLUMNS, free) or _list_column(free, first)
     found = box or sides
     if found is None:
         return None
+    if columns.image is None:
+        if (image := usual_name(_IMAGE_IDS, free)) is None:
+            return None
+        raise ValueError(
+            f"--image_column is not given, and boxes ({', '.join(found)}) want an image; "
+            f"give --image_column {image}, if it tells the image's file"
+        )
     if len(asked) > 1:
         raise ValueError(f"--label_column is {config.label_column!r}, and a row with a box has one label")
     height, width = usual_name(_HEIGHTS, free), usual_name(_WIDTHS, free)
@@ -80,12 +100,33 @@ def find_box_columns(names: Iterable[str], columns: Columns, config: SourceConfi
     return BoxColumns(found, sides is not None, size, label)
 
 
-def _all(usual: Sequence[str], names: Sequence[str]) -> tuple[str, str, str, str] | None:
+def _all(usual: Sequence[str], names: Sequence[str]) -> tuple[str, ...] | None:
     by_lower = {name.lower(): name for name in reversed(names)}
     if not all(name in by_lower for name in usual):
         return None
-    first, second, third, fourth = (by_lower[name] for name in usual)
-    return first, second, third, fourth
+    return tuple(by_lower[name] for name in usual)
+
+
+def _list_column(names: Sequence[str], first: Iterable[Mapping[str, object]]) -> tuple[str, ...] | None:
+    """The column of lists of four numbers, by the first row that has something in it."""
+    name = usual_name((LIST_COLUMN,), names)
+    if name is None:
+        return None
+    cell = next((row[name] for row in first if not is_empty(row.get(name))), None)
+    values = _listed(cell)
+    return (name,) if len(values) == 4 and all(map(is_number, values)) else None
+
+
+def _listed(cell: object) -> Sequence[object]:
+    """The values of a cell that is a list, or its text in JSON; the cell alone where it is neither."""
+    if is_empty(cell):
+        return ()
+    if isinstance(cell, str):
+        try:
+            cell = json.loads(cell)
+        except (ValueError, RecursionError):
+            return (cell,)
+    return cell if isinstance(cell, list | tuple) else (cell,)
 
 
 def with_unit(columns: BoxColumns, first: Iterable[Mapping[str, object]]) -> BoxColumns:
@@ -94,7 +135,7 @@ def with_unit(columns: BoxColumns, first: Iterable[Mapping[str, object]]) -> Box
     for row in first:
         try:
             is_sized = is_sized or (columns.size is not None and size_in(row, columns.size) is not None)
-            boxes.append(box_of([row.get(name) for name in columns.box], columns.sides))
+            boxes.append(box_of(columns.values(row), columns.sides))
         except BadInput:
             continue
     relative = not is_sized and look_relative([box for box in boxes if box is not None])
@@ -189,9 +230,16 @@ def is_empty(value: object) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
 
+def is_number(value: object) -> bool:
+    """Whether a cell is a finite number."""
+    return _number(value) is not None
+
+
 def _number(value: object) -> float | None:
     """A finite number, or None."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    if isinstance(value, str) and "_" in value:  # which Python takes for a thousands separator
         return None
     try:
         number = float(value)

@@ -29,6 +29,7 @@ from transforms.sources.manifests import check_manifests, manifests
 from transforms.sources.names import extension_of, printable
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import (
+    ANNOTATIONS,
     Description,
     Item,
     SourceConfig,
@@ -55,6 +56,7 @@ class CocoSource:
         example="coco/\n  annotations/\n    instances_train2017.json\n    captions_train2017.json\n"
         "    panoptic_train2017.json\n    panoptic_train2017/\n      000000000009.png\n"
         "  train2017/\n    000000000009.jpg",
+        annotations=ANNOTATIONS,
     )
     untyped = False
 
@@ -83,6 +85,10 @@ class CocoSource:
             raise ValueError(
                 f"--input is {config.input!r}, where no COCO annotation file is found "
                 "up to two folders down; name them with --annotations"
+            )
+        if all(file.kind == "captions" for file in files) and "captions" not in config.include_annotations:
+            raise ValueError(
+                f"--input is {config.input!r}, which has captions alone; give --include_annotations=captions"
             )
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:

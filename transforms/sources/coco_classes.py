@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import collections
-from typing import Any
+from typing import Any, TypeGuard
 
 from transforms.records import BadInput, ClassNames, JobError
 from transforms.sources.names import is_unicode
+
+_LARGEST = 1 << 62  # with --label_offset it still is an int64
 
 
 class CocoClasses:
@@ -26,8 +28,8 @@ class CocoClasses:
         """
         number = category.get("id") if isinstance(category, dict) else None
         name = category.get("name") if isinstance(category, dict) else None
-        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-            raise JobError(f"{file!r} has a category without an id of 0 or more: {str(category)[:100]}")
+        if not _is_category(number):
+            raise JobError(f"{file!r} has a category without an id of 0 to 2**62: {str(category)[:100]}")
         if not isinstance(name, str) or not name or not is_unicode(name):
             raise JobError(f"{file!r} has no name for the category {number}")
         known = self._names.setdefault(number, name)
@@ -52,7 +54,7 @@ class CocoClasses:
         Raises:
             BadInput: there is no such category.
         """
-        if isinstance(category, bool) or not isinstance(category, int):
+        if not _is_category(category):
             raise BadInput("annotations", "no category", f"category_id is {category!r}")
         if not self._names:
             return category
@@ -63,3 +65,7 @@ class CocoClasses:
     def is_thing(self, category: int) -> bool:
         """Whether a category is of things, as it is unless its file says otherwise."""
         return category not in self._stuff
+
+
+def _is_category(number: object) -> TypeGuard[int]:
+    return isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= _LARGEST

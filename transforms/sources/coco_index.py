@@ -270,7 +270,9 @@ def _image_id(annotation: Any) -> int | str:
 
 
 def _id(value: object) -> int | str | None:
-    return value if isinstance(value, int | str) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return None
+    return value if isinstance(value, int) or is_unicode(value) else None
 
 
 def _kept(element: Element, include: tuple[str, ...]) -> str:

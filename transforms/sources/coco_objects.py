@@ -140,6 +140,10 @@ def _attributes(annotation: Mapping[str, Any]) -> dict[str, Scalar]:
         if numbers is None:
             raise _bad("area is not a number", area)
         (attributes["area"],) = numbers
+    others = annotation.get("attributes")  # of CVAT and Datumaro
+    for name, value in others.items() if isinstance(others, dict) else ():
+        if isinstance(value, str | int | float) and name.strip():
+            attributes.setdefault(name, value)
     return attributes
 
 

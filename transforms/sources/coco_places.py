@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterator
 
 from transforms.records import BadInput, Failure
@@ -16,6 +17,7 @@ from transforms.storage.paths import Confinement, LocatedFile, below, real_path
 from transforms.storage.places import is_folder
 
 _IMAGE_FOLDERS = ("images", "data", "JPEGImages")
+_DRIVE = re.compile(r"[A-Za-z]:/")
 
 
 class CocoPlaces:
@@ -91,12 +93,26 @@ class CocoPlaces:
         if not is_unicode(name):
             raise BadInput("annotations", "name is not UTF-8", printable(name))
         try:
-            found = self._confinement.find(name, bases)
+            found = self._located(name, bases)
         except BadInput as fault:
             raise BadInput("annotations", fault.reason, fault.detail) from fault
         if not is_unicode(found.key):
             raise BadInput("annotations", "name is not UTF-8", printable(found.key))
         return found
+
+    def _located(self, name: str, bases: tuple[str, ...]) -> LocatedFile:
+        """The file of that name, or of the one that Windows would take it for."""
+        try:
+            return self._confinement.find(name, bases)
+        except BadInput as fault:
+            if "\\" not in name or fault.reason != "not found":
+                raise
+            inner = name.replace("\\", "/")
+            of_drive = _DRIVE.match(inner)  # a path of another machine
+            try:
+                return self._confinement.find(inner.rpartition("/")[2] if of_drive else inner, bases)
+            except BadInput as other:
+                raise (fault if other.reason == "not found" else other) from None
 
     def _image_candidates(self, file: CocoFile) -> Iterator[str]:
         roots = dict.fromkeys((file.folder, self._root, *self._above(file), *self._image_roots))

@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from transforms.records import BadInput, Failure, ImageRecord
-from transforms.sources.box_columns import BoxColumns, find_box_columns, with_unit
+from transforms.sources.box_columns import BoxColumns, find_box_columns, is_number, with_unit
 from transforms.sources.box_rows import BoxRows
 from transforms.sources.csv_rows import (
     BoxedRows,
@@ -176,8 +176,13 @@ def read_layout(manifest: Manifest, config: SourceConfig) -> CsvLayout:
     asked = config.image_column is not None or config.label_column is not None
     if not asked and _is_vertex_row(first):
         layout = CsvLayout(delimiter, None, Columns("path", ("label",), "ml_use"))
-        peeked_cells = (cells for cells in _peek(manifest, layout) if has_vertex_box(cells))
-        return dataclasses.replace(layout, has_vertex_boxes=next(peeked_cells, None) is not None)
+        peeked_cells = _peek(manifest, layout)
+        if any(map(_is_headless_box, peeked_cells)):
+            raise ValueError(
+                f"{flag} is {manifest.path!r}, whose rows are a path, four numbers and a class; "
+                "put a header above them, such as filename,xmin,ymin,xmax,ymax,class"
+            )
+        return dataclasses.replace(layout, has_vertex_boxes=any(map(has_vertex_box, peeked_cells)))
     header = tuple(cell.strip() for cell in first)
     if header[0].startswith(("{", "[")):
         raise ValueError(
@@ -199,7 +204,7 @@ def read_layout(manifest: Manifest, config: SourceConfig) -> CsvLayout:
             f"{flag} is {manifest.path!r}, whose only column is {header[0]!r}; "
             "columns are separated by commas, semicolons or tabs, not by |"
         )
-    boxes = find_box_columns([name for name in header if name], columns, config)
+    boxes = find_box_columns([name for name in header if name], peeked, columns, config)
     boxes = None if boxes is None else with_unit(boxes, peeked)
     return dataclasses.replace(layout, columns=columns, boxes=boxes)
 
@@ -241,13 +246,16 @@ def _told(fault: BadInput) -> str:
 def _first_row(manifest: Manifest, flag: str) -> tuple[str, list[str]]:
     """The first row that is not blank, cut by the delimiter that gives the most cells."""
     best: tuple[str, list[str]] | None = None
+    fault: BadInput | None = None
     for delimiter in _DELIMITERS:
         layout = CsvLayout(delimiter, None, Columns(None, (), None))
         _, cells = next(_all_rows(manifest, layout), (0, None))
-        if isinstance(cells, BadInput):
-            raise ValueError(f"{flag} is {manifest.path!r}, whose first row cannot be read: {_told(cells)}")
-        if cells is not None and (best is None or len(cells) > len(best[1])):
+        if isinstance(cells, BadInput):  # as quoted cells are by another delimiter than theirs
+            fault = fault or cells
+        elif cells is not None and (best is None or len(cells) > len(best[1])):
             best = (delimiter, cells)
+    if fault is not None and (best is None or len(best[1]) == 1):
+        raise ValueError(f"{flag} is {manifest.path!r}, whose first row cannot be read: {_told(fault)}")
     if best is None:
         raise ValueError(f"{flag} is {manifest.path!r}, which is empty")
     return best
@@ -288,6 +296,12 @@ def _all_rows(manifest: Manifest, layout: CsvLayout) -> Iterator[tuple[int, list
                 lines.fault = ""
             elif cells:
                 yield line, cells
+
+
+def _is_headless_box(cells: Sequence[str]) -> bool:
+    """Whether a row is keras-retinanet's `path,x1,y1,x2,y2,class`, which are no labels of Vertex AI's."""
+    is_box = len(cells) == 6 and all(map(is_number, cells[1:5]))
+    return is_box and bool(cells[5].strip()) and not is_number(cells[5])
 
 
 def _is_vertex_row(cells: Sequence[str]) -> bool:

@@ -62,7 +62,7 @@ class BoxedRows:
         label = "" if boxes.label is None else row[boxes.label]
         try:
             size = None if boxes.size is None else size_in(row, boxes.size)
-            box = box_of([row[name] for name in boxes.box], boxes.sides)
+            box = box_of(boxes.values(row), boxes.sides)
             if box is None:
                 return Row(image, _cell_labels(label.strip()), split, {}, size=size)
             check_unit(box, boxes.relative)

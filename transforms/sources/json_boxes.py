@@ -155,7 +155,7 @@ def take_box(item: dict[str, Any], columns: BoxColumns, label: str | None) -> Bo
     label = label or columns.label
     value = None if label is None else take(item, label)
     size = None if columns.size is None else size_of(*(take(item, name) for name in columns.size))
-    box = box_of([take(item, name) for name in columns.box], columns.sides)
+    box = box_of(columns.values({name: take(item, name) for name in columns.box}), columns.sides)
     if box is None:
         item.clear()
         labels = () if is_empty(value) else (box_label(value, label),)

@@ -160,9 +160,10 @@ def _layout(
 ) -> _Layout:
     columns = _columns(first, names, config, manifest)
     is_vertex = columns.image is not None and not _asks(config)
-    boxes = find_box_columns(names, columns, config)
+    rows = [flat(row, strict=False) for row in first]
+    boxes = find_box_columns(names, rows, columns, config)
     if boxes is not None:
-        boxes = with_unit(boxes, [flat(row, strict=False) for row in first])
+        boxes = with_unit(boxes, rows)
     lists = find_box_lists(first) if columns.image is not None else BoxLists(False, False)
     return _Layout(first, columns, boxes, lists, is_vertex)
 

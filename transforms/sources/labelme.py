@@ -51,6 +51,7 @@ class LabelmeSource:
         split="folders, when all that hold annotations are named like a split",
         key="path of the image below the input",
         example="photos/\n  1.jpg\n  1.json\n  2.jpg\n  2.json",
+        annotations=("masks",),
     )
     untyped = False
 

@@ -7,14 +7,16 @@ Sibling folders (`images` and `masks`, `JPEGImages` and `SegmentationClass`, Cam
 
 from __future__ import annotations
 
+import heapq
+import os
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from transforms.records import Annotations, ClassNames, Failure, ImageRecord, JobError, MaskImage
-from transforms.sources.masks_classes import MaskClasses, is_in_colors, mask_classes
+from transforms.sources.masks_classes import MaskClasses, are_binary, binary, is_in_colors, mask_classes
 from transforms.sources.masks_lists import is_split_list, listed_pairs, split_lists
 from transforms.sources.masks_match import LOSSLESS, Matched, match_masks
-from transforms.sources.masks_pairs import ORPHAN, folder_split, folder_splits, input_files, root_of
+from transforms.sources.masks_pairs import ORPHAN, folder_split, input_files, root_of
 from transforms.sources.masks_pattern import MaskPattern
 from transforms.sources.masks_sniff import why_masks
 from transforms.sources.names import extension_of, is_image_name
@@ -31,6 +33,8 @@ from transforms.sources.tree import TreeFile
 from transforms.storage.paths import below
 from transforms.storage.places import is_folder
 
+_LOOKED_AT = 8  # masks that tell what the values of all are
+
 
 class MasksSource:
     """Lists pairs of an image and its mask."""
@@ -42,6 +46,7 @@ class MasksSource:
         split="folders named like splits, or lists such as train.txt",
         key="path of the image below the input",
         example="roads/\n  images/\n    1.jpg\n  masks/\n    1.png\n  classes.txt",
+        annotations=("masks",),
     )
     untyped = False
 
@@ -71,8 +76,10 @@ class MasksSource:
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
         with readable("--input", config.input):
-            lists = split_lists(root_of(config))
-            return tuple(sorted(lists)) if lists else folder_splits(config)
+            if lists := split_lists(root_of(config)):
+                return tuple(sorted(lists))
+            splits = {folder_split(image) for image in _listing(config).matched.masks}
+            return tuple(sorted(filter(None, splits)))
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("segmentation",)
@@ -107,6 +114,9 @@ def _listing(config: SourceConfig) -> _Listing:
     pattern = None if config.mask_pattern is None else MaskPattern(config.mask_pattern)
     matched = match_masks(files, apart, pattern)
     file = _classes(config, _Listing(files, matched, [])).file if matched.masks else ""
+    used = {file, *map(os.path.basename, split_lists(root).values())}
+    if outside := [one for one in failures if one.key in used]:
+        raise ValueError(f"--input is {config.input!r}: {outside[0].key} is {outside[0].reason}")
     for item in others:
         if item.key != file and not is_split_list(item.key):
             failures.append(Failure(item.key, "list", "not an image by name", skipped=True))
@@ -114,12 +124,14 @@ def _listing(config: SourceConfig) -> _Listing:
 
 
 def _classes(config: SourceConfig, listing: _Listing) -> MaskClasses:
-    """The classes; the first mask tells whether they are colours."""
-    first = min(mask for masks in listing.matched.masks.values() for mask in masks)
+    """The classes; the first masks tell whether they are colours, ids, or black and white."""
+    every = (mask for masks in listing.matched.masks.values() for mask in masks)
+    first = [listing.files[mask].ref for mask in heapq.nsmallest(_LOOKED_AT, every)]
     try:
-        return mask_classes(root_of(config), is_in_colors(listing.files[first].ref))
+        classes = mask_classes(root_of(config), is_in_colors(first[0]))
     except ValueError as error:
         raise ValueError(f"--input is {config.input!r}: {error}") from error
+    return binary(classes) if not classes.colors and are_binary(first) else classes
 
 
 def _items(config: SourceConfig) -> Iterator[Item]:

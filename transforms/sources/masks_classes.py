@@ -14,6 +14,7 @@ NAME_FILES = ("classes.txt", "class_names.txt", "names.txt", "labels.txt")
 COLOR_FILES = ("label_colors.txt", "class_dict.csv", "labelmap.txt")
 _UNLABELLED = "__ignore__"  # LabelMe's name of -1, which is 255 in an image
 _LARGEST = 1 << 20
+_BLACK_AND_WHITE = ((0x000000, 0), (0xFFFFFF, 1))
 _ID_MODES = frozenset(("1", "L", "P", "I", "I;16"))
 
 
@@ -55,6 +56,31 @@ def mask_classes(root: str, in_colors: bool) -> MaskClasses:
             f"it may be {', '.join(COLOR_FILES)}"
         )
     return MaskClasses()
+
+
+def binary(classes: MaskClasses) -> MaskClasses:
+    """Classes of masks that are white where the object is: 255 would else be what no trainer looks at."""
+    names = (
+        classes.names if len(classes.names) == len(_BLACK_AND_WHITE) else {0: "background", 1: "foreground"}
+    )
+    return MaskClasses(names, _BLACK_AND_WHITE, classes.file)
+
+
+def are_binary(refs: Iterable[ImageRef]) -> bool:
+    """Whether the values of masks, together, are 0 and 255 and no other."""
+    from PIL import Image
+
+    seen: set[int] = set()
+    for ref in refs:
+        with open_file(ref.uri) as stream:
+            try:
+                with Image.open(stream) as image:
+                    if image.mode != "L":
+                        return False
+                    seen.update(value for value, count in enumerate(image.histogram()) if count)
+            except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+                continue  # its record will say so
+    return seen == {0, 255}
 
 
 def is_in_colors(ref: ImageRef) -> bool:

@@ -54,6 +54,7 @@ ENDINGS = (
     "_gt",
     "_GT",
     "_L",
+    "_P",
     "_seg",
     "_segmentation",
     "_annotation",
@@ -63,6 +64,7 @@ ENDINGS = (
 )
 """What follows the name of the image in that of its mask; the first there is counts."""
 
+_ONLY_SET = "default"  # what CVAT and Datumaro call the images where there are no splits
 _OTHER = ("_color", "_instanceIds", "_instanceTrainIds")  # Cityscapes' other pictures of the same
 _IMAGE_ENDING = "_leftImg8bit"
 _BESIDE = re.compile(r"(.+?)[-_ ]?(annots?|annotations?|masks?|labels?|gt)", re.IGNORECASE)
@@ -95,7 +97,7 @@ def mask_path(key: str) -> str | None:
     *folders, name = stem.split("/")
     for at in range(len(folders) - 1, -1, -1):
         match = _BESIDE.fullmatch(folders[at])
-        if match and is_split_name(match[1]):
+        if match and (is_split_name(match[1]) or match[1].lower() == _ONLY_SET):
             return "/".join((*folders[:at], match[1], *folders[at + 1 :], name))
         if match and match[1].lower() in IMAGE_FOLDERS:
             return "/".join((*folders[:at], *folders[at + 1 :], name))

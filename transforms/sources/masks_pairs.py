@@ -12,7 +12,7 @@ from transforms.records import BadInput, Failure
 from transforms.sources.names import is_split_name
 from transforms.sources.source import SourceConfig
 from transforms.sources.tree import Tree, TreeFile
-from transforms.storage.paths import below, real_path
+from transforms.storage.paths import absolute, below, real_path
 from transforms.storage.places import is_folder, names_in
 from transforms.storage.reader import ImageReader
 
@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 def root_of(config: SourceConfig) -> str:
     """The folder of the input; of a file, the one it lies in."""
     path = real_path(config.input)
-    return path if is_folder(path) else os.path.dirname(path)
+    return path if is_folder(path) else real_path(os.path.dirname(absolute(config.input)))
 
 
 def input_files(config: SourceConfig) -> Iterator[TreeFile | Failure]:

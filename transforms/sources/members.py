@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from transforms.records import BadInput, Failure, ImageRef
+from transforms.sources.listed import HIDDEN, skipped
 from transforms.sources.names import is_hidden, is_unicode, printable
-from transforms.sources.tree import HIDDEN
 
 _OUTWARD = re.compile(r"^/|^[A-Za-z]:|[\\\0]")
 
@@ -44,16 +44,6 @@ def member_name(name: str) -> str:
 def has_hidden_part(name: str) -> bool:
     """Whether a member, or a folder that it is in, is hidden, or left behind by an operating system."""
     return any(map(is_hidden, name.split("/")))
-
-
-def failed(key: str, fault: BadInput) -> Failure:
-    """The failed record of a key that may not be UTF-8."""
-    return Failure(printable(key), fault.stage, fault.reason, printable(fault.detail))
-
-
-def skipped(key: str, reason: str, detail: str = "") -> Failure:
-    """What is left out on purpose."""
-    return Failure(printable(key), "list", reason, printable(detail), skipped=True)
 
 
 def hidden(key: str) -> Failure:

@@ -32,8 +32,8 @@ _LITTER = frozenset(
 
 def extension_of(name: str) -> str:
     """The extension of a file name or path, in lower case and without its dot; empty where there is none."""
-    name = name.rpartition("/")[2]
-    return name.rpartition(".")[2].lower() if "." in name[1:] else ""
+    stem, _, extension = name.rpartition("/")[2].rpartition(".")
+    return extension.lower() if stem else ""
 
 
 def is_image_name(name: str) -> bool:

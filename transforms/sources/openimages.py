@@ -38,6 +38,7 @@ class OpenImagesSource:
         example="open_images/\n  annotations/\n    class-descriptions-boxable.csv\n"
         "    validation-annotations-bbox.csv\n  images/\n    validation/\n      0001eeaf4aed83f9.jpg\n"
         "  masks/\n    validation/\n      0001eeaf4aed83f9_m0cmf2_ea5e2f5e.png",
+        annotations=("masks",),
     )
     untyped = False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from array import array
@@ -22,7 +23,16 @@ from transforms.records import (
 from transforms.sources.box_columns import box_of, check_unit, is_empty
 from transforms.sources.names import is_image_name, is_split_name
 from transforms.sources.openimages_files import CsvFile, csv_files
-from transforms.sources.openimages_rows import ABSENT, BOX, FLAGS, MASK, PRESENT, RowsByImage, StoredRow
+from transforms.sources.openimages_rows import (
+    ABSENT,
+    BOX,
+    FLAGS,
+    LONGEST_PATH,
+    MASK,
+    PRESENT,
+    RowsByImage,
+    StoredRow,
+)
 from transforms.sources.selection import EXCLUDED, Selection, label_pattern
 from transforms.sources.source import Item, SourceConfig
 from transforms.sources.tree import Tree, TreeFile
@@ -94,7 +104,7 @@ class Reading:
         self._files = csv_files(self._root)
         self._takes_masks = MASKS in config.include_annotations
         self._classes = _Classes(self._files)
-        self._images = _Images({}, [], array("b"), bytearray(), array("h"), {})
+        self._images = _Images({}, [], array("i"), bytearray(), array("h"), {})
         self._splits: list[str] = []
         self._rows = RowsByImage()
         self._confinement = Confinement((self._root,))
@@ -225,7 +235,10 @@ class Reading:
             given = ((number, row[name]) for number, name in enumerate(_FLAG_COLUMNS) if row.get(name))
             flags = tuple((number, _flag(value)) for number, value in given)
             return StoredRow(BOX, label, _box(row, ""), flags)
-        return StoredRow(MASK, label, _box(row, "Box"), (), row["MaskPath"].strip())
+        path = row["MaskPath"].strip()
+        if len(path.encode()) > LONGEST_PATH:
+            raise BadInput("annotations", "name too long", f"MaskPath has {len(path)} characters")
+        return StoredRow(MASK, label, _box(row, "Box"), (), path)
 
     def _records(self) -> Iterator[ImageRecord | Failure]:
         labels = self._classes.labels()
@@ -248,7 +261,7 @@ class Reading:
     ) -> ImageRecord:
         split = self._split(number)
         features: dict[str, FeatureValue] = {}
-        if absent := tuple(labels[row.label] for row in rows if row.kind == ABSENT):
+        if absent := tuple(dict.fromkeys(labels[row.label] for row in rows if row.kind == ABSENT)):
             features["labels_absent"] = absent
         if rotation := self._images.rotations[number]:
             features["rotation"] = rotation
@@ -310,9 +323,12 @@ def _parts(failure: Failure) -> tuple[str, str, str, str]:
 
 def _confidence(cell: str) -> float:
     try:
-        return float(cell)
-    except ValueError as error:
-        raise BadInput("annotations", "confidence is not a number", cell[:40]) from error
+        value = float(cell)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 1:
+        raise BadInput("annotations", "confidence is not a number from 0 to 1", cell[:40])
+    return value
 
 
 def _flag(cell: str) -> int:

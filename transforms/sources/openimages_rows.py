@@ -19,6 +19,9 @@ _RECORD = struct.Struct("<BBI4d5bQH")
 _WRITTEN = 1 << 20
 _NO_BOX = Box(0.0, 0.0, 0.0, 0.0)
 
+LONGEST_PATH = (1 << 16) - 1
+"""Bytes of the path of a mask: what its length is stored in."""
+
 BOX, PRESENT, ABSENT, MASK = range(4)
 """What a row is: a box, a label that the image has or has not, a mask of a box."""
 

@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from transforms.records import BadInput, Failure, ImageRecord, JobError
-from transforms.sources.members import failed, skipped
+from transforms.sources.listed import failed, skipped
 from transforms.sources.names import is_image_name, is_split_name
 from transforms.sources.parquet_columns import (
     TableColumns,
@@ -22,7 +22,7 @@ from transforms.sources.parquet_columns import (
     looks_like_image,
     pick,
 )
-from transforms.sources.parquet_rows import TableRows, not_parquet
+from transforms.sources.parquet_rows import TableRows, cells, not_parquet
 from transforms.sources.selection import check_selection, limited
 from transforms.sources.source import (
     Description,
@@ -74,6 +74,7 @@ class ParquetSource:
         key="file and row: `data/train-00000-of-00002/00000042`",
         example="dataset/\n  data/\n    train-00000-of-00002.parquet\n    train-00001-of-00002.parquet\n"
         "    test-00000-of-00001.parquet",
+        annotations=("masks",),
     )
     untyped = False
 
@@ -85,8 +86,8 @@ class ParquetSource:
             for item in itertools.islice(_tables(config), _SNIFFED):
                 if isinstance(item, Table):
                     found = found or item
-                elif is_image_name(item.key):
-                    return None
+                elif is_image_name(item.key) or item.key.lower().endswith(".tar"):
+                    return None  # img2dataset has a table of what is in each .tar beside it
         return None if found is None else f"{found.path.rpartition('/')[2]!r} is a Parquet file by name"
 
     def check(self, config: SourceConfig) -> None:
@@ -172,6 +173,8 @@ def columns_of(table: pyarrow.parquet.ParquetFile, config: SourceConfig) -> Tabl
     """What the columns of a table are. Raises ValueError where the flags do not fit them."""
     schema = table.schema_arrow
     asked = config.image_column
+    if twice := sorted({name for name in schema.names if schema.names.count(name) > 1}):
+        raise ValueError(f"--input is {config.input!r}: two columns are called {twice[0]!r}; rename one")
     binary = [name for name in schema.names if is_binary(schema.field(name).type)]
     peeked = [name for name in schema.names if name in binary or _is_text(schema, name)]
     rows = next(table.iter_batches(_PEEKED, columns=peeked, use_threads=False), None) if peeked else None
@@ -185,6 +188,11 @@ def columns_of(table: pyarrow.parquet.ParquetFile, config: SourceConfig) -> Tabl
             f"--image_column is {asked!r}, of type {schema.field(asked).type}: no images, nor paths of them"
         )
     if found.image is None:
+        if found.unread:
+            raise ValueError(
+                f"--input is {config.input!r}: no column has images, and {found.unread[0]!r} has lists of "
+                "them; save a row for each image"
+            )
         for name in peeked:
             values = [value for value in seen.get(name, ()) if isinstance(value, str) and value]
             if 2 * sum(map(is_image_name, values)) > len(values):
@@ -210,12 +218,20 @@ def _items(config: SourceConfig, scratch: str) -> Generator[Item, None, None]:
             continue
         try:
             yield from _table_items(item, config, scratch, told)
-        except not_parquet() as error:
-            yield _damaged(item, str(error))
+        except _faults() as error:
+            yield _damaged(item, error)
 
 
-def _damaged(table: Table, detail: str) -> Failure:
-    return failed(table.key, BadInput("list", "damaged Parquet file", f"{table.path}: {detail}"))
+def _faults() -> tuple[type[Exception], ...]:
+    """What reading a damaged table raises; an OSError with a number is the file system's."""
+    return (*not_parquet(), UnicodeDecodeError, OSError)
+
+
+def _damaged(table: Table, error: Exception) -> Failure:
+    """The failure of a damaged table. Raises `error` where it is the file system's."""
+    if isinstance(error, OSError) and error.errno is not None:
+        raise error
+    return failed(table.key, BadInput("list", "damaged Parquet file", f"{table.path}: {error}".strip()))
 
 
 def _table_items(
@@ -226,7 +242,7 @@ def _table_items(
         try:
             columns = columns_of(opened, config)
         except ValueError as error:
-            if isinstance(error, not_parquet()):
+            if isinstance(error, _faults()):
                 raise
             raise JobError(f"{table.path!r}: {error}") from error
         rows = TableRows(table.path, table.key, table.split, columns, config)
@@ -236,12 +252,8 @@ def _table_items(
         with Spool(scratch, table.path, table.version) as spool:
             try:
                 yield from _rows(opened, rows, spool)
-            except not_parquet() as error:  # here, so that what is before stays unpacked
-                yield _damaged(table, str(error))
-            except OSError as error:
-                if error.errno is not None:
-                    raise
-                yield _damaged(table, str(error))
+            except _faults() as error:  # here, so that what is before stays unpacked
+                yield _damaged(table, error)
 
 
 def _rows(
@@ -249,7 +261,7 @@ def _rows(
 ) -> Iterator[ImageRecord | Failure]:
     number = 0
     for batch in opened.iter_batches(rows.batch_rows, columns=rows.wanted, use_threads=False):
-        values = {name: batch.column(name).to_pylist() for name in rows.wanted}
+        values = {name: cells(batch.column(name)) for name in rows.wanted}
         for at in range(batch.num_rows):
             yield rows.item(number, {name: column[at] for name, column in values.items()}, spool)
             number += 1

@@ -35,7 +35,7 @@ class TableColumns:
         box: name of the boxes in `objects`.
         category: name of the classes in `objects`.
         features: the others that are read.
-        unread: further columns of images.
+        unread: further columns of images, and those of lists of images.
         names: of the classes, by column.
     """
 
@@ -83,10 +83,11 @@ def pick(
         names[objects] = _inner_names(told.get(objects), category)
     others = [name for name in columns if name not in (image, objects)]
     images = [name for name in found if name != image]
-    rest = [name for name in others if name not in images]
+    lists = [name for name in others if _is_image_list(schema.field(name).type)]
+    rest = [name for name in others if name not in images and name not in lists]
     labels = _labels(schema, rest, names, label_column, usual=image is not None and objects is None)
     mask = next((name for name in images if name.lower() in _MASKS), None)
-    unread = tuple(name for name in images if name != mask)
+    unread = (*(name for name in images if name != mask), *lists)
     features = tuple(name for name in rest if name not in labels)
     return TableColumns(image, labels, mask, objects, box, category, features, unread, names)
 
@@ -99,6 +100,13 @@ def is_image_struct(kind: pyarrow.DataType) -> bool:
         return False
     fields = {kind.field(at).name: kind.field(at).type for at in range(kind.num_fields)}
     return fields.keys() <= {"bytes", "path"} and is_binary(fields.get("bytes"))
+
+
+def _is_image_list(kind: pyarrow.DataType) -> bool:
+    import pyarrow
+
+    is_list = pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind)
+    return is_list and is_image_struct(kind.value_type)
 
 
 def is_binary(kind: pyarrow.DataType | None) -> bool:

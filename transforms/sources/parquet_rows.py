@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transforms.records import (
     AnnotatedObject,
@@ -19,7 +19,7 @@ from transforms.records import (
     MaskImage,
     Scalar,
 )
-from transforms.sources.members import failed, skipped
+from transforms.sources.listed import failed, skipped
 from transforms.sources.parquet_columns import TableColumns
 from transforms.sources.sample_json import feature_value
 from transforms.sources.selection import EXCLUDED, Selection, label_pattern
@@ -27,6 +27,9 @@ from transforms.sources.source import SourceConfig
 from transforms.storage.paths import Confinement, real_path
 from transforms.storage.places import is_file
 from transforms.storage.spool import Spool
+
+if TYPE_CHECKING:
+    import pyarrow
 
 _BATCH_ROWS = 16
 _BATCH_FEATURES = 1024
@@ -38,6 +41,19 @@ def not_parquet() -> tuple[type[Exception], ...]:
     import pyarrow
 
     return pyarrow.ArrowInvalid, pyarrow.ArrowException, EOFError
+
+
+def cells(column: pyarrow.Array) -> list[Any]:
+    """The values of a column; nanoseconds, which `datetime` does not have, as text."""
+    import pyarrow
+
+    kind = column.type
+    if pyarrow.types.is_timestamp(kind) and kind.unit == "ns":
+        texts: list[str | None] = column.cast(pyarrow.string()).to_pylist()
+        return [text and text.replace(" ", "T", 1) for text in texts]
+    if kind in (pyarrow.time64("ns"), pyarrow.duration("ns")):
+        return list(column.cast(pyarrow.int64()).to_pylist())
+    return list(column.to_pylist())
 
 
 class TableRows:

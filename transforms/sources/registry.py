@@ -8,7 +8,9 @@ from transforms.sources.archives import ArchiveSource
 from transforms.sources.coco import CocoSource
 from transforms.sources.csv_manifest import CsvSource
 from transforms.sources.folder import FolderSource
+from transforms.sources.frames import FramesSource
 from transforms.sources.idx import IdxSource
+from transforms.sources.imagenet import ImagenetSource
 from transforms.sources.jsonl_manifest import JsonlSource
 from transforms.sources.labelme import LabelmeSource
 from transforms.sources.masks import MasksSource
@@ -16,6 +18,7 @@ from transforms.sources.names import extension_of
 from transforms.sources.numpy_arrays import NumpySource
 from transforms.sources.openimages import OpenImagesSource
 from transforms.sources.parquet import ParquetSource
+from transforms.sources.sequence import SequenceSource
 from transforms.sources.source import Source, SourceConfig, check_input_exists, readable
 from transforms.sources.tfrecord import TfrecordSource
 from transforms.sources.voc import VocSource
@@ -31,12 +34,15 @@ _SOURCES: tuple[Source, ...] = (
     WebdatasetSource(),
     ArchiveSource(),
     CocoSource(),
+    ImagenetSource(),
+    YoloSource(),
     VocSource(),
     LabelmeSource(),
     OpenImagesSource(),
-    YoloSource(),
     MasksSource(),
+    FramesSource(),
     CsvSource(),
+    SequenceSource(),
     JsonlSource(),
     FolderSource(),
 )

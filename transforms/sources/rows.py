@@ -36,6 +36,8 @@ LABEL_COLUMNS = ("label", "class", "category", "labels", "class_name")
 SPLIT_COLUMNS = ("split", "subset", "set", "ml_use")
 _ALWAYS_SPLITS = ("split", "ml_use")  # the other names are as often those of something else
 
+_EXTENSIONS = (".jpg", ".png", ".jpeg")  # of images that are named without
+
 VERTEX_SPLITS = {
     "train": "train",
     "training": "train",
@@ -220,12 +222,12 @@ class RowRecords:
     def record(self, row: Row, line: int) -> ImageRecord | Failure:
         """The record of a row that starts at `line`, or why there is none."""
         try:
-            if row.fault is not None:
-                raise row.fault
             located = None if row.image is None else self._locate(row.image)
             key = self.manifest.row_key(line) if located is None else located.key
             if not self._selection.takes(key):
                 return Failure(key, "list", EXCLUDED, self.manifest.origin(line), skipped=True)
+            if row.fault is not None:
+                raise row.fault
             labels = row.labels
             if self._label_pattern is not None:
                 labels = (self._label_pattern.label(key),)
@@ -258,9 +260,24 @@ class RowRecords:
         try:
             return self._confinement.find(image, self._bases)
         except BadInput as fault:
-            if fault.reason == "not found" and image != image.strip():
+            if fault.reason != "not found":
+                raise
+            if image != image.strip():
                 return self._confinement.find(image.strip(), self._bases)
-            raise
+            found = self._with_extension(image)
+            if found is None:
+                raise
+            return found
+
+    def _with_extension(self, image: str) -> LocatedFile | None:
+        """The file that an id names without its extension, as tables of ids do."""
+        for extension in () if is_image_name(image) else _EXTENSIONS:
+            try:
+                return self._confinement.find(image + extension, self._bases)
+            except BadInput as fault:
+                if fault.reason != "not found":
+                    raise
+        return None
 
     def _locate_uri(self, uri: str, scheme: str) -> LocatedFile:
         """An object in one of the roots; or a copy of a remote image, by its bucket and path, or its path."""

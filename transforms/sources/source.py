@@ -80,6 +80,7 @@ class Description:
         split: where splits come from.
         key: what the key of a record is.
         example: a tree of files, a line each, folders indented by two spaces and ending in `/`.
+        annotations: what of `ANNOTATIONS` it can take.
     """
 
     reads: str
@@ -87,6 +88,7 @@ class Description:
     split: str
     key: str
     example: str
+    annotations: tuple[str, ...] = ()
 
 
 class Source(Protocol):
@@ -210,5 +212,9 @@ def check_unused(config: SourceConfig, source: str, *flags: str) -> None:
     for flag in flags:
         field = "image_roots" if flag == "image_root" else flag
         if value := getattr(config, field):
-            shown = ", ".join(value) if isinstance(value, tuple) else value
+            shown = ", ".join(map(_shown, value)) if isinstance(value, tuple) else value
             raise ValueError(f"--{flag} is {shown!r}, and --source {source} does not use it")
+
+
+def _shown(value: str | tuple[str, str]) -> str:
+    return value if isinstance(value, str) else "=".join(value)

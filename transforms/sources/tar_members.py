@@ -12,10 +12,11 @@ import io
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from transforms.records import BadInput, Failure, ImageRef
-from transforms.sources.members import failed, has_hidden_part, hidden, member_name
+from transforms.sources.listed import failed
+from transforms.sources.members import has_hidden_part, hidden, member_name
 from transforms.storage.places import open_file, status_of
 from transforms.storage.spool import Spool
 from transforms.storage.zip_member import LARGEST
@@ -41,6 +42,7 @@ DAMAGED = "damaged archive"
 _DAMAGE = (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error)
 _BLOCK = 512
 _CHUNK = 1 << 20
+_LARGEST_HEADER = 16 << 20  # of pax records and of a long name: a compressed archive may claim any size
 _Stream = gzip.GzipFile | io.BufferedReader
 
 
@@ -69,6 +71,20 @@ def tar_members(path: str, prefix: str, spool: Spool | None = None) -> Iterator[
             yield failed(prefix.rstrip("/") or path.rpartition("/")[2], walk.damage(error))
 
 
+class _Headers:
+    """What `tarfile` reads headers from, each of which it holds."""
+
+    def __init__(self, stream: _Stream) -> None:
+        self._stream = stream
+        self.seek, self.tell = stream.seek, stream.tell
+
+    def read(self, size: int, /) -> bytes:
+        """The next bytes. Raises tarfile.ReadError where they are more than a header has."""
+        if size > _LARGEST_HEADER:
+            raise tarfile.ReadError(f"a header has {size} bytes; up to {_LARGEST_HEADER} are read")
+        return self._stream.read(size)
+
+
 class _Walk:
     """One walk over an open archive."""
 
@@ -79,6 +95,7 @@ class _Walk:
         self._spool = spool
         self._status = status_of(path)
         self._known: dict[str, tuple[int, int]] = {}
+        self._placed: dict[int, ImageRef] = {}
         self._at = 0
 
     def damage(self, error: Exception) -> BadInput:
@@ -87,7 +104,8 @@ class _Walk:
 
     def members(self) -> Iterator[TarMember | Failure]:
         """Walks the archive. Raises one of `_DAMAGE`."""
-        archive = tarfile.TarFile(fileobj=self._stream, encoding="utf-8", errors="surrogateescape")
+        headers: Any = _Headers(self._stream)
+        archive = tarfile.TarFile(fileobj=headers, encoding="utf-8", errors="surrogateescape")
         while (info := archive.next()) is not None:
             self._at = info.offset
             vars(archive)["members"].clear()  # it would keep them all
@@ -142,7 +160,10 @@ class _Walk:
             return ImageRef(self._path, offset, size, version=self._status.version)
         if self._spool is None:
             raise ValueError("members of a gzip archive have no place without a spool")
-        return self._spool.add(self._data(offset, size))
+        # a hard link leads back, and gzip is unpacked from its start to go there
+        if offset not in self._placed:
+            self._placed[offset] = self._spool.add(self._data(offset, size))
+        return self._placed[offset]
 
     def _data(self, offset: int, size: int) -> bytes:
         if size > LARGEST:

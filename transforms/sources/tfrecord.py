@@ -16,6 +16,7 @@ from transforms.records import BadInput, Failure, ImageRecord, ImageRef
 from transforms.sources.names import is_image_name, printable
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, label_pattern, limited
 from transforms.sources.source import (
+    ANNOTATIONS,
     Description,
     Item,
     SourceConfig,
@@ -53,6 +54,7 @@ class TfrecordSource:
         key="`train.tfrecord/00000042`; in a dataset of ours `image/filename`",
         example="shards/\n  label_map.pbtxt\n  train-00000-of-00002.tfrecord\n"
         "  train-00001-of-00002.tfrecord\n  val-00000-of-00001.tfrecord",
+        annotations=ANNOTATIONS,
     )
     untyped = False
 
@@ -60,10 +62,8 @@ class TfrecordSource:
         if config.annotations:
             return None
         with readable("--input", config.input):
-            path = _first_path(config)
-            if path is None or not looks_framed(path[1]):
-                return None
-        return f"{path[0]!r} is a TFRecord file"
+            found = next((key for key, path in _first_paths(config) if looks_framed(path)), None)
+        return None if found is None else f"{found!r} is a TFRecord file"
 
     def check(self, config: SourceConfig) -> None:
         check_input_exists(config)
@@ -200,19 +200,19 @@ def _labelled(found: Found, label: str) -> ImageRecord:
     return dataclasses.replace(found.record, annotations=annotations)
 
 
-def _first_path(config: SourceConfig) -> tuple[str, str] | None:
-    """Key and path of the first file called like TFRecords; None where images lie beside it."""
+def _first_paths(config: SourceConfig) -> list[tuple[str, str]]:
+    """Keys and paths of the first files called like TFRecords; none where images lie beside them."""
     if is_file(config.input):
         name = config.input.rpartition("/")[2]
-        return (name, config.input) if is_tfrecord_name(name) else None
-    found = None
+        return [(name, config.input)] if is_tfrecord_name(name) else []
+    found: list[tuple[str, str]] = []
     for item in itertools.islice(Tree(config.input, (), config.skip_dirs).files(), _SNIFFED):
         if isinstance(item, Failure):
             continue
         if is_image_name(item.key):
-            return None
-        if found is None and is_tfrecord_name(item.key.rpartition("/")[2]):
-            found = item.key, item.path
+            return []
+        if len(found) < _LOOKED_AT and is_tfrecord_name(item.key.rpartition("/")[2]):
+            found.append((item.key, item.path))
     return found
 
 

@@ -39,7 +39,8 @@ def split_of(key: str) -> str | None:
     match = _NAME.fullmatch(name)
     stem = re.sub(f"{_SHARD}$", "", match["stem"]) if match else name
     parts = re.split(r"[-_. ]", stem)
-    for part in (stem, parts[-1], parts[0], *reversed(folders)):
+    within = [part for part in parts if is_split_name(part)]  # flowers_train_00000-of-00005
+    for part in (stem, parts[-1], parts[0], *within[: len(within) == 1], *reversed(folders)):
         if is_split_name(part):
             return part
     return None

@@ -17,13 +17,13 @@ _LABELS_TXT = ("image.class.label", "label", "labels", "class", "image.object.cl
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|#[^\n]*|[{}:;,<>\[\]]|[^\s{}:;,<>\[\]"\'#]+')
 _ESCAPE = re.compile(rb"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|.)", re.DOTALL)
 _ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r"}
-_METADATA = (MANIFEST, "features.json", "dataset_info.json")
+_METADATA = (MANIFEST, "features.json", "dataset_info.json", "failures.jsonl")
 _MOST_BYTES = 64 << 20
 
 
 def is_metadata_name(name: str) -> bool:
     """Whether a file is called like those that tell of the TFRecords beside it."""
-    return name in _METADATA or name.endswith(("label_map.pbtxt", ".labels.txt"))
+    return name in _METADATA or name.endswith(("label_map.pbtxt", ".labels.txt", ".idx"))
 
 
 class Manifest(NamedTuple):

@@ -23,6 +23,7 @@ from transforms.sources.tfrecord_features import (
 from transforms.sources.tfrecord_objects import objects_of
 from transforms.sources.wire import NOT_AN_EXAMPLE, Feature, read_example, read_feature_lists
 
+_SEQUENCE_KEY = "sequence/key"
 _T = TypeVar("_T")
 
 
@@ -33,7 +34,7 @@ class Place:
     Attributes:
         key: of its file and number.
         split: of its file.
-        named_by_us: image/filename is its key.
+        named_by_us: image/filename, or sequence/key, is its key.
     """
 
     key: str
@@ -88,7 +89,7 @@ class RecordReader:
         """
         features, lists = self.features(payload)
         fields = Fields(payload, features, refer)
-        key = (place.named_by_us and fields.text(FILENAME)) or place.key
+        key = (place.named_by_us and fields.text(_SEQUENCE_KEY if lists else FILENAME)) or place.key
         if lists:
             return _sequence(key, place, fields, lists)
         return self._example(key, place, fields)
@@ -138,9 +139,9 @@ def _source_id(fields: Fields, key: str) -> str:
     return texts[0] if texts and texts[0] != key else ""
 
 
-def _free(fields: Fields, key: str, has_image: bool) -> dict[str, FeatureValue]:
-    """The free features. The file's name is one of them where it is not the key."""
-    filename = fields.text(FILENAME)
+def _free(fields: Fields, key: str, has_image: bool, name: str = FILENAME) -> dict[str, FeatureValue]:
+    """The free features. The file's name, in the feature `name`, is one of them where it is not the key."""
+    filename = fields.text(name)
     fields.use((SOURCE_ID, *CAPTIONS))
     free = fields.free(has_image)
     return {**free, "source_filename": filename} if filename and filename != key else free
@@ -164,7 +165,7 @@ def _sequence(key: str, place: Place, fields: Fields, lists: Mapping[str, list[F
         names, texts = {**names, **found}, {**texts, **more_texts}
     annotations = Annotations(
         labels=labels,
-        features=_free(fields, key, bool(frames)),
+        features=_free(fields, key, bool(frames), _SEQUENCE_KEY),
         source_id=_source_id(fields, key),
         steps=Steps(
             frames,

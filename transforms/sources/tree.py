@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from transforms.records import BadInput, Failure, ImageRef
-from transforms.sources.names import is_hidden, is_unicode, printable
+from transforms.sources.listed import HIDDEN, failed, skipped
+from transforms.sources.names import is_hidden, is_unicode
 from transforms.storage.faults import os_fault
-from transforms.storage.listing import Entry, ListingsAhead, is_link, located
+from transforms.storage.listing import Entries, Entry, ListingsAhead, entry_of, is_link, located
 from transforms.storage.paths import Confinement, is_remote, real_path
 
-HIDDEN = "hidden"
 _MAX_LINKED_FOLDERS = 4  # on one path: folders that link to each other have no end of paths otherwise
 _NAMELESS = "names of objects have // in them; rename them"
 
@@ -56,19 +56,30 @@ class Tree:
         root: a folder, of this machine or `gs://`.
         image_roots: further folders that links may lead into.
         skip_dirs: absolute folders that are left out without a word.
+        passes_over: the reason to skip a file of a key and not look at it, or None; not asked of hidden ones.
     """
 
-    def __init__(self, root: str, image_roots: Collection[str] = (), skip_dirs: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        root: str,
+        image_roots: Collection[str] = (),
+        skip_dirs: Collection[str] = (),
+        passes_over: Callable[[str], str | None] | None = None,
+    ) -> None:
         path = real_path(root)
         self._root = _Folder(path, "", frozenset((path,)), 0)
         self._skip_dirs = frozenset(map(real_path, skip_dirs))
         self._confinement = Confinement((path, *image_roots))
+        self._passes_over = passes_over
 
-    def files(self, prefix: str = "") -> Iterator[TreeFile | Failure]:
+    def files(
+        self, prefix: str = "", on_listed: Callable[[Entries], None] | None = None
+    ) -> Iterator[TreeFile | Failure]:
         """All files, and what cannot be looked at or is skipped (hidden, a loop of links).
 
         Args:
             prefix: key of the folder to begin in, ending in `/`; empty for the root.
+            on_listed: is given what is in that folder, once that is known and before any of it comes.
         """
         folder = self._root
         for name in prefix.rstrip("/").split("/") if prefix else ():
@@ -78,23 +89,45 @@ class Tree:
                     yield inner
                 return
             folder = inner
-        levels = [self._visit(folder, ListingsAhead())]
+        levels = [self._visit(folder, ListingsAhead(), on_listed)]
         while levels:
-            item = next(levels[-1], None)
-            if item is None:
-                levels.pop()
-            elif isinstance(item, _Visit):
-                levels.append(self._visit(item.folder, item.listings))
-            else:
+            for item in levels[-1]:
+                if isinstance(item, _Visit):
+                    levels.append(self._visit(item.folder, item.listings))
+                    break
                 yield item
+            else:
+                levels.pop()
 
-    def _visit(self, folder: _Folder, listings: ListingsAhead) -> Iterator[TreeFile | Failure | _Visit]:
+    def file(self, name: str) -> TreeFile | Failure:
+        """One file of the root, as `files` has it.
+
+        Raises:
+            OSError: the root cannot be listed.
+        """
+        entry = entry_of(os.path.join(self._root.path, name))
+        if entry is None:
+            return failed(name, BadInput("list", "not found", os.path.join(self._root.path, name)))
+        return self._file(self._root, name, entry)
+
+    def leaves_out(self, name: str) -> bool:
+        """Whether a folder of the root is hidden, or one of those that are left out without a word."""
+        return is_hidden(name) or real_path(os.path.join(self._root.path, name)) in self._skip_dirs
+
+    def _visit(
+        self,
+        folder: _Folder,
+        listings: ListingsAhead,
+        on_listed: Callable[[Entries], None] | None = None,
+    ) -> Iterator[TreeFile | Failure | _Visit]:
         try:
             found = listings.entries(folder.path)
         except OSError as error:
-            yield _failure(folder.prefix or "./", os_fault(error, "list"))
+            yield failed(folder.prefix or "./", os_fault(error, "list"))
             return
-        ahead = ListingsAhead(self._to_visit(folder, [name for name, _ in found]))
+        if on_listed is not None:
+            on_listed(found)
+        ahead = ListingsAhead(self._to_visit(folder, found))
         try:
             for name, entry in found:
                 if not name.endswith("/"):
@@ -107,11 +140,11 @@ class Tree:
         finally:
             ahead.close()
 
-    def _to_visit(self, folder: _Folder, names: list[str]) -> list[str]:
-        """Of the names in a folder of a bucket, paths of the folders that are visited."""
+    def _to_visit(self, folder: _Folder, found: Entries) -> list[str]:
+        """Of what is in a folder of a bucket, paths of the folders that are visited."""
         if not is_remote(folder.path):
             return []
-        folders = (name[:-1] for name in names if name.endswith("/"))
+        folders = (name[:-1] for name, _ in found if name.endswith("/"))
         paths = [f"{folder.path}/{name}" for name in folders if name and not is_hidden(name)]
         return [path for path in paths if path not in self._skip_dirs]
 
@@ -119,36 +152,38 @@ class Tree:
         """The folder `name`, what is wrong with it, or None where it is to be left out without a word."""
         prefix = f"{folder.prefix}{name}/"
         if not name:  # in a bucket alone
-            return _failure(prefix, BadInput("list", "folder without a name", _NAMELESS))
+            return failed(prefix, BadInput("list", "folder without a name", _NAMELESS))
         if is_hidden(name):
-            return _skipped(prefix, HIDDEN)
+            return skipped(prefix, HIDDEN)
         path, links = os.path.join(folder.path, name), folder.links
         try:
             if is_link(path):
                 path, links = self._confinement.resolve(path, "list"), links + 1
         except BadInput as fault:
-            return _failure(prefix, fault)
+            return failed(prefix, fault)
         except OSError as error:
-            return _failure(prefix, os_fault(error, "list"))
+            return failed(prefix, os_fault(error, "list"))
         if path in self._skip_dirs:
             return None
         if path in folder.lineage or links > _MAX_LINKED_FOLDERS:
-            return _skipped(prefix, "loop of symbolic links", f"it leads to {printable(path)}")
+            return skipped(prefix, "loop of symbolic links", f"it leads to {path}")
         return _Folder(path, prefix, folder.lineage | {path}, links)
 
     def _file(self, folder: _Folder, name: str, entry: Entry) -> TreeFile | Failure:
         key = folder.prefix + name
         if is_hidden(name):
-            return _skipped(key, HIDDEN)
+            return skipped(key, HIDDEN)
+        if self._passes_over is not None and (reason := self._passes_over(key)) is not None:
+            return skipped(key, reason)
         try:
-            if not is_unicode(key):
+            if not (key.isascii() or is_unicode(key)):
                 raise BadInput("list", "name is not UTF-8", "rename the file")
             found = located(folder.path, name, entry, self._confinement)
         except BadInput as fault:
-            return _failure(key, fault)
+            return failed(key, fault)
         except OSError as error:
-            return _failure(key, os_fault(error, "list"))
-        return _skipped(key, "not a file") if found is None else TreeFile(key, *found)
+            return failed(key, os_fault(error, "list"))
+        return skipped(key, "not a file") if found is None else TreeFile(key, *found)
 
 
 class _Visit(NamedTuple):
@@ -156,11 +191,3 @@ class _Visit(NamedTuple):
 
     folder: _Folder
     listings: ListingsAhead
-
-
-def _failure(key: str, fault: BadInput) -> Failure:
-    return Failure(printable(key), fault.stage, fault.reason, printable(fault.detail))
-
-
-def _skipped(key: str, reason: str, detail: str = "") -> Failure:
-    return Failure(printable(key), "list", reason, detail, skipped=True)

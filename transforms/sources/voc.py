@@ -27,8 +27,8 @@ from transforms.sources.source import (
 )
 from transforms.sources.tree import TreeFile
 from transforms.sources.voc_classes import Colors, VocClasses, is_rgb_png, read_classes, voc_classes
-from transforms.sources.voc_images import NO_IMAGE, folder_of
-from transforms.sources.voc_lists import ImageLists, read_lists
+from transforms.sources.voc_images import NO_IMAGE, folder_of, without_extension
+from transforms.sources.voc_lists import NO_SPLIT, ImageLists, read_lists
 from transforms.sources.voc_tree import VocRoot, VocTree, holds_annotations, walk
 from transforms.sources.voc_xml import VocAnnotation, box_around, is_voc_xml, read_voc_xml
 from transforms.sources.xml_files import first_files, head_of, read_files
@@ -50,6 +50,7 @@ class VocSource:
         key="path of the image below the input",
         example="VOC2012/\n  Annotations/\n    2007_000027.xml\n  ImageSets/\n    Main/\n      train.txt\n"
         "  JPEGImages/\n    2007_000027.jpg\n  SegmentationClass/\n    2007_000027.png",
+        annotations=("masks",),
     )
     untyped = False
 
@@ -170,7 +171,7 @@ class _Listing:
         lists = self.lists(root)
         for name, _ in self.names(root):
             split = self.split_of(root, name) if lists is None else lists.splits.get(name)
-            if split is not None:
+            if split not in (None, NO_SPLIT):
                 yield split
 
     def split_of(self, root: VocRoot, name: str) -> str | None:
@@ -251,6 +252,13 @@ class _RootListing:
         except BadInput:
             return None
 
+    def _image(self, name: str, named: TreeFile) -> TreeFile:
+        """The image of an annotation: that of the same name, if any; `filename` is stale in copied XML."""
+        stem = name.rpartition("/")[2]
+        if without_extension(named.key.rpartition("/")[2]) == stem:
+            return named
+        return self._image_by_stem(name) or named
+
     def _unread(self, name: str, reason: str, detail: str = "", skipped: bool = False) -> Failure:
         """Of an image whose annotations are not read, or cannot be."""
         image, file = self._image_by_stem(name), self._file(name)
@@ -279,6 +287,8 @@ class _RootListing:
                 refusal = ("in several lists of ImageSets", detail, False)
             elif (split := lists.splits.get(name)) is None:
                 refusal = (_NOT_LISTED, "", True)
+            elif split == NO_SPLIT:
+                split = None
             yield _Found(name, xml if refusal is None else None, split, refusal)
 
     def _records(self, lists: ImageLists | None) -> Iterator[Item]:
@@ -303,7 +313,7 @@ class _RootListing:
         filename, folder = ("", "") if known is None else (known.filename, known.folder)
         places = self._root.image_folders(found.name, folder)
         try:
-            image = self._images.find(filename, places, found.name)
+            image = self._image(found.name, self._images.find(filename, places, found.name))
             self._images.claim(image, file.key)
         except BadInput as fault:
             return fault.failure(file.key)

@@ -12,6 +12,9 @@ from transforms.sources.tree import TreeFile
 from transforms.sources.voc_images import IMAGE_FOLDERS, without_extension
 from transforms.sources.xml_files import read_files
 
+NO_SPLIT = "default"
+"""What CVAT and Datumaro call the list of a task that has no splits."""
+
 _BOTH = "trainval"
 _SECOND_COLUMN = re.compile(r"(.*\S)\s+[+-]?[0-9]+")
 _IN_FOLDER = re.compile(rf"(?:.*/)?(?:{'|'.join(IMAGE_FOLDERS)}|Annotations)/(.*)")

@@ -20,7 +20,7 @@ from transforms.sources.archives import (
     first_archive,
     first_names,
 )
-from transforms.sources.members import failed, skipped
+from transforms.sources.listed import failed, skipped
 from transforms.sources.names import is_image_name, printable
 from transforms.sources.sample_json import flattened
 from transforms.sources.selection import EXCLUDED, Selection, label_pattern, limited
@@ -48,6 +48,7 @@ class WebdatasetSource:
         split="the shard's name (`imagenet-train-000000.tar`), or its folder",
         key="path of the image in the shard, below the shard's own name where there are several",
         example="shards/\n  train-000000.tar\n    0001.jpg\n    0001.cls\n    0001.json\n  train-000001.tar",
+        annotations=("masks", "captions"),
     )
     untyped = False
 

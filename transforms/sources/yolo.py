@@ -24,7 +24,7 @@ from transforms.sources.masks_pairs import (
     with_texts,
     without_folder,
 )
-from transforms.sources.names import extension_of, is_image_name, printable
+from transforms.sources.names import extension_of, is_image_name, is_split_name, printable
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import (
     Description,
@@ -57,6 +57,7 @@ class YoloSource:
         key="path of the image below the input",
         example="coco8/\n  data.yaml\n  images/\n    train/\n      1.jpg\n    val/\n      2.jpg\n"
         "  labels/\n    train/\n      1.txt\n    val/\n      2.txt",
+        annotations=("masks", "keypoints"),
     )
     untyped = False
 
@@ -119,7 +120,8 @@ def _items(config: SourceConfig) -> Iterator[Item]:
     texts: dict[str, TreeFile] = {}
     for item in input_files(config):
         if isinstance(item, Failure):
-            yield item
+            if item.key not in dataset.files:  # the data.yaml that the input is may be a link to anywhere
+                yield item
         elif is_image_name(item.key):
             images[item.key] = item
         elif extension_of(item.key) == "txt" and item.key not in dataset.files:
@@ -143,6 +145,7 @@ def _records(
     selection = Selection(config)
     taken = frozenset(config.include_annotations)
     lines = LineFormat(dataset.labels, dataset.keypoints, "masks" in taken, "keypoints" in taken)
+    alike = _alike(pairs)
     failures: list[Failure] = []
 
     def wanted() -> Iterator[tuple[Listed, TreeFile | None]]:
@@ -155,6 +158,9 @@ def _records(
                 detail = f"{labels[0]} and {labels[1]} are both called like it"
                 fault = "several annotations of one name"
                 failures.append(Failure(item.image.key, "annotations", fault, detail))
+            elif item.image.key in alike:
+                fault = "several images of one name"
+                failures.append(Failure(item.image.key, "annotations", fault, f"{labels[0]} may be of each"))
             else:
                 yield item, texts[labels[0]] if labels else None
 
@@ -202,7 +208,7 @@ def _listed(
                 yield Listed(image, one.split, "")
     for split, text in dataset.missing:
         yield Failure(printable(text), "list", "named images are not there", f"of {split}", skipped=True)
-    for key in images.keys() - seen and sorted(images.keys() - seen):
+    for key in sorted(images.keys() - seen):
         yield Failure(key, "list", "image in no split", skipped=True)
 
 
@@ -227,6 +233,14 @@ def pair_labels(images: Mapping[str, TreeFile], texts: Mapping[str, TreeFile]) -
     return {key: stems[stem] for key in images if (stem := name_stem(key)) in stems}
 
 
+def _alike(pairs: Mapping[str, list[str]]) -> frozenset[str]:
+    """The images that share a label file with one of another folder: whose it is, nothing tells."""
+    folders: dict[str, set[str]] = {}
+    for image, labels in pairs.items():
+        folders.setdefault(labels[0], set()).add(image.rpartition("/")[0])
+    return frozenset(image for image, labels in pairs.items() if len(folders[labels[0]]) > 1)
+
+
 def _nearest(image: str, labels: list[str]) -> str:
     """The label file in a folder of labels rather than the one beside the image, as Ultralytics has it."""
     return min(labels, key=lambda label: (stem_of(label) == image, label))
@@ -237,7 +251,8 @@ def _orphans(texts: Iterable[TreeFile]) -> Iterator[Failure]:
         name = text.key.rpartition("/")[2]
         content = text_of(text)
         is_labels = isinstance(content, BadInput) or not content.strip() or is_label_text(content)
-        if name in CLASS_FILES or name.lower().startswith("readme") or not is_labels:
+        is_list = name == text.key and is_split_name(stem_of(name)) and not text.size
+        if name in CLASS_FILES or is_list or name.lower().startswith("readme") or not is_labels:
             yield Failure(text.key, "list", "not a label file", skipped=True)
         else:
             yield Failure(text.key, "annotations", ORPHAN, "no image has its name")

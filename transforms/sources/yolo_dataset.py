@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import posixpath
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from transforms.records import JobError
@@ -20,6 +21,7 @@ _SPLIT_KEYS = ("train", "val", "test")
 _DARKNET_KEYS = ("train", "valid", "val", "test")
 _LARGEST = 1 << 22  # bytes of what describes a dataset
 _ROOT_NAMES = 10_000
+_LARGEST_ID = (1 << 31) - 2  # that still fits an int32 where ids are counted from 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ def yolo_dataset(config: SourceConfig) -> YoloDataset:
         sets = tuple(ImageSet(name.rpartition(".")[0], name, True, name) for name in lists)
         found = dataclasses.replace(found, sets=sets, files=found.files | frozenset(lists))
     _check_apart(found.sets, config)
+    _check_inside(found.files - {yaml_name if is_lone else ""}, places, config)
     return found
 
 
@@ -153,14 +156,14 @@ class _Places:
     def __init__(self, config: SourceConfig, root: str) -> None:
         self.root = root
         self._input = config.input
-        self._roots = (root, *map(real_path, config.image_roots))
+        self.roots = (root, *map(real_path, config.image_roots))
         self._written = absolute(config.input) if is_folder(root) else root
 
     def key(self, path: str) -> str | None:
         """A path as one below the root; None where it leads outside."""
         if path.startswith("/") or is_remote(path):
             tidy = path if is_remote(path) else posixpath.normpath(path)
-            inside = (below(root, f"{tidy}/") for root in (*self._roots, self._written))
+            inside = (below(root, f"{tidy}/") for root in (*self.roots, self._written))
             found = next((one for one in inside if one is not None), None)
             path = "." if found == "" else found or ".."
         tidy = posixpath.normpath(path)
@@ -179,7 +182,7 @@ class _Places:
         if path.startswith("../"):  # as Roboflow writes `../train/images` for what lies beside data.yaml
             tried.append(path[3:])
         for key in dict.fromkeys(filter(lambda key: key is not None, map(self.key, tried))):
-            for root in self._roots:
+            for root in self.roots:
                 place = f"{root}/{key}" if key else root
                 if is_folder(place):
                     return key or "", False
@@ -224,10 +227,12 @@ def _yaml_names(value: object, path: str) -> dict[int, str]:
         raise ValueError(f"{path!r}: names is neither a list nor a mapping of ids to names")
     found = {}
     for number, name in value.items() if isinstance(value, dict) else enumerate(value):
-        if not (isinstance(number, int) or (isinstance(number, str) and number.isdecimal())):
+        if not (isinstance(number, int) or (isinstance(number, str) and re.fullmatch(r"\d{1,20}", number))):
             raise ValueError(f"{path!r}: names has the id {str(number)[:40]!r}, not a whole number from 0")
         if not isinstance(name, str) or not name:
             raise ValueError(f"{path!r}: the name of class {number} is not text")
+        if int(number) > _LARGEST_ID:
+            raise ValueError(f"{path!r}: names has the id {number}; the largest is {_LARGEST_ID}")
         found[int(number)] = name
     return found
 
@@ -336,6 +341,17 @@ def _overlap(one: ImageSet, other: ImageSet) -> bool:
         return one.is_list and other.is_list and one.where == other.where
     first, second = f"{one.where}/".lstrip("/"), f"{other.where}/".lstrip("/")
     return first.startswith(second) or second.startswith(first)
+
+
+def _check_inside(files: Iterable[str], places: _Places, config: SourceConfig) -> None:
+    """Raises ValueError where a file that describes the dataset is a link that leads out of it."""
+    for key in files:
+        found = [place for root in places.roots if is_file(place := f"{root}/{key}")]
+        if found and not any(below(root, real_path(found[0])) for root in places.roots):
+            raise ValueError(
+                f"--input is {config.input!r}: {key} is a link to {printable(real_path(found[0]))!r}, "
+                "outside the input; give --image_root the folder it leads to, if that is meant to be read"
+            )
 
 
 def read_dataset(config: SourceConfig) -> YoloDataset:

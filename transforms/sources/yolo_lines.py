@@ -125,7 +125,7 @@ def _numbers(words: Sequence[str]) -> list[float]:
 
 def _number(word: str) -> float:
     try:
-        value = float(word)
+        value = math.nan if "_" in word else float(word)  # Python takes 1_0 for 10
     except ValueError:
         value = math.nan
     if not math.isfinite(value):

@@ -43,7 +43,10 @@ def _yaml_says(path: str) -> str | None:
         found = read_yaml(path)
     except ValueError:
         return None
-    if not found.get("names") or not {"train", "val", "test"} & found.keys():
+    sets = [found[name] for name in ("train", "val", "test") if found.get(name)]
+    if not sets or not found.get("names") or any(isinstance(one, dict) for one in sets):
+        return None
+    if isinstance(found["names"], str):
         return None
     return f"{path.rpartition('/')[2]!r} names classes and splits as Ultralytics' data.yaml does"
 

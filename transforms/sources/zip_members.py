@@ -5,18 +5,21 @@ The format is PKWARE's APPNOTE.TXT, as `zipfile` of the standard library reads i
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import stat
 import zipfile
 from collections.abc import Iterator
 
 from transforms.records import BadInput, Failure, ImageRef
-from transforms.sources.members import Member, failed, has_hidden_part, hidden, member_name
+from transforms.sources.listed import failed
+from transforms.sources.members import Member, has_hidden_part, hidden, member_name
 from transforms.storage.places import open_file, status_of
 from transforms.storage.zip_member import DEFLATED, LARGEST, LOCAL_HEADER, STORED, wrapping_of
 
 _LONGEST_EXTRA = 0xFFFF
-_ENCRYPTED = 0x1
+_ENCRYPTED, _UTF8 = 0x1, 0x800
+_FAT = 0  # the system that Windows' own tools say they pack on
 
 
 def zip_members(path: str, prefix: str) -> Iterator[Member | Failure]:
@@ -39,10 +42,11 @@ def zip_members(path: str, prefix: str) -> Iterator[Member | Failure]:
     ends = _ends(members, end)
     taken: set[int] = set()
     for info in members:
-        if info.is_dir():
+        stored = _stored_name(info)
+        if stored.endswith("/"):
             continue
         try:
-            name = member_name(info.orig_filename)
+            name = member_name(stored)
             if has_hidden_part(name):
                 yield hidden(prefix + name)
                 continue
@@ -51,9 +55,18 @@ def zip_members(path: str, prefix: str) -> Iterator[Member | Failure]:
                 raise BadInput("list", "members overlap", f"another one starts at byte {ref.offset}, too")
             taken.add(ref.offset)
         except BadInput as fault:
-            yield failed(prefix + info.orig_filename, fault)
+            yield failed(prefix + stored, fault)
             continue
         yield Member(name, info.file_size, functools.partial(_same, ref))
+
+
+def _stored_name(info: zipfile.ZipInfo) -> str:
+    """The name of a member as it was meant: Info-ZIP and macOS write UTF-8 without its flag, .NET `\\`."""
+    name = info.orig_filename
+    if not info.flag_bits & _UTF8:
+        with contextlib.suppress(UnicodeError):
+            name = name.encode("cp437").decode()
+    return name.replace("\\", "/") if info.create_system == _FAT and "/" not in name else name
 
 
 def _same(ref: ImageRef) -> ImageRef:

@@ -1,0 +1,82 @@
+"""Inputs whose annotations nothing reads are refused, with the remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.buckets.server import BucketServer
+from transforms.sources.source import SourceConfig
+from transforms.sources.unread import check_unread
+
+CVAT = "<annotations><version>1.1</version><image id='0' name='1.jpg' width='2' height='2'/></annotations>"
+VOC = "<annotation><filename>1.jpg</filename><size><width>2</width></size></annotation>"
+
+
+def grow(root: Path, files: dict[str, str]) -> str:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return str(root)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "what"),
+    [
+        ("list_attr_celeba.txt", "", "CelebA's lists"),
+        ("Anno/list_bbox_celeba.csv", "", "CelebA's lists"),
+        ("identity_CelebA.txt", "", "CelebA's lists"),
+        ("train/data-00000-of-00001.arrow", "", "Arrow files"),
+        ("train/digitStruct.mat", "", "annotations of MATLAB"),
+        ("devkit/cars_train_annos.mat", "", "annotations of MATLAB"),
+        ("imagelabels.mat", "", "annotations of MATLAB"),
+        ("annotations.xml", CVAT, "annotations in CVAT's own XML"),
+    ],
+)
+def test_known_formats_are_refused(tmp_path: Path, name: str, text: str, what: str) -> None:
+    root = grow(tmp_path, {"1.jpg": "", name: text})
+    with pytest.raises(ValueError) as caught:
+        check_unread(SourceConfig("folder", root))
+    message = str(caught.value)
+    assert message.startswith(f"--input is {root!r}, where {name!r} holds {what}")
+    assert message.endswith("; for the images without them give --source folder") and "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("1.txt", ""),
+        ("list_attr_other.txt", ""),
+        ("celeba/readme.txt", ""),
+        ("x.mat", ""),
+        ("1.arrow.txt", ""),
+        ("1.xml", VOC),
+        ("1.xml", "no XML"),
+        (".hidden/imagelabels.mat", ""),
+    ],
+)
+def test_others_are_not(tmp_path: Path, name: str, text: str) -> None:
+    check_unread(SourceConfig("folder", grow(tmp_path, {"1.jpg": "", name: text})))
+
+
+def test_only_some_files_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = grow(tmp_path, {"1.xml": VOC, "2.xml": VOC, "3.xml": VOC, "4.xml": CVAT, "z.arrow": ""})
+    monkeypatch.setattr("transforms.sources.unread._LOOKED_AT", 4)
+    check_unread(SourceConfig("folder", root))
+    monkeypatch.setattr("transforms.sources.unread._OPENED", 4)
+    with pytest.raises(ValueError, match="'4.xml' holds annotations in CVAT's own XML"):
+        check_unread(SourceConfig("folder", root))
+
+
+def test_folders_to_skip_are_not_looked_at(tmp_path: Path) -> None:
+    root = grow(tmp_path, {"out/x.arrow": ""})
+    check_unread(SourceConfig("folder", root, skip_dirs=(f"{root}/out",)))
+
+
+def test_a_bucket(bucket: str, bucket_server: BucketServer) -> None:
+    bucket_server.put(f"{bucket}/in/1.jpg", b"x")
+    check_unread(SourceConfig("folder", f"{bucket}/in"))
+    bucket_server.put(f"{bucket}/in/a.xml", CVAT.encode())
+    with pytest.raises(ValueError, match="'a.xml' holds annotations in CVAT's own XML"):
+        check_unread(SourceConfig("folder", f"{bucket}/in"))

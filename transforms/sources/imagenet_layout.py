@@ -1,0 +1,123 @@
+"""Where an ImageNet tree has what: folders of synsets, splits, boxes, and the files that tell labels."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import os
+import re
+
+from transforms.records import BadInput
+from transforms.sources.names import extension_of, is_hidden, is_image_name, is_split_name
+from transforms.sources.source import SourceConfig
+from transforms.storage.listing import entries, is_link
+from transforms.storage.paths import Confinement, real_path
+
+SYNSET = re.compile(r"n[0-9]{8}")
+"""A WordNet id: what ImageNet calls a class."""
+
+ILSVRC_NAME = re.compile(r"ILSVRC20[0-9]{2}_(train|val|test)_([0-9]{8})(?:_(n[0-9]{8}))?(?:\.|$)")
+"""The name of an image: split, number and, as Hugging Face has it, synset."""
+
+_ANNOTATION_FOLDERS = frozenset(
+    ["annotations", "annotation", "bbox", "bboxes", "bounding_boxes", "xml", "xmls"]
+)
+_NOT_LOOKED_INTO = _ANNOTATION_FOLDERS | {"imagesets"}  # whose lists number the images, not the classes
+_FOLDERS = 200
+_DEPTH = 6
+
+
+@dataclasses.dataclass(slots=True)
+class Layout:
+    """What there is in the folders above the images; keys of folders are empty or end in `/`.
+
+    Attributes:
+        root: real path of the input.
+        synsets: names of folders that are synsets.
+        splits: keys of the folders of each split.
+        annotations: keys of the folders of XML.
+        files: keys of `.txt`, `.csv` and `.mat` files by name in lower case: those nearest to the root.
+        named: an image that is named as ILSVRC's are; may be empty.
+        named_splits: splits that only the names of such images tell.
+    """
+
+    root: str
+    synsets: set[str] = dataclasses.field(default_factory=set)
+    splits: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    annotations: list[str] = dataclasses.field(default_factory=list)
+    files: dict[str, str] = dataclasses.field(default_factory=dict)
+    named: str = ""
+    named_splits: set[str] = dataclasses.field(default_factory=set)
+
+    def path(self, key: str) -> str:
+        """The path of a file or folder by its key."""
+        return f"{self.root}/{key}".rstrip("/")
+
+
+def split_of(key: str) -> str | None:
+    """The split that the folders of an image tell, or else its name."""
+    *folders, name = key.split("/")
+    found = next(filter(is_split_name, folders), None)
+    if found is None and (match := ILSVRC_NAME.match(name)):
+        return match[1]
+    return found
+
+
+def find_layout(config: SourceConfig, most: int = _FOLDERS) -> Layout:
+    """Looks at the folders of a tree, down to those of synsets, which are not looked into.
+
+    Args:
+        config: of the source.
+        most: folders that are looked at.
+
+    Raises:
+        OSError: one of them cannot be.
+    """
+    layout = Layout(real_path(config.input))
+    skipped = frozenset(map(real_path, config.skip_dirs))
+    confinement = Confinement((layout.root, *config.image_roots))
+    waiting = collections.deque([""])
+    for _ in range(most):
+        if not waiting:
+            break
+        prefix = waiting.popleft()
+        for name, _ in entries(layout.path(prefix)):
+            if is_hidden(name.rstrip("/")):
+                continue
+            if not name.endswith("/"):
+                _note_file(layout, prefix, name)
+            elif _is_visited(layout.path(prefix + name), skipped, confinement):
+                _note_folder(layout, prefix, name[:-1], waiting)
+    return layout
+
+
+def _note_file(layout: Layout, prefix: str, name: str) -> None:
+    if extension_of(name) in ("txt", "csv", "mat"):
+        layout.files.setdefault(name.lower(), prefix + name)
+    elif is_image_name(name) and (match := ILSVRC_NAME.match(name)):
+        layout.named = layout.named or prefix + name
+        if not any(map(is_split_name, prefix.split("/"))):
+            layout.named_splits.add(match[1])
+
+
+def _note_folder(layout: Layout, prefix: str, name: str, waiting: collections.deque[str]) -> None:
+    key = f"{prefix}{name}/"
+    if SYNSET.fullmatch(name):
+        layout.synsets.add(name)
+        return
+    if is_split_name(name) and not any(map(is_split_name, prefix.split("/"))):
+        layout.splits.setdefault(name, []).append(key)
+    if name.lower() in _ANNOTATION_FOLDERS:
+        layout.annotations.append(key)
+    if name.lower() not in _NOT_LOOKED_INTO and key.count("/") < _DEPTH:
+        waiting.append(key)
+
+
+def _is_visited(path: str, skipped: frozenset[str], confinement: Confinement) -> bool:
+    """Whether a folder is part of the input, as the walk over it has it."""
+    if not os.path.basename(path):
+        return False
+    try:
+        return (confinement.resolve(path, "list") if is_link(path) else path) not in skipped
+    except BadInput:
+        return False
