@@ -22,6 +22,7 @@ setup(
         "transforms.images",
         "transforms.shards",
         "transforms.sources",
+        "transforms.sources.formats",
         "transforms.storage",
         "transforms.sweeping",
     ],

@@ -40,10 +40,10 @@ from transforms.examples.registry import SCHEMAS
 from transforms.examples.schema import DatasetSummary, SequenceSchema
 from transforms.images.policy import ImagePolicy
 from transforms.shards import guarded, memory, read_ahead
-from transforms.sources.box_columns import CORNER_COLUMNS, LIST_COLUMN, SIDE_COLUMNS
+from transforms.sources.formats.box_columns import CORNER_COLUMNS, LIST_COLUMN, SIDE_COLUMNS
+from transforms.sources.formats.rows import IMAGE_COLUMNS, LABEL_COLUMNS, SPLIT_COLUMNS
 from transforms.sources.names import SPLIT_NAMES, is_image_name
 from transforms.sources.registry import SOURCES
-from transforms.sources.rows import IMAGE_COLUMNS, LABEL_COLUMNS, SPLIT_COLUMNS
 from transforms.storage import cloud, containers, lock, object_lock
 
 ROOT = Path(__file__).parents[1]

@@ -26,7 +26,7 @@ from transforms.records import (
     Segment,
 )
 from transforms.sources.coco import CocoSource
-from transforms.sources.coco_json import JsonSections
+from transforms.sources.formats.coco_json import JsonSections
 from transforms.sources.source import Item, SourceConfig
 from transforms.storage.reader import ImageReader
 

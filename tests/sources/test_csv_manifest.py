@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from transforms.records import Annotations, ClassNames, Failure, ImageRecord, ImageRef, JobError
 from transforms.sources.csv_manifest import CsvSource
-from transforms.sources.manifests import MAX_LINE, PEEKED
+from transforms.sources.formats.manifests import MAX_LINE, PEEKED
 from transforms.sources.source import SourceConfig
 
 SOURCE = CsvSource()

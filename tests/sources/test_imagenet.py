@@ -12,8 +12,8 @@ from PIL import Image
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place
 from transforms.records import AnnotatedObject, Box, ClassNames, Failure, ImageRecord, JobError
+from transforms.sources.formats.imagenet_mat import read_meta_mat
 from transforms.sources.imagenet import ImagenetSource
-from transforms.sources.imagenet_mat import read_meta_mat
 from transforms.sources.registry import detect
 from transforms.sources.source import Item, SourceConfig
 

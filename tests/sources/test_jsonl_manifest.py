@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transforms.records import Annotations, ClassNames, Failure, FeatureValue, ImageRecord, ImageRef
+from transforms.sources.formats.manifests import PEEKED
 from transforms.sources.jsonl_manifest import JsonlSource
-from transforms.sources.manifests import PEEKED
 from transforms.sources.source import SourceConfig
 
 SOURCE = JsonlSource()

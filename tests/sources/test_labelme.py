@@ -19,9 +19,9 @@ from pycocotools import mask as coco_mask
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place
 from transforms.records import AnnotatedObject, BadInput, Box, ClassNames, Failure, ImageRecord, ImageRef, Rle
+from transforms.sources.formats.labelme_json import read_labelme_json
+from transforms.sources.formats.labelme_xml import read_labelme_xml
 from transforms.sources.labelme import LabelmeSource
-from transforms.sources.labelme_json import read_labelme_json
-from transforms.sources.labelme_xml import read_labelme_xml
 from transforms.sources.source import Item, SourceConfig
 from transforms.storage.reader import ImageReader
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.buckets.server import BucketServer
 from transforms.records import AnnotatedObject, Box, ClassNames, Failure, ImageRecord
+from transforms.sources.formats.openimages_rows import BOX, RowsByImage, StoredRow
 from transforms.sources.openimages import OpenImagesSource
-from transforms.sources.openimages_rows import BOX, RowsByImage, StoredRow
 from transforms.sources.source import Item, SourceConfig
 
 SOURCE = OpenImagesSource()

@@ -28,10 +28,10 @@ from transforms.records import (
     ImageRef,
     JobError,
 )
+from transforms.sources.formats.tfrecord_files import is_tfrecord_name, split_of
+from transforms.sources.formats.tfrecord_labels import read_label_map
 from transforms.sources.source import Item, SourceConfig
 from transforms.sources.tfrecord import TfrecordSource
-from transforms.sources.tfrecord_files import is_tfrecord_name, split_of
-from transforms.sources.tfrecord_labels import read_label_map
 from transforms.storage.reader import ImageReader
 
 SOURCE = TfrecordSource()

@@ -10,7 +10,7 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 
 from transforms.records import BadInput
-from transforms.sources.wire import Feature, read_example, read_feature_lists
+from transforms.sources.formats.wire import Feature, read_example, read_feature_lists
 
 Plain = tuple[str | None, list[object]]
 Lists = tuple[dict[str, Plain], dict[str, list[Plain]]]

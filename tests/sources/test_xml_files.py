@@ -8,9 +8,9 @@ import pytest
 
 from tests.buckets.server import BucketServer
 from transforms.records import AnnotatedObject, BadInput, Box, Part, Scalar
+from transforms.sources.formats.voc_xml import VocAnnotation, is_voc_xml, read_voc_xml, what_else
+from transforms.sources.formats.xml_files import MAX_XML_BYTES, first_files, head_of, parse_xml, read_files
 from transforms.sources.tree import Tree, TreeFile
-from transforms.sources.voc_xml import VocAnnotation, is_voc_xml, read_voc_xml, what_else
-from transforms.sources.xml_files import MAX_XML_BYTES, first_files, head_of, parse_xml, read_files
 
 BOMB = (
     b"""<!DOCTYPE a [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]><annotation>&b;</annotation>"""

@@ -20,10 +20,10 @@ from transforms.records import (
     Failure,
     ImageRecord,
 )
+from transforms.sources.formats.yolo_dataset import read_yaml
+from transforms.sources.formats.yolo_lines import LineFormat
 from transforms.sources.source import Item, SourceConfig
 from transforms.sources.yolo import YoloSource
-from transforms.sources.yolo_dataset import read_yaml
-from transforms.sources.yolo_lines import LineFormat
 
 SOURCE = YoloSource()
 NAMES = "names: [cat, dog, no]\n"

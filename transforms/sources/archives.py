@@ -12,8 +12,10 @@ from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 from transforms.records import Annotations, BadInput, Failure, ImageRecord
+from transforms.sources.formats.members import Member
+from transforms.sources.formats.tar_members import DAMAGED, TarMember, is_gzip, tar_members
+from transforms.sources.formats.zip_members import zip_members
 from transforms.sources.listed import failed, skipped
-from transforms.sources.members import Member
 from transforms.sources.names import is_image_name, is_split_name, printable
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, label_pattern, limited
 from transforms.sources.source import (
@@ -24,9 +26,7 @@ from transforms.sources.source import (
     check_unused,
     readable,
 )
-from transforms.sources.tar_members import DAMAGED, TarMember, is_gzip, tar_members
 from transforms.sources.tree import Tree
-from transforms.sources.zip_members import zip_members
 from transforms.storage.paths import real_path
 from transforms.storage.places import is_file, status_of
 from transforms.storage.spool import Spool

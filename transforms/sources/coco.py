@@ -19,13 +19,13 @@ from transforms.records import (
     ImageRef,
     MaskImage,
 )
-from transforms.sources.coco_classes import CocoClasses
-from transforms.sources.coco_files import CocoFile, find_files, kind_of, sniff_folder
-from transforms.sources.coco_index import CocoImage, CocoIndex
-from transforms.sources.coco_objects import caption_of, merged, object_of, segments_of
-from transforms.sources.coco_places import CocoPlaces
-from transforms.sources.coco_spool import Spooled, annotation_spool
-from transforms.sources.manifests import check_manifests, manifests
+from transforms.sources.formats.coco_classes import CocoClasses
+from transforms.sources.formats.coco_files import CocoFile, find_files, kind_of, sniff_folder
+from transforms.sources.formats.coco_index import CocoImage, CocoIndex
+from transforms.sources.formats.coco_objects import caption_of, merged, object_of, segments_of
+from transforms.sources.formats.coco_places import CocoPlaces
+from transforms.sources.formats.coco_spool import Spooled, annotation_spool
+from transforms.sources.formats.manifests import check_manifests, manifests
 from transforms.sources.names import extension_of, printable
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import (

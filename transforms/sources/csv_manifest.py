@@ -14,9 +14,9 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from transforms.records import BadInput, Failure, ImageRecord
-from transforms.sources.box_columns import BoxColumns, find_box_columns, is_number, with_unit
-from transforms.sources.box_rows import BoxRows
-from transforms.sources.csv_rows import (
+from transforms.sources.formats.box_columns import BoxColumns, find_box_columns, is_number, with_unit
+from transforms.sources.formats.box_rows import BoxRows
+from transforms.sources.formats.csv_rows import (
     BoxedRows,
     HeadedRows,
     Parser,
@@ -25,7 +25,7 @@ from transforms.sources.csv_rows import (
     vertex_box_row,
     vertex_row,
 )
-from transforms.sources.manifests import (
+from transforms.sources.formats.manifests import (
     MAX_LINE,
     PEEKED,
     Manifest,
@@ -36,8 +36,7 @@ from transforms.sources.manifests import (
     open_manifest,
     splits_by_name,
 )
-from transforms.sources.names import extension_of, is_image_name
-from transforms.sources.rows import (
+from transforms.sources.formats.rows import (
     IMAGE_COLUMNS,
     LABEL_COLUMNS,
     SPLIT_COLUMNS,
@@ -46,6 +45,7 @@ from transforms.sources.rows import (
     describe,
     pick_columns,
 )
+from transforms.sources.names import extension_of, is_image_name
 from transforms.sources.selection import check_selection, limited
 from transforms.sources.source import Description, Item, SourceConfig, readable
 from transforms.storage.paths import scheme_of

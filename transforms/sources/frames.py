@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from transforms.records import Annotations, BadInput, Failure, ImageRecord, Steps
 from transforms.sources.folder import FolderSource
-from transforms.sources.frame_files import (
+from transforms.sources.formats.frame_files import (
     LABEL_FILES,
     TIME_FILES,
     natural_order,
@@ -16,6 +16,7 @@ from transforms.sources.frame_files import (
     read_labels,
     read_times,
 )
+from transforms.sources.formats.xml_files import first_files
 from transforms.sources.names import IMAGE_EXTENSIONS, is_image_name
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, label_pattern, limited
 from transforms.sources.source import (
@@ -27,7 +28,6 @@ from transforms.sources.source import (
     readable,
 )
 from transforms.sources.tree import Tree, TreeFile
-from transforms.sources.xml_files import first_files
 from transforms.storage.paths import real_path
 from transforms.storage.places import is_file, is_folder
 

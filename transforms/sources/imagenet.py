@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from transforms.records import JobError
-from transforms.sources.imagenet_layout import find_layout
-from transforms.sources.imagenet_read import ImagenetListing, read_truths
-from transforms.sources.imagenet_truth import find_lists
+from transforms.sources.formats.imagenet_layout import find_layout
+from transforms.sources.formats.imagenet_read import ImagenetListing, read_truths
+from transforms.sources.formats.imagenet_truth import find_lists
 from transforms.sources.selection import check_selection, limited
 from transforms.sources.source import (
     Description,

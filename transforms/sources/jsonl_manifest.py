@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from transforms.records import BadInput, Failure, ImageRecord
-from transforms.sources.box_columns import BoxColumns, find_box_columns, with_unit
-from transforms.sources.box_rows import BoxRows
-from transforms.sources.json_boxes import (
+from transforms.sources.formats.box_columns import BoxColumns, find_box_columns, with_unit
+from transforms.sources.formats.box_rows import BoxRows
+from transforms.sources.formats.json_boxes import (
     VERTEX_BOXES,
     Boxes,
     BoxLists,
@@ -28,8 +28,8 @@ from transforms.sources.json_boxes import (
     take_lists,
     take_vertex_boxes,
 )
-from transforms.sources.json_columns import VERTEX_IMAGE, RowColumns, all_names, flat, take
-from transforms.sources.manifests import (
+from transforms.sources.formats.json_columns import VERTEX_IMAGE, RowColumns, all_names, flat, take
+from transforms.sources.formats.manifests import (
     PEEKED,
     Manifest,
     ManifestLines,
@@ -39,8 +39,8 @@ from transforms.sources.manifests import (
     open_manifest,
     splits_by_name,
 )
+from transforms.sources.formats.rows import Columns, Row, RowRecords, describe, pick_columns, split_name
 from transforms.sources.names import extension_of, is_unicode
-from transforms.sources.rows import Columns, Row, RowRecords, describe, pick_columns, split_name
 from transforms.sources.selection import check_selection, limited
 from transforms.sources.source import Description, Item, SourceConfig, readable
 

@@ -15,9 +15,12 @@ from transforms.records import (
     ImageRecord,
     JobError,
 )
-from transforms.sources.labelme_json import LabelmeAnnotation, decoded, read_labelme_json
-from transforms.sources.labelme_tree import LabelmeTree, holds_annotations, walk, web_folders
-from transforms.sources.labelme_xml import WebAnnotation, WebObject, is_labelme_xml, read_labelme_xml
+from transforms.sources.formats.labelme_json import LabelmeAnnotation, decoded, read_labelme_json
+from transforms.sources.formats.labelme_tree import LabelmeTree, holds_annotations, walk, web_folders
+from transforms.sources.formats.labelme_xml import WebAnnotation, WebObject, is_labelme_xml, read_labelme_xml
+from transforms.sources.formats.voc_classes import read_classes
+from transforms.sources.formats.voc_images import NO_IMAGE, folder_of, without_extension
+from transforms.sources.formats.xml_files import first_files, head_of, read_files
 from transforms.sources.names import extension_of, is_image_name
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import (
@@ -29,9 +32,6 @@ from transforms.sources.source import (
     readable,
 )
 from transforms.sources.tree import TreeFile
-from transforms.sources.voc_classes import read_classes
-from transforms.sources.voc_images import NO_IMAGE, folder_of, without_extension
-from transforms.sources.xml_files import first_files, head_of, read_files
 from transforms.storage.places import is_folder
 from transforms.storage.spool import Spool
 

@@ -13,12 +13,18 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from transforms.records import Annotations, ClassNames, Failure, ImageRecord, JobError, MaskImage
-from transforms.sources.masks_classes import MaskClasses, are_binary, binary, is_in_colors, mask_classes
-from transforms.sources.masks_lists import is_split_list, listed_pairs, split_lists
-from transforms.sources.masks_match import LOSSLESS, Matched, match_masks
-from transforms.sources.masks_pairs import ORPHAN, folder_split, input_files, root_of
-from transforms.sources.masks_pattern import MaskPattern
-from transforms.sources.masks_sniff import why_masks
+from transforms.sources.formats.masks_classes import (
+    MaskClasses,
+    are_binary,
+    binary,
+    is_in_colors,
+    mask_classes,
+)
+from transforms.sources.formats.masks_lists import is_split_list, listed_pairs, split_lists
+from transforms.sources.formats.masks_match import LOSSLESS, Matched, match_masks
+from transforms.sources.formats.masks_pairs import ORPHAN, folder_split, input_files, root_of
+from transforms.sources.formats.masks_pattern import MaskPattern
+from transforms.sources.formats.masks_sniff import why_masks
 from transforms.sources.names import extension_of, is_image_name
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import (

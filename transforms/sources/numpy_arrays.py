@@ -11,10 +11,10 @@ from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 from transforms.records import Failure, ImageRecord, ImageRef, JobError
+from transforms.sources.formats.npy_files import StoredArray, arrays_in
+from transforms.sources.formats.numpy_labels import annotations_of
 from transforms.sources.listed import skipped
 from transforms.sources.names import extension_of, is_image_name, is_split_name
-from transforms.sources.npy_files import StoredArray, arrays_in
-from transforms.sources.numpy_labels import annotations_of
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import (
     Description,

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from transforms.sources.formats.openimages_files import csv_files
+from transforms.sources.formats.openimages_read import MASKS, Reading
 from transforms.sources.names import is_split_name
-from transforms.sources.openimages_files import csv_files
-from transforms.sources.openimages_read import MASKS, Reading
 from transforms.sources.selection import check_selection, limited
 from transforms.sources.source import (
     Description,

@@ -13,16 +13,16 @@ from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from transforms.records import BadInput, Failure, ImageRecord, JobError
-from transforms.sources.listed import failed, skipped
-from transforms.sources.names import is_image_name, is_split_name
-from transforms.sources.parquet_columns import (
+from transforms.sources.formats.parquet_columns import (
     TableColumns,
     is_binary,
     is_image_struct,
     looks_like_image,
     pick,
 )
-from transforms.sources.parquet_rows import TableRows, cells, not_parquet
+from transforms.sources.formats.parquet_rows import TableRows, cells, not_parquet
+from transforms.sources.listed import failed, skipped
+from transforms.sources.names import is_image_name, is_split_name
 from transforms.sources.selection import check_selection, limited
 from transforms.sources.source import (
     Description,

@@ -13,11 +13,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from transforms.records import BadInput, Failure, FeatureValue, ImageRecord, ImageRef, Scalar, Steps
-from transforms.sources.json_columns import flat, take
+from transforms.sources.formats.json_columns import flat, take
+from transforms.sources.formats.manifests import (
+    PEEKED,
+    Manifest,
+    check_manifests,
+    flag_of,
+    manifests,
+    splits_by_name,
+)
+from transforms.sources.formats.rows import Row, RowRecords, split_columns, split_name, usual_name
 from transforms.sources.jsonl_manifest import read_objects
-from transforms.sources.manifests import PEEKED, Manifest, check_manifests, flag_of, manifests, splits_by_name
 from transforms.sources.names import extension_of, is_image_name
-from transforms.sources.rows import Row, RowRecords, split_columns, split_name, usual_name
 from transforms.sources.selection import check_selection, limited
 from transforms.sources.source import Description, Item, SourceConfig, check_unused, readable
 

@@ -13,6 +13,27 @@ from collections.abc import Callable, Iterator
 
 from transforms.framing import HEAD_BYTES, DamagedRecordError, Frame, read_frames
 from transforms.records import BadInput, Failure, ImageRecord, ImageRef
+from transforms.sources.formats.tfrecord_classes import Classes
+from transforms.sources.formats.tfrecord_features import IMAGE_KEYS, MASK_KEYS, SYNSET
+from transforms.sources.formats.tfrecord_files import (
+    Inputs,
+    inputs,
+    is_tfrecord_name,
+    looks_framed,
+    opened,
+    split_of,
+)
+from transforms.sources.formats.tfrecord_images import Pixels
+from transforms.sources.formats.tfrecord_labels import (
+    MANIFEST,
+    Manifest,
+    is_metadata_name,
+    manifests,
+    names_beside,
+)
+from transforms.sources.formats.tfrecord_objects import BOX_KEYS
+from transforms.sources.formats.tfrecord_records import Found, Place, RecordReader
+from transforms.sources.formats.wire import Feature, Span
 from transforms.sources.names import is_image_name, printable
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, label_pattern, limited
 from transforms.sources.source import (
@@ -24,15 +45,7 @@ from transforms.sources.source import (
     check_unused,
     readable,
 )
-from transforms.sources.tfrecord_classes import Classes
-from transforms.sources.tfrecord_features import IMAGE_KEYS, MASK_KEYS, SYNSET
-from transforms.sources.tfrecord_files import Inputs, inputs, is_tfrecord_name, looks_framed, opened, split_of
-from transforms.sources.tfrecord_images import Pixels
-from transforms.sources.tfrecord_labels import MANIFEST, Manifest, is_metadata_name, manifests, names_beside
-from transforms.sources.tfrecord_objects import BOX_KEYS
-from transforms.sources.tfrecord_records import Found, Place, RecordReader
 from transforms.sources.tree import Tree, TreeFile
-from transforms.sources.wire import Feature, Span
 from transforms.storage.faults import os_fault
 from transforms.storage.places import is_file, is_folder
 from transforms.storage.spool import Spool

@@ -6,10 +6,10 @@ import itertools
 import re
 from collections.abc import Iterator
 
+from transforms.sources.formats.voc_xml import what_else
+from transforms.sources.formats.xml_files import head_of
 from transforms.sources.source import SourceConfig
 from transforms.sources.tree import Tree, TreeFile
-from transforms.sources.voc_xml import what_else
-from transforms.sources.xml_files import head_of
 
 _LOOKED_AT = 2_000
 _OPENED = 3  # XML files

@@ -16,6 +16,12 @@ from transforms.records import (
     MaskImage,
     Polygons,
 )
+from transforms.sources.formats.voc_classes import Colors, VocClasses, is_rgb_png, read_classes, voc_classes
+from transforms.sources.formats.voc_images import NO_IMAGE, folder_of, without_extension
+from transforms.sources.formats.voc_lists import NO_SPLIT, ImageLists, read_lists
+from transforms.sources.formats.voc_tree import VocRoot, VocTree, holds_annotations, walk
+from transforms.sources.formats.voc_xml import VocAnnotation, box_around, is_voc_xml, read_voc_xml
+from transforms.sources.formats.xml_files import first_files, head_of, read_files
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import (
     Description,
@@ -26,12 +32,6 @@ from transforms.sources.source import (
     readable,
 )
 from transforms.sources.tree import TreeFile
-from transforms.sources.voc_classes import Colors, VocClasses, is_rgb_png, read_classes, voc_classes
-from transforms.sources.voc_images import NO_IMAGE, folder_of, without_extension
-from transforms.sources.voc_lists import NO_SPLIT, ImageLists, read_lists
-from transforms.sources.voc_tree import VocRoot, VocTree, holds_annotations, walk
-from transforms.sources.voc_xml import VocAnnotation, box_around, is_voc_xml, read_voc_xml
-from transforms.sources.xml_files import first_files, head_of, read_files
 from transforms.storage.places import is_folder
 
 _UNUSED = ("annotations", "image_column", "label_column", "label_pattern", "input_features", "mask_pattern")

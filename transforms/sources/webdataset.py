@@ -20,12 +20,12 @@ from transforms.sources.archives import (
     first_archive,
     first_names,
 )
+from transforms.sources.formats.sample_json import flattened
+from transforms.sources.formats.tar_members import DAMAGED, TarMember, is_gzip, tar_members
 from transforms.sources.listed import failed, skipped
 from transforms.sources.names import is_image_name, printable
-from transforms.sources.sample_json import flattened
 from transforms.sources.selection import EXCLUDED, Selection, label_pattern, limited
 from transforms.sources.source import Description, Item, SourceConfig, readable
-from transforms.sources.tar_members import DAMAGED, TarMember, is_gzip, tar_members
 from transforms.storage.spool import Spool
 
 _TARS = r"tar|tar\.gz|tgz"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from transforms.records import Annotations, BadInput, ClassNames, Failure, ImageRecord
-from transforms.sources.masks_pairs import (
+from transforms.sources.formats.masks_pairs import (
     IMAGE_FOLDERS,
     ORPHAN,
     by_stem,
@@ -24,6 +24,10 @@ from transforms.sources.masks_pairs import (
     with_texts,
     without_folder,
 )
+from transforms.sources.formats.yolo_dataset import CLASS_FILES, YoloDataset, read_dataset, yolo_dataset
+from transforms.sources.formats.yolo_lines import LineFormat, is_label_text
+from transforms.sources.formats.yolo_lists import listed_images
+from transforms.sources.formats.yolo_sniff import why_yolo
 from transforms.sources.names import extension_of, is_image_name, is_split_name, printable
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import (
@@ -35,10 +39,6 @@ from transforms.sources.source import (
     readable,
 )
 from transforms.sources.tree import TreeFile
-from transforms.sources.yolo_dataset import CLASS_FILES, YoloDataset, read_dataset, yolo_dataset
-from transforms.sources.yolo_lines import LineFormat, is_label_text
-from transforms.sources.yolo_lists import listed_images
-from transforms.sources.yolo_sniff import why_yolo
 from transforms.storage.paths import is_remote
 from transforms.storage.places import is_folder
 

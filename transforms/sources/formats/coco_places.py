@@ -1,0 +1,148 @@
+"""Where the images and panoptic masks of COCO annotation files lie."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterator
+
+from transforms.records import BadInput, Failure
+from transforms.sources.formats.coco_files import CocoFile
+from transforms.sources.formats.manifests import input_root
+from transforms.sources.names import is_hidden, is_image_name, is_unicode, printable
+from transforms.sources.selection import EXCLUDED, Selection
+from transforms.sources.source import SourceConfig
+from transforms.storage.listing import entries
+from transforms.storage.paths import Confinement, LocatedFile, below, real_path
+from transforms.storage.places import is_folder
+
+_IMAGE_FOLDERS = ("images", "data", "JPEGImages")
+_DRIVE = re.compile(r"[A-Za-z]:/")
+
+
+class CocoPlaces:
+    """Finds images and masks by the names that annotations give them.
+
+    Args:
+        config: of the source.
+        files: all annotation files: what lies below their folders may be read.
+    """
+
+    def __init__(self, config: SourceConfig, files: Collection[CocoFile]) -> None:
+        self._root = real_path(input_root(config))
+        self._image_roots = tuple(map(real_path, config.image_roots))
+        self._skip_dirs = frozenset(map(real_path, config.skip_dirs))
+        folders = tuple(dict.fromkeys(file.folder for file in files))
+        self._confinement = Confinement((self._root, *self._image_roots, *folders))
+        self._written: dict[str | None, dict[str, None]] = {}
+        for file in files:
+            self._written.setdefault(file.split, {})[file.written_split] = None
+        self._is_folder: dict[str, bool] = {}
+        self._image_bases: dict[str, tuple[str, ...]] = {}
+        self._mask_bases: dict[str, tuple[str, ...]] = {}
+        self._image_folders: dict[str, str] = {}
+        self._masks: set[str] = set()
+
+    def image(self, file: CocoFile, name: str) -> LocatedFile:
+        """The image that an annotation file calls `name`.
+
+        Raises:
+            BadInput: stage `annotations`; as `Confinement.find`.
+        """
+        if file.path not in self._image_bases:
+            self._image_bases[file.path] = self._existing(self._image_candidates(file))
+        found = self._find(name, self._image_bases[file.path])
+        prefix = found.key.rpartition("/")[0]
+        if prefix not in self._image_folders and found.path.endswith(f"/{found.key}"):
+            self._image_folders[prefix] = os.path.dirname(found.path)  # no link is on the way
+        return found
+
+    def mask(self, file: CocoFile, name: str) -> LocatedFile:
+        """The panoptic mask that an annotation file calls `name`.
+
+        Raises:
+            BadInput: stage `annotations`; as `Confinement.find`.
+        """
+        if file.path not in self._mask_bases:
+            self._mask_bases[file.path] = self._existing(self._mask_candidates(file))
+        found = self._find(name, self._mask_bases[file.path])
+        if os.path.dirname(found.path) in self._image_folders.values():
+            self._masks.add(found.key)
+        return found
+
+    def unlisted(self, listed: Collection[Collection[str]], selection: Selection) -> Iterator[Failure]:
+        """The images in the folders of those that were found that no annotation file lists.
+
+        Args:
+            listed: keys of those that are.
+            selection: of the call.
+        """
+        for prefix, folder in sorted(self._image_folders.items()):
+            if folder in self._skip_dirs:
+                continue
+            for name, _ in entries(folder):
+                key = f"{prefix}/{name}" if prefix else name
+                if is_hidden(name) or not is_image_name(name) or key in self._masks:
+                    continue
+                if any(key in keys for keys in listed):
+                    continue
+                reason = "image without annotations" if selection.takes(key) else EXCLUDED
+                yield Failure(printable(key), "list", reason, skipped=True)
+
+    def _find(self, name: str, bases: tuple[str, ...]) -> LocatedFile:
+        if not is_unicode(name):
+            raise BadInput("annotations", "name is not UTF-8", printable(name))
+        try:
+            found = self._located(name, bases)
+        except BadInput as fault:
+            raise BadInput("annotations", fault.reason, fault.detail) from fault
+        if not is_unicode(found.key):
+            raise BadInput("annotations", "name is not UTF-8", printable(found.key))
+        return found
+
+    def _located(self, name: str, bases: tuple[str, ...]) -> LocatedFile:
+        """The file of that name, or of the one that Windows would take it for."""
+        try:
+            return self._confinement.find(name, bases)
+        except BadInput as fault:
+            if "\\" not in name or fault.reason != "not found":
+                raise
+            inner = name.replace("\\", "/")
+            of_drive = _DRIVE.match(inner)  # a path of another machine
+            try:
+                return self._confinement.find(inner.rpartition("/")[2] if of_drive else inner, bases)
+            except BadInput as other:
+                raise (fault if other.reason == "not found" else other) from None
+
+    def _image_candidates(self, file: CocoFile) -> Iterator[str]:
+        roots = dict.fromkeys((file.folder, self._root, *self._above(file), *self._image_roots))
+        yield from roots
+        # files of one split may name it with and without its year
+        for split in dict.fromkeys((file.written_split, *self._written[file.split], file.split)):
+            if not split:
+                continue
+            for root in roots:
+                yield from (f"{root}/{folder}/{split}" for folder in _IMAGE_FOLDERS)
+                yield from (f"{root}/{split}", *(f"{root}/{split}/{folder}" for folder in _IMAGE_FOLDERS))
+        for root in roots:
+            yield from (f"{root}/{folder}" for folder in _IMAGE_FOLDERS)
+
+    def _mask_candidates(self, file: CocoFile) -> Iterator[str]:
+        for root in dict.fromkeys((file.folder, *self._above(file), self._root, *self._image_roots)):
+            yield from (f"{root}/{file.stem}", f"{root}/annotations/{file.stem}")
+            yield from (f"{root}/panoptic/{file.stem}", f"{root}/panoptic", root)
+
+    def _above(self, file: CocoFile) -> Iterator[str]:
+        """The folders between an annotation file and the input."""
+        folder = file.folder
+        while below(self._root, folder) is not None:
+            yield folder
+            folder = os.path.dirname(folder)
+
+    def _existing(self, candidates: Iterator[str]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(filter(self._is_there, candidates)))
+
+    def _is_there(self, folder: str) -> bool:
+        if folder not in self._is_folder:
+            self._is_folder[folder] = is_folder(folder)
+        return self._is_folder[folder]

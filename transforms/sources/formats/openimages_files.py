@@ -1,0 +1,104 @@
+"""The CSV files of an Open Images folder: which is what, by its name and its header.
+
+https://storage.googleapis.com/openimages/web/download_v7.html
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Iterator
+from typing import Literal
+
+from transforms.records import BadInput
+from transforms.sources.csv_manifest import CsvLayout, read_rows
+from transforms.sources.formats.manifests import Manifest
+from transforms.sources.formats.rows import Columns
+from transforms.sources.names import is_split_name
+from transforms.storage.places import is_folder, names_in
+
+Kind = Literal["boxes", "labels", "machine", "masks", "images", "classes"]
+
+ANNOTATIONS = "annotations"
+"""The folder of the CSV files; they may also lie beside it."""
+
+_NAMES: tuple[tuple[str, Kind], ...] = (
+    (r".*annotations-bbox.*", "boxes"),
+    (r".*annotations-human-imagelabels.*", "labels"),
+    (r".*annotations-machine-imagelabels.*", "machine"),
+    (r".*annotations-object-segmentation.*", "masks"),
+    (r".*class-descriptions.*", "classes"),
+    (r".*image_ids_and_rotation.*|.*images(-.+)?-with-rotation.*|.*images-boxable.*", "images"),
+)
+_REQUIRED: dict[Kind, tuple[str, ...]] = {
+    "boxes": ("ImageID", "LabelName", "XMin", "XMax", "YMin", "YMax"),
+    "labels": ("ImageID", "LabelName", "Confidence"),
+    "masks": ("MaskPath", "ImageID", "LabelName", "BoxXMin", "BoxXMax", "BoxYMin", "BoxYMax"),
+    "images": ("ImageID",),
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CsvFile:
+    """One of the CSV files.
+
+    Attributes:
+        manifest: where it is; its name is the path below the input.
+        kind: what its rows are.
+        split: the part of its name that is one.
+    """
+
+    manifest: Manifest
+    kind: Kind
+    split: str | None
+
+    def header(self) -> tuple[str, ...]:
+        """The names of its columns; raises ValueError where one that is needed is not there."""
+        first = next(read_rows(self.manifest, _layout(None)), None)
+        header = () if first is None or isinstance(first[1], BadInput) else tuple(map(str.strip, first[1]))
+        missing = [name for name in _REQUIRED.get(self.kind, ()) if name not in header]
+        if missing:
+            raise ValueError(f"{self.manifest.name} has no column {missing[0]}, as Open Images has there")
+        return header
+
+    def rows(self) -> Iterator[tuple[int, list[str] | BadInput]]:
+        """The rows below the header: the line of each, and its cells or what is wrong with it."""
+        return read_rows(self.manifest, _layout(self.header()))
+
+    def classes(self) -> Iterator[tuple[str, str]]:
+        """The id and the name of each class, of a file with a header or without."""
+        for _, cells in read_rows(self.manifest, _layout(None)):
+            if isinstance(cells, BadInput) or len(cells) < 2 or cells[0].strip() == "LabelName":
+                continue
+            yield cells[0].strip(), cells[1].strip()
+
+
+def _layout(header: tuple[str, ...] | None) -> CsvLayout:
+    return CsvLayout(",", header, Columns(None, (), None))
+
+
+def csv_files(root: str) -> list[CsvFile]:
+    """The files that are known by name, in the order of their paths; those of few classes before others."""
+    found = []
+    for folder in ("", f"{ANNOTATIONS}/"):
+        place = os.path.join(root, folder).rstrip("/")
+        if not is_folder(place):
+            continue
+        for name in names_in(place):
+            kind = kind_of(name)
+            if kind is not None:
+                found.append(CsvFile(Manifest(f"{place}/{name}", folder + name), kind, _split_of(name)))
+    return sorted(found, key=lambda file: ("boxable" not in file.manifest.name, file.manifest.name))
+
+
+def kind_of(name: str) -> Kind | None:
+    """What a file is, by its name."""
+    if not name.endswith(".csv"):
+        return None
+    return next((kind for pattern, kind in _NAMES if re.fullmatch(pattern, name)), None)
+
+
+def _split_of(name: str) -> str | None:
+    splits = [part for part in re.split(r"[-_.]", name) if is_split_name(part)]
+    return splits[0] if splits else None

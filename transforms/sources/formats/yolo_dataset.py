@@ -1,0 +1,366 @@
+"""What describes a YOLO dataset: Ultralytics' data.yaml, darknet's obj.data, lists of images, class files."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from transforms.records import JobError
+from transforms.sources.formats.masks_pairs import root_of
+from transforms.sources.names import extension_of, is_image_name, is_split_name, printable
+from transforms.sources.source import SourceConfig
+from transforms.storage.paths import absolute, below, is_remote, real_path
+from transforms.storage.places import is_file, is_folder, names_in, open_file
+
+CLASS_FILES = ("obj.names", "classes.txt", "_darknet.labels")
+_SPLIT_KEYS = ("train", "val", "test")
+_DARKNET_KEYS = ("train", "valid", "val", "test")
+_LARGEST = 1 << 22  # bytes of what describes a dataset
+_ROOT_NAMES = 10_000
+_LARGEST_ID = (1 << 31) - 2  # that still fits an int32 where ids are counted from 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ImageSet:
+    """Images of one split.
+
+    Attributes:
+        split: as the description calls it.
+        where: path below a root: of a folder (empty for the root), or of a list of images.
+        is_list: it is a list.
+        text: what the description has.
+    """
+
+    split: str
+    where: str
+    is_list: bool
+    text: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class YoloDataset:
+    """What is known of a dataset before its images are looked at.
+
+    Attributes:
+        names: of the classes by id; empty where there are none.
+        keypoints: (number, values each) of poses.
+        sets: that the splits consist of; none where folders tell.
+        missing: (split, path) that a description names and that is not there, beside others that are.
+        base: the folder that paths in lists begin at, below the root, as the description has it.
+        files: paths below the root of the files that all this is from.
+    """
+
+    names: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    keypoints: tuple[int, int] | None = None
+    sets: tuple[ImageSet, ...] = ()
+    missing: tuple[tuple[str, str], ...] = ()
+    base: str = ""
+    files: frozenset[str] = frozenset()
+
+    @property
+    def labels(self) -> Mapping[int, str | int]:
+        """What objects of each class are labelled with: the names, or ids where two classes share one."""
+        unique = len(set(self.names.values())) == len(self.names)
+        return {number: name if unique else number for number, name in self.names.items()}
+
+
+def yolo_dataset(config: SourceConfig) -> YoloDataset:
+    """Reads what describes the dataset, in the input's first level alone.
+
+    Raises:
+        ValueError: it is not what it should be, names a place outside the input, or one in two splits.
+    """
+    root = root_of(config)
+    is_lone = not is_folder(real_path(config.input))
+    names = sorted(names_in(root, _ROOT_NAMES))
+    yaml_name = os.path.basename(config.input) if is_lone else yaml_of(root, names, config)
+    places = _Places(config, root)
+    if yaml_name is not None:
+        found = _from_yaml(places, yaml_name)
+    else:
+        data = sorted(name for name in names if extension_of(name) == "data")
+        found = _from_darknet(places, data[0]) if data else YoloDataset()
+    if not found.names:
+        found = _with_class_file(found, places, names)
+    if not found.sets and yaml_name is None:
+        lists = [name for name in names if _is_image_list(root, name)]
+        sets = tuple(ImageSet(name.rpartition(".")[0], name, True, name) for name in lists)
+        found = dataclasses.replace(found, sets=sets, files=found.files | frozenset(lists))
+    _check_apart(found.sets, config)
+    _check_inside(found.files - {yaml_name if is_lone else ""}, places, config)
+    return found
+
+
+def yaml_of(root: str, names: list[str], config: SourceConfig) -> str | None:
+    """The YAML file of a folder that names classes; `data.yaml` before others.
+
+    Raises:
+        ValueError: there are several.
+    """
+    yamls = [name for name in names if extension_of(name) in ("yaml", "yml") and not name.startswith(".")]
+    for usual in ("data.yaml", "data.yml", "dataset.yaml"):
+        if usual in yamls:
+            return usual
+    found = [name for name in yamls if _names_classes(f"{root}/{name}")]
+    if len(found) > 1:
+        raise ValueError(
+            f"--input is {config.input!r}, where {' and '.join(map(repr, found[:2]))} both name classes; "
+            "give the one that is meant as --input"
+        )
+    return found[0] if found else None
+
+
+def _names_classes(path: str) -> bool:
+    try:
+        return "names" in read_yaml(path)
+    except ValueError:
+        return False
+
+
+def read_yaml(path: str) -> dict[str, Any]:
+    """A mapping in YAML whose scalars are all text, as written: `no` stays a class called `no`.
+
+    Raises:
+        ValueError: it is none.
+    """
+    import yaml
+
+    try:
+        found = yaml.load(_read_text(path), Loader=yaml.BaseLoader)  # makes text, lists and mappings alone
+    except (yaml.YAMLError, RecursionError) as error:
+        said = " ".join(str(error).split())[:200]
+        raise ValueError(f"{path!r} is not YAML: {said}") from error
+    if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
+        raise ValueError(f"{path!r} is not YAML of a mapping")
+    return found
+
+
+def _read_text(path: str) -> str:
+    with open_file(path) as stream:
+        data = stream.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise ValueError(f"{path!r} has more than {_LARGEST} bytes, too many to describe a dataset")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path!r} is not UTF-8") from error
+
+
+class _Places:
+    """Finds what a description names, below the input or an image root."""
+
+    def __init__(self, config: SourceConfig, root: str) -> None:
+        self.root = root
+        self._input = config.input
+        self.roots = (root, *map(real_path, config.image_roots))
+        self._written = absolute(config.input) if is_folder(root) else root
+
+    def key(self, path: str) -> str | None:
+        """A path as one below the root; None where it leads outside."""
+        if path.startswith("/") or is_remote(path):
+            tidy = path if is_remote(path) else posixpath.normpath(path)
+            inside = (below(root, f"{tidy}/") for root in (*self.roots, self._written))
+            found = next((one for one in inside if one is not None), None)
+            path = "." if found == "" else found or ".."
+        tidy = posixpath.normpath(path)
+        if tidy == ".." or tidy.startswith("../") or "\0" in tidy:
+            return None
+        return "" if tidy == "." else tidy
+
+    def find(self, base: str, path: str, source: str) -> tuple[str, bool] | None:
+        """Where a file or folder is, and whether it is a file; None where it is not there.
+
+        Raises:
+            ValueError: it is outside the input.
+        """
+        path = path.replace("\\", "/")
+        tried = [path if path.startswith("/") or is_remote(path) else posixpath.join(base, path), path]
+        if path.startswith("../"):  # as Roboflow writes `../train/images` for what lies beside data.yaml
+            tried.append(path[3:])
+        for key in dict.fromkeys(filter(lambda key: key is not None, map(self.key, tried))):
+            for root in self.roots:
+                place = f"{root}/{key}" if key else root
+                if is_folder(place):
+                    return key or "", False
+                if is_file(place):
+                    return key or "", True
+        if all(self.key(one) is None for one in tried):
+            raise ValueError(
+                f"--input is {self._input!r}: {source} names {printable(path)!r}, outside the input; "
+                "give --image_root the folder it leads to, if that is meant to be read"
+            )
+        return None
+
+
+def _from_yaml(places: _Places, name: str) -> YoloDataset:
+    path = f"{places.root}/{name}"
+    found = read_yaml(path)
+    base = found.get("path", "")
+    base = base if isinstance(base, str) and places.key(base) is not None else ""
+    base = places.key(base) or ""
+    entries = [(split, text) for split in _SPLIT_KEYS for text in _texts(found.get(split), path, split)]
+    names = _yaml_names(found.get("names"), path)
+    count = found.get("nc")
+    if isinstance(found.get("names"), list) and count is not None and count != str(len(names)):
+        raise ValueError(f"{path!r} has {len(names)} names, and nc is {count}")
+    shape = _keypoint_shape(found.get("kpt_shape"), path)
+    sets, missing = _sets(places, base, entries, name)
+    return YoloDataset(names, shape, sets, missing, base, frozenset((name, *_lists(sets))))
+
+
+def _texts(value: object, path: str, split: str) -> list[str]:
+    """The paths of a split: one, several or none."""
+    texts: list[Any] = value if isinstance(value, list) else [value]
+    if not all(text is None or isinstance(text, str) for text in texts):
+        raise ValueError(f"{path!r}: {split} is neither a path nor a list of paths")
+    return [text for text in texts if text and text not in ("null", "~")]
+
+
+def _yaml_names(value: object, path: str) -> dict[int, str]:
+    if value is None or value == "":
+        return {}
+    if not isinstance(value, (dict, list)):
+        raise ValueError(f"{path!r}: names is neither a list nor a mapping of ids to names")
+    found = {}
+    for number, name in value.items() if isinstance(value, dict) else enumerate(value):
+        if not (isinstance(number, int) or (isinstance(number, str) and re.fullmatch(r"\d{1,20}", number))):
+            raise ValueError(f"{path!r}: names has the id {str(number)[:40]!r}, not a whole number from 0")
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"{path!r}: the name of class {number} is not text")
+        if int(number) > _LARGEST_ID:
+            raise ValueError(f"{path!r}: names has the id {number}; the largest is {_LARGEST_ID}")
+        found[int(number)] = name
+    return found
+
+
+def _keypoint_shape(value: object, path: str) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    numbers = value if isinstance(value, list) else []
+    if len(numbers) != 2 or not all(isinstance(one, str) and one.isdecimal() for one in numbers):
+        raise ValueError(f"{path!r}: kpt_shape is not two numbers, such as [17, 3]")
+    number, each = map(int, numbers)
+    if number < 1 or each not in (2, 3):
+        raise ValueError(f"{path!r}: kpt_shape is [{number}, {each}]; each keypoint has 2 or 3 numbers")
+    return number, each
+
+
+def _from_darknet(places: _Places, name: str) -> YoloDataset:
+    """obj.data: `key = value` lines. Paths begin at the folder darknet is run in, often `data/`."""
+    path = f"{places.root}/{name}"
+    found = {}
+    for line in _read_text(path).splitlines():
+        key, equals, value = line.partition("=")
+        if equals:
+            found[key.strip()] = value.strip()
+    entries = [(split, found[split]) for split in _DARKNET_KEYS if found.get(split)]
+    sets, missing = _sets(places, "", entries, name)
+    dataset = YoloDataset({}, None, sets, missing, "", frozenset((name, *_lists(sets))))
+    if "names" in found and (located := _shortened(places, "", found["names"], name)) and located[1]:
+        names = read_names(f"{places.root}/{located[0]}")
+        return dataclasses.replace(dataset, names=names, files=dataset.files | {located[0]})
+    return dataset
+
+
+def _lists(sets: tuple[ImageSet, ...]) -> Iterator[str]:
+    return (one.where for one in sets if one.is_list)
+
+
+def _sets(
+    places: _Places, base: str, entries: list[tuple[str, str]], source: str
+) -> tuple[tuple[ImageSet, ...], tuple[tuple[str, str], ...]]:
+    """The sets that are there, and what is not; nothing at all where none is."""
+    sets, missing = [], []
+    for split, text in entries:
+        located = _shortened(places, base, text, source)
+        if located is None:
+            missing.append((split, text))
+        else:
+            sets.append(ImageSet(split, *located, text))
+    return (tuple(sets), tuple(missing)) if sets else ((), ())
+
+
+def _shortened(places: _Places, base: str, text: str, source: str) -> tuple[str, bool] | None:
+    """Where a path is, or what is left of it without its first folder, which may be that of the input."""
+    located = places.find(base, text, source)
+    first, _, rest = text.partition("/")
+    if located is None and rest and first not in ("", ".", ".."):
+        return places.find(base, rest, source)
+    return located
+
+
+def _with_class_file(found: YoloDataset, places: _Places, names: list[str]) -> YoloDataset:
+    """Names from a class file at the root, or in a folder of labels, as labelImg leaves them."""
+    tried = [name for name in CLASS_FILES if name in names]
+    tried += [name for name in names if extension_of(name) == "names"]
+    tried += [f"{name}/classes.txt" for name in names if name.lower() in ("labels", "annotations")]
+    for key in tried:
+        if is_file(f"{places.root}/{key}"):
+            known = read_names(f"{places.root}/{key}")
+            return dataclasses.replace(found, names=known, files=found.files | {key})
+    return found
+
+
+def read_names(path: str) -> dict[int, str]:
+    """Names of classes, one a line, from 0.
+
+    Raises:
+        ValueError: a line between others is blank, so that the ids after it are in doubt.
+    """
+    lines = [line.strip() for line in _read_text(path).rstrip().splitlines()]
+    if "" in lines:
+        raise ValueError(f"{path!r}, line {lines.index('') + 1} is blank; each line names a class")
+    return dict(enumerate(lines))
+
+
+def _is_image_list(root: str, name: str) -> bool:
+    """Whether a file is called like a split and has images by name."""
+    if extension_of(name) != "txt" or not is_split_name(name.rpartition(".")[0]):
+        return False
+    with open_file(f"{root}/{name}") as stream:
+        start = stream.read(1 << 12)
+    return is_image_name(next(iter(start.decode("utf-8", "replace").split("\n")), "").strip())
+
+
+def _check_apart(sets: tuple[ImageSet, ...], config: SourceConfig) -> None:
+    for at, one in enumerate(sets):
+        for other in sets[:at]:
+            if one.split != other.split and _overlap(one, other):
+                raise ValueError(
+                    f"--input is {config.input!r}: {other.split} ({other.text}) and {one.split} ({one.text}) "
+                    "name the same images; take one of them out, and give --splits to divide them"
+                )
+
+
+def _overlap(one: ImageSet, other: ImageSet) -> bool:
+    if one.is_list or other.is_list:
+        return one.is_list and other.is_list and one.where == other.where
+    first, second = f"{one.where}/".lstrip("/"), f"{other.where}/".lstrip("/")
+    return first.startswith(second) or second.startswith(first)
+
+
+def _check_inside(files: Iterable[str], places: _Places, config: SourceConfig) -> None:
+    """Raises ValueError where a file that describes the dataset is a link that leads out of it."""
+    for key in files:
+        found = [place for root in places.roots if is_file(place := f"{root}/{key}")]
+        if found and not any(below(root, real_path(found[0])) for root in places.roots):
+            raise ValueError(
+                f"--input is {config.input!r}: {key} is a link to {printable(real_path(found[0]))!r}, "
+                "outside the input; give --image_root the folder it leads to, if that is meant to be read"
+            )
+
+
+def read_dataset(config: SourceConfig) -> YoloDataset:
+    """As `yolo_dataset`, of an input that `check` has passed.
+
+    Raises:
+        JobError: it has changed since.
+    """
+    try:
+        return yolo_dataset(config)
+    except ValueError as error:
+        raise JobError(str(error)) from error
