@@ -12,6 +12,8 @@ SAMPLE = build/sample
 SAMPLE_RECORDS = build/sample-records
 ARGS ?=
 TESTS ?=
+# Most tests wait for other processes: more of them than cores run side by side.
+WORKERS ?= 3
 
 # Of the targets for Google Cloud, which deploy/README.md explains.
 REPOSITORY ?= recordmill
@@ -45,7 +47,7 @@ else
 endif
 
 test: $(READY)
-	$(RUN) -m pytest -n auto --dist worksteal $(TESTS)
+	$(RUN) -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
 
 lint: $(READY)
 	$(RUN) -m ruff check .

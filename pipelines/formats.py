@@ -71,6 +71,8 @@ def _described(sources: Sequence[Source], is_all: bool) -> str:
 def _source(source: Source) -> str:
     told = source.description
     facts = {"reads": told.reads, "label": told.label, "split": told.split, "key": told.key}
+    if told.annotations:
+        facts["takes"] = f"{', '.join(told.annotations)}, by --include_annotations"
     lines = [source.name, *(_wrapped(f"  {name:<5}  ", fact) for name, fact in facts.items()), ""]
     return "\n".join(lines) + "\n" + textwrap.indent(told.example, "    ")
 

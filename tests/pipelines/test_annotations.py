@@ -384,6 +384,16 @@ def test_clips_are_sequence_examples(tmp_path: Path) -> None:
     assert found == {name: [[0, 500_000, 1_000_000], [stored] * 3] for name in ("jump", "run")}
 
 
+def test_an_area_is_one_of_the_stored_image(odd_boxes: Path, tmp_path: Path) -> None:
+    (odd_boxes / "boxes.csv").write_text(
+        "filename,class,xmin,ymin,xmax,ymax,area\na.jpg,car,10,20,30,40,400\na.jpg,dog,0,0,9,9,81\n"
+    )
+    given = ("--input", odd_boxes / "boxes.csv", "--output", tmp_path / "out", "--max_side=50")
+    assert convert(*given) == 0
+    (one,) = examples(tmp_path / "out")
+    assert one["image/object/area"] == [100.0, 20.25]
+
+
 def test_examples_have_the_same_keys(odd_boxes: Path, tmp_path: Path) -> None:
     (odd_boxes / "boxes.csv").write_text(
         "filename,class,xmin,ymin,xmax,ymax,difficult\na.jpg,car,1,2,3,4,1\nb.jpg,,,,,,\n"

@@ -89,12 +89,15 @@ class ObjectPlacer:
     def _scaled(self, attributes: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
         """Attributes with an area in square pixels of the stored image."""
         area = attributes["area"]
-        if not isinstance(area, int | float):
+        is_cell = isinstance(area, str)  # of a table, whose types only all its rows tell
+        try:
+            number = float(area)
+        except ValueError:
             return attributes
         geometry = self.rule.frame.geometry
         scaled = geometry.scaled_height * geometry.scaled_width
         ratio = scaled / (geometry.upright_height * geometry.upright_width)
-        return {**attributes, "area": area * ratio}
+        return {**attributes, "area": str(number * ratio) if is_cell else number * ratio}
 
     def _parts(self, parts: tuple[Part, ...], name: Name) -> tuple[Part, ...]:
         boxes, names, kept = [], [], []

@@ -24,7 +24,7 @@ _HASH_BYTES = 8
 # Before what decides nothing about a record. JSON escapes the line ends that are in texts.
 _UNDECIDING = "\n,"
 # Bytes of annotations that a reference holds: more are spooled.
-_HELD = 512
+_HELD = 192
 _PLAIN = (str, int, float, bool, bytes)
 
 
