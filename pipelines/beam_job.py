@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from pipelines.job_errors import job_error
+from pipelines.job_errors import job_error, job_error_in
 from pipelines.runner_flags import DIRECT_RUNNER
 from transforms.records import JobError
 
@@ -15,8 +15,39 @@ if TYPE_CHECKING:
     import apache_beam as beam
 
 
+# Beam takes the time in which a job server must answer for the time that a job may run on Prism.
+_PRISM_TIMEOUT = f"--job_server_timeout={30 * 24 * 3600}"
+
+
 class BadCall(Exception):
     """The call is wrong, which only Beam could tell."""
+
+
+class _WorkerFaults(logging.Filter):
+    """The first JobError that the workers of this process log.
+
+    Prism cancels a job whose bundle has failed, and at times gives the cancelling for the reason.
+    """
+
+    def __init__(self, shown: bool) -> None:
+        super().__init__()
+        self._shown = shown
+        self.first: str | None = None
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Looks at a record; whether it is logged."""
+        self.first = self.first or job_error_in(record.getMessage())
+        return self._shown
+
+    def __enter__(self) -> _WorkerFaults:
+        log = logging.getLogger("apache_beam.runners.worker.sdk_worker")
+        if not log.isEnabledFor(logging.ERROR):
+            log.setLevel(logging.ERROR)
+        log.addFilter(self)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        logging.getLogger("apache_beam.runners.worker.sdk_worker").removeFilter(self)
 
 
 def set_up_logging(verbose: bool) -> None:
@@ -41,22 +72,23 @@ def exit_status(
         verbose: whether all is logged anyway.
         kept: what else to say of a job that has failed.
     """
-    try:
-        return run()
-    except BadCall as error:
-        print(f"{prog}: error: {error}", file=sys.stderr)
-        return 2
-    except Exception as error:
-        message = _failure_line(error, runner, verbose)
-        if message is None:
-            raise
-        print(f"{prog}: error: {message}\n{kept()}", end="", file=sys.stderr)
-        return 1
+    with _WorkerFaults(shown=verbose) as faults:
+        try:
+            return run()
+        except BadCall as error:
+            print(f"{prog}: error: {error}", file=sys.stderr)
+            return 2
+        except Exception as error:
+            message = _failure_line(error, faults.first, runner, verbose)
+            if message is None:
+                raise
+            print(f"{prog}: error: {message}\n{kept()}", end="", file=sys.stderr)
+            return 1
 
 
-def _failure_line(error: Exception, runner: str, verbose: bool) -> str | None:
+def _failure_line(error: Exception, logged: str | None, runner: str, verbose: bool) -> str | None:
     """The one line of a job that failed; None where it is an error of ours, whose traceback is wanted."""
-    message = job_error(error)
+    message = job_error(error) or logged
     if message is None and runner != DIRECT_RUNNER and not verbose:
         last = str(error).strip().splitlines()[-1:] or [type(error).__name__]
         message = f"--runner={runner} failed: {last[0]} (--verbose shows all)"
@@ -73,10 +105,9 @@ def new_pipeline(runner: str, beam_args: Sequence[str]) -> beam.Pipeline:
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
+    flags = [_PRISM_TIMEOUT, *beam_args] if runner == "PrismRunner" else list(beam_args)
     try:
-        return beam.Pipeline(
-            FnApiRunner() if runner == DIRECT_RUNNER else runner, PipelineOptions(list(beam_args))
-        )
+        return beam.Pipeline(FnApiRunner() if runner == DIRECT_RUNNER else runner, PipelineOptions(flags))
     except ValueError as error:
         raise BadCall(f"--runner is {runner!r}: {' '.join(str(error).split())}") from error
 
