@@ -70,6 +70,7 @@ class DamagedRecordError(ValueError):
         super().__init__(f"record {number} at byte {offset}: {fault}")
         self.number = number
         self.offset = offset
+        self.fault = fault
 
 
 def is_head(head: bytes) -> bool:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import array
-import hashlib
 import os
 import re
 import uuid
-from typing import BinaryIO
 
 from transforms.examples.index import index_lines
 from transforms.examples.tfrecord import FRAME_BYTES, read_records
@@ -15,26 +13,11 @@ from transforms.records import JobError
 from transforms.shards.report import ShardFile, ShardReport, WriteStats
 from transforms.storage import files
 from transforms.storage.durable import write_lines
+from transforms.storage.hashed import HashedFile
 from transforms.storage.paths import is_remote
 from transforms.storage.write_faults import naming_faults
 
 _NAME = re.compile(r"(?P<split>.+)-(?P<shard>\d{5})-of-\d{5}\.tfrecord")
-
-
-class _Hashing:
-    """A file that hashes what is read from it."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._digest = hashlib.sha256()
-
-    def read(self, size: int) -> bytes:
-        data = self._file.read(size)
-        self._digest.update(data)
-        return data
-
-    def hexdigest(self) -> str:
-        return self._digest.hexdigest()
 
 
 def shard_of_name(path: str) -> tuple[str, int]:
@@ -55,7 +38,7 @@ def read_back(path: str) -> ShardReport:
     index_path = f"{path.removesuffix('.tfrecord')}-{uuid.uuid4().hex[:12]}.idx"
     lengths = array.array("Q")
     with naming_faults(path), files.open_stream(path) as file:
-        hashing = _Hashing(file)
+        hashing = HashedFile(file)
         try:
             lengths.extend(len(payload) + FRAME_BYTES for payload in read_records(hashing))
         except ValueError as error:
@@ -68,5 +51,5 @@ def read_back(path: str) -> ShardReport:
     with naming_faults(index_path):
         write_lines(index_path, index_lines(lengths))
     stats = WriteStats(written=len(lengths))
-    file_of_shard = ShardFile(path, index_path, None, sum(lengths), hashing.hexdigest(), stats)
+    file_of_shard = ShardFile(path, index_path, None, sum(lengths), hashing.digest.hexdigest(), stats)
     return ShardReport(split, shard, file_of_shard)
