@@ -13,6 +13,7 @@ from rich.table import Table
 
 from pipelines.estimate import Estimate
 from transforms.storage.files import read_text
+from transforms.storage.layout import DATASET_INFO, REPORT
 
 # As measured on photographs with libjpeg-turbo, and with tf.io.decode_jpeg.
 _PROGRESSIVE = "progressive JPEGs take 2.1 to 2.6 times as long as baseline ones, at every reading"
@@ -52,8 +53,9 @@ def print_result(manifest_path: str) -> None:
     console.print(table)
     folder = manifest_path.rpartition("/")[0] or "."
     split = next(iter(manifest["splits"]))
-    console.print(f"The dataset is in {folder}/. To read it:\n")
-    console.print(_reading(folder, split))
+    shown = f" Its {REPORT} shows what it is." if REPORT in manifest["files"] else ""
+    console.print(f"The dataset is in {folder}/.{shown} To read it:\n")
+    console.print(_reading(folder, split, DATASET_INFO in manifest["files"]))
 
 
 def _add_annotations(table: Table, annotations: dict[str, dict[str, int]]) -> None:
@@ -168,9 +170,17 @@ def _duration(provenance: dict[str, Any]) -> str:
     return str(finished - started)
 
 
-def _reading(folder: str, split: str) -> str:
-    return (
-        f"    import tensorflow_datasets as tfds\n"
-        f"    dataset = tfds.builder_from_directory({folder!r}).as_dataset(split={split!r})\n"
-        f"    print(next(iter(dataset)))\n"
-    )
+def _reading(folder: str, split: str, for_tfds: bool) -> str:
+    """How to read a split: with our own pipeline, and where it can with TFDS."""
+    lines = [
+        "    from pipelines.input import load_dataset",
+        f"    dataset = load_dataset({folder!r}, split={split!r})",
+        "    print(next(iter(dataset)))\n",
+    ]
+    if for_tfds:
+        lines += [
+            "TensorFlow Datasets reads it too:\n",
+            "    import tensorflow_datasets as tfds",
+            f"    dataset = tfds.builder_from_directory({folder!r}).as_dataset(split={split!r})\n",
+        ]
+    return "\n".join(lines)

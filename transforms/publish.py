@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
 
 from transforms.config import DatasetConfig
 from transforms.metrics import count
+from transforms.publish_report import report_json, report_page, report_text
 from transforms.records import Failure, JobError
-from transforms.shards.manifest import Provenance, metadata_files, metadata_names, of_same_job, shard_files
+from transforms.shards.manifest import (
+    Provenance,
+    companions,
+    manifest_json,
+    manifest_text,
+    metadata_names,
+    of_same_job,
+    shard_files,
+)
 from transforms.shards.part import write_empty
 from transforms.shards.plan import DatasetPlan
 from transforms.shards.reconcile import Reconciled, reconcile
 from transforms.shards.report import ShardReport, WriteStats
 from transforms.storage import lock
 from transforms.storage.files import each, read_text
-from transforms.storage.layout import FAILURES, MANIFEST, Run
+from transforms.storage.layout import FAILURES, MANIFEST, REPORT, REPORT_DATA, Run
 from transforms.storage.output import recheck_output, write_failures
 from transforms.storage.publication import (
     Move,
     announce,
     commit,
     complete_moves,
+    file_sha256,
     move_file,
     noted_publication,
     withdraw,
@@ -126,9 +137,9 @@ class Reconcile(beam.DoFn):
             files = [report.file.failures_path for report in reports]
             every_failure = itertools.chain(failures, encode_failures)
             failed = write_failures(self._run, every_failure, [path for path in files if path is not None])
-            every = list(reports)
+            every = reports
             if encoded is None:
-                every += empty_shards(plan, reports, self._run.shards)
+                every = itertools.chain(reports, empty_shards(plan, reports, self._run.shards))
             ratio = self._config.max_failure_ratio
             reconciled = reconcile(plan, every, failures, ratio, failed, encoded)
             moves = file_moves(reconciled, self._run, failed)
@@ -190,8 +201,8 @@ def write_metadata(
         The path of manifest.json.
     """
     path = os.path.join(run.output, MANIFEST)
-    texts = metadata_files(reconciled, config, provenance)
-    manifest = texts.pop(MANIFEST)
+    names = metadata_names(reconciled, config)
+    manifest = manifest_json(reconciled, config, provenance, names)
     with naming_faults(path):
         if not _is_published(path, manifest):
             lock.check(run.output, run.token)
@@ -200,10 +211,13 @@ def write_metadata(
             if publication is None:
                 raise JobError(f"{run.folder} is gone, and with it the job; give the same command again")
             complete_moves(run.output, publication)
-            for name, text in texts.items():
+            digests = {FAILURES: file_sha256(os.path.join(run.output, FAILURES))}
+            for name, text in _described(reconciled, config, run.output, manifest):
                 write_metadata_file(run, name, text)
+                if name != REPORT:
+                    digests[name] = hashlib.sha256(text.encode()).hexdigest()
             lock.check(run.output, run.token)  # what comes between has taken a while
-            commit(run, manifest)
+            commit(run, manifest_text(manifest, digests))
     end_run(run)
     # An alert looks for jobs that have counted this.
     count("published")
@@ -211,7 +225,18 @@ def write_metadata(
     return path
 
 
-def _is_published(path: str, manifest: str) -> bool:
+def _described(
+    reconciled: Reconciled, config: DatasetConfig, output: str, manifest: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Name and text of each file that describes the dataset, but for manifest.json; TFDS's last."""
+    settings = reconciled.plan.settings
+    report = report_json(reconciled.statistics, settings)
+    yield REPORT_DATA, report_text(report)
+    yield REPORT, report_page(output, manifest, report, os.path.join(output, FAILURES), settings)
+    yield from companions(reconciled, config).items()
+
+
+def _is_published(path: str, manifest: Mapping[str, Any]) -> bool:
     """Whether an earlier try of this step got to its end.
 
     Raises:

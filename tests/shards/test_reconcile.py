@@ -10,13 +10,15 @@ from transforms.records import Failure, JobError
 from transforms.shards.plan import DatasetPlan
 from transforms.shards.reconcile import Reconciled, reconcile
 from transforms.shards.report import ShardFile, ShardReport, WriteStats
+from transforms.shards.statistics import Statistics
 
 SPLITS = ("train", "val")
 BAD = ("decode", "corrupt")
 
 
 def stats(written: int, failed: int = 0) -> WriteStats:
-    return WriteStats(written, Counter({BAD: failed} if failed else {}), source_bytes=10 * written)
+    reasons = Counter({BAD: failed} if failed else {})
+    return WriteStats(written, reasons, source_bytes=10 * written, statistics=Statistics(records=written))
 
 
 def report(split: str, shard: int, counts: WriteStats) -> ShardReport:
@@ -50,6 +52,7 @@ def test_counts_of_the_encoding_stand_where_shards_were_read_back() -> None:
     assert [(one.split, one.shard) for one in result.reports] == [("train", 0), ("train", 1), ("val", 0)]
     assert result.num_shards == {"train": 2, "val": 1}
     assert (result.stats.written, result.stats.source_bytes) == (9, 90)
+    assert {name: split.records for name, split in result.statistics.items()} == {"train": 4, "val": 5}
     assert result.failed == {BAD: 1, ("list", "not an image by name"): 1}
     assert result.skipped == {("list", "hidden"): 1}
     assert result.read == 12
@@ -114,3 +117,10 @@ def test_reports_of_whole_shards_count_their_failures_themselves() -> None:
     assert (result.stats.written, result.failed) == (9, {BAD: 1})
     with pytest.raises(JobError, match="split 'val': 2 shards were to be written, 1 are reported"):
         reconcile(made, reports, [], 0.5)
+
+
+def test_statistics_are_added_up_by_split_and_not_kept_by_shard() -> None:
+    plan = planned("shards", num_shards=1)
+    result = reconcile(plan, [report("train", 0, stats(5)), report("val", 0, stats(5))], (), 0.0)
+    assert {name: split.records for name, split in result.statistics.items()} == {"train": 5, "val": 5}
+    assert [one.file.stats for one in result.reports] == 2 * [WriteStats(5, source_bytes=50)]

@@ -13,6 +13,7 @@ from transforms.records import Annotations, Failure, ImageRecord, ImageRef, Mask
 from transforms.shards.packing import pack_reference
 from transforms.shards.report import ShardFile, ShardReport, WriteStats
 from transforms.shards.state import ShardState, shard_digest
+from transforms.shards.statistics import Statistics
 from transforms.storage.files import sizes
 
 STATS = WriteStats(
@@ -25,6 +26,15 @@ STATS = WriteStats(
     channels=Counter({3: 2}),
     dtypes=Counter(uint8=2),
     colorspaces=Counter(RGB=2),
+    statistics=Statistics(
+        records=2,
+        images=2,
+        widths=Counter({19: 2}),
+        least=(4, 5),
+        most=(6, 7),
+        labels=Counter({-1: 1, 3: 1}),
+        reencoded=[("a.jpg", b"\0\xff")],
+    ),
 )
 
 

@@ -16,6 +16,7 @@ from transforms.storage.layout import Run, check_name
 from transforms.storage.output import check_output, write_failures
 from transforms.storage.publication import Move, announce, move_file, published_dataset, withdraw
 from transforms.storage.runs import end_run, failures_path, finished_shards, kept_bytes, mark_run, settle_runs
+from transforms.storage.sealed import PLACEHOLDER, seal
 
 FILES = ["train-00000-of-00001.tfrecord", "index/train-00000-of-00001.idx", "dataset_info.json"]
 ALL_FILES = sorted([*FILES, "failures.jsonl", "manifest.json"])
@@ -328,6 +329,18 @@ def test_a_file_of_somebody_else_is_never_overwritten(taken: str, tmp_path: Path
     with pytest.raises(JobError, match=f"{taken}.*; nothing is published"):
         announce(run, moves, ["dataset_info.json", "manifest.json"], expected(run))
     assert everything(tmp_path) == before
+
+
+def test_a_page_of_a_dataset_that_was_published_without_one(tmp_path: Path) -> None:
+    put_dataset(tmp_path)
+    page = seal(f"<p>10 records</p><!-- seal: {PLACEHOLDER} -->")
+    run = begun(tmp_path)
+    moves = add_shard(run)
+    put(tmp_path, "report.html", text=page.replace("10", "11"))
+    with pytest.raises(JobError, match=r"'report.html'.*; nothing is published"):
+        announce(run, moves, ["report.html", "manifest.json"], expected(run))
+    put(tmp_path, "report.html", text=page)
+    assert "report.html" in announce(run, moves, ["report.html", "manifest.json"], expected(run)).metadata
 
 
 def test_steps_that_are_repeated(tmp_path: Path) -> None:

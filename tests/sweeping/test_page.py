@@ -14,7 +14,7 @@ from transforms.sweeping.palette import DARK
 from transforms.sweeping.results import Sweep
 from transforms.sweeping.wording import MEANINGS, quality_bins, rate_text, ssim_text
 
-VOID = {"meta", "img", "br"}
+VOID = {"meta", "img", "br", "wbr"}
 SVG = plot.render(sweep())["sweep.svg"].decode()
 
 

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from transforms.images.likeness import Likeness
 from transforms.images.policy import ImagePolicy
 from transforms.records import Failure
-from transforms.sweeping.measure import Likeness, Measure
+from transforms.sweeping.measure import Measure
 from transforms.sweeping.results import Setting
 from transforms.sweeping.sums import SweepSum
 

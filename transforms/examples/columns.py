@@ -144,14 +144,18 @@ class ColumnTypes:
             if lists:
                 _count_list(state, lists, shortest, longest)
 
-    def resolve(self, records: int) -> dict[str, Column]:
+    def resolve(self, records: int | None) -> dict[str, Column]:
         """The columns, in the order of their names.
 
         Args:
-            records: records in the dataset, with and without free features.
+            records: records in the dataset, with and without free features; None where a column is stored
+                only as often as it has a value, as that of a list of steps.
         """
         resolve = _untyped_column if self.untyped else _typed_column
-        return {name: resolve(state, records) for name, state in sorted(self.seen.items())}
+        return {
+            name: resolve(state, state[1] + state[2] if records is None else records)
+            for name, state in sorted(self.seen.items())
+        }
 
 
 def _count_list(state: list[int], lists: int, shortest: int, longest: int) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import mmap
 import os
 import tempfile
+from collections.abc import Iterator
 from enum import IntEnum
 
 _SIZE = mmap.PAGESIZE
@@ -55,6 +57,18 @@ class Beacon:
         """The writer begins another step."""
         self._cells[_STEP] = step
         self._cells[_COUNT] += 1
+
+    @contextlib.contextmanager
+    def at_the_image(self) -> Iterator[None]:
+        """The writer is at the only image of its task: should it end in the block, that is to blame.
+
+        Also where the block raises: a process without memory ends after that.
+        """
+        self.start(0)
+        self.step(Step.IMAGE)
+        yield
+        self.step(Step.OTHER)
+        self.clear()
 
     def clear(self) -> None:
         """The writer is at no record."""

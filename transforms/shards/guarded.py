@@ -194,8 +194,8 @@ class GuardedWriter:
 
     def _given_up(self, piece: PartTask | EncodeTask, lost: Lost) -> Result:
         """The result of an image that has ended two processes."""
-        record = reference_record(piece.references[0])
         if lost.hung and lost.position.step is Step.LOAD:
+            record = reference_record(piece.references[0])
             uri = record.image.uri if record.image is not None else record.key
             raise JobError(
                 f"{uri}: reading it did not end in {self._image_seconds:g} seconds, two times; "

@@ -8,6 +8,7 @@ import importlib.metadata
 import json
 import platform
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from transforms.config import DatasetConfig
 from transforms.examples.label_map import label_map_text
@@ -23,7 +24,8 @@ from transforms.examples.tfds import (
 from transforms.images.versions import codec_versions
 from transforms.shards.reconcile import Reconciled
 from transforms.shards.report import ShardReport
-from transforms.storage.layout import FAILURES, FORMAT_VERSION, INDEX, MANIFEST
+from transforms.storage.layout import FAILURES, FORMAT_VERSION, INDEX, MANIFEST, REPORT, REPORT_DATA
+from transforms.storage.sealed import PLACEHOLDER, seal
 
 _TFDS_VERSION = "1.0.0"
 _LABEL_MAP = "label_map.pbtxt"
@@ -60,29 +62,54 @@ def shard_files(reconciled: Reconciled) -> list[tuple[ShardReport, str, str]]:
     return files
 
 
-def metadata_files(reconciled: Reconciled, config: DatasetConfig, provenance: Provenance) -> dict[str, str]:
-    """Name and text of each file that describes the dataset, in the order of writing: manifest.json last."""
-    described = _companions(reconciled, config)
+def manifest_json(
+    reconciled: Reconciled, config: DatasetConfig, provenance: Provenance, described: Iterable[str]
+) -> dict[str, Any]:
+    """What manifest.json holds, but for the digests of other files and its seal.
+
+    Args:
+        reconciled: the dataset.
+        config: of it.
+        provenance: of it.
+        described: names of the files beside its shards, as `metadata_names` has them.
+    """
     shards = [name for _, *names in shard_files(reconciled) for name in names]
-    files = sorted([*shards, *described, MANIFEST, FAILURES])
-    manifest = {**_manifest(reconciled, config, provenance), "files": files}
-    return {**described, MANIFEST: json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"}
+    files = sorted([*shards, *described, FAILURES])
+    return {**_manifest(reconciled, config, provenance), "files": files}
+
+
+def manifest_text(manifest: Mapping[str, Any], digests: Mapping[str, str]) -> str:
+    """The text of manifest.json, finished now, and sealed.
+
+    Args:
+        manifest: of `manifest_json`.
+        digests: sha256 of each file that is no shard, index or page, in hex, by name.
+    """
+    provenance = {**manifest["provenance"], "finished": _now()}
+    whole = {
+        **manifest,
+        "provenance": provenance,
+        "digests": dict(sorted(digests.items())),
+        "seal": PLACEHOLDER,
+    }
+    return seal(json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
 
 
 def metadata_names(reconciled: Reconciled, config: DatasetConfig) -> list[str]:
-    """Names of the same files."""
-    return [*_companions(reconciled, config), MANIFEST]
+    """Names of all files that describe the dataset, in the order of writing."""
+    return [REPORT_DATA, REPORT, *companions(reconciled, config), MANIFEST]
 
 
-def of_same_job(manifest: str, other: str) -> bool:
-    """Whether two manifests are one job's, whenever they were written."""
+def of_same_job(text: str, manifest: Mapping[str, Any]) -> bool:
+    """Whether the text of a manifest.json is of the job that has made `manifest`, whenever it was written."""
     try:
-        parsed = [json.loads(text) for text in (manifest, other)]
-        for one in parsed:
-            one["provenance"]["finished"] = ""
-    except (ValueError, KeyError, TypeError):
+        parsed = json.loads(text)
+        for name in ("digests", "seal"):
+            parsed.pop(name, None)
+        parsed["provenance"]["finished"] = manifest["provenance"]["finished"]
+    except (ValueError, KeyError, TypeError, AttributeError):
         return False
-    return bool(parsed[0] == parsed[1])
+    return bool(parsed == json.loads(json.dumps(manifest)))
 
 
 def _summary(reconciled: Reconciled) -> DatasetSummary:
@@ -128,8 +155,8 @@ def _reports(reconciled: Reconciled, split: str) -> list[ShardReport]:
     return [report for report in reconciled.reports if report.split == split]
 
 
-def _companions(reconciled: Reconciled, config: DatasetConfig) -> dict[str, str]:
-    """What other readers want: TFDS, which reads no SequenceExample, and the Object Detection API."""
+def companions(reconciled: Reconciled, config: DatasetConfig) -> dict[str, str]:
+    """Name and text of each file that other readers want: TFDS (no SequenceExample), Object Detection API."""
     settings = reconciled.plan.settings
     if isinstance(settings.schema, SequenceSchema):
         return {}
@@ -156,7 +183,7 @@ def _tfds_files(reconciled: Reconciled, config: DatasetConfig) -> dict[str, str]
     }
 
 
-def _manifest(reconciled: Reconciled, config: DatasetConfig, provenance: Provenance) -> dict[str, object]:
+def _manifest(reconciled: Reconciled, config: DatasetConfig, provenance: Provenance) -> dict[str, Any]:
     plan, stats = reconciled.plan, reconciled.stats
     return {
         "format_version": FORMAT_VERSION,

@@ -200,7 +200,7 @@ def record_settings(totals: Totals, config: DatasetConfig) -> RecordSettings:
     """The settings of the encoding: labels numbered, columns typed, names checked."""
     columns = totals.columns.resolve(totals.records)
     attributes = totals.attributes.resolve(_OF_LISTS)
-    steps = totals.steps.resolve(_OF_LISTS)
+    steps = totals.steps.resolve(None)
     annotated = frozenset(totals.annotated)
     names = config.label_names if config.label_classes is None else config.label_classes
     try:

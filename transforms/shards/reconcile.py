@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from transforms.records import Failure, JobError
 from transforms.shards.plan import DatasetPlan
 from transforms.shards.report import ShardReport, WriteStats, merged
+from transforms.shards.statistics import Statistics
 from transforms.storage.layout import FAILURES
 
 
@@ -18,10 +19,11 @@ class Reconciled:
 
     Attributes:
         plan: of the dataset.
-        reports: of all shards, in order.
+        reports: of all shards, in order, without their statistics.
         stats: their sum.
         failed: failures by (stage, reason), those of the source included.
         skipped: likewise, of what was skipped on purpose.
+        statistics: of the records of each split.
     """
 
     plan: DatasetPlan
@@ -29,6 +31,7 @@ class Reconciled:
     stats: WriteStats
     failed: Mapping[tuple[str, str], int]
     skipped: Mapping[tuple[str, str], int]
+    statistics: Mapping[str, Statistics] = dataclasses.field(default_factory=dict)
 
     @property
     def num_shards(self) -> Mapping[str, int]:
@@ -64,7 +67,9 @@ def reconcile(
     Raises:
         JobError: shards are missing, or records are; or too many failed.
     """
-    in_order = tuple(sorted(reports, key=lambda report: (report.split, report.shard)))
+    statistics = {name: Statistics() for name in plan.splits}
+    summed = _summing(reports, statistics)
+    in_order = tuple(sorted(summed, key=lambda report: (report.split, report.shard)))
     by_split = {name: [report for report in in_order if report.split == name] for name in plan.splits}
     _check_shards(plan, by_split, len(in_order))
     if encoded is None:
@@ -72,16 +77,27 @@ def reconcile(
     else:
         counted = _by_split(plan, encoded)
         _check_written(by_split, counted)
+        statistics = {name: split.statistics for name, split in counted.items()}
     stats = merged(list(counted.values()))
     failed: Counter[tuple[str, str]] = Counter(stats.failed)
     skipped: Counter[tuple[str, str]] = Counter()
     for failure in failures:
         (skipped if failure.skipped else failed)[failure.stage, failure.reason] += 1
-    result = Reconciled(plan, in_order, stats, failed, skipped)
+    result = Reconciled(plan, in_order, stats, failed, skipped, statistics)
     _check_gate(result, max_failure_ratio, failures_path)
     for name, split in plan.splits.items():
         _check_split(name, split.records, counted[name], failures_path)
     return result
+
+
+def _summing(reports: Iterable[ShardReport], statistics: Mapping[str, Statistics]) -> Iterator[ShardReport]:
+    """Reports without their statistics, which are added up: those of thousands of shards are large."""
+    for report in reports:
+        stats = report.file.stats
+        if report.split in statistics:
+            statistics[report.split].merge(stats.statistics)
+        stats = dataclasses.replace(stats, statistics=Statistics())
+        yield dataclasses.replace(report, file=dataclasses.replace(report.file, stats=stats))
 
 
 def _check_shards(plan: DatasetPlan, by_split: Mapping[str, list[ShardReport]], reported: int) -> None:

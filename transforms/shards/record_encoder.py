@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from transforms.annotations.place import place
-from transforms.examples.features import build_example, build_sequence_example
+from transforms.examples.features import Feature, build_example, build_sequence_example
 from transforms.examples.schema import FeatureSettings, Schema, SequenceSchema
 from transforms.images.policy import ImagePolicy
 from transforms.images.store import store_image, store_pixels
@@ -25,6 +25,7 @@ from transforms.records import (
     StoredImage,
 )
 from transforms.shards.beacon import Beacon, Step
+from transforms.shards.counted import Counted, CountedFeatures, is_lossy
 from transforms.shards.read_ahead import Loading, read_ahead
 from transforms.shards.report import WriteStats
 from transforms.storage.reader import ImageReader
@@ -85,12 +86,14 @@ class EncodedRecord:
         images: that it stores: one, none, or a frame a step.
         source_bytes: of them in the source.
         placed: its annotations in the image.
+        counted: what its features say of classes and boxes.
     """
 
     payload: bytes
     images: tuple[StoredImage, ...]
     source_bytes: int
     placed: Placed = Placed()
+    counted: Counted = Counted()
 
 
 def _has_masks(annotations: Annotations, annotated: frozenset[str]) -> bool:
@@ -115,6 +118,7 @@ class RecordEncoder:
     def __init__(self, settings: RecordSettings, beacon: Beacon | None = None) -> None:
         self._settings = settings
         self._needs = settings.schema.needs(settings.features.annotated)
+        self._counted = CountedFeatures(settings.schema, settings.features)
         self.beacon = beacon or Beacon()
         self._reader = ImageReader()
 
@@ -143,6 +147,10 @@ class RecordEncoder:
                 stats.add_failure(failure)
             else:
                 stats.add(encoded.images, encoded.source_bytes)
+                sizes = [(image.width, image.height) for image in encoded.images]
+                stats.statistics.add(sizes, *encoded.counted)
+                if record.image is not None and is_lossy(encoded.images):
+                    stats.statistics.add_reencoded(record.key, references[index])
                 failures += self._notes(record, encoded.placed, stats)
                 yield encoded.payload
             progress(1, record.size)
@@ -163,8 +171,10 @@ class RecordEncoder:
                 return self._sequence(record, record.annotations.steps)
             masks = {one.image: self._reader.begin(one.image) for one in record.annotations.masks.values()}
             image, source_bytes = self._stored_image(record, loading)
-            payload, placed = self.build(record, image, masks)
-            return EncodedRecord(payload, (image,) if image else (), source_bytes, placed)
+            features, placed = self._features(record, image, masks)
+            payload = build_example(self._named(features))
+            images = (image,) if image else ()
+            return EncodedRecord(payload, images, source_bytes, placed, self._counted.of(features))
         except BadInput as error:
             error.key = record.key
             raise
@@ -184,9 +194,15 @@ class RecordEncoder:
         Raises:
             BadInput: an annotation or a feature does not fit.
         """
-        placed = self._placed(record, image, masks or {})
-        schema, features = self._settings.schema, self._settings.features
-        return build_example(self._named(schema.features(record, image, placed, features))), placed
+        features, placed = self._features(record, image, masks or {})
+        return build_example(self._named(features)), placed
+
+    def _features(
+        self, record: ImageRecord, image: StoredImage | None, masks: Mapping[ImageRef, Loading]
+    ) -> tuple[Mapping[str, Feature], Placed]:
+        """The features of a record whose image is stored, under our names."""
+        placed = self._placed(record, image, masks)
+        return self._settings.schema.features(record, image, placed, self._settings.features), placed
 
     def _stored_image(self, record: ImageRecord, loading: Loading) -> tuple[StoredImage | None, int]:
         if record.image is None:
@@ -236,7 +252,8 @@ class RecordEncoder:
         context = schema.features(record, None, _NOTHING, features)
         lists = schema.feature_lists(record, frames, features)
         payload = build_sequence_example(self._named(context), self._named(lists))
-        return EncodedRecord(payload, tuple(frames), size)
+        counted = self._counted.of(context, lists)
+        return EncodedRecord(payload, tuple(frames), size, counted=counted)
 
     def _frames(self, refs: Sequence[ImageRef]) -> Iterator[bytes]:
         """The bytes of each frame; those of a bucket are asked for ahead."""

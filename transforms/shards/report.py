@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from transforms.records import Failure, StoredImage
+from transforms.shards.statistics import Statistics
 
 
 @dataclasses.dataclass(slots=True)
@@ -29,6 +30,7 @@ class WriteStats:
         qualities: that --target_ssim chose; 0 where the source was kept.
         annotations: what was stored: `objects`, `class` (masks), …; `images_without_objects`.
         notes: annotations that were clipped or dropped, by reason.
+        statistics: of the written records.
     """
 
     written: int = 0
@@ -46,6 +48,7 @@ class WriteStats:
     qualities: Counter[int] = dataclasses.field(default_factory=Counter)
     annotations: Counter[str] = dataclasses.field(default_factory=Counter)
     notes: Counter[str] = dataclasses.field(default_factory=Counter)
+    statistics: Statistics = dataclasses.field(default_factory=Statistics)
 
     def add(self, images: Iterable[StoredImage], source_bytes: int) -> None:
         """Counts one written record."""
@@ -75,6 +78,8 @@ class WriteStats:
             mine, theirs = getattr(self, field.name), getattr(other, field.name)
             if isinstance(mine, Counter):
                 mine.update(theirs)
+            elif isinstance(mine, Statistics):
+                mine.merge(theirs)
             else:
                 setattr(self, field.name, mine + theirs)
 

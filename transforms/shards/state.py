@@ -15,11 +15,12 @@ from transforms.records import BadInput, ImageRecord, ImageRef
 from transforms.shards.annotation_json import details
 from transforms.shards.packing import reference_record, without_origin
 from transforms.shards.report import ShardFile, ShardReport, WriteStats
+from transforms.shards.statistics import Statistics
 from transforms.storage import files
 from transforms.storage.durable import write_text
 from transforms.storage.reader import ImageReader
 
-_FORMAT_VERSION = 3
+_FORMAT_VERSION = 4
 _ENDING = ".state.json"
 _length = struct.Struct("<I").pack
 
@@ -168,10 +169,13 @@ def _files_of(record: ImageRecord) -> Iterator[ImageRef]:
 
 def _stats_json(stats: WriteStats) -> Mapping[str, object]:
     """Counts as they are; counters as lists of [key, count]."""
-    fields = {field.name: getattr(stats, field.name) for field in dataclasses.fields(stats)}
-    return {
-        name: list(value.items()) if isinstance(value, Counter) else value for name, value in fields.items()
-    }
+    return {field.name: _json(getattr(stats, field.name)) for field in dataclasses.fields(stats)}
+
+
+def _json(value: object) -> object:
+    if isinstance(value, Statistics):
+        return value.as_json()
+    return list(value.items()) if isinstance(value, Counter) else value
 
 
 def _stats_of(fields: Mapping[str, Any]) -> WriteStats:
@@ -179,6 +183,8 @@ def _stats_of(fields: Mapping[str, Any]) -> WriteStats:
     for name, value in fields.items():
         if isinstance(value, list):
             value = Counter({_key(key): count for key, count in value})
+        elif isinstance(value, dict):
+            value = Statistics.from_json(value)
         setattr(stats, name, value)
     return stats
 

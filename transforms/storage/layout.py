@@ -12,6 +12,8 @@ INDEX = "index"
 MANIFEST = "manifest.json"
 DATASET_INFO = "dataset_info.json"
 FAILURES = "failures.jsonl"
+REPORT = "report.html"
+REPORT_DATA = "report.json"
 FORMAT_VERSION = 1
 """Of manifest.json, and of what runs note under `.recordmill`."""
 

@@ -13,8 +13,17 @@ from typing import NamedTuple
 from transforms.records import JobError
 from transforms.storage import cloud, files, lock, objects
 from transforms.storage.durable import sync_folder, write_lines, write_text, write_unfinished
-from transforms.storage.layout import DATASET_INFO, FAILURES, FORMAT_VERSION, MANIFEST, Run, check_name
+from transforms.storage.layout import (
+    DATASET_INFO,
+    FAILURES,
+    FORMAT_VERSION,
+    MANIFEST,
+    REPORT,
+    Run,
+    check_name,
+)
 from transforms.storage.paths import is_remote
+from transforms.storage.sealed import is_sealed
 from transforms.storage.write_faults import naming_faults
 
 PUBLISHING = "publishing.json"
@@ -217,11 +226,16 @@ def _is_there(move: Move) -> bool:
         return False
     if move.sha256 is None:
         return True
+    return file_sha256(move.published) == move.sha256
+
+
+def file_sha256(path: str) -> str:
+    """The SHA-256 of a file, in hex."""
     hashed = hashlib.sha256()
-    with files.open_stream(move.published) as file:
+    with files.open_stream(path) as file:
         while block := file.read(_READ_BYTES):
             hashed.update(block)
-    return hashed.hexdigest() == move.sha256
+    return hashed.hexdigest()
 
 
 def complete_moves(output: str, publication: Publication) -> None:
@@ -315,11 +329,17 @@ def _check_free(output: str, names: Iterable[str], ours: Collection[str]) -> Non
             ) from error
     taken = files.taken(output, listed)
     for name in listed:
-        if name not in ours and name in taken:
+        if name not in ours and name in taken and not (name == REPORT and _is_our_page(output)):
             raise JobError(
                 f"--output is {output!r}, where a file that is no dataset's has the name {name!r}, which the "
                 "new dataset needs; move it away, or give another folder; nothing is published"
             )
+
+
+def _is_our_page(output: str) -> bool:
+    """Whether report.html was made for a dataset that was published without one."""
+    path = os.path.join(output, REPORT)
+    return files.is_file(path) and is_sealed(files.read_bytes(path))
 
 
 def _remove(output: str, *names: str) -> None:

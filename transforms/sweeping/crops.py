@@ -8,10 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from transforms.images import compare
+from transforms.images.likeness import Seen
 from transforms.images.picture import Array, encode_png
 from transforms.images.policy import ImagePolicy
 from transforms.records import BadInput
-from transforms.sweeping.measure import Original, Seen, seen_as_stored, seen_of
+from transforms.sweeping.measure import Original, seen_as_stored, seen_of
 from transforms.sweeping.results import Crop, Setting
 
 CROP_SIDE = 160
@@ -55,7 +56,7 @@ def crops_of(worst: Worst, original: Original, settings: Sequence[Setting], seen
     if changed.pixels.shape[:2] != source.pixels.shape[:2]:
         return []  # the file is another one by now
     box = most_changed(compare.luma(source.pixels), compare.luma(changed.pixels), CROP_SIDE)
-    source_png = _png(source, box)
+    source_png = cut(source, box)
     crops = []
     for setting, ssim in zip(settings, worst.ssims, strict=True):
         if ssim is None:
@@ -65,7 +66,7 @@ def crops_of(worst: Worst, original: Original, settings: Sequence[Setting], seen
             pixels, _ = seen_as_stored(stored, seen)
         except BadInput:
             continue
-        png = _png(pixels, box)
+        png = cut(pixels, box)
         crops.append(Crop(worst.key, setting.name, ssim, png, source_png, box, len(stored.data)))
     return crops
 
@@ -98,6 +99,7 @@ def most_changed(one: Array, other: Array, side: int) -> Box:
     return top, left, height, width
 
 
-def _png(seen: Seen, box: Box) -> bytes:
+def cut(seen: Seen, box: Box) -> bytes:
+    """A part of a picture, as a PNG."""
     top, left, height, width = box
     return encode_png(np.ascontiguousarray(seen.pixels[top : top + height, left : left + width]))

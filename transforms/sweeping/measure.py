@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -13,8 +12,8 @@ import numpy as np
 from transforms.images import compare
 from transforms.images.encoded import Encoded
 from transforms.images.icc import profile_of
+from transforms.images.likeness import Likeness, Seen, likeness, seen_image
 from transforms.images.opened import opened, opened_pixels
-from transforms.images.paint import painted
 from transforms.images.picture import Array, Picture
 from transforms.images.policy import ImagePolicy
 from transforms.images.store import store_image, store_pixels
@@ -44,34 +43,6 @@ class Original:
     def opened(self) -> Encoded:
         """Its header."""
         return opened(self.data) if self.shape is None else opened_pixels(self.data, self.shape)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Seen:
-    """A picture as people see it.
-
-    Attributes:
-        pixels: uint8 (height, width, 1 or 3): upright, in sRGB, on the background.
-        dtype: that the pixels had.
-    """
-
-    pixels: Array
-    dtype: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Likeness:
-    """How like its source a stored image is.
-
-    Attributes:
-        ssim: of luma.
-        psnr: dB over all channels; infinite where no pixel differs.
-        identical: every pixel is the source's.
-    """
-
-    ssim: float
-    psnr: float
-    identical: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -127,7 +98,7 @@ def seen_of(original: Original, seen: ImagePolicy) -> Seen:
         BadInput: it cannot be decoded.
     """
     image = original.opened()
-    return _seen(image, image.orientation if seen.exif == "apply" else 1, seen)
+    return seen_image(image, image.orientation if seen.exif == "apply" else 1, seen)
 
 
 def seen_as_stored(stored: StoredImage, seen: ImagePolicy) -> tuple[Seen, float]:
@@ -139,20 +110,7 @@ def seen_as_stored(stored: StoredImage, seen: ImagePolicy) -> tuple[Seen, float]
     image = _opened(stored)
     picture = image.decode()
     seconds = _clock() - start
-    return _seen(dataclasses.replace(image, decode=lambda: picture), 1, seen), seconds
-
-
-def likeness(source: Seen, stored: Seen) -> Likeness | None:
-    """How like two pictures are; None where they have not the same size."""
-    one, other = source.pixels, stored.pixels
-    if one.shape[:2] != other.shape[:2]:
-        return None
-    if one.shape[2] != other.shape[2]:  # greys are three equal channels
-        one, other = (np.broadcast_to(pixels, (*pixels.shape[:2], 3)) for pixels in (one, other))
-    if np.array_equal(one, other):
-        return Likeness(1.0, math.inf, source.dtype == stored.dtype)
-    ssim = compare.ssim(compare.luma(source.pixels), compare.luma(stored.pixels))
-    return Likeness(ssim, compare.psnr(one, other), identical=False)
+    return seen_image(dataclasses.replace(image, decode=lambda: picture), 1, seen), seconds
 
 
 def warm_up(settings: Sequence[Setting]) -> None:
@@ -198,13 +156,7 @@ def _without_profile(original: Original, source: Seen, seen: ImagePolicy) -> See
     if profile_of(image.data, image.kind) is None:
         return source
     bare = dataclasses.replace(image, kind="pixels", inks=None)
-    return _seen(bare, image.orientation if seen.exif == "apply" else 1, seen)
-
-
-def _seen(image: Encoded, orientation: int, seen: ImagePolicy) -> Seen:
-    picture = image.decode()
-    work = painted(dataclasses.replace(image, decode=lambda: picture), orientation, seen)
-    return Seen(work.picture.pixels, picture.pixels.dtype.name)
+    return seen_image(bare, image.orientation if seen.exif == "apply" else 1, seen)
 
 
 def _opened(stored: StoredImage) -> Encoded:

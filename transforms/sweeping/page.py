@@ -5,18 +5,16 @@ Every text goes through html.escape; pictures are data: URIs, and the page's own
 
 from __future__ import annotations
 
-import base64
-import html
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
+from transforms.sweeping.markup import bars, data_uri, document, escaped, joined
 from transforms.sweeping.page_style import STYLE, name, plot_style
 from transforms.sweeping.palette import DARK, STYLES
 from transforms.sweeping.results import Crop, Row, Sweep
 from transforms.sweeping.wording import MEANINGS, groups, quality_bins, rate_text, remarks, ssim_text
 
-_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 _COLUMNS = (
     ("setting", ""),
     ("TFRecord", "bytes"),
@@ -42,8 +40,8 @@ def html_text(sweep: Sweep, svg: str) -> str:
     images = f"{sweep.images:,} image{'' if sweep.images == 1 else 's'}"
     parts = [
         f"<h1>What each setting costs: {images}</h1>",
-        f'<p class="quiet">{_text(sweep.source_kind)} <code>{_text(sweep.input)}</code>, '
-        f"measured {_text(sweep.started)}</p>",
+        f'<p class="quiet">{escaped(sweep.source_kind)} <code>{escaped(sweep.input)}</code>, '
+        f"measured {escaped(sweep.started)}</p>",
         _failures(sweep),
         _table(sweep.rows),
         f'<h2>Size and quality</h2>\n<div class="scroll plot" tabindex="0">{_inline(svg)}</div>',
@@ -51,25 +49,15 @@ def html_text(sweep: Sweep, svg: str) -> str:
         _worst(sweep.crops, [row.setting.name for row in sweep.rows]),
         _meanings(sweep),
     ]
-    body = "\n".join(part for part in parts if part)
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_text(_POLICY)}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>Sweep: {images}</title>\n<style>{plot_style()}{STYLE}</style>\n</head>\n"
-        f"<body>\n{body}\n</body>\n</html>\n"
-    )
-
-
-def _text(value: object) -> str:
-    """Text as HTML; what UTF-8 cannot hold becomes a question mark."""
-    return html.escape(str(value).encode("utf-8", "replace").decode("utf-8"))
+    return document(f"Sweep: {images}", plot_style() + STYLE, parts)
 
 
 def _failures(sweep: Sweep) -> str:
     if not sweep.failures:
         return ""
-    rows = "".join(f"<li>{count:,}: {_text(reason)}</li>" for reason, count in sorted(sweep.failures.items()))
+    rows = "".join(
+        f"<li>{count:,}: {escaped(reason)}</li>" for reason, count in sorted(sweep.failures.items())
+    )
     return f"<p>Not measured, because they could not be read:</p>\n<ul>{rows}</ul>"
 
 
@@ -82,7 +70,7 @@ def _table(rows: Sequence[Row]) -> str:
         first = before is None or before.setting.group != row.setting.group
         cells = "".join(f"<td>{cell}</td>" for cell in _cells(row))
         lines.append(
-            f'<tr{" class=first" if first else ""}><th scope="row">{_text(row.setting.name)}'
+            f'<tr{" class=first" if first else ""}><th scope="row">{escaped(row.setting.name)}'
             f"{_refused(row)}</th>{cells}</tr>"
         )
     body = "\n".join(lines)
@@ -126,17 +114,12 @@ def _histograms(rows: Sequence[Row]) -> str:
         bins = quality_bins(row)
         if not bins:
             continue
-        most = max(count for _, count in bins)
-        bars = "".join(
-            f'<span>{title}</span><div><i style="width:{80 * count / most:.1f}%"></i>{count:,}</div>'
-            for title, count in bins
-        )
-        parts.append(f'<div><h3>{_text(row.setting.name)}</h3>\n<div class="bars">{bars}</div></div>')
+        parts.append(f"<div><h3>{escaped(row.setting.name)}</h3>\n{bars(bins)}</div>")
     if not parts:
         return ""
     return (
         "<h2>JPEG qualities that were chosen</h2>\n<p>Images by the quality that each needed.</p>\n"
-        f'<div class="histograms">\n{_joined(parts)}</div>'
+        f'<div class="histograms">\n{joined(parts)}</div>'
     )
 
 
@@ -162,7 +145,7 @@ def _image(place: int, crops: Sequence[Crop]) -> str:
     top, left, height, width = first.box
     longest = max(height, width, 1)
     zoom, small = max(_SHOWN_SIDE // longest, 1), max(_SMALL_SIDE // longest, 1)
-    source = _data_uri(first.source_png)
+    source = data_uri(first.source_png)
     pictures: dict[tuple[bytes, float], list[Crop]] = {(first.source_png, 1.0): []}
     for crop in crops:
         pictures.setdefault((crop.png, crop.ssim), []).append(crop)
@@ -171,16 +154,17 @@ def _image(place: int, crops: Sequence[Crop]) -> str:
     figures = [_figure("", source, f"<b>source</b><br>{box}{_caption(unchanged)}")]
     for (png, ssim), same in changed:
         caption = f"SSIM {ssim_text(ssim, _NONE)}{_caption(same)}"
-        figures.append(_figure(f"source-{place}", _data_uri(png), caption))
+        figures.append(_figure(f"source-{place}", data_uri(png), caption))
     scale = f"--w:{width};--h:{height};--zoom:{zoom};--small:{small}"
     return (
-        f"<h3>{_text(first.key)}</h3>\n<style>.source-{place} {{ background-image: url({source}) }}</style>\n"
-        f'<div class="crops" style="{scale}">\n{_joined(figures)}</div>'
+        f"<h3>{escaped(first.key)}</h3>\n"
+        f"<style>.source-{place} {{ background-image: url({source}) }}</style>\n"
+        f'<div class="crops" style="{scale}">\n{joined(figures)}</div>'
     )
 
 
 def _caption(crops: Sequence[Crop]) -> str:
-    return "".join(f"<br><b>{_text(crop.setting)}</b> {crop.image_bytes:,}&nbsp;bytes" for crop in crops)
+    return "".join(f"<br><b>{escaped(crop.setting)}</b> {crop.image_bytes:,}&nbsp;bytes" for crop in crops)
 
 
 def _figure(backdrop: str, uri: str, caption: str) -> str:
@@ -188,32 +172,24 @@ def _figure(backdrop: str, uri: str, caption: str) -> str:
     return f'<figure><div{shown}><img src="{uri}" alt=""></div><figcaption>{caption}</figcaption></figure>'
 
 
-def _data_uri(png: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
-
-
 def _meanings(sweep: Sweep) -> str:
     meanings = [
-        f"<dt>{_text(STYLES[group].label)}</dt><dd>{_text(MEANINGS[group])}</dd>"
+        f"<dt>{escaped(STYLES[group].label)}</dt><dd>{escaped(MEANINGS[group])}</dd>"
         for group in groups(sweep.rows)
     ]
     flags = [
-        f"<dt>{_text(setting.name)}</dt><dd><code>{_text(setting.flags) or 'the defaults'}</code></dd>"
+        f"<dt>{escaped(setting.name)}</dt><dd><code>{escaped(setting.flags) or 'the defaults'}</code></dd>"
         for setting in (row.setting for row in sweep.rows)
     ]
     versions = ", ".join(
-        f"{_text(title)} {_text(version)}" for title, version in sorted(sweep.packages.items())
+        f"{escaped(title)} {escaped(version)}" for title, version in sorted(sweep.packages.items())
     )
     return "\n".join(
         (
-            f'<h2>What the settings mean</h2>\n<dl class="meanings">\n{_joined(meanings)}</dl>',
-            f"<ul>\n{_joined(f'<li>{_text(remark)}</li>' for remark in remarks(sweep))}</ul>",
+            f'<h2>What the settings mean</h2>\n<dl class="meanings">\n{joined(meanings)}</dl>',
+            f"<ul>\n{joined(f'<li>{escaped(remark)}</li>' for remark in remarks(sweep))}</ul>",
             "<h2>How to convert so</h2>\n<p>The flags of <code>recordmill convert</code>:</p>",
-            f'<dl class="meanings">\n{_joined(flags)}</dl>',
+            f'<dl class="meanings">\n{joined(flags)}</dl>',
             f'<p class="quiet">Made with {versions}</p>' if versions else "",
         )
     )
-
-
-def _joined(parts: Iterable[str]) -> str:
-    return "".join(f"{part}\n" for part in parts)

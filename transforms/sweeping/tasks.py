@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from transforms.examples.tfrecord import FRAME_BYTES
 from transforms.images.policy import ImagePolicy
 from transforms.records import BadInput, Failure, ImageRecord, StoredImage
-from transforms.shards.beacon import Step
 from transforms.shards.packing import reference_record
 from transforms.shards.part import EncodedBatch, EncodeTask
 from transforms.shards.record_encoder import Progress, RecordEncoder, RecordSettings
@@ -85,7 +83,7 @@ class MeasureTask(_ImageTask):
     def run(self, encoder: RecordEncoder, progress: Progress) -> MeasuredImage:
         """Measures; what is wrong with the image is in the result."""
         _warm_up(self.settings)
-        with _at_the_image(encoder):
+        with encoder.beacon.at_the_image():
             record = reference_record(self.references[0])
             try:
                 record, original = self.read()
@@ -117,7 +115,7 @@ class CropTask(_ImageTask):
 
     def run(self, encoder: RecordEncoder, progress: Progress) -> CroppedImage:
         """Cuts; an image that cannot be read any more has no crops."""
-        with _at_the_image(encoder):
+        with encoder.beacon.at_the_image():
             try:
                 _, original = self.read()
                 crops = crops_of(self.worst, original, self.settings, self.seen)
@@ -147,19 +145,6 @@ def record_bytes(record: ImageRecord, encoder: RecordEncoder, stored: StoredImag
 @functools.cache
 def _warm_up(settings: tuple[Setting, ...]) -> None:
     warm_up(settings)
-
-
-@contextmanager
-def _at_the_image(encoder: RecordEncoder) -> Iterator[None]:
-    """Tells who watches this process that it is at the image: should it end, the image is to blame."""
-    beacon = encoder.beacon
-    beacon.start(0)
-    beacon.step(Step.IMAGE)
-    try:
-        yield
-    finally:
-        beacon.step(Step.OTHER)
-        beacon.clear()
 
 
 def _failure(error: BadInput, reference: bytes) -> Failure:

@@ -1,0 +1,149 @@
+"""Makes report.html of a finished dataset, or of any TFRecords: what is in them, as a page to look at.
+
+recordmill report out/
+recordmill report gs://bucket/out
+python -m pipelines.report elsewhere/train-00000-of-00010.tfrecord --output train.html
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pipelines.flag_parser import HelpFormatter, Parser
+from transforms.records import JobError
+
+if TYPE_CHECKING:
+    from transforms.reading.dataset import Dataset
+
+_SEALED = b"<!-- seal: "
+_TAIL = 200
+_STATUS = (
+    "exit status: 0 the page is written, 1 something of the dataset could not be read or the page not be "
+    "written, 2 the call was wrong, 130 interrupted"
+)
+
+
+def report_parser(prog: str) -> Parser:
+    """The parser of `report`."""
+    parser = Parser(
+        prog=prog,
+        allow_abbrev=False,
+        formatter_class=HelpFormatter,
+        description="Makes report.html: what is in a dataset, as a page that fetches nothing.",
+        epilog=_STATUS,
+    )
+    parser.add_argument(
+        "path",
+        metavar="PATH",
+        help="folder of a dataset, a TFRecord file, or a pattern such as out/train-*; local or gs://",
+    )
+    parser.add_argument(
+        "--output", metavar="FILE", help="the page; PATH/report.html where PATH is a dataset of recordmill"
+    )
+    return parser
+
+
+def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.report") -> int:
+    """Writes the page; returns the exit status (see `--help`)."""
+    parser = report_parser(prog)
+    args = parser.parse_args(sys.argv[1:] if argv is None else argv)
+    try:
+        return _write(args, parser)
+    except (JobError, ValueError) as error:
+        print(f"{prog}: error: {error}", file=sys.stderr)
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        print(f"{prog}: error: {place}{error.strerror or error}", file=sys.stderr)
+    return 1
+
+
+def _write(args: argparse.Namespace, parser: Parser) -> int:
+    """Gathers what there is to tell, and writes the page."""
+    from transforms.reading.dataset import find_dataset
+    from transforms.reporting.findings import gather
+    from transforms.reporting.page import html_text
+    from transforms.storage.durable import write_text
+    from transforms.storage.sealed import seal
+    from transforms.storage.write_faults import naming_faults
+
+    try:
+        dataset = find_dataset(args.path)
+        output = _output(args.output, dataset)
+    except ValueError as error:
+        parser.error(str(error))
+    report, failures, complaints = _beside(dataset)
+    findings = gather(dataset, dataset.manifest, report, failures)
+    complaints += [f"{name}: {told}" for name, told in findings.damages]
+    with naming_faults(output):
+        write_text(output, seal(html_text(findings)))
+    for complaint in complaints:
+        print(f"{parser.prog}: {complaint}", file=sys.stderr)
+    with contextlib.suppress(BrokenPipeError):
+        print(f"The page is {output}")
+    return 1 if complaints else 0
+
+
+def _output(given: str | None, dataset: Dataset) -> str:
+    """Where the page goes.
+
+    Raises:
+        ValueError: nothing tells, or something else is there; one line.
+    """
+    from transforms.storage import files, places
+    from transforms.storage.layout import REPORT
+    from transforms.storage.paths import absolute
+
+    if given is None:
+        if not dataset.is_whole:
+            raise ValueError(
+                f"PATH is {dataset.path!r}, which is no whole dataset of recordmill; --output FILE tells "
+                "where its page goes"
+            )
+        return f"{dataset.folder}/{REPORT}"
+    path = absolute(given)
+    if not given or places.is_folder(path):
+        raise ValueError(f"--output is {given!r}, which is a folder; give a file, such as report.html")
+    if files.exists(path) and _SEALED not in files.read_bytes(path)[-_TAIL:]:
+        raise ValueError(f"--output is {given!r}, which is there and no page of ours; give another file")
+    return path
+
+
+def _beside(dataset: Dataset) -> tuple[dict[str, Any] | None, str | None, list[str]]:
+    """What lies beside the shards of a whole dataset.
+
+    Returns:
+        report.json, parsed, or None where the records have to be counted; the path of failures.jsonl, or
+        None; and what is wrong with any of them.
+    """
+    from transforms.reporting.findings import check_report, read_failures
+    from transforms.storage.files import read_bytes
+    from transforms.storage.layout import FAILURES, REPORT_DATA
+    from transforms.storage.places import is_file
+
+    if not dataset.is_whole:
+        return None, None, []
+    report, complaints = None, []
+    path = f"{dataset.folder}/{REPORT_DATA}"
+    if is_file(path):
+        try:
+            report = json.loads(read_bytes(path))
+            check_report(report)
+        except (ValueError, RecursionError) as error:
+            report = None
+            complaints.append(f"{path} is damaged, so that the records were counted: {error}")
+    failures: str | None = f"{dataset.folder}/{FAILURES}"
+    try:
+        read_failures(f"{failures}")
+    except (ValueError, FileNotFoundError) as error:
+        failures = None
+        complaints.append(str(error))
+    return report, failures, complaints
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,333 @@
+"""Pictures of records: the image with its boxes, masks and keypoints drawn over it."""
+
+from __future__ import annotations
+
+import colorsys
+import dataclasses
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from transforms.images.exif import Array
+from transforms.images.paint import painted
+from transforms.images.picture import to_eight_bits
+from transforms.images.policy import ImagePolicy
+from transforms.reading.drawing_text import (
+    Color,
+    Font,
+    broken,
+    drawable,
+    font_of,
+    shortened,
+    text_size,
+    write,
+)
+from transforms.reading.stored_record import StoredImageBytes, StoredObject, StoredRecord
+from transforms.records import IGNORE, BadInput, Box
+
+INK, FAINT_INK = (34, 38, 43), (95, 103, 112)
+PAPER, QUIET_PAPER, FAULT_PAPER = (255, 255, 255), (246, 247, 249), (252, 232, 230)
+
+_TINT = 0.4  # share of its class's colour in a pixel of a mask
+_DARK, _LIGHT = (0, 0, 0), (255, 255, 255)
+_CHECKS = (255, 204)  # grey levels of the checkerboard that shows through transparent pixels
+_CHECK_SIDE = 8
+# Hues far from each other, the first ones told apart by people who see fewer colours too; then by the golden
+# angle, so that no two of the next hundred ids are alike.
+_COLORS: tuple[Color, ...] = (
+    (230, 60, 50),
+    (20, 140, 255),
+    (255, 190, 0),
+    (0, 190, 120),
+    (225, 80, 210),
+    (0, 200, 225),
+    (255, 125, 20),
+    (140, 95, 255),
+    (150, 205, 30),
+    (255, 110, 150),
+    (190, 130, 70),
+    (70, 110, 200),
+)
+_GOLDEN = 0.618033988749895
+_BACKGROUNDS = frozenset(("background", "_background_", "__background__", "unlabeled", "void", "ignore"))
+_MOST_FRAMES = 4
+_FRAME_GAP = 2
+
+
+def color_of(label: int | str) -> Color:
+    """The colour of a class: the same in every picture.
+
+    Args:
+        label: id of the class, or its name where it has no id.
+    """
+    number = label if isinstance(label, int) else zlib.crc32(label.encode("utf-8", "surrogateescape"))
+    if 1 <= number <= len(_COLORS):
+        return _COLORS[number - 1]
+    red, green, blue = colorsys.hsv_to_rgb(number * _GOLDEN % 1, (0.85, 0.6)[number // 3 % 2], 0.95)
+    return round(red * 255), round(green * 255), round(blue * 255)
+
+
+def draw(record: StoredRecord, side: int) -> Array:
+    """A record as a picture; one that cannot be decoded becomes a picture that says so.
+
+    Args:
+        record: as stored.
+        side: pixels of the longest side; small images are enlarged by whole factors.
+
+    Returns:
+        uint8 (height, width, 3).
+    """
+    try:
+        return drawn(record, side)
+    except BadInput as error:
+        return fault_picture(error, side)
+
+
+def drawn(record: StoredRecord, side: int) -> Array:
+    """As `draw`.
+
+    Raises:
+        BadInput: an image or mask of the record cannot be decoded.
+    """
+    if side < 1:
+        raise ValueError(f"side is {side}; it must be at least 1")
+    if record.frames:
+        return _strip(record.frames, side)
+    if record.image is None:
+        return text_picture(_told(record), side, QUIET_PAPER)
+    canvas = picture_of(record.image, side)
+    if record.class_mask is not None:
+        tint_classes(canvas, record)
+    objects = sorted(record.objects, key=_extent, reverse=True)
+    for one in objects:
+        if one.mask is not None:
+            tint(canvas, fitted(one.mask.ids(), canvas) != 0, color_of(one.label))
+    if objects and record.size is not None:
+        canvas = _Overlay(canvas, record.size).drawn(objects)
+    return canvas
+
+
+def picture_of(image: StoredImageBytes, side: int) -> Array:
+    """An image as it is stored, not turned: in sRGB of 8 bits, its first frame, laid on a checkerboard.
+
+    Args:
+        image: encoded, or raw pixels.
+        side: pixels of the longest side; small images are enlarged by whole factors.
+
+    Returns:
+        uint8 (height, width, 3), the caller's own.
+
+    Raises:
+        BadInput: it cannot be decoded.
+    """
+    policy = ImagePolicy(image_format="raw", max_side=side, color="rgb")
+    pixels = to_eight_bits(painted(image.opened(), 1, policy).picture.expanded())
+    factor = max(1, side // max(pixels.shape[:2]))
+    if factor > 1:
+        pixels = pixels.repeat(factor, axis=0).repeat(factor, axis=1)
+    return _on_checks(pixels) if pixels.shape[2] == 4 else np.array(pixels)
+
+
+def _on_checks(pixels: Array) -> Array:
+    height, width = pixels.shape[:2]
+    rows, columns = np.arange(height) // _CHECK_SIDE, np.arange(width) // _CHECK_SIDE
+    checks = np.array(_CHECKS, np.float32)[(rows[:, None] + columns) % 2][:, :, None]
+    alpha = pixels[:, :, 3:] / np.float32(255)
+    mixed: Array = np.rint(pixels[:, :, :3] * alpha + checks * (1 - alpha)).astype(np.uint8)
+    return mixed
+
+
+def fitted(ids: Array, canvas: Array) -> Array:
+    """A mask in the size of a picture: each pixel is that nearest its centre."""
+    rows, columns = (
+        (2 * np.arange(to, dtype=np.int64) + 1) * of // (2 * to)
+        for of, to in zip(ids.shape[:2], canvas.shape[:2], strict=True)
+    )
+    picked: Array = ids[rows[:, None], columns]
+    return picked
+
+
+def tint(canvas: Array, covered: Array, color: Color) -> None:
+    """Lays a colour over part of a picture, and draws the part's rim.
+
+    Args:
+        canvas: uint8 (height, width, 3), changed in place.
+        covered: bool (height, width).
+        color: of the class.
+    """
+    under = canvas[covered].astype(np.float32)
+    canvas[covered] = np.rint(under * (1 - _TINT) + np.array(color, np.float32) * _TINT).astype(np.uint8)
+    canvas[covered & _rim(covered)] = color
+
+
+def _rim(values: Array) -> Array:
+    """Where a pixel's neighbour to any of four sides has another value; sides of the picture are none."""
+    rim = np.zeros(values.shape, bool)
+    down, across = values[1:] != values[:-1], values[:, 1:] != values[:, :-1]
+    rim[1:] |= down
+    rim[:-1] |= down
+    rim[:, 1:] |= across
+    rim[:, :-1] |= across
+    return rim
+
+
+def tint_classes(canvas: Array, record: StoredRecord) -> None:
+    """Lays the classes of a mask over a picture: not what is background, or `IGNORE`.
+
+    Raises:
+        BadInput: a mask of the record cannot be decoded.
+    """
+    if record.class_mask is None:
+        return
+    ids = fitted(record.class_mask.ids(), canvas)
+    numbers = None if record.instance_mask is None else fitted(record.instance_mask.ids(), canvas)
+    rims = _rim(ids) if numbers is None else _rim(ids) | _rim(numbers)
+    for one in shown_classes(np.unique(ids).tolist(), record):
+        covered = ids == one
+        tint(canvas, covered, color_of(one))
+        canvas[covered & rims] = color_of(one)
+
+
+def shown_classes(ids: Sequence[int], record: StoredRecord) -> list[int]:
+    """The classes of a mask that are drawn: 0 only where it has a name that is not a background's."""
+    background = record.names.get(0, "background").strip().lower() in _BACKGROUNDS
+    return [one for one in ids if one != IGNORE and not (one == 0 and background)]
+
+
+def _extent(one: StoredObject) -> float:
+    return 0.0 if one.box is None else (one.box.xmax - one.box.xmin) * (one.box.ymax - one.box.ymin)
+
+
+@dataclasses.dataclass
+class _Overlay:
+    """Draws objects over a picture.
+
+    Attributes:
+        canvas: uint8 (height, width, 3).
+        size: (height, width) that the objects are measured in.
+    """
+
+    canvas: Array
+    size: tuple[int, int]
+
+    def drawn(self, objects: Sequence[StoredObject]) -> Array:
+        """The picture with the objects, those in front last."""
+        image = Image.fromarray(self.canvas)
+        pen = ImageDraw.Draw(image)
+        boxes = [self._box(one.box) for one in objects if one.box is not None]
+        boxed = [one for one in objects if one.box is not None]
+        for one, box in zip(boxed, boxes, strict=True):
+            self._outline(pen, box, color_of(one.label))
+        for one in objects:
+            self._points(pen, one)
+        self._names(pen, boxed, boxes)
+        return np.array(image)
+
+    def _box(self, box: Box) -> tuple[int, int, int, int]:
+        """The pixels of the picture that a box covers: first and last of columns and rows."""
+        height, width = self.canvas.shape[:2]
+        across, down = width / self.size[1], height / self.size[0]
+        left, right = _covered(box.xmin * across, box.xmax * across, width)
+        top, bottom = _covered(box.ymin * down, box.ymax * down, height)
+        return left, top, right, bottom
+
+    def _outline(self, pen: Any, box: tuple[int, int, int, int], color: Color) -> None:
+        """A line in the class's colour, a thin dark one within it: one of them shows on any background."""
+        left, top, right, bottom = box
+        line = -(-max(self.canvas.shape[:2]) // 120)
+        if min(right - left, bottom - top) > 8 * line:
+            inner = (left + line, top + line, right - line, bottom - line)
+            pen.rectangle(inner, outline=_DARK, width=max(1, line // 3))
+        pen.rectangle(box, outline=color, width=line)
+
+    def _points(self, pen: Any, one: StoredObject) -> None:
+        height, width = self.canvas.shape[:2]
+        radius = max(1, max(height, width) // 150)
+        for x, y, seen in one.keypoints:
+            if seen:
+                column, row = x * width / self.size[1], y * height / self.size[0]
+                spot = (column - radius, row - radius, column + radius, row + radius)
+                pen.ellipse(spot, fill=color_of(one.label) if seen > 1 else None, outline=_DARK)
+
+    def _names(
+        self, pen: Any, objects: Sequence[StoredObject], boxes: Sequence[tuple[int, int, int, int]]
+    ) -> None:
+        """The names of the objects, the largest's first; left out where there is no room for one."""
+        height, width = self.canvas.shape[:2]
+        font = font_of(max(10, min(28, max(height, width) // 24)))
+        taken: list[tuple[int, int, int, int]] = []
+        for one, (left, top, right, bottom) in zip(objects, boxes, strict=True):
+            name = shortened(drawable(one.name, f"#{one.label}"), font, max(width // 2, right - left))
+            across, down = text_size(name, font)
+            across, down = across + 4, down + 2
+            for x, y in ((left, top - down), (left, top), (right - across, top), (left, bottom - down)):
+                spot = (x, y, x + across, y + down)
+                fits = x >= 0 and y >= 0 and spot[2] <= width and spot[3] <= height
+                if fits and not any(_meet(spot, other) for other in taken):
+                    taken.append(spot)
+                    _plate(pen, spot, name, font, color_of(one.label))
+                    break
+
+
+def _covered(start: float, end: float, side: int) -> tuple[int, int]:
+    """First and last pixel of a stretch, within the picture."""
+    first = min(max(round(start), 0), side - 1)
+    return first, max(first, min(round(end), side) - 1)
+
+
+def _meet(one: tuple[int, int, int, int], other: tuple[int, int, int, int]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def _plate(pen: Any, spot: tuple[int, int, int, int], text: str, font: Font, color: Color) -> None:
+    """Text on its class's colour, dark or light, whichever can be read on it."""
+    pen.rectangle((spot[0], spot[1], spot[2] - 1, spot[3] - 1), fill=color)
+    luma = (299 * color[0] + 587 * color[1] + 114 * color[2]) / 1000
+    write(pen, (spot[0] + 2, spot[1] + 1), text, font, _DARK if luma > 120 else _LIGHT)
+
+
+def fault_picture(error: BadInput, side: int) -> Array:
+    """A picture that says why there is none."""
+    detail = f"{error.reason}: {error.detail}" if error.detail else error.reason
+    return text_picture(["cannot be shown", detail], side, FAULT_PAPER)
+
+
+def text_picture(lines: Sequence[str], side: int, paper: Color = PAPER) -> Array:
+    """Lines of text as a square picture; long lines are broken, and what has no room is left out."""
+    image = Image.new("RGB", (side, side), paper)
+    pen, font = ImageDraw.Draw(image), font_of(max(9, min(16, side // 14)))
+    step, margin = text_size("", font)[1] + 3, max(1, side // 24)
+    parts = [part for line in lines for part in broken(drawable(line, "?"), font, side - 2 * margin)]
+    for number, line in enumerate(parts[: max(1, (side - 2 * margin) // step)]):
+        write(pen, (margin, margin + number * step), line, font, INK)
+    return np.array(image)
+
+
+def _told(record: StoredRecord) -> list[str]:
+    """What there is to read in a record without an image."""
+    lines = list(record.captions)
+    for name, value in record.features.items():
+        values = value if isinstance(value, tuple) else (value,)
+        shown = " ".join(f"{len(one)} bytes" if isinstance(one, bytes) else str(one) for one in values[:20])
+        lines.append(f"{name}: {shown}{' ...' if len(values) > 20 else ''}")
+    return [line for line in lines if line] or ["no image"]
+
+
+def _strip(frames: Sequence[StoredImageBytes], side: int) -> Array:
+    """Some frames of a sequence from first to last, spread evenly, two a row."""
+    count = min(len(frames), _MOST_FRAMES)
+    if count == 1 or side < 2 * _FRAME_GAP:
+        return picture_of(frames[0], side)
+    picked = [frames[number * (len(frames) - 1) // (count - 1)] for number in range(count)]
+    tiles = [picture_of(frame, (side - _FRAME_GAP) // 2) for frame in picked]
+    height, width = (max(tile.shape[axis] for tile in tiles) for axis in (0, 1))
+    rows = -(-count // 2)
+    shape = (rows * (height + _FRAME_GAP) - _FRAME_GAP, 2 * width + _FRAME_GAP, 3)
+    canvas = np.full(shape, PAPER, np.uint8)
+    for number, tile in enumerate(tiles):
+        top, left = number // 2 * (height + _FRAME_GAP), number % 2 * (width + _FRAME_GAP)
+        canvas[top : top + tile.shape[0], left : left + tile.shape[1]] = tile
+    return canvas

@@ -1,0 +1,214 @@
+"""Counts the records of a dataset that has no report.json, from its shards, in one pass."""
+
+from __future__ import annotations
+
+import dataclasses
+import zlib
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from transforms.framing import FRAME_BYTES, DamagedRecordError, read_frames
+from transforms.reading.class_names import class_names
+from transforms.reading.dataset import Dataset, ShardEntry
+from transforms.reading.stored_record import StoredImageBytes
+from transforms.records import AnnotatedObject, BadInput, ImageRef
+from transforms.shards.statistics import Sides, Statistics
+from transforms.sources.formats.tfrecord_features import Fields
+from transforms.sources.formats.tfrecord_files import opened
+from transforms.sources.formats.tfrecord_images import Pixels
+from transforms.sources.formats.tfrecord_objects import BOX_KEYS
+from transforms.sources.formats.tfrecord_records import Place, RecordReader
+from transforms.sources.formats.wire import Feature, Span
+
+_MOST_NAMES = 100_000
+_MOST_KEPT = 512
+
+UNREADABLE = (DamagedRecordError, FileNotFoundError, EOFError, zlib.error)
+"""What is wrong with a shard for good."""
+
+
+class RecordPlace(NamedTuple):
+    """Where a record is.
+
+    Attributes:
+        path: of its shard.
+        split: of its shard.
+        number: in its shard, from 0.
+        offset: of its frame; None where the shard is compressed, or has no index.
+        length: of its frame; None likewise.
+    """
+
+    path: str
+    split: str
+    number: int
+    offset: int | None = None
+    length: int | None = None
+
+
+class _Spread:
+    """Some of the things that pass by, spread evenly, however many there are."""
+
+    def __init__(self) -> None:
+        self._step = 1
+        self._seen = 0
+        self.kept: list[RecordPlace] = []
+
+    def add(self, place: RecordPlace) -> None:
+        if self._seen % self._step == 0:
+            self.kept.append(place)
+            if len(self.kept) >= 2 * _MOST_KEPT:
+                self.kept = self.kept[::2]
+                self._step *= 2
+        self._seen += 1
+
+
+@dataclasses.dataclass
+class Count:
+    """What was counted.
+
+    Attributes:
+        statistics: by split.
+        labels: class name by id; classes that are stored by name alone have negative ids, in the order in
+            which they were met.
+        records: by path of the shard; of a damaged one those before the damage.
+        damages: path of a shard, and what is wrong with it.
+        faults: records that could not be understood, by reason.
+        places: of some records, spread evenly.
+    """
+
+    statistics: dict[str, Statistics]
+    labels: dict[int, str]
+    records: dict[str, int] = dataclasses.field(default_factory=dict)
+    damages: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+    faults: dict[str, int] = dataclasses.field(default_factory=dict)
+    places: list[RecordPlace] = dataclasses.field(default_factory=list)
+
+
+def count_records(dataset: Dataset) -> Count:
+    """Reads all shards, one record at a time.
+
+    Raises:
+        OSError: a shard cannot be read now.
+    """
+    counting = _Counting(class_names(dataset).shown, dataset.renames)
+    found = Count({split: Statistics() for split in dataset.splits}, counting.labels)
+    for split, shards in dataset.splits.items():
+        for shard in shards:
+            _count_shard(shard, split, counting, found)
+    found.places = counting.spread.kept
+    return found
+
+
+def _count_shard(shard: ShardEntry, split: str, counting: _Counting, found: Count) -> None:
+    number = -1
+    try:
+        with opened(shard.path) as (file, packed):
+            for number, frame in enumerate(read_frames(file)):
+                where = (None, None) if packed else (frame.offset, len(frame.payload) + FRAME_BYTES)
+                counting.spread.add(RecordPlace(shard.path, split, number, *where))
+                try:
+                    counting.add(frame.payload, found.statistics[split])
+                except BadInput as fault:
+                    found.faults[fault.reason] = found.faults.get(fault.reason, 0) + 1
+    except UNREADABLE as error:
+        told = "it is not there" if isinstance(error, FileNotFoundError) else str(error)
+        found.damages.append((shard.path, told))
+    found.records[shard.path] = number + 1
+
+
+class _Reader(RecordReader):
+    """Parses a record once, whoever asks."""
+
+    def __init__(self, renames: Mapping[str, str]) -> None:
+        super().__init__((), tuple(renames.items()))
+        self._last: tuple[bytes, tuple[dict[str, Feature], dict[str, list[Feature]]]] | None = None
+
+    def features(self, payload: bytes) -> tuple[dict[str, Feature], dict[str, list[Feature]]]:
+        """As RecordReader's."""
+        if self._last is None or self._last[0] is not payload:
+            self._last = (payload, super().features(payload))
+        return self._last[1]
+
+
+class _Counting:
+    """Finds in a record what is counted of it."""
+
+    def __init__(self, labels: Mapping[int, str], renames: Mapping[str, str]) -> None:
+        self._reader = _Reader(renames)
+        self._is_named = bool(labels)
+        self._ids: dict[str, int] = {}
+        self.labels = dict(labels)
+        self.spread = _Spread()
+
+    def add(self, payload: bytes, statistics: Statistics) -> None:
+        """Counts a record; one that cannot be understood too.
+
+        Raises:
+            BadInput: why it cannot.
+        """
+        try:
+            features, _ = self._reader.features(payload)
+            found = self._reader.read(payload, Place("record", None, True), _refer)
+        except BadInput:
+            statistics.add(())
+            raise
+        self._learn(found.names, found.texts)
+        annotations, image = found.record.annotations, found.record.image
+        images = [image] if image else []
+        labels = [*annotations.labels]
+        if annotations.steps is not None:
+            images += annotations.steps.frames
+            labels += [label for step in annotations.steps.labels for label in step]
+        objects = annotations.objects
+        told = Fields(payload, features, _refer).shape()
+        sizes, fault = _sizes(payload, images, (told.width or 0, told.height or 0))
+        statistics.add(
+            sizes,
+            map(self._id, labels),
+            [self._id(one.label) for one in objects],
+            _boxes(objects) if BOX_KEYS[0] in features else None,
+        )
+        if fault is not None:
+            raise fault
+
+    def _learn(self, names: Mapping[int, str], texts: Mapping[str, str]) -> None:
+        if self._is_named:
+            return
+        for number, name in names.items():
+            if len(self.labels) < _MOST_NAMES:
+                self.labels.setdefault(number, texts.get(name, name))
+
+    def _id(self, label: str | int) -> int:
+        if isinstance(label, int):
+            return label
+        if label not in self._ids:
+            known = {name: number for number, name in self.labels.items()} if self._is_named else {}
+            self._ids[label] = known.get(label, -1 - len(self._ids))
+            self.labels.setdefault(self._ids[label], label)
+        return self._ids[label]
+
+
+def _sizes(
+    payload: bytes, images: list[ImageRef], told: tuple[int, int]
+) -> tuple[list[tuple[int, int]], BadInput | None]:
+    """Width and height of each image, and what was wrong with one; 0 in `told` is not told."""
+    if all(side > 0 for side in told):
+        return [told] * len(images), None
+    sizes: list[tuple[int, int]] = []
+    fault = None
+    for image in images:
+        data = payload[image.offset : image.offset + (image.length or 0)]
+        try:
+            height, width = StoredImageBytes(data, image.pixels).size()
+            sizes.append((width, height))
+        except BadInput as error:
+            fault = error
+    return sizes, fault
+
+
+def _boxes(objects: tuple[AnnotatedObject, ...]) -> list[Sides]:
+    return [(box.xmin, box.ymin, box.xmax, box.ymax) for one in objects if (box := one.box) is not None]
+
+
+def _refer(span: Span, pixels: Pixels | None) -> ImageRef:
+    return ImageRef("", span.start, span.stop - span.start, pixels)

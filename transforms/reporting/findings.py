@@ -1,0 +1,250 @@
+"""What report.html tells of a dataset: its manifest, figures, failures, and pictures of some records."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO
+
+from transforms.reading.dataset import Dataset, ShardEntry
+from transforms.records import Failure
+from transforms.reporting.count import Count, count_records
+from transforms.reporting.samples import Sample, places_in, samples
+from transforms.shards.statistics import Statistics
+from transforms.storage.layout import INDEX
+from transforms.storage.places import open_file
+
+MOST_FAILURES = 50
+"""Lines of failures.jsonl of each kind that the page shows."""
+
+_MOST_LINE = 1 << 20
+_VERSION = re.compile(r"\d+\.\d+\.\d+")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Crop:
+    """The same part of an image before and after its encoding.
+
+    Attributes:
+        key: of the record.
+        ssim: of the whole image.
+        before: PNG.
+        after: PNG, of the same size.
+        source_bytes: of the whole image.
+        stored_bytes: likewise.
+    """
+
+    key: str
+    ssim: float | None
+    before: bytes
+    after: bytes
+    source_bytes: int
+    stored_bytes: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shard:
+    """A file of records.
+
+    Attributes:
+        file: its name.
+        split: that it is of.
+        records: in it; None where nothing tells.
+        size: bytes; None where it is not there.
+        sha256: in hex; empty where no manifest tells.
+    """
+
+    file: str
+    split: str
+    records: int | None
+    size: int | None
+    sha256: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Findings:
+    """What the page tells.
+
+    Attributes:
+        name: of the dataset, as its manifest has it; else what its folder, or file, is called.
+        manifest: parsed; None where there is none.
+        labels: class name by id.
+        statistics: by split, in the order of the manifest.
+        shards: in their order.
+        failures: the first lines of failures.jsonl, by what they are: `failed`, `skipped`, `changed`.
+        crops: of re-encoded images.
+        samples: by class.
+        damages: name of a shard, and why it could not be read.
+        faults: records that could not be understood, by reason.
+    """
+
+    name: str
+    manifest: Mapping[str, Any] | None
+    labels: Mapping[int, str]
+    statistics: Mapping[str, Statistics]
+    shards: tuple[Shard, ...]
+    failures: Mapping[str, tuple[Failure, ...]]
+    crops: tuple[Crop, ...] = ()
+    samples: tuple[Sample, ...] = ()
+    damages: tuple[tuple[str, str], ...] = ()
+    faults: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+
+def gather(
+    place: str | Dataset,
+    manifest: Mapping[str, Any] | None,
+    report: Mapping[str, Any] | None,
+    failures_path: str | None,
+    has_samples: bool = True,
+) -> Findings:
+    """What there is to tell of a dataset; a few records of a few shards are read.
+
+    Args:
+        place: folder of the dataset, where its manifest need not lie yet; or what `find_dataset` found.
+        manifest: parsed; None where there is none.
+        report: report.json, parsed; None where there is none: then all records are read and counted.
+        failures_path: of failures.jsonl; None where there is none.
+        has_samples: whether records are drawn.
+
+    Raises:
+        OSError: something cannot be read now.
+        ValueError: `report` or failures.jsonl is damaged; one line.
+    """
+    dataset = place if isinstance(place, Dataset) else _dataset(place, manifest)
+    whole = manifest if dataset.is_whole else None
+    count = None if report is not None else count_records(dataset)
+    labels = dataset.labels if count is None else count.labels
+    places = places_in(dataset) if count is None else count.places
+    return Findings(
+        name=(whole or {}).get("config", {}).get("name") or _called(dataset.path),
+        manifest=whole,
+        labels=labels,
+        statistics=count.statistics if count is not None else _statistics(report or {}),
+        shards=_shards(dataset, count),
+        failures=read_failures(failures_path) if failures_path is not None else {},
+        crops=_crops(report or {}),
+        samples=samples(places, labels, dataset.renames) if has_samples else (),
+        damages=tuple((_name(path), told) for path, told in count.damages) if count is not None else (),
+        faults=count.faults if count is not None else {},
+    )
+
+
+def _called(path: str) -> str:
+    """What a file or a folder is called; that of a version of TFDS's by the dataset too."""
+    folder, name = os.path.split(path)
+    return f"{os.path.basename(folder)} {name}" if _VERSION.fullmatch(name) else name or path
+
+
+def _dataset(folder: str, manifest: Mapping[str, Any] | None) -> Dataset:
+    """A dataset whose manifest may not have been written yet."""
+    if manifest is None:
+        raise ValueError(f"{folder!r} is no dataset without a manifest")
+    shards = []
+    for split, described in manifest["splits"].items():
+        for shard in described["shards"]:
+            name = shard["file"].removesuffix(".tfrecord")
+            shards.append(
+                ShardEntry(
+                    path=f"{folder}/{shard['file']}",
+                    split=split,
+                    size=shard["bytes"],
+                    index=f"{folder}/{INDEX}/{name}.idx",
+                    records=shard["records"],
+                    expected_size=shard["bytes"],
+                    sha256=shard["sha256"],
+                )
+            )
+    return Dataset(folder, folder, tuple(shards), manifest)
+
+
+def check_report(report: Mapping[str, Any]) -> None:
+    """Raises ValueError, one line, unless it is what report.json holds."""
+    _statistics(report)
+    _crops(report)
+
+
+def _statistics(report: Mapping[str, Any]) -> dict[str, Statistics]:
+    try:
+        return {split: Statistics.from_json(found) for split, found in report["splits"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"report.json does not hold what it should: {error!r}") from error
+
+
+def _crops(report: Mapping[str, Any]) -> tuple[Crop, ...]:
+    try:
+        return tuple(
+            Crop(
+                str(crop["key"]),
+                None if crop["ssim"] is None else float(crop["ssim"]),
+                base64.b64decode(crop["before"], validate=True),
+                base64.b64decode(crop["after"], validate=True),
+                int(crop["source_bytes"]),
+                int(crop["stored_bytes"]),
+            )
+            for crop in report.get("crops", ())
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"report.json does not hold what it should: {error!r}") from error
+
+
+def _shards(dataset: Dataset, count: Count | None) -> tuple[Shard, ...]:
+    return tuple(
+        Shard(
+            _name(shard.path),
+            split,
+            shard.records if count is None else count.records.get(shard.path),
+            shard.size,
+            shard.sha256,
+        )
+        for split, shards in dataset.splits.items()
+        for shard in shards
+    )
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def read_failures(path: str) -> dict[str, tuple[Failure, ...]]:
+    """The first lines of failures.jsonl of each kind: `failed`, `skipped`, `changed`; the file may be long.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: it is damaged; one line.
+    """
+    found: dict[str, list[Failure]] = {"failed": [], "skipped": [], "changed": []}
+    try:
+        with open_file(path) as file:
+            for line in _short_lines(file):
+                failure = _failure(line)
+                kind = "skipped" if failure.skipped else "changed" if failure.kept else "failed"
+                if len(found[kind]) < MOST_FAILURES:
+                    found[kind].append(failure)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"{path!r} does not hold what it should: {error!r}") from error
+    return {kind: tuple(failures) for kind, failures in found.items()}
+
+
+def _short_lines(file: BinaryIO) -> Iterator[bytes]:
+    """Lines of a file; those that are too long to be shown are passed over."""
+    is_whole = True
+    while line := file.readline(_MOST_LINE):
+        was_whole, is_whole = is_whole, len(line) < _MOST_LINE or line.endswith(b"\n")
+        if was_whole and is_whole:
+            yield line
+
+
+def _failure(line: bytes) -> Failure:
+    fields = json.loads(line)
+    return Failure(
+        str(fields["key"]),
+        str(fields["stage"]),
+        str(fields["reason"]),
+        str(fields.get("detail", "")),
+        bool(fields.get("skipped", False)),
+        bool(fields.get("kept", False)),
+    )

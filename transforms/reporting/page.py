@@ -1,0 +1,67 @@
+"""report.html: what is in a dataset and how it came to be, in one file that fetches nothing.
+
+Every text of the data goes through html.escape; the page's own policy forbids scripts and requests. It tells
+nothing of the time at which it is made, so that a dataset has one page.
+"""
+
+from __future__ import annotations
+
+from transforms.reporting.balance import balance
+from transforms.reporting.figures import images, objects
+from transforms.reporting.findings import Findings
+from transforms.reporting.origin import provenance, shards
+from transforms.reporting.outcome import outcome, sizes
+from transforms.reporting.page_style import STYLE
+from transforms.reporting.pictures import changes, pictures
+from transforms.reporting.wording import counted, shown, size_text
+from transforms.sweeping.markup import document
+
+_SEAL = f"<!-- seal: {'0' * 64} -->"
+
+
+def html_text(findings: Findings) -> str:
+    """The page; its last comment has room for its seal (`transforms.storage.sealed.seal`)."""
+    sections = {
+        "outcome": ("Read and written", outcome(findings)),
+        "size": ("Size before and after", sizes(findings)),
+        "classes": ("Class balance", _classes(findings)),
+        "images": ("Images", images(findings)),
+        "objects": ("Objects and masks", objects(findings)),
+        "samples": ("Samples", pictures(findings.samples)),
+        "changes": ("Before and after encoding", changes(findings.crops)),
+        "shards": ("Shards", shards(findings.shards)),
+        "origin": ("How it was made", provenance(findings.manifest)),
+    }
+    there = {name: found for name, found in sections.items() if found[1]}
+    links = "".join(f'<a href="#{name}">{title}</a>' for name, (title, _) in there.items())
+    parts = [
+        f"<h1>{shown(findings.name)}</h1>\n{_lead(findings)}",
+        f'<nav aria-label="on this page">{links}</nav>',
+        *(
+            f'<section id="{name}">\n<h2>{title}</h2>\n{body}</section>'
+            for name, (title, body) in there.items()
+        ),
+        _SEAL,
+    ]
+    return document(f"Dataset {findings.name}", STYLE, parts)
+
+
+def _lead(findings: Findings) -> str:
+    records = sum(one.records for one in findings.statistics.values())
+    size = sum(shard.size or 0 for shard in findings.shards)
+    told = [counted(records, "record"), f"{counted(len(findings.shards), 'shard')} of {size_text(size)}"]
+    if findings.manifest is not None:
+        told.insert(0, f"schema {shown(findings.manifest['config'].get('schema', '?'))}")
+    splits = ", ".join(f"{shown(name)} {one.records:,}" for name, one in findings.statistics.items())
+    return f'<p class="quiet">{" · ".join(told)} · {splits}</p>'
+
+
+def _classes(findings: Findings) -> str:
+    statistics = findings.statistics
+    labels = {split: one.labels for split, one in statistics.items()}
+    found = {split: one.objects for split, one in statistics.items()}
+    parts = (
+        balance("Labels of images", "label", labels, findings.labels),
+        balance("Objects", "object", found, findings.labels),
+    )
+    return "".join(parts)

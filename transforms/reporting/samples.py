@@ -1,0 +1,238 @@
+"""Pictures of some records of a dataset: spread over its shards, a few of each class, few bytes in all."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+from transforms.framing import DamagedRecordError
+from transforms.images import jpeg
+from transforms.images.exif import Array
+from transforms.reading.dataset import Dataset, ShardEntry
+from transforms.reading.drawing import draw, fault_picture
+from transforms.reading.shard import frames, read_index, record_at
+from transforms.reading.sheet import Part, caption
+from transforms.reading.stored_record import StoredRecord, stored_record
+from transforms.records import BadInput
+from transforms.reporting.count import RecordPlace
+from transforms.storage import files
+
+MOST = 48
+"""Pictures on a page."""
+
+_LOOKED_AT = 144
+_MOST_SHARDS = 24
+_SIDE = 288
+_QUALITIES = (80, 65, 45, 25, 10)
+_MOST_BYTES = 20_000
+# Of a record that is looked at, and of all of them.
+_MOST_RECORD_BYTES, _MOST_BYTES_READ = 64 << 20, 384 << 20
+_AT_ONCE = 16
+_T = TypeVar("_T")
+_DAMAGES = (DamagedRecordError, ValueError, EOFError, zlib.error, FileNotFoundError)
+
+
+class Sample(NamedTuple):
+    """A picture of one record.
+
+    Attributes:
+        group: class that it is shown for; empty where the record has none.
+        key: of the record.
+        split: of the record.
+        size: height and width of the stored image; None where it has none, or where that is not known.
+        told: its classes, with the colours that they are drawn in, or its caption.
+        picture: JPEG, boxes and masks drawn; of an image that cannot be decoded it says why.
+        pixels: height and width of the picture.
+    """
+
+    group: str
+    key: str
+    split: str
+    size: tuple[int, int] | None
+    told: tuple[Part, ...]
+    picture: bytes
+    pixels: tuple[int, int]
+
+
+class _Seen(NamedTuple):
+    """A record that was looked at, and the names of its classes."""
+
+    place: RecordPlace
+    classes: frozenset[str]
+
+
+def places_in(dataset: Dataset) -> list[RecordPlace]:
+    """Some records of a dataset with a manifest, by its indexes: spread over splits, shards and records.
+
+    Of a shard that has no index, the first ones.
+    """
+    splits = {split: shards for split, shards in dataset.splits.items() if shards}
+    found: list[RecordPlace] = []
+    for split, shards in splits.items():
+        chosen = spread(shards, max(_MOST_SHARDS // len(splits), 2))
+        each = -(-_LOOKED_AT // (len(splits) * len(chosen)))
+        for shard in chosen:
+            found += _places(shard, split, each)
+    return found
+
+
+def spread(items: Sequence[_T], most: int) -> list[_T]:
+    """At most so many of some things, spread evenly, the first among them."""
+    count = min(len(items), most)
+    return [items[at * len(items) // count] for at in range(count)]
+
+
+def _places(shard: ShardEntry, split: str, most: int) -> list[RecordPlace]:
+    if shard.index is None:
+        count = most if shard.records is None else min(shard.records, most)
+        return [RecordPlace(shard.path, split, number) for number in range(count)]
+    try:
+        index = read_index(shard.index)
+    except (ValueError, FileNotFoundError):
+        return []  # there is enough to show without it
+    return [
+        RecordPlace(shard.path, split, number, index.offsets[number], index.lengths[number])
+        for number in spread(range(len(index)), most)
+    ]
+
+
+def samples(
+    places: Sequence[RecordPlace], names: Mapping[int, str], renames: Mapping[str, str]
+) -> tuple[Sample, ...]:
+    """Pictures of some records, a few of each class, by class.
+
+    Args:
+        places: of records to choose from.
+        names: of classes by stored id.
+        renames: our name of a feature, by the name that it is stored under.
+
+    Raises:
+        OSError: a shard cannot be read now.
+    """
+    seen = []
+    for place, payload in _payloads(_affordable(spread(places, _LOOKED_AT))):
+        seen.append(_Seen(place, _classes(_read(payload, place, names, renames))))
+    chosen = choose(seen)
+    drawn = {}
+    for place, payload in _payloads([place for _, place in chosen]):
+        drawn[place] = _read(payload, place, names, renames)
+    return tuple(_sample(group, place, drawn[place]) for group, place in chosen if place in drawn)
+
+
+def choose(seen: Sequence[tuple[RecordPlace, frozenset[str]]]) -> list[tuple[str, RecordPlace]]:
+    """Records to be shown, each with the class that it is shown for; a few of each class, by class.
+
+    Classes take turns, the rarest first, so that none takes another's only picture; splits take turns too.
+    """
+    by_class: dict[str, list[RecordPlace]] = {}
+    for place, classes in seen:
+        for name in classes or {""}:
+            by_class.setdefault(name, []).append(place)
+    turns = sorted(by_class, key=lambda name: (len(by_class[name]), name))
+    for name in turns:
+        by_class[name] = _alternating(by_class[name])
+    taken: dict[RecordPlace, str] = {}
+    for _ in range(MOST):
+        for name in turns:
+            free = next((place for place in by_class[name] if place not in taken), None)
+            if free is not None and len(taken) < MOST:
+                taken[free] = name
+    order = {place: at for at, (place, _) in enumerate(seen)}
+    return sorted(((name, place) for place, name in taken.items()), key=lambda one: (one[0], order[one[1]]))
+
+
+def _alternating(places: Iterable[RecordPlace]) -> list[RecordPlace]:
+    """The same places, splits taking turns."""
+    by_split: dict[str, list[RecordPlace]] = {}
+    for place in places:
+        by_split.setdefault(place.split, []).append(place)
+    turns = itertools.zip_longest(*by_split.values())
+    return [place for turn in turns for place in turn if place is not None]
+
+
+def _affordable(places: Iterable[RecordPlace]) -> list[RecordPlace]:
+    """Those that are read without reading too much."""
+    left, found = _MOST_BYTES_READ, []
+    for place in places:
+        length = place.length or 0
+        if length <= min(left, _MOST_RECORD_BYTES):
+            left -= length
+            found.append(place)
+    return found
+
+
+def _payloads(places: Sequence[RecordPlace]) -> Iterator[tuple[RecordPlace, bytes]]:
+    """The records of some places, those of a shard without an index in order; damaged ones left out."""
+    indexed = [place for place in places if place.length is not None]
+    for start in range(0, len(indexed), _AT_ONCE):
+        part = indexed[start : start + _AT_ONCE]
+        for place, payload in zip(part, files.each(_payload, part), strict=True):
+            if payload is not None:
+                yield place, payload
+    in_order: dict[str, dict[int, RecordPlace]] = {}
+    for place in places:
+        if place.length is None:
+            in_order.setdefault(place.path, {})[place.number] = place
+    for path, numbers in in_order.items():
+        with contextlib.suppress(*_DAMAGES):
+            for number, frame in enumerate(itertools.islice(frames(path), max(numbers) + 1)):
+                if number in numbers:
+                    yield numbers[number], frame.payload
+
+
+def _payload(place: RecordPlace) -> bytes | None:
+    try:
+        return record_at(place.path, place.offset or 0, place.length or 0)
+    except _DAMAGES:
+        return None  # what reads the whole shard tells of it
+
+
+def _read(
+    payload: bytes, place: RecordPlace, names: Mapping[int, str], renames: Mapping[str, str]
+) -> StoredRecord | BadInput:
+    key = f"{place.path.rpartition('/')[2]}/{place.number:08}"
+    try:
+        return stored_record(payload, names, renames, key)
+    except BadInput as error:
+        return BadInput(error.stage, error.reason, error.detail, error.key or key)
+
+
+def _classes(record: StoredRecord | BadInput) -> frozenset[str]:
+    """Names of the classes of a record: of the image, its objects, its steps, or its mask."""
+    if isinstance(record, BadInput):
+        return frozenset()
+    named = (*record.labels, *(one.name for one in record.objects))
+    steps = tuple(label for step in record.step_labels for label in step)
+    if named or steps:
+        return frozenset(named or steps)
+    if record.class_mask is None:
+        return frozenset()
+    return frozenset(text for color, text in caption(record)[0] if color is not None)
+
+
+def _sample(group: str, place: RecordPlace, record: StoredRecord | BadInput) -> Sample:
+    told, key = caption(record)[:-1], record.key
+    size = None
+    if isinstance(record, BadInput):
+        pixels = fault_picture(record, _SIDE)
+    else:
+        pixels = draw(record, _SIDE)
+        image = record.image or (record.frames[0] if record.frames else None)
+        with contextlib.suppress(BadInput):
+            size = image.size() if image is not None else None
+    height, width = pixels.shape[:2]
+    return Sample(
+        group, key, place.split, size, tuple(told[0] if told else ()), _small(pixels), (height, width)
+    )
+
+
+def _small(pixels: Array) -> bytes:
+    """A picture in few bytes: a WebP would have two thirds of them, and take thirty times as long."""
+    for quality in _QUALITIES:
+        data = jpeg.encode(pixels, quality)
+        if len(data) <= _MOST_BYTES:
+            break
+    return data

@@ -1,0 +1,72 @@
+"""What of a record's features is counted for its dataset's statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from transforms.examples.features import Feature
+from transforms.examples.schema import DatasetSummary, FeatureSettings, Schema, all_specs
+from transforms.images.policy import LOSSY
+from transforms.records import StoredImage
+from transforms.shards.statistics import Sides
+
+_BOX = "image/object/bbox/"
+# Schema `imagenet` has the classes of objects beside their boxes.
+_OBJECT_LABELS = (f"{_BOX}label",)
+_ENCODED = frozenset({"reencoded", "transcoded"})
+
+
+class Counted(NamedTuple):
+    """What `Statistics.add` takes beside the sizes of images.
+
+    Attributes:
+        labels: class ids of the whole image, or of the sequence and of its steps.
+        objects: class ids of objects.
+        boxes: of objects; None where no record has any.
+    """
+
+    labels: Sequence[int] = ()
+    objects: Sequence[int] = ()
+    boxes: Sequence[Sides] | None = None
+
+
+class CountedFeatures:
+    """Finds what is counted by the features' names.
+
+    Args:
+        schema: that makes the features.
+        settings: of the dataset. Its free features are not counted, whatever they are called.
+    """
+
+    def __init__(self, schema: Schema, settings: FeatureSettings) -> None:
+        summary = DatasetSummary(True, (1, 1), annotated=settings.annotated)
+        own = all_specs(schema, summary)
+        specs = {name: spec for name, spec in own.items() if name not in settings.columns}
+        self._labels = next((name for name, spec in specs.items() if spec.role == "label"), "")
+        objects = [name for name, spec in specs.items() if spec.role == "object_label"]
+        objects += [name for name in _OBJECT_LABELS if name in specs]
+        self._objects = objects[0] if objects else ""
+
+    def of(
+        self, features: Mapping[str, Feature], lists: Mapping[str, Sequence[Feature]] | None = None
+    ) -> Counted:
+        """What is counted of one record.
+
+        Args:
+            features: of the record, under our names; of a sequence, its context.
+            lists: of a sequence.
+        """
+        labels: Sequence[int] = features[self._labels].values if self._labels in features else ()
+        if lists is not None:
+            labels = [*labels, *(label for step in lists.get(self._labels, ()) for label in step.values)]
+        if not self._objects:
+            return Counted(labels)
+        xmin, ymin, xmax, ymax = (features[_BOX + side].values for side in ("xmin", "ymin", "xmax", "ymax"))
+        boxes = list(zip(xmin, ymin, xmax, ymax, strict=True))
+        return Counted(labels, features[self._objects].values, boxes)
+
+
+def is_lossy(images: Iterable[StoredImage]) -> bool:
+    """Whether an image was encoded anew in a format that changes pixels."""
+    return any(image.image_format in LOSSY and not _ENCODED.isdisjoint(image.actions) for image in images)

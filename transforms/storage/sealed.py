@@ -1,0 +1,44 @@
+"""A seal: the SHA-256 of a text within the text itself, counted as if its own digits were zeros."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+PLACEHOLDER = "0" * 64
+"""What stands for the seal in a text that is not sealed yet."""
+
+# Of manifest.json (a key) and of pages (a comment). Texts of the data are escaped in both: none looks so.
+_SEAL = re.compile(rb'(?:"seal": "|<!-- seal: )([0-9a-f]{64})(?="| -->)')
+
+
+def seal(text: str) -> str:
+    """`text` with its last placeholder, as manifest.json and pages have it, replaced by the seal.
+
+    Raises:
+        ValueError: there is none.
+    """
+    data = text.encode()
+    found = _last(data)
+    if found is None or data[found.start(1) : found.end(1)] != PLACEHOLDER.encode():
+        raise ValueError('the text has no placeholder of a seal: `"seal": "000…"` or `<!-- seal: 000… -->`')
+    return (data[: found.start(1)] + _digest(data, found) + data[found.end(1) :]).decode()
+
+
+def is_sealed(data: bytes) -> bool:
+    """Whether a file is, bit for bit, what was sealed."""
+    found = _last(data)
+    return found is not None and found[1] == _digest(data, found)
+
+
+def _last(data: bytes) -> re.Match[bytes] | None:
+    every = list(_SEAL.finditer(data))
+    return every[-1] if every else None
+
+
+def _digest(data: bytes, found: re.Match[bytes]) -> bytes:
+    """The seal, in hex, of what holds one at `found`."""
+    hashed = hashlib.sha256(data[: found.start(1)])
+    hashed.update(PLACEHOLDER.encode())
+    hashed.update(data[found.end(1) :])
+    return hashed.hexdigest().encode()
