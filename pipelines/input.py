@@ -1,0 +1,185 @@
+"""A dataset as a tf.data input pipeline: `load_dataset`. Needs TensorFlow, and no Beam.
+
+train = load_dataset("out/", "train", size=(224, 224), batch_size=32, shuffle=True, as_supervised=True)
+model.fit(train, epochs=5)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from transforms.examples.labels import LabelMap
+from transforms.examples.schema import FeatureSpec
+from transforms.reading.dataset import Dataset, find_dataset
+from transforms.reading.inference import specs_of
+
+try:
+    import tensorflow as tf
+except ImportError as error:
+    raise ImportError("load_dataset needs TensorFlow: pip install 'recordmill[tensorflow]'") from error
+
+from pipelines.input_batching import Batching, Lists
+from pipelines.input_elements import elements_of
+from pipelines.input_plan import Asked, Plan, Resize, plan_of
+from pipelines.input_shards import ShardBy, Worker, auto_shard_policy, records_of
+from pipelines.input_splits import counted, pieces_of
+
+
+@dataclasses.dataclass(frozen=True)
+class DatasetInfo:
+    """What can be known of a dataset without reading its records.
+
+    Attributes:
+        splits: number of records of each; None where neither a manifest nor an index tells.
+        features: of each record by stored name, of a sequence its context.
+        feature_lists: of sequences, one step of each list.
+        class_names: by stored id: `class_names[label]`. Empty where no name is known.
+    """
+
+    splits: Mapping[str, int | None]
+    features: Mapping[str, FeatureSpec]
+    feature_lists: Mapping[str, FeatureSpec]
+    class_names: tuple[str, ...]
+
+
+def dataset_info(path: str) -> DatasetInfo:
+    """What can be known of the dataset at a path, as `load_dataset` takes it, from its metadata.
+
+    Raises:
+        ValueError: there is nothing to read.
+    """
+    dataset = find_dataset(path)
+    specs = specs_of(dataset)
+    splits = {
+        name: sum(shard.records or 0 for shard in shards)
+        if all(shard.records is not None for shard in shards)
+        else None
+        for name, shards in counted(dataset.splits).items()
+    }
+    return DatasetInfo(splits, specs.features, specs.feature_lists, class_names_of(dataset))
+
+
+def class_names_of(dataset: Dataset) -> tuple[str, ...]:
+    """Class names by stored id; an id that no class has is `unused_<id>`."""
+    return LabelMap({}, dict(sorted(dataset.labels.items()))).class_names() or ()
+
+
+def load_dataset(
+    path: str,
+    split: str = "train",
+    *,
+    decode: bool = True,
+    size: int | tuple[int, int] | None = None,
+    resize: Resize = "stretch",
+    antialias: bool = False,
+    channels: int | None = None,
+    dtype: str | None = None,
+    features: Sequence[str] | None = None,
+    lists: Lists = "ragged",
+    batch_size: int | None = None,
+    drop_remainder: bool = False,
+    shuffle: bool | int = False,
+    seed: int | None = None,
+    repeat: bool | int = False,
+    as_supervised: bool = False,
+    one_hot: bool | int = False,
+    deterministic: bool | None = None,
+    shard: tuple[int, int] | None = None,
+    shard_by: ShardBy = "auto",
+) -> tf.data.Dataset:
+    """The records of a split, parsed and decoded, as a tf.data.Dataset of dicts.
+
+    An element has the names that the features are stored under. With h, w, c the sides and channels of an
+    image, n the objects of a record, T the steps of a sequence:
+
+    | feature | element_spec, of one record |
+    |---|---|
+    | the image (`image/encoded`, `image_raw`) | uint8 or uint16 (h, w, c); its bytes with `decode=False` |
+    | a mask of the image (`image/segmentation/class/encoded`, …, `mask_raw`) | uint8 or uint16 (h, w, 1) |
+    | masks of objects (`image/object/mask`) | uint8 (n, h, w), 1 where the object is |
+    | boxes, classes, key points, … of objects | (n,), as stored; key points of all objects in a row |
+    | `image/height`, `image/width` | int64 (), of the stored image, whatever `size` is |
+    | the label, with `one_hot` | float32 (classes,); of several labels each is 1 |
+    | a feature of one value | its dtype, () |
+    | a feature of any number of values | its dtype, (None,) |
+    | a list of a sequence | as one step with T before it; a RaggedTensor where a step has any number |
+    | frames of a sequence | uint8 or uint16 (T, h, w, c) |
+
+    Where a list of a sequence is called as a feature of its context, that one is `context/<name>`.
+    `batch_size` puts the batch before all of them; h and w are known with `size`, or where all images are of
+    one. `as_supervised` makes a pair of each: the image (or frames), and the label; without one, its mask;
+    without one, the dict of all `image/object/…`.
+
+    Order of the steps: shards, shuffled; records of several shards interleaved, shuffled; parsed, decoded
+    and resized in parallel; batched; repeated; prefetched. The number of elements is known wherever a
+    manifest or an index tells the number of records; then that many are read, or an error is raised.
+
+    Where `tf.distribute` splits the dataset between workers, it does so by files where there are at least
+    as many shards as workers, and by records otherwise; with `shard` not at all.
+
+    Args:
+        path: a dataset's folder, a folder of TFRecords without a manifest, one file or a pattern such as
+            `out/train-*` or `out/train@16.tfrecord`; local or `gs://`; plain, gzip or zlib. Without a
+            manifest names and kinds of features are those of the first records.
+        split: `train`, `train[:90%]`, `train[100:200]`, `train[-10%:]`, `train+val`, `all`; per cent are
+            rounded to records as TFDS does. Shards outside of it are not read. Files that tell no split are
+            `train`.
+        decode: images and masks to pixels, their shapes compared with the stored ones. EXIF orientation is
+            not looked at: `recordmill convert` has applied it. Of animations the first frame is read.
+        size: height and width of images and masks, or both in one number; boxes and key points move along.
+        resize: `stretch`: tf.image.resize; `pad`: tf.image.resize_with_pad; `crop_or_pad`:
+            tf.image.resize_with_crop_or_pad, which scales nothing. Bilinear, rounded to the image's dtype;
+            masks by the nearest pixel, with 255 (ignored) in the padding of class masks, 0 in others. What a
+            crop leaves of a box is its box; objects of which it leaves nothing are dropped, all their lists.
+        antialias: of tf.image.resize, when scaling down.
+        channels: 1, 3 or 4, which images are converted to; 0 for those that each has. None: 1 where all
+            images are grey, 4 where some have alpha, else 3; by the first records. An image that would lose
+            colour or alpha by that is an error.
+        dtype: of pixels: `uint8` or `uint16`. None: as stored, by the first records; an image that would
+            lose bits by that is an error.
+        features: the stored names of those wanted; others are not parsed.
+        lists: how lists of different lengths are batched: `ragged`, or `padded` with -1, 0.0 and b"".
+        batch_size: records a batch. Images must be of one size: give `size` where they are not.
+        drop_remainder: whether to drop a last batch that has fewer.
+        shuffle: whether to shuffle shards and records anew in each epoch; or a number, the records of the
+            shuffle buffer. True is as many as take 256 MB, 50,000 at most. They wait undecoded.
+        seed: of the shuffle; with one, each run yields the same order, unless `deterministic=False`. Where
+            TF_CONFIG names several workers, it is 0 unless given.
+        repeat: True for ever, or a number of epochs.
+        as_supervised: pairs instead of dicts, as Keras' fit wants them.
+        one_hot: the label as a vector, as long as `class_names`; or a number, the number of classes.
+        deterministic: whether the order is the same in each run. None: unless shuffled without a seed.
+            True without `shuffle` is the order as stored, one shard after the other.
+        shard: (number of workers, index of this one): the part of the split for one of several workers, as
+            `(context.num_input_pipelines, context.input_pipeline_id)`.
+        shard_by: `file`: each worker reads shards of its own; `record`: equally many records, to one more
+            or less; `auto`: by file where there are at least as many shards as workers.
+
+    Returns:
+        The dataset. Its `class_names` are the names of classes by stored id, empty where none are known.
+
+    Raises:
+        ValueError: an argument is wrong, or there is nothing to read; names it and what would be right.
+        tf.errors.InvalidArgumentError: while reading: an image is damaged, is not of its stored shape, or
+            cannot be converted as asked; names the record's key, but for small PNGs that are damaged between
+            head and end.
+        tf.errors.DataLossError: while reading: a shard is damaged.
+    """
+    asked = Asked(decode, size, resize, antialias, channels, dtype, features, as_supervised, one_hot)
+    batching = Batching(batch_size, drop_remainder, lists)
+    worker = Worker(shard, shard_by, shuffle, seed, repeat, deterministic)
+    dataset = find_dataset(path)
+    pieces = pieces_of(dataset, split)
+    class_names = class_names_of(dataset)
+    plan: Plan = plan_of(dataset, pieces, asked, class_names, batching.batch_size is not None)
+    records = records_of(pieces, worker)
+    found = elements_of(records, plan, batching)
+    if repeat is not False:
+        found = found.repeat(None if repeat is True else repeat)
+    options = tf.data.Options()
+    options.deterministic = worker.is_deterministic
+    options.experimental_distribute.auto_shard_policy = auto_shard_policy(pieces, worker)
+    found = found.prefetch(tf.data.AUTOTUNE).with_options(options)
+    found.class_names = class_names
+    return found
