@@ -16,12 +16,14 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """As argparse's, but a switch alone never takes the flag after it for its value."""
+        """As argparse's, but a switch alone never takes for its value the flag after it, or a PATH."""
         given = list(sys.argv[1:] if args is None else args)
-        for place, argument in enumerate(given):
+        has_places = any(not action.option_strings for action in self._actions)
+        for place, (argument, after) in enumerate(zip(given[:-1], given[1:], strict=True)):
             action = self._option_string_actions.get(argument)
             is_switch = action is not None and action.nargs == "?" and action.const is True
-            if is_switch and given[place + 1 : place + 2][:1] and given[place + 1].startswith("--"):
+            is_path = has_places and after.lower() not in ("true", "false")
+            if is_switch and (after.startswith("--") or is_path):
                 given[place] = f"{argument}=true"
         return super().parse_known_args(given, namespace)
 

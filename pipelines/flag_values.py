@@ -1,4 +1,7 @@
-"""The values of flags, from text; what is no such value is said in one line."""
+"""The values of flags, from text; what is no such value is said in one line.
+
+What knows every source and every schema takes a while to import, and many commands have no flag for it.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,6 @@ import difflib
 import re
 from collections.abc import Callable
 from typing import TypeVar
-
-from transforms.examples.registry import named_schemas
-from transforms.images.color import parse_color
-from transforms.sources.registry import SOURCES
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 _SIDES = re.compile(r"(\d{1,7})[xX×](\d{1,7})")
@@ -61,6 +60,8 @@ def height_and_width(text: str) -> tuple[int, int]:
 
 def color(text: str) -> tuple[int, int, int]:
     """`white`, `#fff` or `#ffffff`."""
+    from transforms.images.color import parse_color
+
     try:
         return parse_color(text)
     except ValueError as error:
@@ -105,6 +106,8 @@ def names_of(*allowed: str) -> Callable[[str], tuple[str, ...]]:
 
 def source(text: str) -> str:
     """`auto`, or the name of a source."""
+    from transforms.sources.registry import SOURCES
+
     if text != "auto" and text not in SOURCES:
         near = difflib.get_close_matches(text, SOURCES, 1)
         meant = f" (did you mean {near[0]}?)" if near else ""
@@ -114,6 +117,8 @@ def source(text: str) -> str:
 
 def schemas(text: str) -> str:
     """`auto`, or names of schemas with commas between."""
+    from transforms.examples.registry import named_schemas
+
     if text == "auto":
         return text
     try:

@@ -1,0 +1,262 @@
+"""What is in TFRecords, ours or anybody's: features, images, classes, the first records, damage.
+
+recordmill inspect out/
+recordmill inspect out/train-00000-of-00016.tfrecord --all
+recordmill inspect 'gs://bucket/out/train-*' --images sheet.png
+recordmill inspect out/ --record 1000
+python -m pipelines.inspection out/ --json
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+if __package__ in (None, ""):
+    # Run as a file: its own folder is first on the path, and holds no package.
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+from pipelines import interruption
+
+if __name__ == "__main__":
+    interruption.install()  # what follows takes a while to import
+
+from rich.console import Console
+
+from pipelines import flag_values
+from pipelines.flag_parser import HelpFormatter, Parser, add_switch
+from pipelines.inspection_json import as_json, file_name
+from pipelines.inspection_page import page
+from pipelines.inspection_records import record_lines
+from pipelines.inspection_sheet import check_sheet, write_sheet
+from pipelines.inspection_text import Line, printed
+from transforms.framing import DamagedRecordError
+from transforms.reading.class_names import class_names
+from transforms.reading.dataset import Dataset, ShardEntry, find_dataset
+from transforms.reading.survey_records import Taken, first_records, numbered_record
+from transforms.reading.survey_sample import SAMPLE_RECORDS, Inspected, Limits, inspected
+from transforms.reading.survey_shown import WHOLE, Shortness, shown_record
+from transforms.records import JobError
+from transforms.storage.places import check_place
+
+_COLUMNS = 6
+_PICTURES = 24
+_RECORDS = 3
+
+
+def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.inspection") -> int:
+    """Prints it; returns the exit status: 1 where something is damaged."""
+    with interruption.stopping_at_once():
+        interruption.leave("nothing is written\n")
+        parser = inspect_parser(prog)
+        args = parser.parse_args(sys.argv[1:] if argv is None else argv)
+        _check(parser, args)
+        # Nobody may be reading any more; a terminal may not have all letters.
+        with contextlib.suppress(AttributeError):
+            sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        try:
+            return _run(parser, args)
+        except (JobError, DamagedRecordError) as error:
+            return _failed(prog, str(error))
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            return _failed(prog, f"{where}{error.strerror or error}")
+
+
+def _failed(prog: str, told: str) -> int:
+    print(f"{prog}: {printed(told)}", file=sys.stderr)
+    return 1
+
+
+def inspect_parser(prog: str) -> Parser:
+    """The parser of `inspect`."""
+    parser = Parser(
+        prog=prog,
+        allow_abbrev=False,
+        formatter_class=HelpFormatter,
+        description="Shows what is in TFRecords. The exit status is 1 where something is damaged.",
+    )
+    path = "a dataset, a folder of TFRecords, a file, or a pattern such as 'out/train-*'; local or gs://"
+    parser.add_argument("path", metavar="PATH", help=path)
+    reading = parser.add_argument_group("reading")
+    add_switch(reading, "--all", "read every record, and verify every checksum, not those of a sample")
+    reading.add_argument(
+        "--sample",
+        type=flag_values.positive,
+        metavar="N",
+        help=f"records that are read, evenly over the files (default: {SAMPLE_RECORDS}, or 64 MB)",
+    )
+    output = parser.add_argument_group("output")
+    output.add_argument(
+        "--records", type=flag_values.count, metavar="N", help=f"first records shown (default: {_RECORDS})"
+    )
+    output.add_argument(
+        "--record",
+        metavar="N",
+        help="show this record alone, whole: its number over all files from 0, or FILE:N",
+    )
+    output.add_argument("--images", metavar="PNG", help="write a contact sheet, with boxes and masks drawn")
+    output.add_argument(
+        "--pictures",
+        type=flag_values.positive,
+        metavar="N",
+        help=f"on the contact sheet, evenly over all records (default: {_PICTURES})",
+    )
+    output.add_argument(
+        "--columns",
+        type=flag_values.positive,
+        metavar="N",
+        help=f"of the contact sheet (default: {_COLUMNS})",
+    )
+    add_switch(output, "--json", "print one JSON object")
+    return parser
+
+
+def _check(parser: Parser, args: argparse.Namespace) -> None:
+    """Ends a call whose flags do not go together."""
+    if args.all and args.sample is not None:
+        parser.error(f"--sample is {args.sample}, and --all reads every record; leave one of them")
+    for name in ("pictures", "columns"):
+        if getattr(args, name) is not None and args.images is None:
+            parser.error(f"--{name} is of the contact sheet; give --images sheet.png too")
+    if args.record is not None:
+        for name in ("sample", "records", "images"):
+            if getattr(args, name) is not None:
+                parser.error(f"--record shows one record; leave --{name}")
+        if args.all:
+            parser.error("--record shows one record; leave --all")
+        if not args.record.rpartition(":")[2].isdecimal():
+            parser.error(f"--record is {args.record!r}; it may be a number from 0, or FILE:NUMBER")
+    if args.images is not None:
+        try:
+            check_sheet(args.images)
+        except (ValueError, OSError) as error:
+            parser.error(str(error))
+
+
+def _run(parser: Parser, args: argparse.Namespace) -> int:
+    try:
+        check_place(args.path)
+        dataset = find_dataset(args.path)
+    except ValueError as error:
+        told = str(error)
+        parser.error(printed(told if repr(args.path) in told else f"PATH is {args.path!r}: {told}"))
+    except OSError as error:
+        parser.error(printed(f"PATH is {args.path!r}: {error.strerror or error}"))
+    if args.record is not None:
+        return _show_one(parser, args, dataset)
+    limits = Limits(records=None if args.all else args.sample or SAMPLE_RECORDS)
+    with _progress(args, dataset) as progress:
+        found = inspected(dataset, limits, progress)
+    sheet = None
+    if args.images is not None:
+        shown = write_sheet(args.images, found, args.pictures or _PICTURES, args.columns or _COLUMNS)
+        sheet = (args.images, shown)
+    records = _first(found, _RECORDS if args.records is None else args.records)
+    if args.json:
+        _print_json(as_json(found, records, args.images))
+    else:
+        _print_page(found, records, sheet)
+    return 0 if found.sound else 1
+
+
+def _first(found: Inspected, most: int) -> list[dict[str, Any]]:
+    """The first records; none where files cannot be read, which was told already."""
+    shown = []
+    with contextlib.suppress(OSError):
+        for taken in first_records(found.dataset, most):
+            shown.append(_shown(taken, found.dataset, Shortness()))
+    return shown
+
+
+def _shown(taken: Taken, dataset: Dataset, short: Shortness) -> dict[str, Any]:
+    name = file_name(dataset, taken.entry)
+    return {"file": name, **shown_record(taken.record, dataset.renames, short)}
+
+
+def _show_one(parser: Parser, args: argparse.Namespace, dataset: Dataset) -> int:
+    name, _, number = args.record.rpartition(":")
+    entries = _entries(parser, dataset, name)
+    try:
+        taken = numbered_record(entries, int(number))
+    except IndexError as error:
+        count = error.args[0]
+        may = f"it may be {f'{name}:' if name else ''}0 to {count - 1}" if count else "there are no records"
+        parser.error(f"--record is {args.record!r}; {may}")
+    except DamagedRecordError as error:
+        raise JobError(f"--record is {args.record!r}: {error}") from error
+    record = _shown(taken, dataset, WHOLE)
+    if args.json:
+        _print_json(record)
+    else:
+        console, room = _console()
+        _print(console, record_lines(record, class_names(dataset).shown, dataset.renames, room))
+    return 0
+
+
+def _entries(parser: Parser, dataset: Dataset, name: str) -> Sequence[ShardEntry]:
+    """The files of a name, or all."""
+    if not name:
+        return dataset.shards
+    entries = [one for one in dataset.shards if name in (file_name(dataset, one), one.path)]
+    if len(entries) != 1:
+        files = ", ".join(file_name(dataset, one) for one in dataset.shards[:3])
+        more = ", …" if len(dataset.shards) > 3 else ""
+        parser.error(printed(f"--record names the file {name!r}; the files are {files}{more}"))
+    return entries
+
+
+@contextlib.contextmanager
+def _progress(args: argparse.Namespace, dataset: Dataset) -> Iterator[Callable[[int], object] | None]:
+    """Shows on stderr how far a reading of all records has come, if that is a terminal."""
+    console = Console(stderr=True)
+    if not args.all or not console.is_terminal:
+        yield None
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("reading"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        console.show_cursor()  # an interruption would leave it hidden
+        task = bar.add_task("reading", total=sum(entry.size or 0 for entry in dataset.shards))
+        yield lambda size: bar.advance(task, size)
+
+
+def _print_json(content: dict[str, Any]) -> None:
+    text = json.dumps(content, indent=2, allow_nan=False)
+    with contextlib.suppress(SystemExit):  # rich makes one of a broken pipe
+        console, _ = _console()
+        console.out(text, highlight=False)
+
+
+def _print_page(found: Inspected, records: Sequence[dict[str, Any]], sheet: tuple[str, int] | None) -> None:
+    console, room = _console()
+    lines = page(found, room)
+    for record in records:
+        lines += [Line(""), *record_lines(record, found.names, found.dataset.renames, room)]
+    if sheet is not None:
+        path, count = sheet
+        lines += [Line(""), Line(f"{printed(path)} shows {count:,} record{'' if count == 1 else 's'}")]
+    _print(console, lines)
+
+
+def _console() -> tuple[Console, int | None]:
+    """The console, and how many columns it has; None where it is no terminal."""
+    # Names from the data are shown as they are, brackets and all.
+    console = Console(markup=False, highlight=False, emoji=False)
+    return console, console.width if console.is_terminal else None
+
+
+def _print(console: Console, lines: Sequence[Line]) -> None:
+    with contextlib.suppress(SystemExit):
+        for line in lines:
+            console.print(line.text, style="bold" if line.bold else None, soft_wrap=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

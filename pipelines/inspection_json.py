@@ -1,0 +1,130 @@
+"""What `recordmill inspect --json` prints: one object, whose keys stay as they are.
+
+    format_version  1; another one when a reader would break
+    path            that was looked at, absolute
+    kind            `dataset` (of ours, whole), `part` (files of one) or `tfrecord` (other files)
+    dataset         of ours: `recordmill` (version), `schema`, `name`; else null
+    sound           whether nothing wrong was seen; the exit status is 1 where it is false
+    records         `count`, and whether that is `exact`
+    read            `records` and their `bytes`, and whether that is the `whole`
+    splits          by name: `files`, `bytes`, `records` and whether that is `exact`
+    files           each with `file`, `split`, `bytes`, `compressed`, `index`, `read` (records), `records`
+                    with `count`, `exact` and `by` (manifest, index, reading, heads, estimate), `faults`, and
+                    `damage`: `record` and `offset` where it begins, `fault`, `resumed` where the next record
+                    that can be read begins, or null, and `lost` bytes; `damaged` places in all
+    kinds           numbers of records: `examples`, `sequence_examples`, `without_features`, `others`,
+                    `not_looked_into`
+    record_bytes    `min` and `max`
+    features        by key: `dtype`s, `records` that have it, their `share`, `length` (values a record, min
+                    and max), number of `values`; `range` and `not_finite` of numbers; `bytes` of each value,
+                    and whether all are `text`; `distinct` values with their `count` where there are few;
+                    `images` with `count`, `formats`, `height`, `width`, `channels`, the commonest `sizes`,
+                    `turned_by_exif` and `faults`
+    feature_lists   likewise for the steps of SequenceExamples, with `steps` a record
+    classes         by key of ours: `label`, `name` where one is known, and `count`
+    images_misdeclared  images whose height or width is not what the features beside them say
+    first           the first records, as `shown_record` has them, with their `file`
+    sheet           path of the contact sheet; null without one
+    notes           sentences
+
+With `--record`, the one object is the record, with its `file`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from transforms.reading.dataset import Dataset, ShardEntry
+from transforms.reading.survey_damage import Damage
+from transforms.reading.survey_sample import FileFound, Inspected
+
+FORMAT_VERSION = 1
+
+
+def as_json(found: Inspected, first: Sequence[dict[str, Any]], sheet: str | None) -> dict[str, Any]:
+    """The whole of what was found."""
+    count, exact = found.records()
+    return {
+        "format_version": FORMAT_VERSION,
+        "path": found.dataset.path,
+        "kind": kind_of(found.dataset),
+        "dataset": _ours(found.dataset),
+        "sound": found.sound,
+        "records": {"count": count, "exact": exact},
+        "read": {"records": found.survey.records, "bytes": found.size, "whole": found.whole},
+        "splits": {name: _split(found, files) for name, files in by_split(found).items()},
+        "files": [_file(found.dataset, file) for file in found.files],
+        **found.survey.as_json(),
+        "first": list(first),
+        "sheet": sheet,
+        "notes": list(found.notes),
+    }
+
+
+def kind_of(dataset: Dataset) -> str:
+    """`dataset`, `part` or `tfrecord`."""
+    if dataset.is_whole:
+        return "dataset"
+    return "tfrecord" if dataset.manifest is None else "part"
+
+
+def by_split(found: Inspected) -> dict[str, list[FileFound]]:
+    """The files by split, as `Dataset.splits`."""
+    by_entry = {file.entry: file for file in found.files}
+    return {name: [by_entry[one] for one in entries] for name, entries in found.dataset.splits.items()}
+
+
+def _ours(dataset: Dataset) -> dict[str, Any] | None:
+    manifest = dataset.manifest
+    if manifest is None:
+        return None
+    config = manifest["config"]
+    return {
+        "recordmill": manifest.get("recordmill"),
+        "schema": config.get("schema"),
+        "name": config.get("name"),
+    }
+
+
+def _split(found: Inspected, files: Sequence[FileFound]) -> dict[str, Any]:
+    count, exact = found.records(files)
+    size = sum(file.entry.size or 0 for file in files)
+    return {"files": len(files), "bytes": size, "records": count, "exact": exact}
+
+
+def file_name(dataset: Dataset, entry: ShardEntry) -> str:
+    """Path of a file in the folder that was looked at, by which `--record` takes it."""
+    folder = f"{dataset.folder}/"
+    name = entry.path
+    return name.removeprefix(folder) if name.startswith(folder) else os.path.basename(name)
+
+
+def _file(dataset: Dataset, file: FileFound) -> dict[str, Any]:
+    count = file.count
+    counted = None
+    if count is not None:
+        counted = {"count": count.records, "exact": count.exact, "by": count.by}
+    return {
+        "file": file_name(dataset, file.entry),
+        "split": file.entry.split,
+        "bytes": file.entry.size,
+        "compressed": file.packed,
+        "index": file.entry.index is not None,
+        "read": file.read,
+        "records": counted,
+        "faults": file.faults,
+        "damaged": file.damaged,
+        "damage": [_damage(damage) for damage in file.damage],
+    }
+
+
+def _damage(damage: Damage) -> dict[str, Any]:
+    return {
+        "record": damage.number,
+        "offset": damage.offset,
+        "fault": damage.fault,
+        "resumed": damage.resumed,
+        "lost": damage.lost,
+    }

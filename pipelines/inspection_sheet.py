@@ -1,0 +1,87 @@
+"""Writes the contact sheet of `recordmill inspect --images`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from pipelines.inspection_json import file_name
+from transforms.reading.survey_records import Taken, spread_records
+from transforms.reading.survey_sample import Inspected
+from transforms.records import BadInput, JobError
+from transforms.storage import objects, places
+from transforms.storage.paths import absolute, is_remote
+
+_SIDE = 224
+_MOST_BYTES = 256 << 20  # of records that are held at once
+_UNFINISHED = ".part"
+
+
+def check_sheet(path: str) -> None:
+    """Raises ValueError, saying what to do, unless a contact sheet can be written to a path."""
+    if not path.lower().endswith(".png"):
+        raise ValueError(f"--images is {path!r}; it is written as PNG: call it so, as sheet.png")
+    place = absolute(path)
+    try:
+        places.check_place(place)
+        if is_remote(place):
+            there = places.has_bucket(place)
+        else:
+            there = places.is_folder(os.path.dirname(place)) and not places.is_folder(place)
+    except (ValueError, OSError) as error:
+        said = getattr(error, "strerror", None) or error
+        raise ValueError(f"--images is {path!r}: {said}") from error
+    if not there:
+        raise ValueError(f"--images is {path!r}; give a file in a folder that is there")
+
+
+def write_sheet(path: str, found: Inspected, pictures: int, columns: int) -> int:
+    """Writes records, evenly over all, as pictures with their labels, boxes and masks; the number of them.
+
+    Raises:
+        JobError: it cannot be written.
+        OSError: the records cannot be read.
+    """
+    from transforms.reading.sheet import contact_sheet
+    from transforms.reading.stored_record import StoredRecord, stored_record
+
+    def read(taken: Taken | BadInput) -> StoredRecord | BadInput:
+        if isinstance(taken, BadInput):
+            return taken
+        key = f"{file_name(found.dataset, taken.entry)}:{taken.record.number}"
+        try:
+            return stored_record(taken.record.payload or b"", found.names, found.dataset.renames, key)
+        except BadInput as error:
+            return error
+
+    records = [read(taken) for taken in _held(spread_records(found.files, pictures))]
+    _write(path, contact_sheet(records, columns, _SIDE))
+    return len(records)
+
+
+def _held(records: Iterator[Taken | BadInput]) -> Iterator[Taken | BadInput]:
+    """The records, those that would take too much memory as a BadInput."""
+    size = 0
+    for taken in records:
+        if isinstance(taken, BadInput):
+            yield taken
+            continue
+        size += taken.record.size
+        if taken.record.payload is None or size > _MOST_BYTES:
+            yield BadInput("load", "too large for a sheet", f"{taken.record.size:,} bytes")
+        else:
+            yield taken
+
+
+def _write(path: str, data: bytes) -> None:
+    """Writes a whole file, or leaves the old one."""
+    place = absolute(path)
+    try:
+        if is_remote(place):
+            objects.write(place, data)
+            return
+        with open(place + _UNFINISHED, "wb") as file:
+            file.write(data)
+        os.replace(place + _UNFINISHED, place)
+    except OSError as error:
+        raise JobError(f"--images is {path!r}: {error.strerror or error}") from error

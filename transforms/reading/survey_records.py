@@ -1,0 +1,152 @@
+"""Single records of a dataset: the first ones, one by its number, some spread evenly over all."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from transforms.framing import FRAME_BYTES, DamagedRecordError
+from transforms.reading.dataset import Dataset, ShardEntry
+from transforms.reading.shard import read_index, record_at
+from transforms.reading.survey_counts import Location, index_count, locate, locations
+from transforms.reading.survey_damage import LARGEST, Damage, Record, RecordFile
+from transforms.reading.survey_sample import MOST_SCANNED, FileFound, spread
+from transforms.records import BadInput
+from transforms.sources.formats.tfrecord_files import opened
+from transforms.storage.paths import is_remote
+
+
+class Taken(NamedTuple):
+    """A record of a dataset.
+
+    Attributes:
+        entry: its file.
+        record: itself.
+    """
+
+    entry: ShardEntry
+    record: Record
+
+
+def first_records(dataset: Dataset, most: int) -> Iterator[Taken]:
+    """The first records of a dataset that can be read.
+
+    Raises:
+        OSError: they cannot be read.
+    """
+    there = (entry for entry in dataset.shards if entry.size is not None)
+    return itertools.islice(itertools.chain.from_iterable(map(_records, there)), most)
+
+
+def _records(entry: ShardEntry) -> Iterator[Taken]:
+    for item in RecordFile(entry.path, entry.size or 0, MOST_SCANNED).items():
+        if isinstance(item, Record):
+            yield Taken(entry, item)
+
+
+def numbered_record(entries: Sequence[ShardEntry], number: int) -> Taken:
+    """The record of a number over some files, from 0; by their indexes where there are any.
+
+    Raises:
+        IndexError: there are not so many; its one argument is how many there are.
+        DamagedRecordError: it is damaged, or one without which it cannot be found.
+        OSError: it cannot be read.
+    """
+    before = 0
+    for entry in entries:
+        if entry.size is None:
+            raise FileNotFoundError(errno.ENOENT, "the manifest lists it, and it is not there", entry.path)
+        count = entry.records
+        if count is None or number < before + count:
+            found = _numbered(entry, number - before)
+            if isinstance(found, Record):
+                return Taken(entry, found)
+            count = found
+        before += count
+    raise IndexError(before)
+
+
+def _numbered(entry: ShardEntry, number: int) -> Record | int:
+    """A record of a file by its number, or how many records the file has."""
+    if not _is_hopped(entry):
+        count = 0
+        for item in RecordFile(entry.path, entry.size or 0).items():
+            if isinstance(item, Damage):
+                raise DamagedRecordError(item.number, item.offset, item.fault)
+            if item.number == number:
+                return item
+            count += 1
+        return count
+    count = 0
+    for count, location in enumerate(_locations(entry), 1):
+        if count > number:
+            return _read(entry, number, location)
+    return count
+
+
+def _is_hopped(entry: ShardEntry) -> bool:
+    """Whether single records of a file can be found without reading those before."""
+    with opened(entry.path) as (_, packed):
+        return not packed and (entry.index is not None or not is_remote(entry.path))
+
+
+def _locations(entry: ShardEntry) -> Iterator[Location]:
+    """Where the records of an uncompressed file lie, by its index if that is of this file."""
+    size = entry.size or 0
+    if entry.index is None or index_count(entry.index, size) is None:
+        return locations(entry.path, size)
+    try:
+        index = read_index(entry.index)
+    except ValueError:
+        return locations(entry.path, size)
+    return zip(index.offsets, index.lengths, strict=True)
+
+
+def _read(entry: ShardEntry, number: int, location: Location) -> Record:
+    """A record of an uncompressed file. Raises DamagedRecordError, OSError."""
+    offset, length = location
+    size = length - FRAME_BYTES
+    if size > LARGEST:
+        return Record(number, offset, size, None)
+    try:
+        payload = record_at(entry.path, offset, length)
+    except DamagedRecordError as error:
+        raise DamagedRecordError(number, offset, error.fault) from error
+    return Record(number, offset, size, payload)
+
+
+def spread_records(files: Sequence[FileFound], most: int) -> Iterator[Taken | BadInput]:
+    """Some records evenly over all of a dataset, in its order; a BadInput for one that is damaged.
+
+    Of a file whose records cannot be found without reading all before, the first ones.
+
+    Raises:
+        OSError: they cannot be read.
+    """
+    counts = [0 if file.count is None else file.count.records for file in files]
+    wanted = spread(sum(counts), most)
+    start = 0
+    for file, count in zip(files, counts, strict=True):
+        numbers = [number - start for number in wanted if start <= number < start + count]
+        start += count
+        if not numbers:
+            continue
+        if _is_hopped(file.entry) and (file.entry.index is not None or not file.damaged):
+            yield from _at(file.entry, numbers)
+        else:
+            yield from itertools.islice(_records(file.entry), len(numbers))
+
+
+def _at(entry: ShardEntry, numbers: Sequence[int]) -> Iterator[Taken | BadInput]:
+    places = zip(numbers, locate(_locations(entry), numbers), strict=False)
+    while True:
+        try:
+            number, location = next(places)
+            yield Taken(entry, _read(entry, number, location))
+        except StopIteration:
+            return
+        except DamagedRecordError as error:
+            # behind a damaged length there are no more places
+            yield BadInput("load", "damaged TFRecord", str(error))
