@@ -41,10 +41,8 @@ from pipelines.runner_flags import DIRECT_RUNNER
 from transforms.records import JobError
 from transforms.shards import process, progress
 from transforms.shards.plan import fewest_shards, slots_warning
-from transforms.sources.source import SourceConfig
 from transforms.storage import lock
 from transforms.storage.layout import MANIFEST
-from transforms.storage.paths import absolute
 from transforms.storage.scratch import scratch_folder
 
 if TYPE_CHECKING:
@@ -183,9 +181,7 @@ def _assembled(options: ConvertOptions) -> tuple[beam.Pipeline, str]:
     from transforms.write import WriteDataset
 
     pipeline = new_pipeline(options.runner, options.beam_args)
-    write = WriteDataset(
-        options.output, options.dataset, _source_settings(options.source), _job_name(pipeline)
-    )
+    write = WriteDataset(options.output, options.dataset, options.source.as_json(), _job_name(pipeline))
     (pipeline | "ReadSource" >> ReadSource(options.source, write.scratch) | "WriteDataset" >> write)
     return pipeline, write.token
 
@@ -215,14 +211,6 @@ def _job_name(pipeline: beam.Pipeline) -> str:
     from apache_beam.options.pipeline_options import GoogleCloudOptions
 
     return pipeline.options.view_as(GoogleCloudOptions).job_name or ""
-
-
-def _source_settings(source: SourceConfig) -> dict[str, object]:
-    """The source's settings, for the manifest: those that were given."""
-    fields = dataclasses.asdict(source)
-    del fields["skip_dirs"]
-    fields["input"] = absolute(source.input)
-    return {name: value for name, value in fields.items() if value}
 
 
 if __name__ == "__main__":

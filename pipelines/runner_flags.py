@@ -39,6 +39,30 @@ def beam_flags(parser: Parser, others: Sequence[str], runner: str) -> Mapping[st
     """
     if not others and runner in LOCAL_RUNNERS:
         return {}
+    beam_parser = _beam_parser(parser)
+    found, unknown = beam_parser.parse_known_args(list(others))
+    if unknown and not runner.startswith(("Portable", "Flink", "Spark")):
+        raise ValueError(_no_flag(unknown[0], parser, beam_parser))
+    return vars(found)
+
+
+def without_path(parser: Parser, others: Sequence[str]) -> tuple[str | None, list[str]]:
+    """The path that stands among Beam's flags, and the others; no path where there is none.
+
+    A flag's value is none: Beam's own parser tells which they are, and is imported where there may be one.
+    """
+    words = list(others)
+    if len(words) > 1:
+        words = _beam_parser(parser).parse_known_args(words)[1]
+    path = next((word for word in words if not word.startswith("-")), None)
+    left = list(others)
+    if path is not None:
+        left.remove(path)
+    return path, left
+
+
+def _beam_parser(parser: Parser) -> Parser:
+    """The parser of Beam's flags."""
     from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
 
     class BeamParser(Parser, _BeamArgumentParser):
@@ -47,10 +71,7 @@ def beam_flags(parser: Parser, others: Sequence[str], runner: str) -> Mapping[st
     beam_parser = BeamParser(prog=parser.prog, allow_abbrev=False, add_help=False)
     for options in PipelineOptions.__subclasses__():
         options._add_argparse_args(beam_parser)
-    found, unknown = beam_parser.parse_known_args(list(others))
-    if unknown and not runner.startswith(("Portable", "Flink", "Spark")):
-        raise ValueError(_no_flag(unknown[0], parser, beam_parser))
-    return vars(found)
+    return beam_parser
 
 
 def _no_flag(argument: str, *parsers: Parser) -> str:

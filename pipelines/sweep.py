@@ -9,10 +9,8 @@ recordmill sweep --input gs://bucket/photos --output gs://bucket/sweep --limit 1
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -25,19 +23,13 @@ from pipelines import interruption
 if __name__ == "__main__":
     interruption.install()  # what follows takes a while to import
 
-from pipelines import dataflow_job
-from pipelines.beam_job import exit_status, new_pipeline, run_to_end, set_up_logging
-from pipelines.code_archive import pack
-from pipelines.dataflow import DATAFLOW_RUNNER
-from pipelines.display import job_lines, progress_display
-from pipelines.quiet_threads import quiet_threads
-from pipelines.runner_flags import DIRECT_RUNNER
+from pipelines.beam_job import exit_status, new_pipeline, set_up_logging
+from pipelines.findings_job import run_job
 from pipelines.sweep_options import SweepOptions, parse_sweep
 from pipelines.sweep_table import print_table
-from transforms.shards import process, progress
+from transforms.shards import progress
 from transforms.storage.files import read_text
 from transforms.storage.paths import absolute
-from transforms.storage.scratch import scratch_folder
 from transforms.sweeping.output import SWEEP_JSON
 from transforms.sweeping.tables import read_json
 
@@ -64,20 +56,9 @@ def run(options: SweepOptions) -> int:
     if not options.quiet:
         print(f"source: {options.source.kind} ({options.source_reason})", file=sys.stderr)
     progress.reset("measured")
-    if options.runner == DATAFLOW_RUNNER:
-        if not _run_elsewhere(options):
-            return 0
-    else:
-        interruption.leave(
-            "the job may go on where it runs: cancel it there\n"
-            if options.on_a_cluster
-            else f"nothing new is written to {options.output}\n"
-        )
-        try:
-            with progress_display("quiet" if options.quiet else options.progress):
-                _run_here(options)
-        finally:
-            process.stop_idle()
+    unfinished = f"nothing new is written to {options.output}"
+    if not run_job(options, options.dataset.workers, lambda args: _assembled(options, args), unfinished):
+        return 0
     if not options.quiet:
         # Nobody may be reading any more; it was written all the same.
         with contextlib.suppress(BrokenPipeError, SystemExit):  # rich makes a SystemExit of a broken pipe
@@ -88,45 +69,12 @@ def run(options: SweepOptions) -> int:
     return 0
 
 
-def _run_here(options: SweepOptions) -> None:
-    """Runs the job, and waits for it."""
-    if options.dataset.workers > 1:
-        process.prestart(options.dataset.workers)
-    pipeline = _assembled(options)
-    is_quiet = options.runner != DIRECT_RUNNER and not options.verbose
-    with quiet_threads() if is_quiet else contextlib.nullcontext():
-        run_to_end(pipeline, "nothing is written")
-
-
-def _run_elsewhere(options: SweepOptions) -> bool:
-    """Submits the job to Dataflow, and follows it; whether it has run, and was not only described."""
-    from transforms.beam_credentials import spare_search
-
-    spare_search()
-    with tempfile.TemporaryDirectory(dir=scratch_folder()) as folder:
-        if options.setup_file is not None:
-            archive = f"--extra_package={pack(options.setup_file, folder)}"
-            options = dataclasses.replace(options, beam_args=(*options.beam_args, archive))
-        pipeline = _assembled(options)
-        interruption.leave("the job was being submitted: `gcloud dataflow jobs list` tells of it\n")
-        job = dataflow_job.submit(pipeline)
-    if job is None:
-        if not options.quiet:
-            print("the job is described, and not submitted, as the flags say", file=sys.stderr)
-        return False
-    interruption.leave(f"the job goes on: {job.described()}")
-    say, count = job_lines("quiet" if options.quiet else options.progress)
-    say(job.described().rstrip("\n"))
-    dataflow_job.follow(job, say, count)
-    return True
-
-
-def _assembled(options: SweepOptions) -> beam.Pipeline:
+def _assembled(options: SweepOptions, beam_args: Sequence[str]) -> beam.Pipeline:
     """The whole job."""
     from transforms.read import ReadSource
     from transforms.sweep import MeasureSettings, SweptSource
 
-    pipeline = new_pipeline(options.runner, options.beam_args)
+    pipeline = new_pipeline(options.runner, beam_args)
     swept = SweptSource(options.source.input, options.source.kind, options.scratch)
     (
         pipeline

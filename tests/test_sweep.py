@@ -15,11 +15,12 @@ from apache_beam.testing.util import assert_that, equal_to
 from benchmarks.drawings import draw
 from tests.patched import patched_site
 from transforms.config import DatasetConfig
+from transforms.images.likeness import Likeness
 from transforms.records import Annotations, Failure, ImageRecord, ImageRef
 from transforms.shards import process
 from transforms.shards.report import WriteStats
 from transforms.sweep import AddUpFn, MeasureSettings, SweptSource, reason_of
-from transforms.sweeping.measure import Likeness, Measure
+from transforms.sweeping.measure import Measure
 from transforms.sweeping.settings import SweepConfig
 from transforms.sweeping.sums import SweepSum
 from transforms.sweeping.tasks import MeasuredImage

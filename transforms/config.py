@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from transforms.images.policy import ImagePolicy
 from transforms.records import SPLIT_NAME
@@ -132,6 +133,26 @@ class DatasetConfig:
             del fields[name]
         fields.update(fields.pop("policy"))
         return fields
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> DatasetConfig:
+        """The inverse of `as_json`; what that leaves out is the default.
+
+        Raises:
+            ValueError: fields that this version does not know, or a value that may not be.
+        """
+        own = {field.name for field in dataclasses.fields(cls)} - {"policy", *_NOT_THE_BYTES}
+        of_images = {field.name for field in dataclasses.fields(ImagePolicy)}
+        unknown = sorted(fields.keys() - own - of_images)
+        if unknown:
+            raise ValueError(f"the configuration has {unknown[0]!r}, which this version does not know")
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
+        }
+        policy = ImagePolicy(**{name: value for name, value in values.items() if name in of_images})
+        if values.get("label_classes") is not None:
+            values["label_classes"] = {int(number): name for number, name in values["label_classes"].items()}
+        return cls(policy=policy, **{name: value for name, value in values.items() if name in own})
 
     def digest(self, codecs: Mapping[str, str], source: Mapping[str, object] | None = None) -> str:
         """A hash of the configuration, of the source's settings and of the codecs' versions."""

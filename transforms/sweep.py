@@ -11,7 +11,6 @@ import dataclasses
 import datetime
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, as_completed
 from typing import Any
 
 import apache_beam as beam
@@ -25,12 +24,11 @@ from transforms.records import Failure, JobError
 from transforms.shards import progress
 from transforms.shards.batching import items
 from transforms.shards.guarded import IMAGE_SECONDS, SLOW_TIMES
-from transforms.shards.part import EncodedBatch, EncodeTask
+from transforms.shards.part import EncodedBatch
 from transforms.shards.plan import record_settings
-from transforms.shards.pool import ProcessExecutor
-from transforms.shards.record_encoder import Progress, RecordSettings
+from transforms.shards.record_encoder import RecordSettings
 from transforms.shards.totals import Totals, merged_totals
-from transforms.survey import SurveyRecords, in_global_window
+from transforms.survey import SurveyRecords
 from transforms.sweeping import page, plot, tables
 from transforms.sweeping.crops import Worst
 from transforms.sweeping.output import SWEEP_JSON, prepare_output, write_sweep
@@ -38,6 +36,7 @@ from transforms.sweeping.results import Crop, Sweep
 from transforms.sweeping.settings import SweepConfig, notes, settings
 from transforms.sweeping.sums import SweepSum
 from transforms.sweeping.tasks import CroppedImage, CropTask, MeasuredImage, MeasureTask
+from transforms.task_fn import TaskFn, no_progress
 
 _FAILURES = "failures"
 
@@ -162,8 +161,8 @@ def nothing_measured(reasons: Counter[str]) -> str:
     return message
 
 
-class _TaskFn(beam.DoFn):
-    """Hands tasks to writer processes as they come, and yields what they give back, in whatever order.
+class _SweepFn(TaskFn):
+    """A task an image, which takes its time once for each setting.
 
     Args:
         config: of the sweep.
@@ -171,70 +170,24 @@ class _TaskFn(beam.DoFn):
     """
 
     def __init__(self, config: SweepConfig, workers: int) -> None:
+        super().__init__(workers, IMAGE_SECONDS * SLOW_TIMES * len(settings(config)))
         self._config = config
-        self._workers = max(workers, 1)
-        self._executor: ProcessExecutor | None = None
-        self._pending: list[tuple[Any, Future[EncodedBatch]]] = []
 
     def start_bundle(self) -> None:
-        """Nothing handed out, nor left by a bundle that failed."""
-        self.teardown()
+        """Nothing handed out."""
+        super().start_bundle()
         self._settings = settings(self._config)
         self._log = FailureLog()
 
     def finish_bundle(self) -> Iterator[Any]:
         """Waits for what is still at work."""
         try:
-            while self._pending:
-                next(as_completed([future for _, future in self._pending]))
-                for value in self._done():
-                    yield _in_window(value)
+            yield from super().finish_bundle()
         finally:
-            self.teardown()
             self._log.finish()
 
-    def teardown(self) -> None:
-        """Lets the processes go."""
-        if self._executor is not None:
-            self._executor.close()
-        self._executor = None
-        self._pending = []
 
-    def results(self, about: Any, batch: EncodedBatch) -> Iterator[Any]:
-        """What is yielded of a task's result.
-
-        Args:
-            about: the element that it is of.
-            batch: the result.
-        """
-        raise NotImplementedError
-
-    def submit(
-        self, about: Any, task: EncodeTask, records: RecordSettings, advance: Progress
-    ) -> Iterator[Any]:
-        """Hands out a task; yields what is done meanwhile."""
-        try:
-            if self._executor is None:
-                # An image takes its time once for each setting.
-                seconds = IMAGE_SECONDS * SLOW_TIMES * len(self._settings)
-                self._executor = ProcessExecutor(records, advance, self._workers, seconds)
-            self._pending.append((about, self._executor.submit(task)))
-            yield from self._done()
-        except BaseException:
-            self.teardown()
-            raise
-
-    def _done(self) -> Iterator[Any]:
-        """The results of all that is done; forgets it."""
-        pending, self._pending = self._pending, []
-        done: list[tuple[Any, Future[EncodedBatch]]] = []
-        for about, future in pending:
-            (done if future.done() else self._pending).append((about, future))
-        for about, future in done:
-            yield from self.results(about, future.result())
-
-
-class MeasureFn(_TaskFn):
+class MeasureFn(_SweepFn):
     """Reference -> MeasuredImage; `Failure` to `failures`."""
 
     def process(self, reference: bytes, records: RecordSettings) -> Iterator[Any]:
@@ -253,13 +206,13 @@ class MeasureFn(_TaskFn):
             yield batch
 
 
-class CropFn(_TaskFn):
+class CropFn(_SweepFn):
     """Worst -> (Worst, its crops)."""
 
     def process(self, worst: Worst, records: RecordSettings) -> Iterator[Any]:
         """One image."""
         task = CropTask([worst.reference], settings=self._settings, seen=self._config.seen, worst=worst)
-        yield from self.submit(worst, task, records, _no_progress)
+        yield from self.submit(worst, task, records, no_progress)
 
     def results(self, about: Any, batch: EncodedBatch) -> Iterator[Any]:
         """The crops of an image that can still be read."""
@@ -335,14 +288,3 @@ def write_files(
         SWEEP_JSON: tables.json_text(sweep).encode(),
     }
     return write_sweep(output, contents, source.scratch)
-
-
-def _in_window(value: Any) -> Any:
-    """A value as `finish_bundle` has to yield it."""
-    if isinstance(value, beam.pvalue.TaggedOutput):
-        return beam.pvalue.TaggedOutput(value.tag, in_global_window(value.value))
-    return in_global_window(value)
-
-
-def _no_progress(records: int, source_bytes: int) -> None:
-    """The images have been counted."""

@@ -11,7 +11,6 @@ import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from benchmarks.drawings import draw, draw_folder
-from pipelines.convert import _source_settings
 from pipelines.options import parse_convert
 from tests.pipelines.conversion import convert, manifest
 from transforms.config import DatasetConfig
@@ -98,7 +97,7 @@ def test_shards_that_were_finished_before(mixed: Path, tmp_path: Path) -> None:
     # The same call as that of the command line, but for what may differ.
     options = parse_convert([*map(str, call), "--max_failure_ratio=0.5"], "x")
     pipeline = beam.Pipeline(FnApiRunner())
-    write = WriteDataset(options.output, options.dataset, _source_settings(options.source))
+    write = WriteDataset(options.output, options.dataset, options.source.as_json())
     _ = pipeline | ReadSource(options.source) | write
     result = pipeline.run()
     result.wait_until_finish()

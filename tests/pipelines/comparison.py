@@ -30,7 +30,8 @@ def shards(output: Path) -> dict[str, int]:
 def described(output: Path) -> dict[str, Any]:
     """The manifest, but for what the order of the records and the time decide."""
     found = manifest(output)
-    del found["provenance"], found["config"]["writer"], found["config_digest"], found["files"]
+    del found["provenance"], found["config"]["writer"], found["config_digest"], found["files"], found["seal"]
+    found["digests"].pop("dataset_info.json", None)  # it has the length of each shard
     found["splits"] = {name: split["records"] for name, split in found["splits"].items()}
     return found
 

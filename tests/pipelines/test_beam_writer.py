@@ -358,6 +358,7 @@ def test_more_than_one_task_in_flight(tmp_path: Path) -> None:
     assert len(set(payloads(tmp_path / "out"))) == 900
 
 
+@pytest.mark.slow
 @pytest.mark.corpus
 @pytest.mark.skipif("RECORDMILL_CORPUS" not in os.environ, reason="RECORDMILL_CORPUS names no real inputs")
 @pytest.mark.parametrize(("name", "records"), [("raccoon/images", 200), ("mnist", 10_000)])

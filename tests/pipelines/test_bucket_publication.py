@@ -166,6 +166,7 @@ class Scene:
         return f"{parent}/{name[3:]}" if name.startswith("../") else f"{self.output}/{name}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("name", SCENES)
 def test_killed_at_every_request(
@@ -183,6 +184,7 @@ def test_killed_at_every_request(
     assert process.requests > 20
 
 
+@pytest.mark.slow
 def test_killed_again_at_every_request(tmp_path: Path, bucket: str, bucket_server: BucketServer) -> None:
     """A publication is cut off while shards are moved, and then the job that settles it."""
     scene = Scene(tmp_path, bucket_server, bucket, *SCENES["equal"])
@@ -252,6 +254,7 @@ class LostAnswers:
             raise Drop
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCENES)
 def test_every_answer_may_be_lost(
     name: str, tmp_path: Path, bucket: str, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch

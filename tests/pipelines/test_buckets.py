@@ -68,6 +68,7 @@ def gone_through(stored: str, server: BucketServer, local: Path, output: Path, w
     for name in ("counts", "reasons", "actions", "labels", "features"):
         assert manifest(output)[name] == manifest(local)[name], name
     assert failures(output) == failures(local)
+    assert (output / "report.json").read_bytes() == (local / "report.json").read_bytes()
     listed = {*manifest(output)["files"], "manifest.json"}
     assert {str(path.relative_to(output)) for path in output.rglob("*") if path.is_file()} == listed
     for name in FOREIGN:

@@ -50,6 +50,8 @@ def test_a_folder_of_labels(photos: Path, tmp_path: Path) -> None:
         "image.class.label.labels.txt",
         "index",
         "manifest.json",
+        "report.html",
+        "report.json",
         "train-00000-of-00002.tfrecord",
         "train-00001-of-00002.tfrecord",
     ]

@@ -146,6 +146,7 @@ convert.main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moves", [0, 1, 4, 6])
 def test_a_process_that_dies_while_it_publishes(
     moves: int, photos: Path, older: Path, output: Path, tmp_path: Path
@@ -209,6 +210,7 @@ def test_a_second_job_is_refused_until_the_first_is_dead(
     assert foreign(output) == foreign(older)
 
 
+@pytest.mark.slow
 def test_jobs_that_start_at_once_make_one_dataset(photos: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     call = [sys.executable, "-m", "pipelines.convert", "--input", str(photos), "--output", str(output)]

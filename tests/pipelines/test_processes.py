@@ -75,6 +75,7 @@ def test_the_job_graph_does_not_grow(tmp_path: Path) -> None:
     assert abs(sizes[1] - sizes[0]) < 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_job_that_is_stopped_publishes_nothing_and_runs_again(
     number: signal.Signals, photos: Path, tmp_path: Path
@@ -107,11 +108,14 @@ def test_a_job_that_is_stopped_publishes_nothing_and_runs_again(
         "features.json",
         "index",
         "manifest.json",
+        "report.html",
+        "report.json",
         "train-00000-of-00001.tfrecord",
     ]
 
 
-@pytest.mark.parametrize("published", range(1, 10))
+@pytest.mark.slow
+@pytest.mark.parametrize("published", range(1, 12))
 def test_a_publication_that_was_cut_off_is_known_and_cleared(
     published: int, photos: Path, tmp_path: Path
 ) -> None:
@@ -133,11 +137,11 @@ def test_a_publication_that_was_cut_off_is_known_and_cleared(
     call = ["--input", str(photos), "--output", str(output), "--limit=10", "--num_shards=2", "--quiet"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", script, str(published), *call]
-    # Two shards, two indexes, two files of TFDS, the manifest.
+    # Two shards, two indexes, two files of the report, two of TFDS, the manifest.
     status = subprocess.run(command, env=environment, timeout=120).returncode
-    assert status == (9 if published < 7 else 0)
-    assert (output / "manifest.json").exists() == (published >= 7)
-    if published < 7:
+    assert status == (9 if published < 9 else 0)
+    assert (output / "manifest.json").exists() == (published >= 9)
+    if published < 9:
         assert convert("--input", photos, "--output", output, "--limit=10", "--num_shards=1") == 0
         assert [path.name for path in output.glob("*.tfrecord")] == ["train-00000-of-00001.tfrecord"]
         assert [path.name for path in output.glob("index/*")] == ["train-00000-of-00001.idx"]

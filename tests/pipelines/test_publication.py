@@ -122,6 +122,7 @@ class Scene:
         return machine.operations
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCENES)
 def test_killed_at_every_operation(name: str, tmp_path: Path) -> None:
     scene = Scene(tmp_path, *SCENES[name])
@@ -131,6 +132,7 @@ def test_killed_at_every_operation(name: str, tmp_path: Path) -> None:
         scene.check_again()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["first", "equal"])
 def test_a_fault_at_every_operation(name: str, tmp_path: Path) -> None:
     scene = Scene(tmp_path, *SCENES[name])
@@ -142,6 +144,7 @@ def test_a_fault_at_every_operation(name: str, tmp_path: Path) -> None:
         scene.check_again()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "step", "other"),
     [

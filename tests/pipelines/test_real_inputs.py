@@ -33,6 +33,7 @@ def test_raccoon_is_kept_byte_for_byte(tmp_path: Path) -> None:
         assert one["image/key/sha256"] == [hashlib.sha256(stored).hexdigest().encode()]
 
 
+@pytest.mark.slow
 def test_mnist_with_class_names(tmp_path: Path) -> None:
     import tensorflow as tf
     import tensorflow_datasets as tfds
@@ -102,6 +103,7 @@ def test_every_odd_input_is_in_the_dataset_or_in_failures(tmp_path: Path) -> Non
     assert reasons["odd_inputs/LICENSE.Pillow"] == "not an image by name"
 
 
+@pytest.mark.slow
 def test_one_worker_and_two(tmp_path: Path) -> None:
     made = []
     for workers in (1, 2):

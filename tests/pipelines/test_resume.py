@@ -136,6 +136,7 @@ def whole(output: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments(photos: Path, undisturbed: dict[str, str], tmp_path: Path) -> None:
     output = tmp_path / "out"
     killed_until_done(photos, output)
@@ -145,6 +146,7 @@ def test_killed_at_random_moments(photos: Path, undisturbed: dict[str, str], tmp
     assert not (output / ".recordmill").exists()
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments_over_an_older_dataset(
     photos: Path, undisturbed: dict[str, str], tmp_path: Path
 ) -> None:

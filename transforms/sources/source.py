@@ -5,13 +5,20 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
 
 from transforms.records import ClassNames, Failure, ImageRecord, JobError
 from transforms.sources.names import is_unicode, printable
-from transforms.storage.paths import is_remote, real_path
-from transforms.storage.places import check_place, check_readable, has_bucket, is_folder, is_there
+from transforms.storage.paths import absolute, is_remote, real_path
+from transforms.storage.places import (
+    check_place,
+    check_readable,
+    has_bucket,
+    is_folder,
+    is_there,
+    may_be_there,
+)
 
 ANNOTATIONS = ("masks", "keypoints", "captions")
 """What `--include_annotations` may name."""
@@ -64,6 +71,37 @@ class SourceConfig:
                 f"--label_column is {self.label_column!r} and --label_pattern {self.label_pattern!r}, "
                 "which both tell the label; give one of them"
             )
+
+    def as_json(self) -> dict[str, object]:
+        """The settings as manifest.json has them: those that were given.
+
+        Paths are absolute, but for annotations that lie in `input` and are told from there: they go with it.
+        """
+        fields = dataclasses.asdict(self)
+        del fields["skip_dirs"]
+        fields["input"] = absolute(self.input)
+        fields["annotations"] = tuple(
+            absolute(one) if is_remote(one) or may_be_there(one) else one for one in self.annotations
+        )
+        fields["image_roots"] = tuple(map(absolute, self.image_roots))
+        return {name: value for name, value in fields.items() if value}
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> SourceConfig:
+        """The inverse of `as_json`.
+
+        Raises:
+            ValueError: fields that this version does not know, or a value that may not be.
+        """
+        unknown = sorted(fields.keys() - {field.name for field in dataclasses.fields(cls)})
+        if unknown:
+            raise ValueError(f"the source has {unknown[0]!r}, which this version does not know")
+        return cls(**{name: _with_tuples(value) for name, value in fields.items()})
+
+
+def _with_tuples(value: Any) -> Any:
+    """A value of JSON whose lists are tuples."""
+    return tuple(map(_with_tuples, value)) if isinstance(value, list | tuple) else value
 
 
 Item = ImageRecord | Failure | ClassNames

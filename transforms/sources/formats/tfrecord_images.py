@@ -55,7 +55,7 @@ class Shape(NamedTuple):
 
     def pixels(self, length: int) -> Pixels | None:
         """The shape of so many bytes of pixels; None where they do not fit."""
-        if not self.height or not self.width:
+        if self.height is None or self.width is None or min(self.height, self.width) < 1:
             return None
         for channels in (self.channels,) if self.channels else (1, 3, 4):
             if length == self.height * self.width * channels and 1 <= channels <= 4:

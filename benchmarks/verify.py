@@ -1,0 +1,76 @@
+"""Speed of `recordmill verify`, side by side with a bare decode of the same records, in one run.
+
+python -m benchmarks.verify
+python -m benchmarks.verify --images 500 --repeats 1
+
+Draws its images once, into --work, and converts them: as they are, and at quality 90. Each time is of a whole
+command, from the start of its process to its end; the contenders take turns, and times are medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.goals import Goal
+from benchmarks.inputs import TEN, draw_jpegs, once
+from benchmarks.measure import wall_seconds
+from benchmarks.report import goals_table, machine
+
+LIMIT = 1.5
+_PROCESSES = "2"
+_SETTINGS = {"kept": (), "at quality 90": ("--image_format=jpeg", "--jpeg_quality=90", "--reencode=always")}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs all of it and prints the table."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.verify",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--images", type=int, default=20_000, help="JPEGs of about 70 KB (default: 20000)")
+    parser.add_argument("--repeats", type=int, default=3, help="rounds (default: 3)")
+    parser.add_argument("--work", type=Path, default=Path("build/benchmarks"), help="folder of the inputs")
+    args = parser.parse_args(argv)
+    if args.images < TEN or args.repeats < 1:
+        parser.error(f"--images must be at least {TEN}, --repeats at least 1")
+    work = args.work.absolute()
+    photos = once(work / f"jpeg-{args.images:08d}", draw_jpegs, args.images)
+    goals = []
+    for name, flags in _SETTINGS.items():
+        output = work / "verified"
+        shutil.rmtree(output, ignore_errors=True)
+        convert = ("convert", "--input", str(photos), "--output", str(output), "--quiet", "--num_shards=8")
+        wall_seconds(("-m", "pipelines.cli", *convert, *flags))
+        goals.append(goal(name, *times(output, args.repeats)))
+        shutil.rmtree(output, ignore_errors=True)
+    told = f"{machine()}. {args.images:,} JPEGs of 480x360; {_PROCESSES} processes; rounds: {args.repeats}."
+    print(f"{told}\n\n{goals_table(goals)}")
+
+
+def times(dataset: Path, repeats: int) -> tuple[float, float]:
+    """Median seconds of a verification, and of the bare decode."""
+    verify = ("-m", "pipelines.cli", "verify", str(dataset), "--quiet", f"--direct_num_workers={_PROCESSES}")
+    decode = ("-m", "benchmarks.verify_loop", str(dataset), _PROCESSES)
+    found: tuple[list[float], list[float]] = ([], [])
+    for number in range(repeats):
+        for seconds, arguments in zip(found, (verify, decode), strict=True):
+            seconds.append(wall_seconds(arguments))
+        print(f"round {number + 1}: {found[0][-1]:.2f} s, {found[1][-1]:.2f} s", file=sys.stderr)
+    return statistics.median(found[0]), statistics.median(found[1])
+
+
+def goal(name: str, verify: float, decode: float) -> Goal:
+    """How many times as long a verification takes."""
+    ratio = verify / decode
+    measured = f"{ratio:.2f} ({verify:.2f} s over {decode:.2f} s)"
+    return Goal(f"time of verify over a bare decode, images {name}", f"≤ {LIMIT}", measured, ratio <= LIMIT)
+
+
+if __name__ == "__main__":
+    main()

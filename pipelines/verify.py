@@ -1,0 +1,89 @@
+"""Reads a dataset back, whole, and tells what is wrong with it.
+
+recordmill verify out/
+recordmill verify out/ --input photos/
+python -m pipelines.verify gs://bucket/out --report verified.json
+recordmill verify gs://bucket/out --report gs://bucket/verified.json --runner DataflowRunner \\
+    --project my-project --region europe-west4 --temp_location gs://bucket/tmp
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if __package__ in (None, ""):
+    # Run as a file: its own folder is first on the path, and holds no package.
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+from pipelines import interruption
+
+if __name__ == "__main__":
+    interruption.install()  # what follows takes a while to import
+
+from pipelines.beam_job import exit_status, new_pipeline, set_up_logging
+from pipelines.findings_job import run_job
+from pipelines.runner_flags import DIRECT_RUNNER
+from pipelines.verify_options import VerifyOptions, parse_verify, report_in, scratch_beside
+from pipelines.verify_table import print_verified
+from transforms.shards import progress
+from transforms.storage.files import read_text
+from transforms.storage.paths import absolute
+from transforms.storage.scratch import scratch_folder
+
+if TYPE_CHECKING:
+    import apache_beam as beam
+
+
+def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.verify") -> int:
+    """Verifies; returns the exit status (see `--help`)."""
+    with interruption.stopping_at_once():
+        return _verified(sys.argv[1:] if argv is None else argv, prog)
+
+
+def _verified(argv: Sequence[str], prog: str) -> int:
+    """The exit status of a call; what is wrong with it is told in one line."""
+    set_up_logging(verbose=False)
+    options = parse_verify(argv, prog)
+    set_up_logging(options.verbose)
+    return exit_status(lambda: run(options), prog, options.runner, options.verbose, str)
+
+
+def run(options: VerifyOptions) -> int:
+    """Runs the checked call; 1 where something is wrong."""
+    progress.reset("verified")
+    with tempfile.TemporaryDirectory(dir=scratch_folder()) as folder:
+        report = report_in(options, folder)
+        unfinished = "it was not verified to its end"
+        if not run_job(options, options.workers, lambda args: _assembled(options, args, report), unfinished):
+            return 0
+        found: dict[str, Any] = json.loads(read_text(absolute(report)))
+    if not options.quiet:
+        # Nobody may be reading any more.
+        with contextlib.suppress(BrokenPipeError, SystemExit):  # rich makes a SystemExit of a broken pipe
+            print_verified(found)
+    return 0 if found["sound"] else 1
+
+
+def _assembled(options: VerifyOptions, beam_args: Sequence[str], report: str) -> beam.Pipeline:
+    """The whole job."""
+    from transforms.verify import VerifyShards
+    from transforms.verify_against import SourceAgain
+
+    pipeline = new_pipeline(options.runner, beam_args)
+    against = None
+    if options.source is not None and options.dataset is not None:
+        # Workers of other machines share nothing but the report's folder.
+        scratch = None if options.runner == DIRECT_RUNNER else scratch_beside(report)
+        against = SourceAgain(options.source, options.dataset, scratch)
+    _ = pipeline | "VerifyShards" >> VerifyShards(options.path, report, options.workers, against)
+    return pipeline
+
+
+if __name__ == "__main__":
+    sys.exit(main())

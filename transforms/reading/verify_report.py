@@ -1,0 +1,45 @@
+"""The report of a verification: a JSON file, on this machine or in a bucket."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transforms.reading.verify_tally import Tally
+from transforms.storage.durable import write_text
+from transforms.storage.paths import absolute
+from transforms.storage.write_faults import naming_faults
+
+FORMAT_VERSION = 1
+"""Of the report: changes when a reader would break."""
+
+REPEATED = "key that another record has"
+
+
+def report_of(tally: Tally, path: str, started: str, finished: str) -> dict[str, Any]:
+    """What the report says.
+
+    Args:
+        tally: all that was found.
+        path: that was verified.
+        started: UTC, ISO 8601.
+        finished: likewise.
+    """
+    return {
+        "format_version": FORMAT_VERSION,
+        "path": absolute(path),
+        "sound": not tally.faults,
+        "started": started,
+        "finished": finished,
+        **tally.as_json(),
+    }
+
+
+def write_report(path: str, text: str) -> None:
+    """Writes it, in place of another.
+
+    Raises:
+        JobError: it cannot be written.
+    """
+    place = absolute(path)
+    with naming_faults(place):
+        write_text(place, f"{text}\n")

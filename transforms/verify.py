@@ -1,0 +1,246 @@
+"""VerifyShards: reads a dataset, or any TFRecords, back whole, and writes down what is wrong with them.
+
+with beam.Pipeline() as p:
+    p | VerifyShards("out/", "report.json", workers=2)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+
+from transforms.metrics import count
+from transforms.reading.dataset import ShardEntry
+from transforms.reading.verify_dataset import Expected, open_dataset
+from transforms.reading.verify_keys import ENTRY_BYTES, bucketed, repeated
+from transforms.reading.verify_report import REPEATED, report_of, write_report
+from transforms.reading.verify_shard import RecordRange
+from transforms.reading.verify_tally import Fault, Tally
+from transforms.reading.verify_tasks import NO_SETTINGS, Verified, check_task, scan_task
+from transforms.records import JobError
+from transforms.shards import progress
+from transforms.shards.part import EncodedBatch
+from transforms.storage import files
+from transforms.storage.write_faults import naming_faults
+from transforms.task_fn import TaskFn, in_window, no_progress
+from transforms.verify_against import CompareWithSource, SourceAgain
+
+_SHARDS, _NAMES, _TALLIES, _KEYS, _PLACES = "shards", "names", "tallies", "keys", "places"
+_KEYS_HELD = 1 << 20
+
+Shard = tuple[int, str, ShardEntry]
+"""Its place among all, its name in the folder, and where it is."""
+
+
+class VerifyShards(beam.PTransform):
+    """PBegin -> PCollection[str]: the path of the report, once it is written.
+
+    Args:
+        path: what is verified, as `find_dataset` takes it.
+        report: path of the report, a JSON file.
+        workers: processes of this machine; 0 where the runner's own workers are many.
+        against: that the records are held against; None where there is nothing but the dataset.
+    """
+
+    def __init__(self, path: str, report: str, workers: int = 0, against: SourceAgain | None = None) -> None:
+        super().__init__()
+        self._against = against
+        self._path = path
+        self._report = report
+        self._workers = workers
+
+    def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[str]:
+        """The dataset to its shards, to ranges of records, to counts and faults, to a report."""
+        opened = (
+            begin
+            | "Start" >> beam.Impulse()
+            | "OpenDataset"
+            >> beam.ParDo(OpenFn(self._path, self._against is not None)).with_outputs(
+                _SHARDS, _NAMES, _TALLIES, main="expected"
+            )
+        )
+        scanned = (
+            opened[_SHARDS]
+            | "SpreadShards" >> beam.Reshuffle()
+            | "ScanShards" >> beam.ParDo(ScanFn(self._workers)).with_outputs(_TALLIES, main="ranges")
+        )
+        checked = (
+            scanned["ranges"]
+            | "SpreadRanges" >> beam.Reshuffle()
+            | "CheckRecords"
+            >> beam.ParDo(CheckFn(self._workers), beam.pvalue.AsSingleton(opened["expected"])).with_outputs(
+                _KEYS, _PLACES, main="tallies"
+            )
+        )
+        again = (
+            checked[_KEYS]
+            | "TypeKeys" >> beam.Map(_same).with_output_types(tuple[int, bytes])
+            | "GroupKeys" >> beam.GroupByKey()
+            | "FindRepeated" >> beam.Map(tally_repeated, beam.pvalue.AsSingleton(opened[_NAMES]))
+        )
+        tallies = [opened[_TALLIES], scanned[_TALLIES], checked["tallies"], again]
+        scratch = None
+        if self._against is not None:
+            scratch = self._against.scratch
+            places = checked[_PLACES] | "TypePlaces" >> beam.Map(_same).with_output_types(tuple[str, bytes])
+            compare = CompareWithSource(self._path, self._against, self._workers)
+            tallies += (places, opened["expected"]) | "CompareWithSource" >> compare
+        return (
+            tallies
+            | "GatherTallies" >> beam.Flatten()
+            | "AddUp" >> beam.CombineGlobally(AddUpFn())
+            | "WriteReport"
+            >> beam.Map(write_tally, self._path, self._report, _now(), scratch).with_output_types(str)
+        )
+
+
+class OpenFn(beam.DoFn):
+    """An impulse -> Expected; to `shards` each Shard, to `names` all their names, to `tallies` a Tally.
+
+    Args:
+        path: of the dataset.
+        joins: its records are held against their source.
+    """
+
+    def __init__(self, path: str, joins: bool) -> None:
+        self._path = path
+        self._joins = joins
+
+    def process(self, _: bytes) -> Iterator[Any]:
+        """The dataset.
+
+        Raises:
+            JobError: there is nothing to read.
+        """
+        with naming_faults(self._path):
+            try:
+                opened = open_dataset(self._path)
+            except ValueError as error:
+                raise JobError(str(error)) from error
+        names = [opened.name(shard.path) for shard in opened.dataset.shards]
+        yield dataclasses.replace(opened.expected, joins=self._joins)
+        yield beam.pvalue.TaggedOutput(_TALLIES, opened.tally)
+        yield beam.pvalue.TaggedOutput(_NAMES, names)
+        for place, (name, shard) in enumerate(zip(names, opened.dataset.shards, strict=True)):
+            yield beam.pvalue.TaggedOutput(_SHARDS, (place, name, shard))
+
+
+class ScanFn(TaskFn):
+    """Shard -> RecordRanges; to `tallies` what was found."""
+
+    def process(self, shard: Shard) -> Iterator[Any]:
+        """One shard."""
+        place, name, entry = shard
+        yield from self.submit(None, scan_task(entry, name, place), NO_SETTINGS, no_progress)
+
+    def results(self, about: Any, batch: EncodedBatch) -> Iterator[Any]:
+        """Its records, and what is wrong with the file."""
+        if isinstance(batch, Verified):
+            progress.add_listed(batch.tally.checked["records"])
+            count_faults(batch.tally)
+            yield from batch.ranges
+            yield beam.pvalue.TaggedOutput(_TALLIES, batch.tally)
+
+
+class CheckFn(TaskFn):
+    """RecordRange -> Tally; to `keys` hashes of keys, by bucket; to `places` keys and where they are."""
+
+    def start_bundle(self) -> None:
+        """Nothing handed out, no key seen."""
+        super().start_bundle()
+        self._keys = bytearray()
+        state = progress.snapshot()
+        if not state.records:
+            progress.set_totals(state.listed, 0)
+
+    def process(self, records: RecordRange, expected: Expected) -> Iterator[Any]:
+        """Some records."""
+        yield from self.submit(None, check_task(records, expected), NO_SETTINGS, progress.add_done)
+
+    def finish_bundle(self) -> Iterator[Any]:
+        """Waits for what is still at work."""
+        yield from super().finish_bundle()
+        for pair in self._parted():
+            yield in_window(pair)
+
+    def results(self, about: Any, batch: EncodedBatch) -> Iterator[Any]:
+        """What was found of them."""
+        if isinstance(batch, Verified):
+            count("verified", len(batch.keys) // ENTRY_BYTES)
+            count_faults(batch.tally)
+            yield batch.tally
+            for pair in batch.places:
+                yield beam.pvalue.TaggedOutput(_PLACES, pair)
+            self._keys += batch.keys
+            if len(self._keys) >= _KEYS_HELD:
+                yield from self._parted()
+
+    def _parted(self) -> Iterator[Any]:
+        entries, self._keys = bytes(self._keys), bytearray()
+        for pair in bucketed(entries):
+            yield beam.pvalue.TaggedOutput(_KEYS, pair)
+
+
+def count_faults(tally: Tally) -> None:
+    """For the runner's console."""
+    for kind, times in tally.faults.items():
+        count(f"faults/{kind}", times)
+
+
+def tally_repeated(bucket: tuple[int, Iterable[bytes]], names: Sequence[str]) -> Tally:
+    """The records of a bucket whose key another has."""
+    tally = Tally()
+    for (first, number), (shard, record) in repeated(bucket[1]):
+        what = f"record {number} of {names[first]} has the same key"
+        tally.add(Fault(REPEATED, names[shard], record, what=what))
+    return tally
+
+
+class AddUpFn(beam.CombineFn):
+    """Tallies to their sum."""
+
+    def create_accumulator(self) -> Tally:
+        """Nothing."""
+        return Tally()
+
+    def add_input(self, total: Tally, tally: Tally) -> Tally:
+        """One more."""
+        total.merge(tally)
+        return total
+
+    def merge_accumulators(self, totals: Iterable[Tally]) -> Tally:
+        """All together."""
+        merged = Tally()
+        for total in totals:
+            merged.merge(total)
+        return merged
+
+    def extract_output(self, total: Tally) -> Tally:
+        """The sum itself."""
+        return total
+
+
+def write_tally(tally: Tally, path: str, report: str, started: str, scratch: str | None) -> str:
+    """Writes the report, removes what was kept for the time of the job; the path of the report."""
+    if scratch is not None:
+        with naming_faults(scratch):
+            folder = os.path.dirname(scratch)
+            files.remove_all([entry for entry in files.entries(folder) if entry.path == scratch])
+    write_report(report, json.dumps(report_of(tally, path, started, _now()), indent=1, ensure_ascii=False))
+    return report
+
+
+def _same(pair: tuple[Any, bytes]) -> tuple[Any, bytes]:
+    """Tagged outputs have no types of their own, which groups need."""
+    return pair
+
+
+def _now() -> str:
+    """UTC, ISO 8601."""
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")

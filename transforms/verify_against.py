@@ -1,0 +1,207 @@
+"""CompareWithSource: the records of a dataset and those that its source lists now, joined by key."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import apache_beam as beam
+
+from transforms.config import DatasetConfig
+from transforms.metrics import count
+from transforms.read import ReadSource
+from transforms.reading.against import class_differences
+from transforms.reading.verify_against import (
+    DIFFERS,
+    CompareTask,
+    failed_keys,
+    unmatched,
+)
+from transforms.reading.verify_dataset import Expected
+from transforms.reading.verify_keys import StoredPlace
+from transforms.reading.verify_tally import Fault, Tally
+from transforms.reading.verify_tasks import Verified
+from transforms.shards.batching import items
+from transforms.shards.packing import reference_record
+from transforms.shards.part import EncodedBatch
+from transforms.shards.plan import record_settings
+from transforms.shards.record_encoder import RecordSettings
+from transforms.shards.totals import Totals, merged_totals
+from transforms.sources.source import SourceConfig
+from transforms.storage.layout import MANIFEST
+from transforms.storage.paths import absolute
+from transforms.survey import SurveyRecords
+from transforms.task_fn import TaskFn, in_window, no_progress
+
+_UNMATCHED = "unmatched"
+_STORED, _SOURCE, _FAILED = "stored", "source", "failed"
+# What a process is handed at a time.
+_AT_ONCE = 32
+
+Pair = tuple[bytes, bytes]
+"""A packed StoredPlace, and the reference of the same record in the source."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceAgain:
+    """What a dataset was made from, and how.
+
+    Attributes:
+        source: as it is listed now.
+        config: of the dataset.
+        scratch: folder for what has to be decompressed, removed at the end; None for one of this machine.
+    """
+
+    source: SourceConfig
+    config: DatasetConfig
+    scratch: str | None = None
+
+
+class CompareWithSource(beam.PTransform):
+    """(PCollection of keys and packed places, PCollection[Expected]) -> PCollections of Tally.
+
+    Args:
+        path: of the dataset.
+        against: its source.
+        workers: processes of this machine.
+    """
+
+    def __init__(self, path: str, against: SourceAgain, workers: int) -> None:
+        super().__init__()
+        self._path = absolute(path)
+        self._against = against
+        self._workers = workers
+
+    def expand(self, stored: tuple[Any, Any]) -> tuple[Any, ...]:
+        """The source to references, joined with places by key, to comparisons."""
+        places, expected = stored
+        config = self._against.config
+        pipeline = places.pipeline
+        entries = pipeline | "ReadSource" >> ReadSource(self._against.source, self._against.scratch)
+        surveyed = entries | "SurveyRecords" >> SurveyRecords(config)
+        settings = (
+            pipeline
+            | "Start" >> beam.Impulse()
+            | "PrepareRecords"
+            >> beam.Map(
+                prepare_records, config, totals=beam.pvalue.AsIter(surveyed.totals)
+            ).with_output_types(RecordSettings)
+        )
+        listed = surveyed.references | "KeyReferences" >> beam.FlatMap(keyed).with_output_types(
+            tuple[str, bytes]
+        )
+        failed = (
+            pipeline
+            | "StartFailures" >> beam.Impulse()
+            | "ReadFailures" >> beam.FlatMap(failed_pairs, self._path).with_output_types(tuple[str, bytes])
+        )
+        joined = (
+            {_STORED: places, _SOURCE: listed, _FAILED: failed}
+            | "JoinByKey" >> beam.CoGroupByKey()
+            | "PairUp" >> beam.ParDo(PairFn()).with_outputs(_UNMATCHED, main="pairs")
+        )
+        compared = (
+            joined["pairs"]
+            | "SpreadPairs" >> beam.Reshuffle()
+            | "CompareRecords"
+            >> beam.ParDo(CompareFn(config, self._workers), beam.pvalue.AsSingleton(settings))
+        )
+        classes = expected | "CompareClasses" >> beam.Map(compare_classes, beam.pvalue.AsSingleton(settings))
+        return compared, joined[_UNMATCHED], classes
+
+
+def prepare_records(_: bytes, config: DatasetConfig, totals: Iterable[Totals]) -> RecordSettings:
+    """What records would be built by now."""
+    return record_settings(merged_totals(totals, config.untyped_features), config)
+
+
+def keyed(batch: tuple[str, bytes]) -> Iterator[tuple[str, bytes]]:
+    """Key and reference of each record of a batch."""
+    for reference in items([batch[1]]):
+        yield reference_record(reference).key, reference
+
+
+def failed_pairs(_: bytes, folder: str) -> Iterator[tuple[str, bytes]]:
+    """The keys that failures.jsonl names."""
+    for key in failed_keys(folder):
+        yield key, b""
+
+
+def compare_classes(expected: Expected, settings: RecordSettings) -> Tally:
+    """Where the classes of the manifest are not those of the source."""
+    tally = Tally()
+    for one in class_differences(expected.labels, settings):
+        what = f"{one.feature} {one.where}: expected {one.expected}, found {one.found}"
+        tally.add(Fault(DIFFERS, MANIFEST, what=what))
+    return tally
+
+
+class PairFn(beam.DoFn):
+    """Key and what has it -> Pair; to `unmatched` a Tally."""
+
+    def process(self, joined: tuple[str, Mapping[str, Iterable[bytes]]]) -> Iterator[Any]:
+        """One key."""
+        key, found = joined
+        references = list(found[_SOURCE])
+        places = sorted(found[_STORED])
+        if not references or not places:
+            tally = unmatched(
+                key, map(StoredPlace.unpack, places), bool(references), any(True for _ in found[_FAILED])
+            )
+            if tally.faults:
+                yield beam.pvalue.TaggedOutput(_UNMATCHED, tally)
+            return
+        for place in places:
+            yield place, references[0]
+
+
+class CompareFn(TaskFn):
+    """Pair -> Tally.
+
+    Args:
+        config: of the dataset.
+        workers: processes at most.
+    """
+
+    def __init__(self, config: DatasetConfig, workers: int) -> None:
+        super().__init__(workers)
+        self._config = config
+
+    def start_bundle(self) -> None:
+        """Nothing handed out, nothing held."""
+        super().start_bundle()
+        self._held: list[Pair] = []
+        self._settings: RecordSettings | None = None
+
+    def process(self, pair: Pair, settings: RecordSettings) -> Iterator[Any]:
+        """One record; some at a time are handed out."""
+        self._settings = settings
+        self._held.append(pair)
+        if len(self._held) >= _AT_ONCE:
+            yield from self._hand_out()
+
+    def finish_bundle(self) -> Iterator[Any]:
+        """Hands out what is held, and waits for all."""
+        early = list(self._hand_out())
+        yield from map(in_window, early)
+        yield from super().finish_bundle()
+
+    def results(self, about: Any, batch: EncodedBatch) -> Iterator[Any]:
+        """What was found of some records."""
+        if isinstance(batch, Verified):
+            for kind, times in batch.tally.faults.items():
+                count(f"faults/{kind}", times)
+            yield batch.tally
+
+    def _hand_out(self) -> Iterator[Any]:
+        held, self._held = self._held, []
+        if not held or self._settings is None:
+            return
+        task = CompareTask(
+            [reference for _, reference in held],
+            places=[StoredPlace.unpack(place) for place, _ in held],
+            settings=self._settings,
+            config=self._config,
+        )
+        yield from self.submit(None, task, self._settings, no_progress)
