@@ -20,6 +20,8 @@ setup(
         "transforms.annotations",
         "transforms.examples",
         "transforms.images",
+        "transforms.reading",
+        "transforms.reporting",
         "transforms.shards",
         "transforms.sources",
         "transforms.sources.formats",
@@ -69,6 +71,7 @@ setup(
             "scikit-image>=0.25,<0.27",  # the reference for similarity
             "tensorflow-datasets>=4.9.9,<5",
             "pytest-xdist>=3.6,<4",
+            "tfrecord>=1.14.6,<2",  # PyTorch's reader of records by their index
             "tensorflow-metadata>=1.17.3,<2",  # older ones fail with protobuf 6
             "types-PyYAML>=6",
             "types-defusedxml>=0.7",

@@ -32,8 +32,12 @@ from PIL import Image, ImageDraw
 from benchmarks.drawings import draw, draw_folder
 from benchmarks.inputs import draw_digits
 from pipelines import cli, convert, dataflow, formats
+from pipelines.inspection import inspect_parser
 from pipelines.options import convert_parser
+from pipelines.report import report_parser
+from pipelines.schema_code import schema_parser
 from pipelines.sweep_options import sweep_parser
+from pipelines.verify_options import verify_parser
 from tests.pipelines.conversion import by_key, examples, failures, manifest
 from transforms.examples.columns import Column
 from transforms.examples.registry import SCHEMAS
@@ -49,7 +53,7 @@ from transforms.storage import cloud, containers, lock, object_lock
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
 SOURCES_PAGE = (ROOT / "docs/sources.md").read_text("utf-8")
-PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/sources.md")
+PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/sources.md", "docs/recipes.md")
 WAYS_TO_CONVERT: dict[tuple[str, ...], Callable[[list[str]], int]] = {
     ("recordmill",): cli.main,
     ("python", "-m", "pipelines.convert"): convert.main,
@@ -195,7 +199,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_records(place / "bloated/train.tfrecord")
     with working_in(place):
         for run, arguments in conversions():
-            assert run([*arguments, "--progress=none"]) == 0, arguments
+            quiet = [] if arguments[0] in ("inspect", "report", "schema") else ["--progress=none"]
+            assert run([*arguments, *quiet]) == 0, arguments
     return place
 
 
@@ -226,6 +231,9 @@ def test_the_commands_do_what_is_said(folder: Path) -> None:
     (lean,) = examples(folder / "lean")
     assert lean["image/format"] == [b"jpeg"] and lean["image/class/label"] == [1]
     assert not (folder / "later").exists()
+    with Image.open(folder / "sheet.png") as sheet:
+        assert sheet.format == "PNG" and sheet.width > 500
+    assert "circle" in (folder / "out/report.html").read_text("utf-8")
     assert {path.suffix for path in (folder / "sweep").iterdir()} == {
         ".html",
         ".png",
@@ -269,6 +277,7 @@ def printed(containing: str, folder: Path) -> list[str]:
 
 
 READERS = {
+    "import load_dataset": r"^\('circle', 'square', 'triangle'\) 1$",
     "import tensorflow_datasets": r"\(<tf\.Tensor: shape=\(240, 320, 3\), dtype=uint8",
     "list_files": r"^\(240, 320, 3\) [012] (circle|square|triangle)$",
     "decode_raw": r"^\(240, 320, 3\)$",
@@ -283,7 +292,9 @@ def test_every_program_is_run() -> None:
     assert sorted(program(name)[0] for name in names) == sorted(blocks("python"))
 
 
-@pytest.mark.parametrize("name", ["import tensorflow_datasets", "list_files", "decode_raw"])
+@pytest.mark.parametrize(
+    "name", ["import load_dataset", "import tensorflow_datasets", "list_files", "decode_raw"]
+)
 def test_readers(folder: Path, name: str) -> None:
     text = "\n".join(printed(name, folder))
     assert len(re.findall(READERS[name], text, re.MULTILINE)) == (3 if name == "list_files" else 1), text
@@ -386,12 +397,17 @@ def test_no_flag_is_made_up() -> None:
     of_the_benchmark = {"--images", "--rows", "--digits", "--repeats"}
     of_flink = {"--number_of_execution_retries"}  # learnt from the job server
     of_formats = {"--markdown"}
-    of_sweep = {option for action in sweep_parser("sweep")._actions for option in action.option_strings}
+    parsers = (sweep_parser, verify_parser, inspect_parser, report_parser, schema_parser)
+    of_others = {
+        option
+        for parser in parsers
+        for action in parser("recordmill")._actions
+        for option in action.option_strings
+    }
+    known = set(flags()) | flags_of_beam() | of_the_benchmark | of_flink | of_others | of_formats
     for page in PAGES:
         mentioned = set(re.findall(r"(?<![\w-])--[a-z_]+", (ROOT / page).read_text("utf-8")))
-        assert (
-            mentioned <= set(flags()) | flags_of_beam() | of_the_benchmark | of_flink | of_sweep | of_formats
-        ), page
+        assert mentioned <= known, page
 
 
 def test_the_defaults_of_dataflow_are_told() -> None:

@@ -1,0 +1,1 @@
+"""Trains an image classifier on a dataset of recordmill."""

@@ -1,0 +1,42 @@
+"""Checkpoints, one an epoch: whole models with their optimiser, so that a job that was cut off goes on."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+_NAME = re.compile(r"epoch-(\d{4})\.keras")
+
+
+class Checkpoints(keras.callbacks.Callback):
+    """Writes one after each epoch; it has its name only when it is whole.
+
+    Args:
+        folder: local or `gs://`.
+    """
+
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Writes that of the epoch, counted from 0 by Keras."""
+        tf.io.gfile.makedirs(self._folder)
+        part = posixpath.join(self._folder, "unfinished.keras")
+        self.model.save(part)
+        tf.io.gfile.rename(part, posixpath.join(self._folder, f"epoch-{epoch + 1:04d}.keras"), overwrite=True)
+
+
+def newest(folder: str) -> tuple[keras.Model, int] | None:
+    """The last model that was written, and the epochs that it has seen; None where there is none."""
+    if not tf.io.gfile.isdir(folder):
+        return None
+    names = [name for name in tf.io.gfile.listdir(folder) if _NAME.fullmatch(name)]
+    if not names:
+        return None
+    name = max(names)
+    return keras.models.load_model(posixpath.join(folder, name)), int(name[len("epoch-") : -len(".keras")])

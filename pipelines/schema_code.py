@@ -1,0 +1,93 @@
+"""Prints the code that parses a dataset, in plain TensorFlow, and its input reader for object detection.
+
+recordmill schema out/ > parse.py
+recordmill schema gs://bucket/out --split train
+recordmill schema out/ --format input_reader >> pipeline.config
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import textwrap
+import zlib
+from collections.abc import Sequence
+
+from pipelines.flag_parser import HelpFormatter, Parser
+from transforms.reading.dataset import Dataset, find_dataset
+from transforms.reading.parsing_code import parsing_code
+from transforms.reading.parsing_config import input_readers, why_no_reader
+from transforms.reading.parsing_dataset import described
+from transforms.records import BadInput
+
+_FORMATS = ("code", "input_reader")
+
+
+def schema_parser(prog: str) -> Parser:
+    """The parser of `schema`."""
+    parser = Parser(
+        prog=prog,
+        allow_abbrev=False,
+        formatter_class=HelpFormatter,
+        description="Prints the code that parses a dataset, in plain TensorFlow. Where there are boxes, the "
+        "input readers of the Object Detection API follow as a comment.",
+    )
+    parser.add_argument(
+        "path",
+        metavar="PATH",
+        help="a dataset, a folder of TFRecords, a TFRecord file or a pattern; local or gs://",
+    )
+    parser.add_argument("--split", metavar="NAME", help="only this one; all, where it is not given")
+    parser.add_argument(
+        "--format",
+        choices=_FORMATS,
+        default=_FORMATS[0],
+        help="code: Python; input_reader: the Object Detection API's, for its pipeline.config",
+    )
+    return parser
+
+
+def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.schema_code") -> int:
+    """Prints it; returns the exit status."""
+    parser = schema_parser(prog)
+    args = parser.parse_args(sys.argv[1:] if argv is None else argv)
+    try:
+        dataset = find_dataset(args.path)
+        chosen = _only(dataset, args.split)
+    except (ValueError, OSError) as error:
+        parser.error(str(error) if isinstance(error, ValueError) else f"PATH is {args.path!r}: {error}")
+    try:
+        found = described(chosen)
+    except (ValueError, OSError, EOFError, zlib.error, BadInput) as error:
+        parser.exit(1, f"{prog}: error: {args.path!r}: {error}\n")
+    fault = why_no_reader(found)
+    if args.format == "input_reader":
+        if fault:
+            parser.error(f"--format is 'input_reader', but {fault}")
+        _print(input_readers(found))
+        return 0
+    _print(parsing_code(found))
+    if not fault:
+        _print("\n# The input readers of the Object Detection API, for its pipeline.config:\n#\n")
+        _print(textwrap.indent(input_readers(found), "# "))
+    return 0
+
+
+def _only(dataset: Dataset, split: str | None) -> Dataset:
+    """The dataset, or one split of it."""
+    if split is None:
+        return dataset
+    splits = dataset.splits
+    if split not in splits:
+        raise ValueError(f"--split is {split!r}; there is {', '.join(map(repr, splits))}")
+    return dataclasses.replace(dataset, shards=splits[split])
+
+
+def _print(text: str) -> None:
+    """What the terminal cannot show is escaped: in the literals of Python that is the same text."""
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
