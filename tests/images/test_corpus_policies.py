@@ -67,6 +67,7 @@ def sampled(policy: str) -> Iterator[tuple[Path, bytes, Source | None]]:
             yield path, *read(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", POLICIES)
 def test_shows_what_was_asked_for_or_fails_by_name(name: str) -> None:
     policy = POLICIES[name]
