@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from transforms.examples.labels import LabelMap
 from transforms.examples.schema import FeatureSpec
+from transforms.reading.class_names import class_names
 from transforms.reading.dataset import Dataset, find_dataset
 from transforms.reading.inference import specs_of
 
@@ -62,7 +63,7 @@ def dataset_info(path: str) -> DatasetInfo:
 
 def class_names_of(dataset: Dataset) -> tuple[str, ...]:
     """Class names by stored id; an id that no class has is `unused_<id>`."""
-    return LabelMap({}, dict(sorted(dataset.labels.items()))).class_names() or ()
+    return LabelMap({}, class_names(dataset).names).class_names() or ()
 
 
 def load_dataset(
@@ -171,8 +172,8 @@ def load_dataset(
     worker = Worker(shard, shard_by, shuffle, seed, repeat, deterministic)
     dataset = find_dataset(path)
     pieces = pieces_of(dataset, split)
-    class_names = class_names_of(dataset)
-    plan: Plan = plan_of(dataset, pieces, asked, class_names, batching.batch_size is not None)
+    names = class_names_of(dataset)
+    plan: Plan = plan_of(dataset, pieces, asked, names, batching.batch_size is not None)
     records = records_of(pieces, worker)
     found = elements_of(records, plan, batching)
     if repeat is not False:
@@ -181,5 +182,5 @@ def load_dataset(
     options.deterministic = worker.is_deterministic
     options.experimental_distribute.auto_shard_policy = auto_shard_policy(pieces, worker)
     found = found.prefetch(tf.data.AUTOTUNE).with_options(options)
-    found.class_names = class_names
+    found.class_names = names
     return found

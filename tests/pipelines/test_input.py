@@ -257,6 +257,16 @@ def test_labels_and_their_names(rows: Path) -> None:
     assert info.class_names == ("even", "odd") and set(info.features) == {"number", "label", "label/text"}
 
 
+def test_names_that_lie_beside_foreign_files(rows: Path, tmp_path: Path) -> None:
+    for file in rows.glob("train-*.tfrecord"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    assert load_dataset(str(tmp_path)).class_names == ()
+    (tmp_path / "label.labels.txt").write_text("straight\ncrooked\n")
+    found = load_dataset(str(tmp_path), one_hot=True)
+    assert found.class_names == ("straight", "crooked")
+    assert found.element_spec["label"] == tf.TensorSpec([2], tf.float32)
+
+
 def test_single_files_and_patterns(rows: Path) -> None:
     files = sorted(rows.glob("train-*.tfrecord"))
     assert (
