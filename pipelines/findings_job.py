@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import dataclasses
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from pipelines import dataflow_job, interruption
 from pipelines.beam_job import run_to_end
 from pipelines.code_archive import pack
 from pipelines.dataflow import DATAFLOW_RUNNER
 from pipelines.display import job_lines, progress_display
+from pipelines.options import direct_args
 from pipelines.quiet_threads import quiet_threads
-from pipelines.runner_flags import DIRECT_RUNNER
+from pipelines.runner_flags import DIRECT_RUNNER, code_to_send, is_on_a_cluster
 from transforms.shards import process
 from transforms.storage.scratch import scratch_folder
 
@@ -25,36 +28,51 @@ Assemble = Callable[[Sequence[str]], "beam.Pipeline"]
 """Makes the whole pipeline, of Beam's flags."""
 
 
-class JobOptions(Protocol):
-    """What of a checked call decides how its job is run."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JobOptions:
+    """What of a checked call decides how its job is run.
 
-    @property
-    def progress(self) -> str:
-        """`auto`, `bar`, `lines` or `none`."""
+    Attributes:
+        progress: `auto`, `bar`, `lines` or `none`.
+        verbose: log what Beam logs.
+        quiet: say nothing but errors.
+        runner: Beam's runner, by name.
+        beam_args: the flags that are Beam's, --runner among them.
+        setup_file: of which the workers get this program; None where they have it.
+        on_a_cluster: the job goes on when this process ends.
+    """
 
-    @property
-    def verbose(self) -> bool:
-        """Log what Beam logs."""
+    progress: str
+    verbose: bool
+    quiet: bool
+    runner: str
+    beam_args: tuple[str, ...]
+    setup_file: str | None
+    on_a_cluster: bool
 
-    @property
-    def quiet(self) -> bool:
-        """Say nothing but errors."""
 
-    @property
-    def runner(self) -> str:
-        """Beam's runner, by name."""
+def job_options(args: argparse.Namespace, others: Sequence[str], flags: Mapping[str, Any]) -> JobOptions:
+    """The options of a parsed call.
 
-    @property
-    def beam_args(self) -> tuple[str, ...]:
-        """The flags that are Beam's, --runner among them."""
+    Args:
+        args: as our parser has them.
+        others: the flags that are Beam's.
+        flags: those by name.
 
-    @property
-    def setup_file(self) -> str | None:
-        """Of which the workers get this program; None where they have it."""
-
-    @property
-    def on_a_cluster(self) -> bool:
-        """The job goes on when this process ends."""
+    Raises:
+        ValueError: flags exclude each other, or this program cannot be sent to the workers.
+    """
+    if args.verbose and args.quiet:
+        raise ValueError("--verbose and --quiet are both given; give one of them")
+    return JobOptions(
+        progress=args.progress,
+        verbose=args.verbose,
+        quiet=args.quiet,
+        runner=args.runner,
+        beam_args=(*direct_args(args), *others),
+        setup_file=code_to_send(args.runner, flags),
+        on_a_cluster=is_on_a_cluster(args.runner, flags),
+    )
 
 
 def run_job(options: JobOptions, workers: int, assemble: Assemble, unfinished: str) -> bool:

@@ -11,13 +11,12 @@ from typing import Any, TypeVar
 from pipelines import flag_values
 from pipelines.dataflow import DATAFLOW_RUNNER, check_locations
 from pipelines.dataset_flags import schema_of
+from pipelines.findings_job import JobOptions, job_options
 from pipelines.flag_parser import HelpFormatter, Parser, add_switch
-from pipelines.options import add_display_flags, add_runner_flags, direct_args, runner_args
+from pipelines.options import add_display_flags, add_runner_flags, runner_args
 from pipelines.runner_flags import (
     DIRECT_RUNNER,
     LOCAL_RUNNERS,
-    code_to_send,
-    is_on_a_cluster,
     writer_processes,
 )
 from pipelines.source_flags import add_source_flags, chosen_source, label_flags
@@ -33,8 +32,8 @@ _NONE = "none"
 _Number = TypeVar("_Number", int, float)
 
 
-@dataclasses.dataclass(frozen=True)
-class SweepOptions:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SweepOptions(JobOptions):
     """A checked call of `sweep`.
 
     Attributes:
@@ -44,13 +43,6 @@ class SweepOptions:
         scratch: folder in it for what has to be decompressed; None for one of this machine.
         sweep: what is measured.
         dataset: how records are built of images.
-        progress: `auto`, `bar`, `lines` or `none`.
-        verbose: log what Beam logs.
-        quiet: say nothing but errors.
-        runner: Beam's runner, by name.
-        beam_args: the flags that are Beam's, --runner among them.
-        setup_file: of which the workers get this program; None where they have it.
-        on_a_cluster: the job goes on when this process ends.
     """
 
     source: SourceConfig
@@ -59,13 +51,6 @@ class SweepOptions:
     scratch: str | None
     sweep: SweepConfig
     dataset: DatasetConfig
-    progress: str
-    verbose: bool
-    quiet: bool
-    runner: str
-    beam_args: tuple[str, ...]
-    setup_file: str | None = None
-    on_a_cluster: bool = False
 
 
 def parse_sweep(argv: Sequence[str], prog: str) -> SweepOptions:
@@ -162,8 +147,6 @@ def _list_of(kind: Callable[[str], _Number]) -> Callable[[str], tuple[_Number, .
 
 
 def _checked(args: argparse.Namespace, others: Sequence[str], flags: Mapping[str, Any]) -> SweepOptions:
-    if args.verbose and args.quiet:
-        raise ValueError("--verbose and --quiet are both given; give one of them")
     sweep = SweepConfig(
         qualities=args.qualities,
         targets=args.target_ssim,
@@ -173,7 +156,7 @@ def _checked(args: argparse.Namespace, others: Sequence[str], flags: Mapping[str
         exif=args.exif,
         worst=args.worst,
     )
-    setup_file = code_to_send(args.runner, flags)
+    job = job_options(args, others, flags)
     with glance():
         source, reason = chosen_source(args)
         dataset = _dataset(args, source)
@@ -189,13 +172,7 @@ def _checked(args: argparse.Namespace, others: Sequence[str], flags: Mapping[str
         scratch=None if args.runner == DIRECT_RUNNER else scratch_of(args.output, uuid.uuid4().hex),
         sweep=sweep,
         dataset=dataset,
-        progress=args.progress,
-        verbose=args.verbose,
-        quiet=args.quiet,
-        runner=args.runner,
-        beam_args=(*direct_args(args), *others),
-        setup_file=setup_file,
-        on_a_cluster=is_on_a_cluster(args.runner, flags),
+        **vars(job),
     )
 
 

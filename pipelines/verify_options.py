@@ -12,14 +12,13 @@ from typing import Any
 
 from pipelines import dataflow
 from pipelines.dataflow import DATAFLOW_RUNNER
+from pipelines.findings_job import JobOptions, job_options
 from pipelines.flag_parser import HelpFormatter, Parser, add_switch
-from pipelines.options import add_display_flags, add_runner_flags, direct_args
+from pipelines.options import add_display_flags, add_runner_flags
 from pipelines.runner_flags import (
     DIRECT_RUNNER,
     LOCAL_RUNNERS,
     beam_flags,
-    code_to_send,
-    is_on_a_cluster,
     without_path,
     writer_processes,
 )
@@ -36,8 +35,8 @@ from transforms.storage.paths import absolute, is_remote
 from transforms.storage.places import check_place, is_file, is_folder
 
 
-@dataclasses.dataclass(frozen=True)
-class VerifyOptions:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VerifyOptions(JobOptions):
     """A checked call of `verify`.
 
     Attributes:
@@ -46,13 +45,6 @@ class VerifyOptions:
         source: that the records are held against; None for the dataset alone.
         dataset: how it was made; None likewise.
         workers: processes of this machine; 0 where the runner's own workers are many.
-        progress: `auto`, `bar`, `lines` or `none`.
-        verbose: log what Beam logs.
-        quiet: say nothing but errors.
-        runner: Beam's runner, by name.
-        beam_args: the flags that are Beam's, --runner among them.
-        setup_file: of which the workers get this program; None where they have it.
-        on_a_cluster: the job goes on when this process ends.
     """
 
     path: str
@@ -60,13 +52,6 @@ class VerifyOptions:
     source: SourceConfig | None
     dataset: DatasetConfig | None
     workers: int
-    progress: str
-    verbose: bool
-    quiet: bool
-    runner: str
-    beam_args: tuple[str, ...]
-    setup_file: str | None = None
-    on_a_cluster: bool = False
 
 
 def parse_verify(argv: Sequence[str], prog: str) -> VerifyOptions:
@@ -146,15 +131,13 @@ def _add_source(group: argparse._ArgumentGroup) -> None:
 
 
 def _checked(parser: Parser, args: argparse.Namespace, others: Sequence[str]) -> VerifyOptions:
-    if args.verbose and args.quiet:
-        raise ValueError("--verbose and --quiet are both given; give one of them")
     for name in ("path", "report", "input"):
         if vars(args)[name] == "":
             raise ValueError(f"{'PATH' if name == 'path' else f'--{name}'} is empty; give a path")
     if args.input is None and (args.annotations or args.image_root):
         raise ValueError("--annotations and --image_root tell of --input, which is not given")
     others, flags = _beam_args(parser, args, others)
-    setup_file = code_to_send(args.runner, flags)
+    job = job_options(args, others, flags)
     _check_path(args.path)
     if args.report is not None:
         _check_report(args.report)
@@ -171,13 +154,7 @@ def _checked(parser: Parser, args: argparse.Namespace, others: Sequence[str]) ->
         source=source,
         dataset=dataset,
         workers=writer_processes(args),
-        progress=args.progress,
-        verbose=args.verbose,
-        quiet=args.quiet,
-        runner=args.runner,
-        beam_args=(*direct_args(args), *others),
-        setup_file=setup_file,
-        on_a_cluster=is_on_a_cluster(args.runner, flags),
+        **vars(job),
     )
 
 
