@@ -8,6 +8,7 @@ recordmill schema out/ --format input_reader >> pipeline.config
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 import textwrap
 import zlib
@@ -86,7 +87,12 @@ def _only(dataset: Dataset, split: str | None) -> Dataset:
 def _print(text: str) -> None:
     """What the terminal cannot show is escaped: in the literals of Python that is the same text."""
     encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    try:
+        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        sys.stdout.flush()
+    except BrokenPipeError:  # nobody reads on; what is left is flushed to nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -194,3 +194,12 @@ def test_neither_beam_nor_tensorflow_is_imported() -> None:
     code = "import sys, pipelines.schema_code; print({'apache_beam', 'tensorflow'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+def test_a_reader_that_leaves_is_no_error_of_ours(boxes: Path) -> None:
+    call = [sys.executable, "-m", "pipelines.schema_code", str(boxes / "out")]
+    with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait() == 1
