@@ -6,10 +6,7 @@ with beam.Pipeline() as p:
 
 from __future__ import annotations
 
-import atexit
 import functools
-import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 
@@ -21,6 +18,7 @@ from transforms.sources.registry import source_of
 from transforms.sources.source import Item, SourceConfig
 from transforms.storage import files
 from transforms.storage.listing import glance
+from transforms.storage.scratch import scratch_folder
 
 _PROGRESS_STEP = 1000
 
@@ -79,6 +77,4 @@ def list_source(_: bytes, config: SourceConfig, scratch: str | None) -> Iterator
 
 @functools.cache
 def _temporary_scratch() -> str:
-    path = os.path.join(tempfile.gettempdir(), f"recordmill-{os.getpid()}")
-    atexit.register(shutil.rmtree, path, ignore_errors=True)
-    return path
+    return tempfile.mkdtemp(prefix="source-", dir=scratch_folder())

@@ -1,5 +1,8 @@
 """ReadSource and WriteDataset in people's own pipelines."""
 
+import gzip
+import subprocess
+import sys
 from pathlib import Path
 
 import apache_beam as beam
@@ -10,9 +13,10 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from benchmarks.drawings import draw_folder
 from tests.pipelines.conversion import digests, examples
 from transforms.config import DatasetConfig
-from transforms.read import ReadSource
+from transforms.read import ReadSource, list_source
 from transforms.records import Annotations, ImageRecord
 from transforms.sources.source import SourceConfig
+from transforms.storage.reader import ImageReader
 from transforms.write import WriteDataset
 
 
@@ -47,3 +51,19 @@ def test_own_records_with_values_of_numpy(tmp_path: Path) -> None:
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
         _ = pipeline | beam.Create([record]) | WriteDataset(str(tmp_path / "out"), DatasetConfig())
     assert list(examples(tmp_path / "out")) == [{"x": [0.5], "n": [7], "v": [0, 1, 2, 3], "t": [b"a[/b]"]}]
+
+
+def test_what_a_source_unpacks_outlives_the_start_of_other_processes(tmp_path: Path) -> None:
+    sides = b"".join(side.to_bytes(4, "big") for side in (2, 3, 4))
+    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(
+        gzip.compress(bytes((0, 0, 8, 3)) + sides + bytes(range(24)))
+    )
+    items = list(list_source(b"", SourceConfig(kind="idx", input=str(tmp_path)), None))
+    records = [item for item in items if isinstance(item, ImageRecord)]
+    code = "from transforms.storage.scratch import scratch_folder; scratch_folder()"
+    subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], check=True)
+    reader = ImageReader()
+    assert [list(reader.read(record.image)) for record in records if record.image] == [
+        list(range(12)),
+        list(range(12, 24)),
+    ]
