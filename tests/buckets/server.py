@@ -28,6 +28,7 @@ the body of a copy, decompression of gzip objects, the XML API, rate limits, loc
 from __future__ import annotations
 
 import argparse
+import signal
 import threading
 import time
 from pathlib import Path
@@ -174,6 +175,7 @@ def main() -> None:
     parser.add_argument("--faults", type=float, default=0.0, metavar="RATE")
     parser.add_argument("--bucket", action="append", default=[], metavar="NAME")
     options = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells have those in the background ignore it
     with BucketServer(options.port) as server:
         server.faults = Faults(options.faults) if options.faults else None
         for name in options.bucket:
