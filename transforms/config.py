@@ -23,6 +23,8 @@ _NOT_THE_BYTES = (
     "overwrite",
     "shuffles_in_memory",
     "worker_slots",
+    "dataset_version",
+    "keep_versions",
 )
 
 
@@ -58,6 +60,10 @@ class DatasetConfig:
         shuffles_in_memory: the runner does, on one machine; else on disks.
         workers: processes that write, on the machine of the pipeline; 0 leaves it to the runner's workers.
         worker_slots: how many shards those may write at a time, at most; 0 where that is not known.
+        dataset_version: `x.y.z` or `auto`, the next one: the dataset is published in a folder of that name,
+            beside the others, from the last of which it takes over what has not changed; None for a dataset
+            without versions.
+        keep_versions: how many are left, the oldest being removed; None for all.
     """
 
     policy: ImagePolicy = ImagePolicy()
@@ -86,6 +92,8 @@ class DatasetConfig:
     shuffles_in_memory: bool = True
     workers: int = 0
     worker_slots: int = 0
+    dataset_version: str | None = None
+    keep_versions: int | None = None
 
     def __post_init__(self) -> None:
         _check_splits(self.splits)

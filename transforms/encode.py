@@ -184,7 +184,7 @@ class EncodeExamplesFn(beam.DoFn):
         self._pending = []
 
     def _start(self, plan: DatasetPlan) -> ProcessExecutor:
-        lock.keep(self._run.output, self._run.token)
+        lock.keep(self._run.locked, self._run.token)
         warning = shuffle_warning(self._config, plan)
         if warning is not None:
             progress.add_note(warning)

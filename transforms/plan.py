@@ -107,7 +107,7 @@ def make_plan(
 
 def _begin(run: Run, config: DatasetConfig) -> None:
     """Takes the output for this job; what others have left there stays until there is a plan."""
-    lock.acquire(run.output, run.token, run.command)
+    lock.acquire(run.locked, run.token, run.command)
     # The job that had it may just have published.
     recheck_output(run.output, config.overwrite)
     mark_run(run, package_version("recordmill"))

@@ -131,8 +131,8 @@ class Reconcile(beam.DoFn):
         """Once: nothing is moved, and nothing withdrawn, before the gate."""
         with naming_faults(self._run.output):
             # Another job may have come in between.
-            lock.check(self._run.output, self._run.token)
-            lock.keep(self._run.output, self._run.token)
+            lock.check(self._run.locked, self._run.token)
+            lock.keep(self._run.locked, self._run.token)
             recheck_output(self._run.output, self._config.overwrite)
             files = [report.file.failures_path for report in reports]
             every_failure = itertools.chain(failures, encode_failures)
@@ -145,7 +145,7 @@ class Reconcile(beam.DoFn):
             moves = file_moves(reconciled, self._run, failed)
             names = metadata_names(reconciled, self._config)
             publication = announce(self._run, moves, names, plan.replaces)
-            lock.check(self._run.output, self._run.token)  # what comes between has taken a while
+            lock.check(self._run.locked, self._run.token)  # what comes between has taken a while
             withdraw(self._run, publication)
         yield from moves
         yield beam.pvalue.TaggedOutput(_SUMMARY, reconciled)
@@ -205,8 +205,8 @@ def write_metadata(
     manifest = manifest_json(reconciled, config, provenance, names)
     with naming_faults(path):
         if not _is_published(path, manifest):
-            lock.check(run.output, run.token)
-            lock.keep(run.output, run.token)
+            lock.check(run.locked, run.token)
+            lock.keep(run.locked, run.token)
             publication = noted_publication(run.output, run.folder)
             if publication is None:
                 raise JobError(f"{run.folder} is gone, and with it the job; give the same command again")
@@ -216,7 +216,7 @@ def write_metadata(
                 write_metadata_file(run, name, text)
                 if name != REPORT:
                     digests[name] = hashlib.sha256(text.encode()).hexdigest()
-            lock.check(run.output, run.token)  # what comes between has taken a while
+            lock.check(run.locked, run.token)  # what comes between has taken a while
             commit(run, manifest_text(manifest, digests))
     end_run(run)
     # An alert looks for jobs that have counted this.

@@ -147,7 +147,7 @@ class WriteShardsFn(beam.DoFn):
             raise JobError(message)
         if not self._settings_digest:
             self._settings_digest = plan.settings.digest()
-            lock.keep(self._run.output, self._run.token)
+            lock.keep(self._run.locked, self._run.token)
             with naming_faults(self._folder):
                 self._sizes = files.sizes(self._folder)
         place, batches = element

@@ -14,6 +14,10 @@ DATASET_INFO = "dataset_info.json"
 FAILURES = "failures.jsonl"
 REPORT = "report.html"
 REPORT_DATA = "report.json"
+LATEST = "latest.json"
+"""Beside the folders of versions: names the one that readers take."""
+STATE = "state"
+"""In a version: what its shards were made from, for the next one."""
 FORMAT_VERSION = 1
 """Of manifest.json, and of what runs note under `.recordmill`."""
 
@@ -23,16 +27,31 @@ class Run:
     """One configuration at work on one output; the same call again is the same run.
 
     Attributes:
-        output: folder of the dataset, absolute, or a `gs://` URI without a `/` at its end.
+        output: folder that the dataset is published in, absolute, or a `gs://` URI without a `/` at its end;
+            of a version, a folder under `.recordmill` that no reader sees.
         digest: of the configuration.
         token: of this one job, unique: by it the job holds the output's lock.
         command: what people know the job by.
+        home: folder of all versions; empty where the dataset has none.
+        version: `x.y.z`; empty likewise.
     """
 
     output: str
     digest: str
     token: str
     command: str = ""
+    home: str = ""
+    version: str = ""
+
+    @property
+    def locked(self) -> str:
+        """The folder that one job at a time works in."""
+        return self.home or self.output
+
+    @property
+    def published(self) -> str:
+        """The folder that readers will see."""
+        return os.path.join(self.home, self.version) if self.version else self.output
 
     @property
     def folder(self) -> str:

@@ -275,7 +275,7 @@ def _commit_object(run: Run, path: str, manifest: str) -> None:
     except cloud.ChangedError as error:
         raise JobError(_published_meanwhile(run.output)) from error
     try:
-        is_ours = lock.is_held_by(run.output, run.token)
+        is_ours = lock.is_held_by(run.locked, run.token)
     except (OSError, JobError):
         return  # not known: it was ours a moment ago
     if not is_ours:

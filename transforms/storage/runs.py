@@ -106,9 +106,9 @@ def end_run(run: Run) -> None:
     Where the job has the lock no more, what is there is another's.
     """
     with contextlib.suppress(OSError, JobError):
-        if lock.is_held_by(run.output, run.token):
+        if lock.is_held_by(run.locked, run.token):
             _remove_run(run.folder)
-            lock.release(run.output, run.token)
+            lock.release(run.locked, run.token)
 
 
 def finished_shards(output: str) -> int:
