@@ -119,6 +119,28 @@ class DatasetConfig:
             except re.error as error:
                 raise ValueError(f"--group_pattern is {self.group_pattern!r}: {error}") from error
         self._check_writer()
+        self._check_versions()
+
+    def _check_versions(self) -> None:
+        """Raises ValueError where versions cannot be as they are asked for."""
+        if self.keep_versions is not None and self.keep_versions < 1:
+            raise ValueError(f"--keep_versions is {self.keep_versions}; it must be at least 1")
+        if self.dataset_version is None:
+            if self.keep_versions is not None:
+                raise ValueError(
+                    f"--keep_versions is {self.keep_versions}, and only --dataset_version makes versions"
+                )
+            return
+        if self.overwrite:
+            raise ValueError(
+                f"--overwrite replaces a dataset, and --dataset_version={self.dataset_version} publishes "
+                "beside those that are there; give one of them"
+            )
+        if self.writer != "shards":
+            raise ValueError(
+                f"--writer is {self.writer!r}, and --dataset_version={self.dataset_version} takes over from "
+                "shards that are the same each time; leave --writer out, or give --writer=shards"
+            )
 
     def _check_writer(self) -> None:
         """Raises ValueError for a writer that is none, or that cannot do what is asked for."""

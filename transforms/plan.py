@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -17,14 +18,17 @@ from transforms.shards import progress
 from transforms.shards.manifest import package_version
 from transforms.shards.memory import shuffle_warning
 from transforms.shards.plan import DatasetPlan, plan_dataset, slots_warning
+from transforms.shards.previous import find_previous
+from transforms.shards.recipe import Recipe
 from transforms.shards.totals import Totals, merged_totals
-from transforms.storage import lock
+from transforms.storage import files, lock
 from transforms.storage.durable import write_text
-from transforms.storage.layout import Run
+from transforms.storage.layout import MANIFEST, Run
 from transforms.storage.output import free_bytes, recheck_output, write_failures
 from transforms.storage.paths import is_remote
 from transforms.storage.publication import published_dataset
 from transforms.storage.runs import failures_path, kept_bytes, mark_run, settle_runs
+from transforms.storage.versions import settle_versions
 from transforms.storage.write_faults import naming_faults
 from transforms.survey import Surveyed, SurveyRecords
 
@@ -40,13 +44,17 @@ class PlanDataset(beam.PTransform):
         config: of the dataset.
         output: folder of the dataset; looked at for what it holds and how much it can take.
         run: that is made ready for its shards; None to write nothing at all.
+        recipe: of the dataset; None where it has no versions.
     """
 
-    def __init__(self, config: DatasetConfig, output: str, run: Run | None) -> None:
+    def __init__(
+        self, config: DatasetConfig, output: str, run: Run | None, recipe: Recipe | None = None
+    ) -> None:
         super().__init__()
         self._config = config
         self._output = output
         self._run = run
+        self._recipe = recipe
 
     def expand(self, surveyed: Surveyed) -> beam.PCollection[DatasetPlan]:
         """All totals, and the plan that follows from them."""
@@ -61,6 +69,7 @@ class PlanDataset(beam.PTransform):
                 failures=beam.pvalue.AsIter(surveyed.failures),
                 output=self._output,
                 run=self._run,
+                recipe=self._recipe,
             ).with_output_types(DatasetPlan)
         )
 
@@ -72,6 +81,7 @@ def make_plan(
     failures: Iterable[Failure],
     output: str,
     run: Run | None,
+    recipe: Recipe | None = None,
 ) -> DatasetPlan:
     """The plan, with the run's folder made ready, and failures.jsonl as far as the list tells.
 
@@ -82,9 +92,14 @@ def make_plan(
     if run is not None:
         with naming_faults(output):
             _begin(run, config)
+    previous, before, not_taken = None, "", ""
+    if run is not None and run.version and recipe is not None:
+        with naming_faults(run.home):
+            previous, before, not_taken = find_previous(run.home, recipe)
     try:
         total = _some(totals, failures, config, run)
-        plan = plan_dataset(total, config, run.sample if run is not None else None)
+        plan = plan_dataset(total, config, run.sample if run is not None else None, previous)
+        plan = dataclasses.replace(plan, previous_version=before, not_taken=not_taken)
     except JobError:
         if run is not None:
             with naming_faults(output):
@@ -101,6 +116,10 @@ def make_plan(
     if (warning := slots_warning(config, len(plan.shards()))) is not None:
         progress.add_note(warning)
         _LOGGER.warning(warning)
+    if not_taken:
+        told = f"nothing is taken over from version {before or 'before'}: {not_taken}"
+        progress.add_note(told)
+        _LOGGER.warning(told)
     progress.set_totals(plan.records, plan.source_bytes)
     return plan
 
@@ -109,6 +128,13 @@ def _begin(run: Run, config: DatasetConfig) -> None:
     """Takes the output for this job; what others have left there stays until there is a plan."""
     lock.acquire(run.locked, run.token, run.command)
     # The job that had it may just have published.
+    if run.version:
+        settle_versions(run.home, run.version)
+        if files.exists(os.path.join(run.published, MANIFEST)):
+            raise JobError(
+                f"--output is {run.home!r}, where version {run.version} has been published meanwhile; give "
+                "the same command again"
+            )
     recheck_output(run.output, config.overwrite)
     mark_run(run, package_version("recordmill"))
 

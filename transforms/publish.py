@@ -23,9 +23,12 @@ from transforms.shards.manifest import (
     metadata_names,
     of_same_job,
     shard_files,
+    state_digests,
 )
 from transforms.shards.part import write_empty
 from transforms.shards.plan import DatasetPlan
+from transforms.shards.previous import SETTINGS, settings_text
+from transforms.shards.recipe import Recipe
 from transforms.shards.reconcile import Reconciled, reconcile
 from transforms.shards.report import ShardReport, WriteStats
 from transforms.storage import lock
@@ -43,7 +46,8 @@ from transforms.storage.publication import (
     withdraw,
     write_metadata_file,
 )
-from transforms.storage.runs import end_run
+from transforms.storage.runs import discard_run, end_run, remove_run
+from transforms.storage.versions import expose, remove_old_versions
 from transforms.storage.write_faults import naming_faults
 from transforms.written import Written
 
@@ -61,6 +65,7 @@ class Publish(beam.PTransform):
         failures: what the source listed and is no record.
         provenance: for the manifest.
         written: what the writer yields beside its reports.
+        recipe: of the dataset; None where it has no versions.
     """
 
     def __init__(
@@ -71,6 +76,7 @@ class Publish(beam.PTransform):
         failures: beam.PCollection[Failure],
         provenance: Provenance,
         written: Written,
+        recipe: Recipe | None = None,
     ) -> None:
         super().__init__()
         self._written = written
@@ -79,6 +85,7 @@ class Publish(beam.PTransform):
         self._plan = plan
         self._failures = failures
         self._provenance = provenance
+        self._recipe = recipe
 
     def expand(self, reports: beam.PCollection[ShardReport]) -> beam.PCollection[str]:
         """All reports -> gate -> moves -> all moved -> metadata."""
@@ -109,6 +116,7 @@ class Publish(beam.PTransform):
             run=self._run,
             config=self._config,
             provenance=self._provenance,
+            recipe=self._recipe,
         ).with_output_types(str)
 
 
@@ -141,9 +149,13 @@ class Reconcile(beam.DoFn):
             if encoded is None:
                 every = itertools.chain(reports, empty_shards(plan, reports, self._run.shards))
             ratio = self._config.max_failure_ratio
-            reconciled = reconcile(plan, every, failures, ratio, failed, encoded)
+            digest = file_sha256(failed) if self._run.version else ""
+            reconciled = reconcile(plan, every, failures, ratio, failed, encoded, digest)
+            if reconciled.is_unchanged:
+                yield beam.pvalue.TaggedOutput(_SUMMARY, reconciled)
+                return
             moves = file_moves(reconciled, self._run, failed)
-            names = metadata_names(reconciled, self._config)
+            names = metadata_names(reconciled, self._config, self._run.version)
             publication = announce(self._run, moves, names, plan.replaces)
             lock.check(self._run.locked, self._run.token)  # what comes between has taken a while
             withdraw(self._run, publication)
@@ -170,9 +182,12 @@ class MoveFiles(beam.DoFn):
 def file_moves(reconciled: Reconciled, run: Run, failures_path: str) -> list[Move]:
     """What is moved into the output: shards, indexes, and failures.jsonl where it is not there yet."""
     moves = []
-    for report, records, index in shard_files(reconciled):
-        moves.append(Move(report.file.path, os.path.join(run.output, records), report.file.sha256))
-        moves.append(Move(report.file.index_path, os.path.join(run.output, index), None))
+    for report, records, index, state in shard_files(reconciled):
+        file, stays = report.file, report.taken_whole
+        moves.append(Move(file.path, os.path.join(run.output, records), file.sha256, stays))
+        moves.append(Move(file.index_path, os.path.join(run.output, index), None, stays))
+        if file.state_path is not None and state is not None:
+            moves.append(Move(file.state_path, os.path.join(run.output, state), file.state_sha256, stays))
     published = os.path.join(run.output, FAILURES)
     if failures_path != published:
         moves.append(Move(failures_path, published, None))
@@ -194,46 +209,86 @@ def write_metadata(
     run: Run,
     config: DatasetConfig,
     provenance: Provenance,
+    recipe: Recipe | None = None,
 ) -> str:
     """Writes what describes the dataset, once all its shards are moved; manifest.json last.
+
+    Of a version, which no reader has seen so far, the folder is moved then; one that would be the same as the
+    version before is not made.
 
     Returns:
         The path of manifest.json.
     """
+    if reconciled.is_unchanged:
+        return _leave_unchanged(reconciled, run, config)
     path = os.path.join(run.output, MANIFEST)
-    names = metadata_names(reconciled, config)
+    names = metadata_names(reconciled, config, run.version)
     manifest = manifest_json(reconciled, config, provenance, names)
+    published = os.path.join(run.published, MANIFEST)
     with naming_faults(path):
-        if not _is_published(path, manifest):
+        is_published = _is_published(published, manifest)
+        if not is_published and not (run.version and _is_published(path, manifest)):
             lock.check(run.locked, run.token)
             lock.keep(run.locked, run.token)
             publication = noted_publication(run.output, run.folder)
             if publication is None:
                 raise JobError(f"{run.folder} is gone, and with it the job; give the same command again")
             complete_moves(run.output, publication)
-            digests = {FAILURES: file_sha256(os.path.join(run.output, FAILURES))}
-            for name, text in _described(reconciled, config, run.output, manifest):
+            digests = {FAILURES: file_sha256(os.path.join(run.output, FAILURES)), **state_digests(reconciled)}
+            for name, text in _described(reconciled, config, run, manifest, recipe):
                 write_metadata_file(run, name, text)
                 if name != REPORT:
                     digests[name] = hashlib.sha256(text.encode()).hexdigest()
             lock.check(run.locked, run.token)  # what comes between has taken a while
             commit(run, manifest_text(manifest, digests))
+        # A step that is repeated after its end finds the lock given back.
+        if run.version and not (is_published and not lock.is_held_by(run.locked, run.token)):
+            remove_run(run)
+            expose(run)
+            _remove_old(run, config)
     end_run(run)
     # An alert looks for jobs that have counted this.
     count("published")
-    _LOGGER.info("recordmill published %s", path)
-    return path
+    _LOGGER.info("recordmill published %s", published)
+    return published
+
+
+def _leave_unchanged(reconciled: Reconciled, run: Run, config: DatasetConfig) -> str:
+    """Ends a run that has nothing new to publish; the path of the manifest that stays."""
+    previous = reconciled.plan.previous
+    assert previous is not None
+    with naming_faults(run.output):
+        if lock.is_held_by(run.locked, run.token):  # else it is repeated, or another job is at work
+            _remove_old(run, config)
+            discard_run(run)
+    end_run(run)
+    count("unchanged")
+    _LOGGER.info("nothing has changed since version %s: nothing is published", previous.version)
+    return os.path.join(previous.folder, MANIFEST)
+
+
+def _remove_old(run: Run, config: DatasetConfig) -> None:
+    if config.keep_versions is not None:
+        for version in remove_old_versions(run.home, config.keep_versions):
+            _LOGGER.info("removed version %s: %d are left", version, config.keep_versions)
 
 
 def _described(
-    reconciled: Reconciled, config: DatasetConfig, output: str, manifest: Mapping[str, Any]
+    reconciled: Reconciled,
+    config: DatasetConfig,
+    run: Run,
+    manifest: Mapping[str, Any],
+    recipe: Recipe | None,
 ) -> Iterator[tuple[str, str]]:
     """Name and text of each file that describes the dataset, but for manifest.json; TFDS's last."""
-    settings = reconciled.plan.settings
+    settings, output = reconciled.plan.settings, run.output
+    if recipe is not None:
+        edges = {name: split.edges for name, split in reconciled.plan.splits.items() if split.edges}
+        yield SETTINGS, settings_text(recipe, edges)
     report = report_json(reconciled.statistics, settings)
     yield REPORT_DATA, report_text(report)
     yield REPORT, report_page(output, manifest, report, os.path.join(output, FAILURES), settings)
-    yield from companions(reconciled, config).items()
+    yield from companions(reconciled, config, run.version).items()
 
 
 def _is_published(path: str, manifest: Mapping[str, Any]) -> bool:

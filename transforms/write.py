@@ -20,9 +20,11 @@ from transforms.plan import PlanDataset
 from transforms.publish import Publish
 from transforms.records import ClassNames, Failure, ImageRecord
 from transforms.shards.manifest import Provenance, package_version
+from transforms.shards.recipe import Recipe
 from transforms.storage.layout import Run
 from transforms.storage.output import check_path
 from transforms.storage.paths import absolute
+from transforms.storage.versions import check_home, staging_folder, version_to_write
 from transforms.survey import SurveyRecords
 from transforms.write_shards import WriteShards
 from transforms.write_tfrecords import WriteTFRecords
@@ -36,7 +38,7 @@ class WriteDataset(beam.PTransform):
 
     Args:
         output: folder of the dataset, on this machine or `gs://`; empty, or none yet, or with `overwrite` one
-            that holds a dataset.
+            that holds a dataset. With `dataset_version` folder of all its versions.
         config: how records are built, split, sharded and published.
         source: what the records came from, for the manifest: `kind` and `input`, and what else the
             source was told.
@@ -55,11 +57,18 @@ class WriteDataset(beam.PTransform):
         self._config = config
         self._source = dict(source or {"kind": "pcollection", "input": ""})
         self._job = job
+        home = version = ""
+        if config.dataset_version is not None:
+            check_home(output)
+            home = absolute(output)
+            version = str(version_to_write(home, config.dataset_version))
         self._run = Run(
-            absolute(output),
+            staging_folder(home, version) if version else absolute(output),
             config.digest(_versions(), self._source),
             uuid.uuid4().hex,
             shlex.join(sys.argv)[:_COMMAND_LENGTH],
+            home,
+            version,
         )
 
     @property
@@ -73,6 +82,16 @@ class WriteDataset(beam.PTransform):
         return self._run.scratch
 
     @property
+    def published(self) -> str:
+        """The folder that readers will see: of a version, its own."""
+        return self._run.published
+
+    @property
+    def locked(self) -> str:
+        """The folder whose lock the job holds."""
+        return self._run.locked
+
+    @property
     def token(self) -> str:
         """By which the job of this pipeline holds the output's lock."""
         return self._run.token
@@ -81,15 +100,16 @@ class WriteDataset(beam.PTransform):
         """Records to a survey, to a plan, to shards; shards to a dataset."""
         config, run = self._config, self._run
         surveyed = entries | "SurveyRecords" >> SurveyRecords(config, run.scratch)
-        plan = surveyed | "PlanDataset" >> PlanDataset(config, run.output, run)
+        recipe = Recipe.of(config, _versions(), self._source) if run.version else None
+        plan = surveyed | "PlanDataset" >> PlanDataset(config, run.output, run, recipe)
         if config.writer == "beam":
             written = surveyed | "WriteTFRecords" >> WriteTFRecords(config, plan, run)
         else:
             written = Written(surveyed | "WriteShards" >> WriteShards(config, plan, run))
         provenance = Provenance.start(
-            self._source, run.digest, type(entries.pipeline.runner).__name__, self._job
+            self._source, run.digest, type(entries.pipeline.runner).__name__, self._job, run.version
         )
-        publish = Publish(run, config, plan, surveyed.failures, provenance, written)
+        publish = Publish(run, config, plan, surveyed.failures, provenance, written, recipe)
         return written.reports | "Publish" >> publish
 
 

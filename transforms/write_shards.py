@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import shutil
 import tempfile
@@ -24,6 +25,8 @@ from transforms.shards.plan import DatasetPlan, shard_index, writer_processes
 from transforms.shards.pool import ProcessExecutor
 from transforms.shards.report import ShardReport
 from transforms.shards.state import ShardState, shard_digest
+from transforms.shards.taking_over import TakeOver
+from transforms.shards.whole import WholeShard, whole_shard
 from transforms.shards.writer import ShardWriter
 from transforms.storage import files, lock
 from transforms.storage.layout import Run
@@ -112,8 +115,9 @@ def ordered(batches: Iterable[bytes], by_key: bool) -> list[bytes]:
 class WriteShardsFn(beam.DoFn):
     """(shard, batches of references) -> ShardReport.
 
-    A shard that an earlier run has finished from the same references and settings is not written again. The
-    others are handed to writer processes as they come, and reported when the bundle ends.
+    A shard that an earlier run has finished from the same references and settings is not written again, nor
+    is one that the version before has. The others are handed to writer processes as they come, and reported
+    when the bundle ends.
 
     Args:
         config: of the dataset.
@@ -134,6 +138,7 @@ class WriteShardsFn(beam.DoFn):
         self._settings_digest = ""
         self._sizes: Mapping[str, int] = {}
         self._reused = 0
+        self._before: dict[tuple[str, int], str] = {}
         self._log = FailureLog()
 
     def process(
@@ -153,19 +158,16 @@ class WriteShardsFn(beam.DoFn):
         place, batches = element
         split, shard = plan.shards()[place]
         references = ordered(batches, self._config.order == "key")
-        state = ShardState(self._folder, split, shard, shard_digest(self._settings_digest, references))
+        digest = shard_digest(self._settings_digest, references, self._run.scratch)
+        state = ShardState(self._folder, split, shard, digest)
         try:
-            with naming_faults(state.path):
-                report = state.reusable(references, self._sizes)
-                if report is None:
-                    state.discard(self._sizes)
+            report = self._finished(state, plan, references)
             if report is not None:
-                self._reused += 1
                 progress.add_done(len(references), report.file.stats.source_bytes)
                 yield _counted(report)
                 return
             writer = self._writer or self._start(plan)
-            writer.submit(state, references)
+            writer.submit(state, references, self._take_over(plan, split, shard))
         except BaseException:
             self.teardown()
             raise
@@ -178,6 +180,8 @@ class WriteShardsFn(beam.DoFn):
             return
         try:
             for report in self._writer.finish():
+                before = self._before.get((report.split, report.shard))
+                report = dataclasses.replace(report, is_same=before == report.file.sha256)
                 if report.file.failures_path is not None:
                     self._log.add_file(report.file.failures_path)
                 yield in_global_window(_counted(report))
@@ -192,6 +196,50 @@ class WriteShardsFn(beam.DoFn):
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
         self._executor = self._writer = self._scratch = None
+
+    def _finished(
+        self, state: ShardState, plan: DatasetPlan, references: Sequence[bytes]
+    ) -> ShardReport | None:
+        """The report of a shard that need not be written: an earlier run has, or the version before."""
+        before = None
+        if plan.previous is not None:
+            before = whole_shard(plan.previous, plan.splits[state.split].num_shards, state)
+        if before is not None and before.header.stats.failed:
+            before = self._tried_again(before, plan, references)
+        if before is not None and before.is_same:
+            with naming_faults(state.path):
+                return before.report(state)
+        with naming_faults(state.path):
+            report = state.reusable(references, self._sizes)
+            if report is None:
+                state.discard(self._sizes)
+        if before is not None:
+            self._before[state.split, state.shard] = before.header.sha256
+        if report is not None:
+            self._reused += 1
+            is_same = before is not None and before.header.sha256 == report.file.sha256
+            report = dataclasses.replace(report, is_same=is_same)
+        return report
+
+    def _tried_again(self, before: WholeShard, plan: DatasetPlan, references: Sequence[bytes]) -> WholeShard:
+        """The shard of the version before, once the records have been tried that failed there."""
+        if self._writer is None:
+            self._start(plan)
+        assert self._executor is not None
+        task, records = before.task(references)
+        batch = self._executor.submit(task).result()
+        progress.add_done(-len(records), -sum(record.size for record in records))  # counted with the shard
+        return before.tried_again(batch)
+
+    def _take_over(self, plan: DatasetPlan, split: str, shard: int) -> TakeOver | None:
+        """What the records of a shard may be taken over from; None where there are no versions."""
+        if not self._run.version:
+            return None
+        by_key = self._config.order == "key"
+        if plan.previous is None:
+            return TakeOver(by_key=by_key)
+        made = plan.splits[split]
+        return TakeOver(tuple(plan.previous.overlapping(split, shard, made.num_shards, made.edges)), by_key)
 
     def _start(self, plan: DatasetPlan) -> ShardWriter:
         workers = writer_processes(plan, self._config.workers)
@@ -213,6 +261,8 @@ class WriteShardsFn(beam.DoFn):
 
 def _counted(report: ShardReport) -> ShardReport:
     """`report`, counted in Beam's metrics."""
-    count("shards/reused" if report.reused else "shards/written")
+    made = "reused" if report.reused else "written"
+    count(f"shards/{'taken_over' if report.taken_whole else made}")
+    count("taken_over", report.file.stats.taken_over)
     count_written(report.file.stats, report.file.size)
     return report

@@ -14,7 +14,8 @@ from transforms.images.exif import Array
 from transforms.images.mask import encode_mask
 from transforms.records import AnnotatedObject, Annotations, BadInput, Placed, StoredImage
 
-_OF_OBJECTS = frozenset({"objects", "object_masks"})
+OF_OBJECTS = frozenset({"objects", "object_masks"})
+"""What of `Placed` is made from objects."""
 
 
 def place(
@@ -45,13 +46,13 @@ def place(
     shapes = Shapes(frame, annotations.relative, read)
     notes: list[tuple[str, str]] = []
     kept: list[Kept] = []
-    if annotations.objects and needs & _OF_OBJECTS:
+    if annotations.objects and needs & OF_OBJECTS:
         kept = ObjectPlacer(BoxRule(boxes, frame, notes), shapes).placed(annotations.objects)
     object_masks: tuple[bytes, ...] = ()
     if kept and "object_masks" in needs:
         object_masks = tuple(_object_mask(shapes, *one) for one in kept)
     masks: dict[str, bytes] = {}
-    if needs - _OF_OBJECTS:
+    if needs - OF_OBJECTS:
         masks = _encoded(MaskPlacer(annotations, frame, shapes, read, ids), needs)
     return Placed(tuple(one for _, one in kept), masks, object_masks, tuple(notes))
 

@@ -8,7 +8,7 @@ import importlib.metadata
 import json
 import platform
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from transforms.config import DatasetConfig
 from transforms.examples.label_map import label_map_text
@@ -22,9 +22,11 @@ from transforms.examples.tfds import (
     supervised_keys,
 )
 from transforms.images.versions import codec_versions
+from transforms.shards.previous import SETTINGS, shard_name
 from transforms.shards.reconcile import Reconciled
+from transforms.shards.record_state import ENDING
 from transforms.shards.report import ShardReport
-from transforms.storage.layout import FAILURES, FORMAT_VERSION, INDEX, MANIFEST, REPORT, REPORT_DATA
+from transforms.storage.layout import FAILURES, FORMAT_VERSION, INDEX, MANIFEST, REPORT, REPORT_DATA, STATE
 from transforms.storage.sealed import PLACEHOLDER, seal
 
 _TFDS_VERSION = "1.0.0"
@@ -41,24 +43,45 @@ class Provenance:
     runner: str
     job: str
     started: str
+    version: str = ""
 
     @staticmethod
-    def start(source: Mapping[str, object], config_digest: str, runner: str, job: str) -> Provenance:
-        """The provenance of a job that starts now."""
-        return Provenance(source, config_digest, runner, job, _now())
+    def start(
+        source: Mapping[str, object], config_digest: str, runner: str, job: str, version: str = ""
+    ) -> Provenance:
+        """The provenance of a job that starts now; `version` is the dataset's, where it has any."""
+        return Provenance(source, config_digest, runner, job, _now(), version)
 
 
-def shard_name(split: str, shard: int, num_shards: int) -> str:
-    """The name of a shard, without its ending."""
-    return f"{split}-{shard:05d}-of-{num_shards:05d}"
+class ShardNames(NamedTuple):
+    """A shard, and the names of its files under the output.
+
+    Attributes:
+        report: of the shard.
+        records_name: of its records.
+        index_name: of its index.
+        state_name: of what it was made from; None where there are no versions, or it is empty.
+    """
+
+    report: ShardReport
+    records_name: str
+    index_name: str
+    state_name: str | None
+
+    @property
+    def names(self) -> list[str]:
+        """Of all its files."""
+        return [name for name in self[1:] if name is not None]
 
 
-def shard_files(reconciled: Reconciled) -> list[tuple[ShardReport, str, str]]:
-    """Each shard, with the names of its records and its index under the output."""
+def shard_files(reconciled: Reconciled) -> list[ShardNames]:
+    """Each shard, with the names of its files."""
     files = []
+    num_shards = reconciled.num_shards
     for report in reconciled.reports:
-        name = shard_name(report.split, report.shard, reconciled.num_shards[report.split])
-        files.append((report, f"{name}.tfrecord", f"{INDEX}/{name}.idx"))
+        name = shard_name(report.split, report.shard, num_shards[report.split])
+        state = f"{STATE}/{name}{ENDING}" if report.file.state_path is not None else None
+        files.append(ShardNames(report, f"{name}.tfrecord", f"{INDEX}/{name}.idx", state))
     return files
 
 
@@ -73,9 +96,10 @@ def manifest_json(
         provenance: of it.
         described: names of the files beside its shards, as `metadata_names` has them.
     """
-    shards = [name for _, *names in shard_files(reconciled) for name in names]
+    shards = [name for shard in shard_files(reconciled) for name in shard.names]
     files = sorted([*shards, *described, FAILURES])
-    return {**_manifest(reconciled, config, provenance), "files": files}
+    version = {"version": provenance.version} if provenance.version else {}
+    return {**version, **_manifest(reconciled, config, provenance), "files": files}
 
 
 def manifest_text(manifest: Mapping[str, Any], digests: Mapping[str, str]) -> str:
@@ -95,9 +119,19 @@ def manifest_text(manifest: Mapping[str, Any], digests: Mapping[str, str]) -> st
     return seal(json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
 
 
-def metadata_names(reconciled: Reconciled, config: DatasetConfig) -> list[str]:
-    """Names of all files that describe the dataset, in the order of writing."""
-    return [REPORT_DATA, REPORT, *companions(reconciled, config), MANIFEST]
+def state_digests(reconciled: Reconciled) -> dict[str, str]:
+    """SHA-256 of the state of each shard, in hex, by name."""
+    return {
+        shard.state_name: shard.report.file.state_sha256
+        for shard in shard_files(reconciled)
+        if shard.state_name is not None
+    }
+
+
+def metadata_names(reconciled: Reconciled, config: DatasetConfig, version: str = "") -> list[str]:
+    """Names of all files that describe the dataset, in the order of writing; `version` where it has any."""
+    settings = [SETTINGS] if version else []
+    return [REPORT_DATA, REPORT, *settings, *companions(reconciled, config, version), MANIFEST]
 
 
 def of_same_job(text: str, manifest: Mapping[str, Any]) -> bool:
@@ -155,18 +189,18 @@ def _reports(reconciled: Reconciled, split: str) -> list[ShardReport]:
     return [report for report in reconciled.reports if report.split == split]
 
 
-def companions(reconciled: Reconciled, config: DatasetConfig) -> dict[str, str]:
+def companions(reconciled: Reconciled, config: DatasetConfig, version: str = "") -> dict[str, str]:
     """Name and text of each file that other readers want: TFDS (no SequenceExample), Object Detection API."""
     settings = reconciled.plan.settings
     if isinstance(settings.schema, SequenceSchema):
         return {}
-    files = _tfds_files(reconciled, config)
+    files = _tfds_files(reconciled, config, version or _TFDS_VERSION)
     if "objects" in settings.schema.needs(settings.features.annotated):
         files[_LABEL_MAP] = label_map_text(settings.features.labels)
     return files
 
 
-def _tfds_files(reconciled: Reconciled, config: DatasetConfig) -> dict[str, str]:
+def _tfds_files(reconciled: Reconciled, config: DatasetConfig, version: str) -> dict[str, str]:
     specs = _specs(reconciled, config)
     summary = _summary(reconciled)
     splits = {}
@@ -177,9 +211,7 @@ def _tfds_files(reconciled: Reconciled, config: DatasetConfig) -> dict[str, str]
     return {
         **label_files(specs, summary.class_names),
         "features.json": features_json(specs, summary),
-        "dataset_info.json": dataset_info(
-            dataset_name(config.name), _TFDS_VERSION, splits, supervised_keys(specs)
-        ),
+        "dataset_info.json": dataset_info(dataset_name(config.name), version, splits, supervised_keys(specs)),
     }
 
 
@@ -225,12 +257,27 @@ def _manifest(reconciled: Reconciled, config: DatasetConfig, provenance: Provena
             "started": provenance.started,
             "finished": _now(),
             "reused_shards": sum(report.reused for report in reconciled.reports),
+            "taken_over": _taken_over(reconciled),
+            "work": {name: stats.work[name] for name in ("source_reads", "images", "masks")},
             "packages": {
                 "python": platform.python_version(),
                 **{package: package_version(package) for package in _PACKAGES},
                 **codec_versions(),
             },
         },
+    }
+
+
+def _taken_over(reconciled: Reconciled) -> dict[str, object] | None:
+    """What is of the version before; None where there is none."""
+    plan = reconciled.plan
+    if not plan.previous_version and not plan.not_taken:
+        return None
+    return {
+        "from": plan.previous_version,
+        "records": reconciled.stats.taken_over,
+        "shards": sum(report.taken_whole for report in reconciled.reports),
+        "reason": plan.not_taken,
     }
 
 

@@ -14,7 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from transforms.records import Annotations, FeatureValue, ImageRecord, ImageRef
-from transforms.shards.annotation_json import details, has_details, read_ref, ref_json, with_details
+from transforms.shards.annotation_json import (
+    details,
+    has_details,
+    read_ref,
+    ref_identity,
+    ref_json,
+    with_details,
+)
 from transforms.shards.hashing import order_hash, shard_of
 from transforms.storage.spool import Spool
 
@@ -135,7 +142,9 @@ def content_of(record: ImageRecord, spool: Spool | None = None) -> tuple[Content
     if spool is None or len(told) + len(refs) <= _HELD:
         return full, full
     packed = f"[{told},{refs or '[]'}]".encode()
-    digest = hashlib.blake2b(packed, digest_size=16).hexdigest()
+    # What sources unpack lies elsewhere in every run.
+    lasting = f"[{told},{_encode([ref_identity(ref) for ref in files])}]".encode()
+    digest = hashlib.blake2b(lasting, digest_size=16).hexdigest()
     return full, Content(f'{start},"{digest}"]', "", _encode(ref_json(spool.add(packed))), True)
 
 

@@ -7,19 +7,24 @@ import dataclasses
 import functools
 import hashlib
 import os
+import shutil
 from collections.abc import Iterable, Sequence
 from typing import IO
 
 from transforms.examples.index import index_lines
 from transforms.examples.tfrecord import RecordWriter
 from transforms.records import BadInput, Failure
+from transforms.shards.fingerprint import source_fingerprint
 from transforms.shards.packing import reference_record
 from transforms.shards.record_encoder import Progress, RecordEncoder
+from transforms.shards.record_state import ENDING, header_of, row_line, write_state
 from transforms.shards.report import ShardFile, WriteStats, merged
 from transforms.shards.state import ShardState
+from transforms.shards.taking_over import TakeOver
 from transforms.storage import objects
 from transforms.storage.durable import write_text
 from transforms.storage.paths import is_remote
+from transforms.storage.stamp import stamp_of
 from transforms.storage.write_faults import naming_faults
 
 _COPY_BYTES = 1 << 20
@@ -54,25 +59,29 @@ class PartTask:
         references: in their final order.
         path: to write them under, without ending.
         state: as in `JoinTask`.
+        take: the version before; None where the dataset has no versions.
     """
 
     references: Sequence[bytes]
     path: str
     state: ShardState | None = None
+    take: TakeOver | None = None
 
     def run(self, encoder: RecordEncoder, progress: Progress) -> ShardFile:
         """Writes; an error of the machine is one of the job."""
         with naming_faults(self.path):
-            return _finished(write_part(self.references, self.path, encoder, progress), self.state, progress)
+            part = write_part(self.references, self.path, encoder, progress, self.take)
+            return _finished(part, self.state, progress)
 
     def piece(self, start: int, end: int) -> PartTask:
         """The same for some of the references."""
-        return PartTask(self.references[start:end], f"{self.path}-piece{start:05d}-{end:05d}")
+        path = f"{self.path}-piece{start:05d}-{end:05d}"
+        return PartTask(self.references[start:end], path, take=self.take)
 
     def abandon(self) -> None:
         """Removes what a try has left that was cut off."""
         with naming_faults(self.path):
-            _remove(f"{self.path}.{ending}" for ending in ("tfrecord", "idx", "failures"))
+            _remove(f"{self.path}.{ending}" for ending in ("tfrecord", "idx", "failures", "rows"))
 
     def lost(self, error: BadInput) -> ShardFile:
         """What is written of a single record that cannot be tried again."""
@@ -81,7 +90,7 @@ class PartTask:
             stats = WriteStats()
             stats.add_failure(failure)
             file = dataclasses.replace(
-                write_empty(self.path),
+                write_empty(self.path, has_state=self.take is not None),
                 failures_path=_write_failures([failure.to_json()], self.path),
                 stats=stats,
             )
@@ -126,10 +135,11 @@ class EncodeTask:
         batch = EncodedBatch([], 0, WriteStats(), [])
         size = 0
         with naming_faults("an image"):
-            for payload in encoder.encode_all(self.references, batch.stats, batch.failures, progress):
-                size += len(payload)
+            every = encoder.encode_all(self.references, batch.stats, batch.failures, progress)
+            for _, _, encoded in every:
+                size += len(encoded.payload)
                 if not self.sizes_only:
-                    batch.payloads.append(payload)
+                    batch.payloads.append(encoded.payload)
         return dataclasses.replace(batch, payload_bytes=size)
 
     def piece(self, start: int, end: int) -> EncodeTask:
@@ -160,8 +170,12 @@ def _finished(file: ShardFile, state: ShardState | None, progress: Progress | No
     """Makes a shard last: its files are on disk, or in the bucket, before the state that names them."""
     if state is None:
         return file
+    is_uploaded = is_remote(state.folder)
+    if file.state_path is not None:
+        stamp = objects.upload(file.path, _placed(state.folder, file.path)).crc32c if is_uploaded else ""
+        file = _with_state(file, file.state_path, state.digest, stamp)
     sizes = [os.path.getsize(path) for path in file.paths]
-    if is_remote(state.folder):
+    if is_uploaded:
         file = _uploaded(file, state.folder)
     else:
         for path in file.paths:
@@ -173,15 +187,35 @@ def _finished(file: ShardFile, state: ShardState | None, progress: Progress | No
     return file
 
 
+def _with_state(file: ShardFile, rows: str, digest: str, stamp: str) -> ShardFile:
+    """A whole shard with its state in place of the lines of its records; `stamp` of an object, if it is one."""
+    failures: Sequence[str] = ()
+    if file.failures_path is not None:
+        with open(file.failures_path, encoding="utf-8", newline="\n") as failed:
+            failures = [line.rstrip("\n") for line in failed]
+    path = f"{rows.removesuffix('.rows')}{ENDING}"
+    with open(file.index_path, "rb") as lines:
+        index = hashlib.sha256(lines.read()).hexdigest()
+    stamp = stamp or stamp_of(file.path)[1]
+    sha256 = write_state(path, header_of(file, digest, stamp, index, failures), rows)
+    os.remove(rows)
+    return dataclasses.replace(file, state_path=path, state_sha256=sha256)
+
+
 def _uploaded(file: ShardFile, folder: str) -> ShardFile:
-    """A shard's file in a bucket, where it has the same names; those of this machine are removed."""
-    objects.in_parallel(functools.partial(_upload, folder), file.paths)
+    """A shard's file in a bucket, where it has the same names; those of this machine are removed.
+
+    One that has a state has been uploaded before, for what the state says of it.
+    """
+    paths = [path for path in file.paths if file.state_path is None or path != file.path]
+    objects.in_parallel(functools.partial(_upload, folder), paths)
     _remove(file.paths)
     return dataclasses.replace(
         file,
         path=_placed(folder, file.path),
         index_path=_placed(folder, file.index_path),
         failures_path=file.failures_path and _placed(folder, file.failures_path),
+        state_path=file.state_path and _placed(folder, file.state_path),
     )
 
 
@@ -194,15 +228,33 @@ def _placed(folder: str, path: str) -> str:
 
 
 def write_part(
-    references: Sequence[bytes], path: str, encoder: RecordEncoder, progress: Progress
+    references: Sequence[bytes],
+    path: str,
+    encoder: RecordEncoder,
+    progress: Progress,
+    take: TakeOver | None = None,
 ) -> ShardFile:
-    """Encodes `references`, in their order, into `path`.tfrecord; index and failures beside it."""
+    """Encodes `references`, in their order, into `path`.tfrecord; index and failures beside it.
+
+    Args:
+        references: packed.
+        path: without ending.
+        encoder: of the records.
+        progress: is told of each that is done.
+        take: the version before, in one of which each record leaves a line too; None where there are none.
+    """
     stats = WriteStats()
     failures: list[Failure] = []
-    with open(f"{path}.tfrecord", "wb", buffering=_WRITE_BYTES) as file:
-        writer = RecordWriter(file)
-        for payload in encoder.encode_all(references, stats, failures, progress):
-            writer.write(payload)
+    with contextlib.ExitStack() as stack:
+        writer = RecordWriter(stack.enter_context(open(f"{path}.tfrecord", "wb", buffering=_WRITE_BYTES)))
+        rows = None
+        if take is not None:
+            rows = stack.enter_context(open(f"{path}.rows", "w", encoding="utf-8", newline="\n"))
+        for number, record, encoded in encoder.encode_all(references, stats, failures, progress, take):
+            writer.write(encoded.payload)
+            if rows is not None and take is not None:
+                place, source = take.place(references[number], record), source_fingerprint(record)
+                rows.write(row_line(place, source, encoded))
     with open(f"{path}.idx", "w", encoding="ascii") as index:
         index.writelines(index_lines(writer.lengths))
     return ShardFile(
@@ -212,12 +264,19 @@ def write_part(
         size=writer.bytes_written,
         sha256=writer.sha256,
         stats=stats,
+        state_path=None if take is None else f"{path}.rows",
     )
 
 
-def write_empty(path: str) -> ShardFile:
-    """A shard without a record: a file all the same, since its name is in the others' names."""
-    for ending in ("tfrecord", "idx"):
+def write_empty(path: str, has_state: bool = False) -> ShardFile:
+    """A shard without a record: a file all the same, since its name is in the others' names.
+
+    Args:
+        path: without ending.
+        has_state: it may be a part of a shard of a version, whose records leave lines.
+    """
+    endings = ("tfrecord", "idx", "rows") if has_state else ("tfrecord", "idx")
+    for ending in endings:
         write_text(f"{path}.{ending}", "")
     return ShardFile(
         path=f"{path}.tfrecord",
@@ -226,6 +285,7 @@ def write_empty(path: str) -> ShardFile:
         size=0,
         sha256=hashlib.sha256().hexdigest(),
         stats=WriteStats(),
+        state_path=f"{path}.rows" if has_state else None,
     )
 
 
@@ -259,10 +319,23 @@ def join_parts(parts: Sequence[ShardFile], path: str) -> ShardFile:
         size=size,
         sha256=hashed.hexdigest(),
         stats=merged([part.stats for part in parts]),
+        state_path=_joined_rows([part.state_path for part in parts], path),
     )
     # The first has been moved.
-    _remove(path for part in parts for path in (part.path, part.index_path, part.failures_path))
+    _remove(path for part in parts for path in part.paths)
     return result
+
+
+def _joined_rows(parts: Sequence[str | None], path: str) -> str | None:
+    """The lines of all records in one file; None where they have left none."""
+    every = [part for part in parts if part is not None]
+    if not every:
+        return None
+    with open(f"{path}.rows", "wb") as file:
+        for part in every:
+            with open(part, "rb") as rows:
+                shutil.copyfileobj(rows, file, _COPY_BYTES)
+    return f"{path}.rows"
 
 
 def _shifted(lines: IO[str], start: int) -> Iterable[str]:

@@ -20,6 +20,7 @@ from transforms.examples.schema import (
 from transforms.records import SPLIT_NAME, JobError
 from transforms.shards.hashing import DEFAULT_SPLIT
 from transforms.shards.packing import reference_record, reference_shard
+from transforms.shards.previous import PreviousVersion
 from transforms.shards.record_encoder import RecordSettings
 from transforms.shards.sample import measure
 from transforms.shards.totals import SplitTotals, Totals
@@ -69,6 +70,9 @@ class DatasetPlan:
         source_bytes: of their images, where the listing told.
         digest: of the list of records.
         replaces: sha256 of the manifest of the dataset that is replaced; empty where there is none.
+        previous: the version that is taken over from; None where there is none.
+        previous_version: number of the version before, whether it can be taken over from or not.
+        not_taken: why it cannot; empty where it can, or where there is none.
     """
 
     splits: Mapping[str, SplitPlan]
@@ -79,6 +83,9 @@ class DatasetPlan:
     source_bytes: int
     digest: str
     replaces: str = ""
+    previous: PreviousVersion | None = None
+    previous_version: str = ""
+    not_taken: str = ""
 
     @property
     def estimated_bytes(self) -> int:
@@ -99,13 +106,20 @@ class DatasetPlan:
         return places
 
 
-def plan_dataset(totals: Totals, config: DatasetConfig, sample_cache: str | None = None) -> DatasetPlan:
+def plan_dataset(
+    totals: Totals,
+    config: DatasetConfig,
+    sample_cache: str | None = None,
+    previous: PreviousVersion | None = None,
+) -> DatasetPlan:
     """The plan for a list of records with these totals.
 
     Args:
         totals: of the list.
         config: of the dataset.
         sample_cache: path of a file that keeps what a sample was measured to take.
+        previous: the version that is taken over from: as many shards are made as it has, unless others are
+            asked for.
 
     Raises:
         JobError: an empty split, a name clash, labels that do not fit: one line that names it.
@@ -125,10 +139,13 @@ def plan_dataset(totals: Totals, config: DatasetConfig, sample_cache: str | None
                 )
     _check_known(counts, config)
     settings = record_settings(totals, config)
-    sizes = _estimated_sizes(totals, settings, sample_cache)
+    sizes = _previous_sizes(totals, previous) or _estimated_sizes(totals, settings, sample_cache)
     splits = {}
     for name in sorted(counts):
-        num_shards = _num_shards(name, sizes[name], counts[name].records, config)
+        if previous is not None and previous.same_shards and name in previous.splits:
+            num_shards = previous.splits[name].num_shards
+        else:
+            num_shards = _num_shards(name, sizes[name], counts[name].records, config)
         edges = _key_edges(counts[name], num_shards) if config.order == "key" else ()
         splits[name] = SplitPlan(counts[name].records, sizes[name], num_shards, edges)
     return DatasetPlan(
@@ -139,6 +156,7 @@ def plan_dataset(totals: Totals, config: DatasetConfig, sample_cache: str | None
         records=totals.records,
         source_bytes=totals.source_bytes,
         digest=f"{totals.digest:032x}",
+        previous=previous,
     )
 
 
@@ -257,6 +275,18 @@ def _num_shards(name: str, size: int, records: int, config: DatasetConfig) -> in
         wanted = _SHARDS_PER_HOST * config.reader_hosts
         return max(min(wanted, size // _SMALLEST_HOST_SHARD), 1)
     return min(max(math.ceil(size / config.shard_size), 1), records, _MOST_SHARDS)
+
+
+def _previous_sizes(totals: Totals, previous: PreviousVersion | None) -> dict[str, int]:
+    """Bytes of each split's records, were they as large as in the version before; empty if not all are known."""
+    if previous is None:
+        return {}
+    known = {name: split for name, split in previous.splits.items() if split.records}
+    if not known.keys() >= totals.splits.keys():
+        return {}
+    return {
+        name: known[name].size * split.records // known[name].records for name, split in totals.splits.items()
+    }
 
 
 def _estimated_sizes(totals: Totals, settings: RecordSettings, sample_cache: str | None) -> dict[str, int]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import collections
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
+from typing import NamedTuple
 
 from transforms.records import ImageRecord
-from transforms.shards.packing import reference_record
+from transforms.shards.taking_over import TakenOver
 from transforms.storage.reader import ImageReader
 
 # What a writer holds, or has asked for: bytes by the listing, of which one image may be more.
@@ -19,29 +20,45 @@ _UNKNOWN_BYTES = 1 << 20
 Loading = Future[bytes] | None
 
 
-def read_ahead(references: Iterable[bytes], reader: ImageReader) -> Iterator[tuple[ImageRecord, Loading]]:
-    """Each record, in order, with what its image will come from; None where reading it is no waiting."""
-    waiting: collections.deque[tuple[ImageRecord, Loading]] = collections.deque()
+class Ahead(NamedTuple):
+    """A record, and what its image will come from.
+
+    Attributes:
+        record: the record.
+        loading: of its image; None where there is none to wait for.
+        taken: what the version before has stored of it; None where its image has to be loaded.
+    """
+
+    record: ImageRecord
+    loading: Loading
+    taken: TakenOver | None
+
+
+def read_ahead(
+    records: Iterable[tuple[ImageRecord, TakenOver | None]], reader: ImageReader
+) -> Iterator[Ahead]:
+    """Each record, in order, its image asked for unless it is taken over."""
+    waiting: collections.deque[Ahead] = collections.deque()
     held = 0
     try:
-        for reference in references:
-            record = reference_record(reference, reader.read)
+        for record, taken in records:
             size = _bytes(record)
             while waiting and (held + size > _BYTES or len(waiting) >= _IMAGES):
-                held -= _bytes(waiting[0][0])
+                held -= _bytes(waiting[0].record)
                 yield waiting.popleft()
-            loading = None if record.image is None else reader.begin(record.image)
+            loading = None if record.image is None or taken is not None else reader.begin(record.image)
+            ahead = Ahead(record, loading, taken)
             if loading is None and not waiting:
-                yield record, None
+                yield ahead
             else:
-                waiting.append((record, loading))
+                waiting.append(ahead)
                 held += size
         while waiting:
             yield waiting.popleft()
     finally:
-        for _, loading in waiting:
-            if loading is not None:
-                loading.cancel()
+        for ahead in waiting:
+            if ahead.loading is not None:
+                ahead.loading.cancel()
 
 
 def _bytes(record: ImageRecord) -> int:

@@ -24,6 +24,7 @@ class Reconciled:
         failed: failures by (stage, reason), those of the source included.
         skipped: likewise, of what was skipped on purpose.
         statistics: of the records of each split.
+        is_unchanged: the dataset is the version before, record for record.
     """
 
     plan: DatasetPlan
@@ -32,6 +33,7 @@ class Reconciled:
     failed: Mapping[tuple[str, str], int]
     skipped: Mapping[tuple[str, str], int]
     statistics: Mapping[str, Statistics] = dataclasses.field(default_factory=dict)
+    is_unchanged: bool = False
 
     @property
     def num_shards(self) -> Mapping[str, int]:
@@ -52,6 +54,7 @@ def reconcile(
     max_failure_ratio: float,
     failures_path: str = FAILURES,
     encoded: Iterable[tuple[str, WriteStats]] | None = None,
+    failures_sha256: str = "",
 ) -> Reconciled:
     """Counts what was listed against what was written, failed and skipped.
 
@@ -63,6 +66,7 @@ def reconcile(
         failures_path: the file that names each failure, for messages.
         encoded: (split, what its encoding came to) where that was not done by what wrote the shards, whose
             reports then count records alone.
+        failures_sha256: of the file that names each failure, in hex.
 
     Raises:
         JobError: shards are missing, or records are; or too many failed.
@@ -87,7 +91,22 @@ def reconcile(
     _check_gate(result, max_failure_ratio, failures_path)
     for name, split in plan.splits.items():
         _check_split(name, split.records, counted[name], failures_path)
-    return result
+    return dataclasses.replace(result, is_unchanged=_is_unchanged(result, failures_sha256))
+
+
+def _is_unchanged(result: Reconciled, failures_sha256: str) -> bool:
+    """Whether every shard is the one of the version before, which has no other, nor other failures."""
+    previous = result.plan.previous
+    if previous is None or previous.failures != failures_sha256:
+        return False
+    shards = {name: split.num_shards for name, split in previous.splits.items()}
+    records = {name: split.records for name, split in previous.splits.items()}
+    held = Counter(dict.fromkeys(result.plan.splits, 0))
+    for report in result.reports:
+        held[report.split] += report.file.stats.written
+    # The others are empty, and then so they were.
+    same = all(report.is_same for report in result.reports if report.file.size)
+    return same and shards == dict(result.num_shards) and records == dict(held)
 
 
 def _summing(reports: Iterable[ShardReport], statistics: Mapping[str, Statistics]) -> Iterator[ShardReport]:

@@ -6,10 +6,11 @@ import collections
 import dataclasses
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from transforms.annotations.place import place
+from transforms.annotations.place import OF_OBJECTS, place
 from transforms.examples.features import Feature, build_example, build_sequence_example
 from transforms.examples.schema import FeatureSettings, Schema, SequenceSchema
 from transforms.images.policy import ImagePolicy
@@ -24,10 +25,15 @@ from transforms.records import (
     Steps,
     StoredImage,
 )
+from transforms.shards.annotation_json import has_details
 from transforms.shards.beacon import Beacon, Step
-from transforms.shards.counted import Counted, CountedFeatures, is_lossy
+from transforms.shards.counted import CountedFeatures, is_lossy
+from transforms.shards.encoded_record import EncodedRecord
+from transforms.shards.fingerprint import annotations_fingerprint
+from transforms.shards.packing import reference_record
 from transforms.shards.read_ahead import Loading, read_ahead
 from transforms.shards.report import WriteStats
+from transforms.shards.taking_over import TakenOver, TakeOver
 from transforms.storage.reader import ImageReader
 
 # Called with the records and the source bytes done since the last call.
@@ -36,6 +42,7 @@ Progress = Callable[[int, int], None]
 # Frames of a clip in a bucket that are asked for before they are needed.
 _FRAMES_AHEAD = 16
 _NOTHING = Placed()
+_OBJECTS = frozenset({"objects"})
 _OF_MASKS = frozenset(
     ("class_png", "class_raw", "instance_png", "panoptic_category_png", "panoptic_instance_png")
 )
@@ -77,25 +84,6 @@ class RecordSettings:
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class EncodedRecord:
-    """A serialised Example, and what it is made of.
-
-    Attributes:
-        payload: the bytes.
-        images: that it stores: one, none, or a frame a step.
-        source_bytes: of them in the source.
-        placed: its annotations in the image.
-        counted: what its features say of classes and boxes.
-    """
-
-    payload: bytes
-    images: tuple[StoredImage, ...]
-    source_bytes: int
-    placed: Placed = Placed()
-    counted: Counted = Counted()
-
-
 def _has_masks(annotations: Annotations, annotated: frozenset[str]) -> bool:
     """Whether there is anything to make a mask of the whole image of.
 
@@ -121,6 +109,7 @@ class RecordEncoder:
         self._counted = CountedFeatures(settings.schema, settings.features)
         self.beacon = beacon or Beacon()
         self._reader = ImageReader()
+        self._work: Counter[str] = Counter()
 
     def encode_all(
         self,
@@ -128,19 +117,24 @@ class RecordEncoder:
         stats: WriteStats,
         failures: list[Failure],
         progress: Progress,
-    ) -> Iterator[bytes]:
-        """Yields the payload of each reference, in their order, but for those that fail.
+        take: TakeOver | None = None,
+    ) -> Iterator[tuple[int, ImageRecord, EncodedRecord]]:
+        """Yields place in `references`, record and what became of it, in order, but for those that fail.
 
         Args:
             references: packed.
             stats: counts what was encoded and what failed.
             failures: takes those that failed.
             progress: is told of each that is done.
+            take: the version before; None where nothing may be taken over.
         """
-        for index, (record, loading) in enumerate(read_ahead(references, self._reader)):
+        records = ((reference, reference_record(reference, self._reader.read)) for reference in references)
+        found = (take or TakeOver()).found(records)
+        for index, (record, loading, taken) in enumerate(read_ahead(found, self._reader)):
             self.beacon.start(index)
+            self._work = stats.work
             try:
-                encoded = self.encode(record, loading)
+                encoded = self.encode(record, loading, taken)
             except BadInput as error:
                 failure = error.failure(record.key)
                 failures.append(failure)
@@ -149,32 +143,47 @@ class RecordEncoder:
                 stats.add(encoded.images, encoded.source_bytes)
                 sizes = [(image.width, image.height) for image in encoded.images]
                 stats.statistics.add(sizes, *encoded.counted)
-                if record.image is not None and is_lossy(encoded.images):
+                if taken is not None:
+                    stats.taken_over += 1
+                elif record.image is not None and is_lossy(encoded.images):
                     stats.statistics.add_reencoded(record.key, references[index])
                 failures += self._notes(record, encoded.placed, stats)
-                yield encoded.payload
+                yield index, record, encoded
             progress(1, record.size)
         self.beacon.clear()
 
-    def encode(self, record: ImageRecord, loading: Loading = None) -> EncodedRecord:
+    def encode(
+        self, record: ImageRecord, loading: Loading = None, taken: TakenOver | None = None
+    ) -> EncodedRecord:
         """The Example of `record`.
 
         Args:
             record: to encode.
             loading: what its image comes from, where it has been asked for.
+            taken: what the version before has stored of it, made from the same source.
 
         Raises:
             BadInput: with the record's key; the record fails, the job goes on.
         """
         try:
             if record.annotations.steps is not None:
-                return self._sequence(record, record.annotations.steps)
-            masks = {one.image: self._reader.begin(one.image) for one in record.annotations.masks.values()}
-            image, source_bytes = self._stored_image(record, loading)
-            features, placed = self._features(record, image, masks)
+                return self._sequence(record, record.annotations.steps, taken)
+            annotations = self._of_masks(record)
+            same = taken if taken is not None and annotations and annotations == taken.annotations else None
+            masks: dict[ImageRef, Loading] = {}
+            if same is None:
+                masks = {
+                    one.image: self._reader.begin(one.image) for one in record.annotations.masks.values()
+                }
+            if taken is not None:
+                image, source_bytes = next(iter(taken.images), None), taken.source_bytes
+            else:
+                image, source_bytes = self._stored_image(record, loading)
+            features, placed = self._features(record, image, masks, same)
             payload = build_example(self._named(features))
             images = (image,) if image else ()
-            return EncodedRecord(payload, images, source_bytes, placed, self._counted.of(features))
+            counted = self._counted.of(features)
+            return EncodedRecord(payload, images, source_bytes, placed, counted, annotations)
         except BadInput as error:
             error.key = record.key
             raise
@@ -194,31 +203,39 @@ class RecordEncoder:
         Raises:
             BadInput: an annotation or a feature does not fit.
         """
-        features, placed = self._features(record, image, masks or {})
+        features, placed = self._features(record, image, masks or {}, None)
         return build_example(self._named(features)), placed
 
     def _features(
-        self, record: ImageRecord, image: StoredImage | None, masks: Mapping[ImageRef, Loading]
+        self,
+        record: ImageRecord,
+        image: StoredImage | None,
+        masks: Mapping[ImageRef, Loading],
+        same: TakenOver | None,
     ) -> tuple[Mapping[str, Feature], Placed]:
-        """The features of a record whose image is stored, under our names."""
-        placed = self._placed(record, image, masks)
+        """The features of a record whose image is stored, under our names, with the masks of `same` if given."""
+        placed = self._placed(record, image, masks, same)
         return self._settings.schema.features(record, image, placed, self._settings.features), placed
 
     def _stored_image(self, record: ImageRecord, loading: Loading) -> tuple[StoredImage | None, int]:
         if record.image is None:
             return None, 0
-        self.beacon.step(Step.LOAD)
-        data = self._reader.read(record.image) if loading is None else loading.result()
+        data = self._loaded(record.image, loading)
         return self._stored(data, record.image), len(data)
 
     def _stored(self, data: bytes, ref: ImageRef) -> StoredImage:
         self.beacon.step(Step.IMAGE)
+        self._work["images"] += 1
         if ref.pixels is not None:
             return store_pixels(data, ref.pixels, self._settings.policy)
         return store_image(data, self._settings.policy)
 
     def _placed(
-        self, record: ImageRecord, image: StoredImage | None, masks: Mapping[ImageRef, Loading]
+        self,
+        record: ImageRecord,
+        image: StoredImage | None,
+        masks: Mapping[ImageRef, Loading],
+        same: TakenOver | None,
     ) -> Placed:
         """The annotations in the stored image, as far as the schema stores them."""
         needs = self._needs
@@ -231,16 +248,39 @@ class RecordEncoder:
             needs -= _OF_MASKS  # of several schemas at once, one may have nothing to store
 
         def read(ref: ImageRef) -> bytes:
+            self._work["source_reads"] += 1
             loading = masks.get(ref)
             return self._reader.read(ref) if loading is None else loading.result()
 
-        return place(annotations, image, needs, self._settings.boxes, read, self._settings.features.labels)
+        if same is not None:
+            needs = _OBJECTS if needs & OF_OBJECTS else frozenset()
+        labels = self._settings.features.labels
+        placed = place(annotations, image, needs, self._settings.boxes, read, labels)
+        if same is not None:
+            return dataclasses.replace(placed, masks=same.masks, object_masks=same.object_masks)
+        self._work["masks"] += len(placed.masks) + len(placed.object_masks)
+        return placed
 
-    def _sequence(self, record: ImageRecord, steps: Steps) -> EncodedRecord:
+    def _of_masks(self, record: ImageRecord) -> str:
+        """The fingerprint of what the masks of a record are made from; empty where it has none."""
+        if record.image is None or not self._needs - _OBJECTS or not has_details(record.annotations):
+            return ""
+        return annotations_fingerprint(record, self._settings.features.labels, self._needs)
+
+    def _sequence(self, record: ImageRecord, steps: Steps, taken: TakenOver | None) -> EncodedRecord:
         """A SequenceExample; its frames are stored one after the other."""
         schema, features = self._settings.schema, self._settings.features
         if not isinstance(schema, SequenceSchema):
             raise ValueError(f"record {record.key!r} is a sequence, which schema {schema.name!r} cannot hold")
+        frames, size = self._stored_frames(steps) if taken is None else (taken.images, taken.source_bytes)
+        context = schema.features(record, None, _NOTHING, features)
+        lists = schema.feature_lists(record, frames, features)
+        payload = build_sequence_example(self._named(context), self._named(lists))
+        counted = self._counted.of(context, lists)
+        return EncodedRecord(payload, frames, size, counted=counted)
+
+    def _stored_frames(self, steps: Steps) -> tuple[tuple[StoredImage, ...], int]:
+        """The frames of a sequence, stored one after the other, and their bytes in the source."""
         frames = []
         size = 0
         for number, data in enumerate(self._frames(steps.frames)):
@@ -249,11 +289,7 @@ class RecordEncoder:
                 frames.append(self._stored(data, steps.frames[number]))
             except BadInput as error:
                 raise BadInput(error.stage, error.reason, f"frame {number}: {error.detail}") from error
-        context = schema.features(record, None, _NOTHING, features)
-        lists = schema.feature_lists(record, frames, features)
-        payload = build_sequence_example(self._named(context), self._named(lists))
-        counted = self._counted.of(context, lists)
-        return EncodedRecord(payload, tuple(frames), size, counted=counted)
+        return tuple(frames), size
 
     def _frames(self, refs: Sequence[ImageRef]) -> Iterator[bytes]:
         """The bytes of each frame; those of a bucket are asked for ahead."""
@@ -267,6 +303,7 @@ class RecordEncoder:
 
     def _loaded(self, ref: ImageRef, loading: Loading) -> bytes:
         self.beacon.step(Step.LOAD)
+        self._work["source_reads"] += 1
         return self._reader.read(ref) if loading is None else loading.result()
 
     def _named(self, items: Mapping[str, _T]) -> Mapping[str, _T]:

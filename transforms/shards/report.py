@@ -31,6 +31,9 @@ class WriteStats:
         annotations: what was stored: `objects`, `class` (masks), …; `images_without_objects`.
         notes: annotations that were clipped or dropped, by reason.
         statistics: of the written records.
+        work: what it took: `source_reads` (files), `images` (through the codecs, or the check of their
+            header), `masks` (made).
+        taken_over: records whose images are those of the version before.
     """
 
     written: int = 0
@@ -49,6 +52,8 @@ class WriteStats:
     annotations: Counter[str] = dataclasses.field(default_factory=Counter)
     notes: Counter[str] = dataclasses.field(default_factory=Counter)
     statistics: Statistics = dataclasses.field(default_factory=Statistics)
+    work: Counter[str] = dataclasses.field(default_factory=Counter)
+    taken_over: int = 0
 
     def add(self, images: Iterable[StoredImage], source_bytes: int) -> None:
         """Counts one written record."""
@@ -92,6 +97,10 @@ def merged(stats: list[WriteStats]) -> WriteStats:
     return result
 
 
+PATHS = ("path", "index_path", "failures_path", "state_path")
+"""The attributes of `ShardFile` that are paths."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class ShardFile:
     """A finished file of records that no reader sees yet: a shard, or a part of one.
@@ -103,6 +112,9 @@ class ShardFile:
         size: bytes.
         sha256: of the file, in hex.
         stats: counts.
+        state_path: of what it was made from, record by record: of a part, lines alone; None where there are
+            no versions.
+        state_sha256: of that file, in hex; empty for a part.
     """
 
     path: str
@@ -111,12 +123,18 @@ class ShardFile:
     size: int
     sha256: str
     stats: WriteStats
+    state_path: str | None = None
+    state_sha256: str = ""
+
+    @property
+    def named_paths(self) -> dict[str, str | None]:
+        """Of its files, by attribute."""
+        return {name: getattr(self, name) for name in PATHS}
 
     @property
     def paths(self) -> list[str]:
         """Of all its files."""
-        every = (self.path, self.index_path, self.failures_path)
-        return [path for path in every if path is not None]
+        return [path for path in self.named_paths.values() if path is not None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -128,9 +146,13 @@ class ShardReport:
         shard: number within the split.
         file: the finished file.
         reused: an earlier run had finished it.
+        taken_whole: its files are those of the version before.
+        is_same: so they would be: it is the same shard, made from the same.
     """
 
     split: str
     shard: int
     file: ShardFile
     reused: bool = False
+    taken_whole: bool = False
+    is_same: bool = False

@@ -9,18 +9,19 @@ import os
 import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from json.encoder import encode_basestring
 from typing import Any
 
 from transforms.records import BadInput, ImageRecord, ImageRef
 from transforms.shards.annotation_json import details
 from transforms.shards.packing import reference_record, without_origin
-from transforms.shards.report import ShardFile, ShardReport, WriteStats
+from transforms.shards.report import PATHS, ShardFile, ShardReport, WriteStats
 from transforms.shards.statistics import Statistics
 from transforms.storage import files
 from transforms.storage.durable import write_text
 from transforms.storage.reader import ImageReader
 
-_FORMAT_VERSION = 4
+_FORMAT_VERSION = 5
 _ENDING = ".state.json"
 _length = struct.Struct("<I").pack
 
@@ -53,15 +54,17 @@ class ShardState:
             file: of the shard.
             sizes: of its files, as `ShardFile.paths` has them.
         """
-        names = {
-            "path": os.path.basename(file.path),
-            "index_path": os.path.basename(file.index_path),
-            "failures_path": file.failures_path and os.path.basename(file.failures_path),
-        }
+        names = {name: path and os.path.basename(path) for name, path in file.named_paths.items()}
         report = {
             "split": self.split,
             "shard": self.shard,
-            "file": {**names, "size": file.size, "sha256": file.sha256, "stats": _stats_json(file.stats)},
+            "file": {
+                **names,
+                "size": file.size,
+                "sha256": file.sha256,
+                "state_sha256": file.state_sha256,
+                "stats": stats_json(file.stats),
+            },
         }
         state = {
             "format_version": _FORMAT_VERSION,
@@ -101,14 +104,20 @@ class ShardState:
         Raises:
             ValueError, KeyError, TypeError: it was not written so.
         """
-        paths = {name: found[name] for name in ("path", "index_path", "failures_path")}
+        paths = {name: found[name] for name in PATHS}
         for name, path in paths.items():
-            if path is None and name == "failures_path":
+            if path is None and name in ("failures_path", "state_path"):
                 continue
             if os.path.basename(path) != path or path in ("", ".", "..") or "\0" in path:
                 raise ValueError(f"{name} is {path!r}")
             paths[name] = os.path.join(self.folder, path)
-        return ShardFile(**paths, size=found["size"], sha256=found["sha256"], stats=_stats_of(found["stats"]))
+        return ShardFile(
+            **paths,
+            size=found["size"],
+            sha256=found["sha256"],
+            state_sha256=found["state_sha256"],
+            stats=stats_of(found["stats"]),
+        )
 
     def _noted(self, sizes: Mapping[str, int], any_digest: bool = False) -> ShardReport | None:
         if os.path.basename(self.path) not in sizes:
@@ -130,14 +139,22 @@ class ShardState:
         return ShardReport(self.split, self.shard, shard_file, reused=True)
 
 
-def shard_digest(settings: str, references: Iterable[bytes]) -> str:
+def shard_digest(settings: str, references: Iterable[bytes], scratch: str = "") -> str:
     """The digest of a shard: of the digest of its settings, and of its references in their order.
 
     A row that moves to another line of its manifest is the same.
+
+    Args:
+        settings: digest of them.
+        references: packed.
+        scratch: folder of what sources unpack, which lies elsewhere for each version.
     """
     hashed = hashlib.sha256(settings.encode())
+    elsewhere = encode_basestring(scratch)[1:-1].encode()
     for reference in references:
         deciding = without_origin(reference)
+        if elsewhere:
+            deciding = deciding.replace(elsewhere, b"")
         hashed.update(_length(len(deciding)) + deciding)
     return hashed.hexdigest()
 
@@ -167,18 +184,23 @@ def _files_of(record: ImageRecord) -> Iterator[ImageRef]:
     yield from details(record.annotations)[1]
 
 
-def _stats_json(stats: WriteStats) -> Mapping[str, object]:
-    """Counts as they are; counters as lists of [key, count]."""
+def stats_json(stats: WriteStats) -> Mapping[str, object]:
+    """Counts as they are, and in order; counters as lists of [key, count]."""
     return {field.name: _json(getattr(stats, field.name)) for field in dataclasses.fields(stats)}
 
 
 def _json(value: object) -> object:
     if isinstance(value, Statistics):
         return value.as_json()
-    return list(value.items()) if isinstance(value, Counter) else value
+    return sorted(value.items()) if isinstance(value, Counter) else value
 
 
-def _stats_of(fields: Mapping[str, Any]) -> WriteStats:
+def stats_of(fields: Mapping[str, Any]) -> WriteStats:
+    """What `stats_json` made.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError: it did not make that.
+    """
     stats = WriteStats()
     for name, value in fields.items():
         if isinstance(value, list):

@@ -13,6 +13,7 @@ from transforms.shards.part import JoinTask, PartTask
 from transforms.shards.pool import ProcessExecutor
 from transforms.shards.report import ShardFile, ShardReport
 from transforms.shards.state import ShardState
+from transforms.shards.taking_over import TakeOver
 
 # Parts for each worker in the last round, where shards are fewer than workers; below so many records a
 # part does not pay.
@@ -54,8 +55,13 @@ class ShardWriter:
         self._submitted = 0
         self._pending: list[tuple[ShardState, Future[ShardFile]]] = []
 
-    def submit(self, state: ShardState, references: Sequence[bytes]) -> None:
+    def submit(self, state: ShardState, references: Sequence[bytes], take: TakeOver | None = None) -> None:
         """Starts on a shard of references in their final order; waits while the executor is full.
+
+        Args:
+            state: of the shard.
+            references: of its records.
+            take: the version before; None where the dataset has no versions.
 
         Raises:
             JobError: an earlier shard could not be written.
@@ -65,13 +71,13 @@ class ShardWriter:
         sizes = part_sizes(len(references), self._submitted, self._num_shards, self._workers)
         self._submitted += 1
         if len(sizes) == 1:
-            future = self._executor.submit(PartTask(references, path, state))
+            future = self._executor.submit(PartTask(references, path, state, take))
         else:
             join = _Join(self._executor, path, state, len(sizes))
             future = join.result
             start = 0
             for number, size in enumerate(sizes):
-                part = PartTask(references[start : start + size], f"{path}-part{number:05d}")
+                part = PartTask(references[start : start + size], f"{path}-part{number:05d}", take=take)
                 join.add(self._executor.submit(part))
                 start += size
         self._pending.append((state, future))

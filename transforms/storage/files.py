@@ -7,6 +7,7 @@ A name of a bucket's object is given to whole objects only, so that nothing has 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,6 +17,7 @@ from transforms.storage import cloud, objects
 from transforms.storage.paths import is_remote
 
 _BUFFER = 1 << 18
+_NO_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS)
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -180,6 +182,24 @@ def replace(source: str, target: str) -> None:
         objects.move(source, target)
     else:
         os.replace(source, target)
+
+
+def share(source: str, target: str) -> None:
+    """Gives a file that nobody changes any more a second name: a link, or a copy where that cannot be.
+
+    Raises:
+        FileNotFoundError: there is no such file, or no such folder.
+    """
+    if is_remote(target):
+        objects.copy(source, target)
+        return
+    _remove_if_there(target)
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in _NO_LINK:
+            raise
+        shutil.copy2(source, target)
 
 
 def same_contents(path: str, other: str) -> bool:

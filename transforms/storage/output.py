@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from transforms.records import Failure, JobError
 from transforms.storage import files, objects
 from transforms.storage.durable import write_lines
-from transforms.storage.layout import FAILURES, INDEX, MANIFEST, RUNS, Run
+from transforms.storage.layout import FAILURES, INDEX, MANIFEST, RUNS, STATE, Run
 from transforms.storage.paths import absolute, is_remote, scheme_of
 from transforms.storage.publication import noted_publication, published_dataset
 from transforms.storage.runs import failures_path, has_runs, has_withdrawn, run_folders, strange_entries
@@ -141,12 +141,13 @@ def _foreign_files(output: str, overwrite: bool) -> list[str]:
 
 
 def _files(output: str) -> set[str]:
-    """What a folder holds, but for runs: names, and those in the index folder below its name."""
+    """What a folder holds, but for runs: names, and those in the folders of a dataset below their names."""
     names = {found.name for found in files.entries(output)} - {RUNS}
-    index = os.path.join(output, INDEX)
-    if INDEX in names and files.is_own_folder(index):
-        names.discard(INDEX)
-        names |= {f"{INDEX}/{found.name}" for found in files.entries(index)}
+    for name in (INDEX, STATE):
+        folder = os.path.join(output, name)
+        if name in names and files.is_own_folder(folder):
+            names.discard(name)
+            names |= {f"{name}/{found.name}" for found in files.entries(folder)}
     return names
 
 

@@ -31,11 +31,15 @@ _READ_BYTES = 1 << 20
 
 
 class Move(NamedTuple):
-    """A finished file, the name that readers will see it by, and its sha256 where that is known."""
+    """A finished file, the name that readers will see it by, and its sha256 where that is known.
+
+    A file of another version stays where it is, too.
+    """
 
     unpublished: str
     published: str
     sha256: str | None
+    stays: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,18 +61,20 @@ class Publication:
 
     Attributes:
         moves: name in the output by path below the run's folder.
+        shared: names of the files that another version has, too.
         metadata: names of the files that are written once all are moved.
         replaces: the dataset that is withdrawn.
     """
 
     moves: Mapping[str, str]
+    shared: tuple[str, ...]
     metadata: tuple[str, ...]
     replaces: PublishedDataset | None
 
     @property
     def names(self) -> frozenset[str]:
         """All that it makes in the output."""
-        return frozenset([*self.moves.values(), *self.metadata])
+        return frozenset([*self.moves.values(), *self.shared, *self.metadata])
 
     @property
     def replaced_names(self) -> frozenset[str]:
@@ -116,6 +122,7 @@ def noted_publication(output: str, folder: str) -> Publication | None:
         replaces = note["replaces"]
         noted = Publication(
             {check_name(folder, source): check_name(output, name) for source, name in note["moves"].items()},
+            tuple(check_name(output, name) for name in note["shared"]),
             tuple(check_name(output, name) for name in note["metadata"]),
             replaces
             and PublishedDataset(
@@ -142,6 +149,7 @@ def announce(run: Run, moves: Iterable[Move], metadata: Iterable[str], expected:
         JobError: a file that is not of the dataset has a name that is needed; or a dataset is there that was
             not when the job began, perhaps by this very step, which somebody does once more.
     """
+    every = list(moves)
     before = noted_publication(run.output, run.folder)
     replaces = published_dataset(run.output)
     if replaces is not None and replaces.sha256 != expected:
@@ -152,8 +160,10 @@ def announce(run: Run, moves: Iterable[Move], metadata: Iterable[str], expected:
     publication = Publication(
         {
             os.path.relpath(move.unpublished, run.folder): os.path.relpath(move.published, run.output)
-            for move in moves
+            for move in every
+            if not move.stays
         },
+        tuple(os.path.relpath(move.published, run.output) for move in every if move.stays),
         tuple(metadata),
         replaces,
     )
@@ -211,6 +221,9 @@ def move_file(move: Move) -> None:
         if not is_remote(published):
             with contextlib.suppress(FileExistsError):
                 os.mkdir(os.path.dirname(published))
+        if move.stays:
+            files.share(unpublished, published)
+            return
         try:
             files.replace(unpublished, published)
         except FileNotFoundError as error:
@@ -248,7 +261,9 @@ def complete_moves(output: str, publication: Publication) -> None:
 
 def write_metadata_file(run: Run, name: str, text: str) -> None:
     """Writes one file that describes the dataset, whole or not at all."""
-    write_lines(os.path.join(run.output, name), [text], os.path.join(run.folder, f"{name}.part"))
+    path = os.path.join(run.output, name)
+    files.make_folder(os.path.dirname(path))
+    write_lines(path, [text], os.path.join(run.folder, f"{os.path.basename(name)}.part"))
 
 
 def commit(run: Run, manifest: str) -> None:
@@ -296,7 +311,7 @@ def undo(output: str, folder: str, publication: Publication) -> None:
         for source, name in publication.moves.items()
     ]
     files.each(_take_back, moves)
-    _remove(output, *publication.metadata, *publication.replaced_names)
+    _remove(output, *publication.metadata, *publication.shared, *publication.replaced_names)
     _remove_empty_folders(output, publication.names | publication.replaced_names)
     _sync_folders(folder, publication.moves)
     sync_folder(output)

@@ -13,6 +13,7 @@ from transforms.records import JobError
 from transforms.storage import files, lock
 from transforms.storage.durable import sync_folder, write_text
 from transforms.storage.layout import FAILURES, FORMAT_VERSION, MANIFEST, RUNS, Run
+from transforms.storage.paths import is_remote
 from transforms.storage.publication import PUBLISHING, noted_publication, undo
 
 _MARKER = "run.json"
@@ -100,14 +101,28 @@ def settle_runs(run: Run) -> None:
     _tidy(run)
 
 
-def end_run(run: Run) -> None:
-    """Removes what the run, now published, has left, and gives the lock back; never fails.
+def remove_run(run: Run) -> None:
+    """Removes what the run, now published, has left; never fails.
 
     Where the job has the lock no more, what is there is another's.
     """
     with contextlib.suppress(OSError, JobError):
         if lock.is_held_by(run.locked, run.token):
             _remove_run(run.folder)
+            if not is_remote(run.folder):
+                os.rmdir(os.path.dirname(run.folder))  # unless the lock, or another run, is there
+
+
+def discard_run(run: Run) -> None:
+    """Removes the folder of a version that is not published, with all that the run has left in it."""
+    files.remove_all([files.Found(run.output, is_folder=True, size=0)])
+
+
+def end_run(run: Run) -> None:
+    """`remove_run`, and gives the lock back; never fails."""
+    remove_run(run)
+    with contextlib.suppress(OSError, JobError):
+        if lock.is_held_by(run.locked, run.token):
             lock.release(run.locked, run.token)
 
 
@@ -162,8 +177,8 @@ def _finished_files(states: Sequence[str]) -> Collection[str]:
 def _files_of_state(path: str) -> Sequence[str]:
     with contextlib.suppress(*_DAMAGED):
         named = json.loads(files.read_bytes(path))["report"]["file"]
-        every = [named["path"], named["index_path"], named["failures_path"] or "", os.path.basename(path)]
-        return [str(name) for name in every]
+        every = [name for key, name in named.items() if key == "path" or key.endswith("_path")]
+        return [*map(str, filter(None, every)), os.path.basename(path)]
     return []
 
 

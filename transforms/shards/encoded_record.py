@@ -1,0 +1,29 @@
+"""A record as it is written, and what it was made of."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from transforms.records import Placed, StoredImage
+from transforms.shards.counted import Counted
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EncodedRecord:
+    """A serialised Example, and what it is made of.
+
+    Attributes:
+        payload: the bytes.
+        images: that it stores: one, none, or a frame a step.
+        source_bytes: of them in the source.
+        placed: its annotations in the image.
+        counted: what its features say of classes and boxes.
+        annotations: fingerprint of what its masks are made from; empty where it has none.
+    """
+
+    payload: bytes
+    images: tuple[StoredImage, ...]
+    source_bytes: int
+    placed: Placed = Placed()
+    counted: Counted = Counted()
+    annotations: str = ""

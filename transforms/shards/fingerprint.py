@@ -1,0 +1,44 @@
+"""What stored images and masks were made from, as short hashes: equal ones need not be made anew."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from transforms.examples.labels import LabelMap
+from transforms.records import ImageRecord
+from transforms.shards.annotation_json import details, ref_identity
+
+_BYTES = 16
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=repr).encode
+
+
+def source_fingerprint(record: ImageRecord) -> str:
+    """Of the images of a record: which, and in which state; empty where it has none, or that is unknown."""
+    refs = [record.image] if record.image is not None else []
+    if record.annotations.steps is not None:
+        refs += record.annotations.steps.frames
+    if not refs or any(ref.version == 0 for ref in refs):
+        return ""
+    return _hashed([record.key, record.size, [ref_identity(ref) for ref in refs]])
+
+
+def annotations_fingerprint(record: ImageRecord, labels: LabelMap, needs: frozenset[str]) -> str:
+    """Of the masks of a record, beside its images: its annotations, and the ids that its classes have.
+
+    Empty where the state of a file that they speak of is unknown.
+    """
+    annotations = record.annotations
+    found, refs = details(annotations)
+    if any(ref.version == 0 for ref in refs):
+        return ""
+    used = {one.label for one in annotations.objects}
+    used |= {segment.label for mask in annotations.masks.values() for segment in mask.segments}
+    ids = sorted((type(label).__name__, str(label), labels.ids.get(label)) for label in used)
+    mask_ids = sorted(labels.mask_ids.items()) if labels.mask_ids is not None else None
+    files = [ref_identity(ref) for ref in refs]
+    return _hashed([found, files, ids, mask_ids, labels.offset, sorted(needs)])
+
+
+def _hashed(parts: list[object]) -> str:
+    return hashlib.blake2b(_encode(parts).encode("utf-8", "surrogatepass"), digest_size=_BYTES).hexdigest()

@@ -1,0 +1,81 @@
+"""What decides a dataset's bytes beside its records: by it, one version may take over from another."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from transforms.config import DatasetConfig
+
+_FORMAT_VERSION = 1
+# What decides how many shards there are, and nothing about what is in them.
+_OF_SHARDS = ("num_shards", "shard_size", "reader_hosts")
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """The settings of a job, as plain JSON knows them.
+
+    Attributes:
+        config: `DatasetConfig.as_json`.
+        versions: of the programs that may change a byte, by name.
+        source: what the source was told.
+    """
+
+    config: Mapping[str, Any]
+    versions: Mapping[str, str]
+    source: Mapping[str, Any]
+
+    @staticmethod
+    def of(config: DatasetConfig, versions: Mapping[str, str], source: Mapping[str, object]) -> Recipe:
+        """The recipe of a job."""
+        return Recipe(*json.loads(json.dumps([config.as_json(), dict(versions), dict(source)])))
+
+    def as_json(self) -> dict[str, Any]:
+        """As `state/settings.json` has it."""
+        return {"format_version": _FORMAT_VERSION, **dataclasses.asdict(self)}
+
+    @staticmethod
+    def from_json(found: Mapping[str, Any]) -> Recipe:
+        """What `as_json` made.
+
+        Raises:
+            ValueError, KeyError, TypeError: it did not make that.
+        """
+        if found["format_version"] != _FORMAT_VERSION:
+            raise ValueError(f"format_version is {found['format_version']!r}, not {_FORMAT_VERSION}")
+        return Recipe(dict(found["config"]), dict(found["versions"]), dict(found["source"]))
+
+    def difference(self, before: Recipe) -> str:
+        """Why what was made by another recipe is no use for this one; empty where it is."""
+        told = _changes("", before.versions, self.versions)
+        told += _changes("--", before.source, self.source)
+        told += _changes("--", _without_shards(before.config), _without_shards(self.config))
+        return "; ".join(told)
+
+    def asks_for_same_shards(self, before: Recipe) -> bool:
+        """Whether the number of shards is not asked for, or is asked for as it was."""
+        default = DatasetConfig().as_json()
+        now, then, unasked = (
+            [config.get(name) for name in _OF_SHARDS] for config in (self.config, before.config, default)
+        )
+        return now in (then, unasked)
+
+
+def _changes(prefix: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{prefix}{name} was {_told(before.get(name))}, is {_told(now.get(name))}"
+        for name in sorted({*before, *now})
+        if before.get(name) != now.get(name)
+    ]
+
+
+def _without_shards(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in config.items() if name not in _OF_SHARDS}
+
+
+def _told(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}…"

@@ -1,0 +1,351 @@
+"""Versions of a dataset: folders x.y.z of one home, and latest.json beside them, which names the one to read.
+
+A job makes a version out of readers' sight, in a staging folder under `.recordmill`; to expose it is its last
+step. What changes a home is done under its lock: `settle_versions`, `expose` and `remove_old_versions`, each
+step of which may be cut off and is completed by whoever comes next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from transforms.records import JobError
+from transforms.storage import files, lock, objects
+from transforms.storage.durable import write_lines, write_text
+from transforms.storage.layout import FORMAT_VERSION, LATEST, MANIFEST, RUNS, Run
+from transforms.storage.output import check_output, check_path
+from transforms.storage.paths import absolute, is_remote
+from transforms.storage.runs import has_runs, strange_entries
+from transforms.storage.versions_files import move_folder, remove_dataset, remove_listed
+
+AUTO = "auto"
+# What is at work on a home, under `.recordmill`: the version that is being exposed, and, of one that is being
+# removed, its manifest.
+_EXPOSING = "exposing.json"
+_REMOVING = re.compile(r"removing-(.+)\.json")
+_PART = ".part"
+# Three numbers without leading zeros, as TFDS has them; short enough for any file system.
+_NUMBER = "(0|[1-9][0-9]{0,8})"
+_VERSION = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}")
+_NEARLY = re.compile(r"v?([0-9]{1,9})(?:\.([0-9]{1,9}))?(?:\.([0-9]{1,9}))?")
+# What reading a damaged JSON file may raise.
+_DAMAGED = (ValueError, KeyError, TypeError, RecursionError)
+
+
+class Version(NamedTuple):
+    """What a version is called."""
+
+    major: int
+    minor: int
+    patch: int
+
+    def __str__(self) -> str:
+        """As people write it, and its folder is called."""
+        return f"{self.major}.{self.minor}.{self.patch}"
+
+
+_FIRST = Version(1, 0, 0)
+
+
+def parse_version(text: str) -> Version:
+    """The version that a text names: three numbers without leading zeros, as TFDS wants them.
+
+    Raises:
+        ValueError: it names none.
+    """
+    version = _named(text)
+    if version is None:
+        nearly = _NEARLY.fullmatch(text)
+        meant = Version(*(int(number or 0) for number in nearly.groups())) if nearly else _FIRST
+        raise ValueError(f"--dataset_version is {text!r}; it may be {AUTO}, or three numbers such as {meant}")
+    return version
+
+
+def check_home(home: str) -> None:
+    """Raises ValueError unless a folder can take versions: new, empty, or with versions in it already.
+
+    Other files beside versions stay as they are.
+    """
+    check_path(home)
+    home = absolute(home)
+    names: set[str] = set()
+    with contextlib.suppress(OSError):  # told below
+        names = {found.name for found in files.entries(home)}
+    if not names:
+        check_output(home)
+        return
+    if not is_remote(home) and not os.access(home, os.W_OK | os.X_OK | os.R_OK):
+        raise ValueError(f"--output is {home!r}, where you may not write; give another folder")
+    try:
+        _check_names(home, names)
+        latest_version(home)
+    except OSError as error:
+        raise ValueError(f"--output is {home!r}: {error.filename}: {error.strerror}") from error
+
+
+def published_versions(home: str) -> list[Version]:
+    """The versions that are whole, where readers look for them; ascending."""
+    return _whole_in(home)
+
+
+def latest_version(home: str) -> Version | None:
+    """The version that latest.json names, which need not be there any more; None without one.
+
+    Raises:
+        ValueError: latest.json names none.
+    """
+    return _version_in(os.path.join(home, LATEST))
+
+
+def version_folder(home: str, version: Version | str) -> str:
+    """Where readers find a version."""
+    return os.path.join(home, str(version))
+
+
+def staging_folder(home: str, version: Version | str) -> str:
+    """Where a job makes a version."""
+    return os.path.join(home, RUNS, str(version))
+
+
+def version_to_write(home: str, asked: str) -> Version:
+    """The version that a job is going to make.
+
+    Args:
+        home: folder of the versions.
+        asked: `auto` for the highest that is there with its last number raised, 1.0.0 where there is none; or
+            `x.y.z`. One that an earlier job has made, and not exposed, may be asked for again.
+
+    Raises:
+        ValueError: it is no version, or not higher than all that are there.
+    """
+    unexposed = _whole_in(os.path.join(home, RUNS))
+    there = {*_versions_in(home), *unexposed}
+    following = max(there)._replace(patch=max(there).patch + 1) if there else _FIRST
+    if asked == AUTO:
+        return following
+    version = parse_version(asked)
+    others = there - {version} if version in unexposed else there
+    if others and version <= max(others):
+        raise ValueError(
+            f"--dataset_version is {asked!r}, and {home!r} has {max(others)} already; readers take the "
+            f"highest: give {AUTO}, {following}, or a higher one"
+        )
+    return version
+
+
+def settle_versions(home: str, working: str) -> None:
+    """Settles what earlier jobs left, under the lock; may be cut off anywhere, and repeated.
+
+    Versions that are whole are exposed, and removals completed. What is left of other versions than `working`
+    is removed.
+
+    Raises:
+        JobError: what a job has noted is damaged, or a version that is whole cannot be exposed.
+    """
+    state = os.path.join(home, RUNS)
+    _settle_removals(home)
+    for version in _whole_in(state):
+        _settle_exposure(home, version)
+    noted = _exposing(home)
+    if noted is not None:
+        if _is_whole(version_folder(home, noted)):
+            _write_latest(home, noted)
+        files.remove_if_there(os.path.join(state, _EXPOSING))
+    left = [found for found in files.entries(state) if found.is_folder and _named(found.name)]
+    files.remove_all(found for found in left if found.name != working)
+
+
+def expose(run: Run) -> None:
+    """Shows a version that is whole to readers: moves it out of its staging folder, then latest.json to it.
+
+    May be cut off anywhere, and repeated; nothing happens where it is done.
+
+    Raises:
+        JobError: the job has lost the lock, the version is gone, or something else has its name by now.
+    """
+    home, version = run.home, parse_version(run.version)
+    staging, published = staging_folder(home, version), version_folder(home, version)
+    if not _is_whole(staging):
+        if not _is_whole(published):
+            raise JobError(f"{staging} is gone, and with it the version; give the same command again")
+        if _exposing(home) != version:
+            return
+    lock.check(run.locked, run.token)
+    if _is_whole(staging):
+        if _is_taken(home, version):
+            raise JobError(
+                f"--output is {home!r}, where something else has got the name {str(version)!r} meanwhile; "
+                "this job publishes nothing"
+            )
+        _move_out(home, version)
+        lock.check(run.locked, run.token)  # what comes between has taken a while
+    _write_latest(home, version)
+    files.remove_if_there(os.path.join(home, RUNS, _EXPOSING))
+
+
+def remove_old_versions(home: str, keep: int) -> list[Version]:
+    """Removes the oldest versions until `keep` are left, never the one that latest.json names.
+
+    Of each, the files that its manifest lists: what else is in its folder stays.
+
+    Returns:
+        What was removed.
+
+    Raises:
+        JobError: latest.json, or a manifest, does not say what may be removed.
+    """
+    if keep < 1:
+        raise ValueError(f"--keep_versions is {keep}; it must be at least 1")
+    _settle_removals(home)
+    versions = published_versions(home)
+    latest = _latest_for_job(home)
+    removed = [version for version in versions if version != latest][: max(len(versions) - keep, 0)]
+    for version in removed:
+        folder = version_folder(home, version)
+        remove_dataset(folder, os.path.join(home, RUNS, f"removing-{version}.json"))
+    return removed
+
+
+def _named(text: object) -> Version | None:
+    matched = _VERSION.fullmatch(text) if isinstance(text, str) else None
+    return Version(*map(int, matched.groups())) if matched else None
+
+
+def _versions_in(folder: str) -> list[Version]:
+    """The versions that anything in a folder is called by; ascending."""
+    return sorted(version for found in files.entries(folder) if (version := _named(found.name)))
+
+
+def _whole_in(folder: str) -> list[Version]:
+    """The versions in a folder that are whole; ascending."""
+    versions = sorted(
+        version for found in files.entries(folder) if found.is_folder and (version := _named(found.name))
+    )
+    whole = files.each(_is_whole, [os.path.join(folder, str(version)) for version in versions])
+    return [version for version, is_whole in zip(versions, whole, strict=True) if is_whole]
+
+
+def _is_whole(folder: str) -> bool:
+    return files.is_file(os.path.join(folder, MANIFEST))
+
+
+def _check_names(home: str, names: Iterable[str]) -> None:
+    """Raises ValueError where a name in a folder keeps versions out of it."""
+    if MANIFEST in names:
+        raise ValueError(
+            f"--output is {home!r}, which holds a dataset without versions; leave --dataset_version, or give "
+            "another folder"
+        )
+    if has_runs(home):
+        raise ValueError(
+            f"--output is {home!r}, where a run without --dataset_version has not ended; give its command "
+            "again, or another folder"
+        )
+    others = [name for name in strange_entries(home) if not _is_ours(os.path.relpath(name, RUNS))]
+    if not any(name == LATEST or _named(name) for name in names):
+        others += sorted({*names} - {RUNS})
+    if others:
+        shown = ", ".join(repr(name) for name in others[:3]) + (", …" if len(others) > 3 else "")
+        raise ValueError(
+            f"--output is {home!r}, which is not empty and has no versions ({shown}); give an empty or new "
+            "folder"
+        )
+
+
+def _is_ours(name: str) -> bool:
+    """Whether something under `.recordmill` is called like a note, or a version at work."""
+    name = name.removesuffix(_PART)
+    return bool(name in (_EXPOSING, LATEST) or _REMOVING.fullmatch(name) or _named(name))
+
+
+def _version_in(path: str) -> Version | None:
+    """The version that a JSON file names; None where there is no file.
+
+    Raises:
+        ValueError: it names none.
+    """
+    try:
+        found = json.loads(files.read_bytes(path))
+        version = _named(found["version"])
+        if found["format_version"] != FORMAT_VERSION or version is None:
+            raise ValueError
+    except FileNotFoundError:
+        return None
+    except _DAMAGED as error:
+        raise ValueError(f"{path!r} names no version, as {_version_text(_FIRST)} would") from error
+    return version
+
+
+def _version_text(version: Version) -> str:
+    return json.dumps({"format_version": FORMAT_VERSION, "version": str(version)})
+
+
+def _exposing(home: str) -> Version | None:
+    """The version that a job has begun to expose."""
+    try:
+        return _version_in(os.path.join(home, RUNS, _EXPOSING))
+    except ValueError as error:
+        raise JobError(f"{error}; remove it") from error
+
+
+def _latest_for_job(home: str) -> Version | None:
+    try:
+        return latest_version(home)
+    except ValueError as error:
+        raise JobError(str(error)) from error
+
+
+def _is_taken(home: str, version: Version) -> bool:
+    """Whether the name of a version that is in its staging folder is taken by something else."""
+    published = version_folder(home, version)
+    if not is_remote(published):
+        return os.path.lexists(published)
+    # Half of it may have been moved there.
+    return objects.is_folder(published) and _exposing(home) != version
+
+
+def _settle_exposure(home: str, version: Version) -> None:
+    """Exposes a version that is whole in its staging folder."""
+    staging, published = staging_folder(home, version), version_folder(home, version)
+    if not _is_taken(home, version):
+        _move_out(home, version)
+    elif _is_whole(published):  # not exposed for that, by a job that has told so
+        files.remove_if_there(os.path.join(staging, MANIFEST))
+        files.remove_all([files.Found(staging, True, 0)])
+    else:
+        raise JobError(
+            f"{published} is in the way of version {version}, which is to be put there; move it away"
+        )
+
+
+def _move_out(home: str, version: Version) -> None:
+    """Moves a version to where readers look for it; notes that first."""
+    staging, published = staging_folder(home, version), version_folder(home, version)
+    write_text(os.path.join(home, RUNS, _EXPOSING), _version_text(version))
+    files.remove_all(found for found in files.entries(staging) if found.name == RUNS)
+    move_folder(staging, published)
+
+
+def _write_latest(home: str, version: Version) -> None:
+    path = os.path.join(home, LATEST)
+    unfinished = os.path.join(home, RUNS, LATEST + _PART)
+    write_lines(path, [f"{_version_text(version)}\n"], unfinished)
+
+
+def _settle_removals(home: str) -> None:
+    """Completes removals that were cut off."""
+    for found in files.entries(os.path.join(home, RUNS)):
+        noted = _REMOVING.fullmatch(found.name)
+        version = _named(noted[1]) if noted else None
+        if version is None:
+            continue
+        folder = version_folder(home, version)
+        if version == _latest_for_job(home) and _is_whole(folder):
+            files.remove_if_there(found.path)  # only begun, when somebody set latest.json back to it
+        else:
+            remove_listed(folder, found.path)
