@@ -27,7 +27,7 @@ from transforms.shards.manifest import (
 )
 from transforms.shards.part import write_empty
 from transforms.shards.plan import DatasetPlan
-from transforms.shards.previous import SETTINGS, settings_text
+from transforms.shards.previous import SETTINGS, MaskMap, settings_text
 from transforms.shards.recipe import Recipe
 from transforms.shards.reconcile import Reconciled, reconcile
 from transforms.shards.report import ShardReport, WriteStats
@@ -281,10 +281,11 @@ def _described(
     recipe: Recipe | None,
 ) -> Iterator[tuple[str, str]]:
     """Name and text of each file that describes the dataset, but for manifest.json; TFDS's last."""
-    settings, output = reconciled.plan.settings, run.output
+    settings, output, previous = reconciled.plan.settings, run.output, reconciled.plan.previous
     if recipe is not None:
         edges = {name: split.edges for name, split in reconciled.plan.splits.items() if split.edges}
-        yield SETTINGS, settings_text(recipe, edges)
+        masks = MaskMap.of(settings.features.labels, previous.masks if previous is not None else None)
+        yield SETTINGS, settings_text(recipe, edges, masks)
     report = report_json(reconciled.statistics, settings)
     yield REPORT_DATA, report_text(report)
     yield REPORT, report_page(output, manifest, report, os.path.join(output, FAILURES), settings)

@@ -23,6 +23,7 @@ from transforms.shards.batching import Batches, items
 from transforms.shards.packing import reference_record
 from transforms.shards.plan import DatasetPlan, shard_index, writer_processes
 from transforms.shards.pool import ProcessExecutor
+from transforms.shards.previous import MaskMap
 from transforms.shards.report import ShardReport
 from transforms.shards.state import ShardState, shard_digest
 from transforms.shards.taking_over import TakeOver
@@ -235,11 +236,13 @@ class WriteShardsFn(beam.DoFn):
         """What the records of a shard may be taken over from; None where there are no versions."""
         if not self._run.version:
             return None
-        by_key = self._config.order == "key"
-        if plan.previous is None:
-            return TakeOver(by_key=by_key)
+        previous, by_key = plan.previous, self._config.order == "key"
+        labels = plan.settings.features.labels
+        if previous is None:
+            return TakeOver((), by_key, MaskMap.of(labels, None).name)
         made = plan.splits[split]
-        return TakeOver(tuple(plan.previous.overlapping(split, shard, made.num_shards, made.edges)), by_key)
+        before = previous.overlapping(split, shard, made.num_shards, made.edges)
+        return TakeOver(tuple(before), by_key, MaskMap.of(labels, previous.masks).name)
 
     def _start(self, plan: DatasetPlan) -> ShardWriter:
         workers = writer_processes(plan, self._config.workers)

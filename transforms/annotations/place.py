@@ -17,6 +17,9 @@ from transforms.records import AnnotatedObject, Annotations, BadInput, Placed, S
 OF_OBJECTS = frozenset({"objects", "object_masks"})
 """What of `Placed` is made from objects."""
 
+OF_CLASSES = frozenset({"class_png", "class_raw"})
+"""What of `Placed` is made from the values of a mask of classes, where there is one."""
+
 
 def place(
     annotations: Annotations,
@@ -69,7 +72,7 @@ def _object_mask(shapes: Shapes, source: AnnotatedObject, stored: AnnotatedObjec
 def _encoded(masks: MaskPlacer, needs: frozenset[str]) -> dict[str, bytes]:
     """The masks that are needed; without the instances of an image that has none."""
     found: dict[str, bytes] = {}
-    if needs & {"class_png", "class_raw"}:
+    if needs & OF_CLASSES:
         classes = masks.classes()
         if "class_png" in needs:
             found["class_png"] = encode_mask(classes)

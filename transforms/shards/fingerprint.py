@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 
+from transforms.annotations.place import OF_CLASSES, OF_OBJECTS
 from transforms.examples.labels import LabelMap
 from transforms.records import ImageRecord
 from transforms.shards.annotation_json import details, ref_identity
@@ -23,21 +24,31 @@ def source_fingerprint(record: ImageRecord) -> str:
     return _hashed([record.key, record.size, [ref_identity(ref) for ref in refs]])
 
 
-def annotations_fingerprint(record: ImageRecord, labels: LabelMap, needs: frozenset[str]) -> str:
+def annotations_fingerprint(
+    record: ImageRecord, labels: LabelMap, needs: frozenset[str], mask_map: str
+) -> str:
     """Of the masks of a record, beside its images: its annotations, and the ids that its classes have.
 
     Empty where the state of a file that they speak of is unknown.
+
+    Args:
+        record: the record.
+        labels: ids of classes.
+        needs: what of `Placed` is wanted.
+        mask_map: tells which ids the values of masks are stored as.
     """
     annotations = record.annotations
     found, refs = details(annotations)
     if any(ref.version == 0 for ref in refs):
         return ""
-    used = {one.label for one in annotations.objects}
-    used |= {segment.label for mask in annotations.masks.values() for segment in mask.segments}
-    ids = sorted((type(label).__name__, str(label), labels.ids.get(label)) for label in used)
-    mask_ids = sorted(labels.mask_ids.items()) if labels.mask_ids is not None else None
-    files = [ref_identity(ref) for ref in refs]
-    return _hashed([found, files, ids, mask_ids, labels.offset, sorted(needs)])
+    ids: list[object] = []
+    if needs - OF_OBJECTS:
+        used = {one.label for one in annotations.objects}
+        used |= {segment.label for mask in annotations.masks.values() for segment in mask.segments}
+        ids += sorted((type(label).__name__, str(label), labels.ids.get(label)) for label in used)
+    if "class" in annotations.masks and needs & OF_CLASSES:
+        ids.append(mask_map)
+    return _hashed([found, [ref_identity(ref) for ref in refs], ids, sorted(needs)])
 
 
 def _hashed(parts: list[object]) -> str:

@@ -188,7 +188,7 @@ def _finished(file: ShardFile, state: ShardState | None, progress: Progress | No
 
 
 def _with_state(file: ShardFile, rows: str, digest: str, stamp: str) -> ShardFile:
-    """A whole shard with its state in place of the lines of its records; `stamp` of an object, if it is one."""
+    """A whole shard with its state in place of its records' lines; `stamp` of an object, if it is one."""
     failures: Sequence[str] = ()
     if file.failures_path is not None:
         with open(file.failures_path, encoding="utf-8", newline="\n") as failed:

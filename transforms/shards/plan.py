@@ -278,7 +278,7 @@ def _num_shards(name: str, size: int, records: int, config: DatasetConfig) -> in
 
 
 def _previous_sizes(totals: Totals, previous: PreviousVersion | None) -> dict[str, int]:
-    """Bytes of each split's records, were they as large as in the version before; empty if not all are known."""
+    """Bytes of each split, were records as large as in the version before; empty if not all are known."""
     if previous is None:
         return {}
     known = {name: split for name, split in previous.splits.items() if split.records}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from transforms.examples.labels import LabelMap
 from transforms.shards.recipe import Recipe
 from transforms.shards.record_state import ENDING
 from transforms.storage import files
@@ -47,6 +49,45 @@ class PreviousSplit:
 
 
 @dataclasses.dataclass(frozen=True)
+class MaskMap:
+    """The ids that the values of masks of classes are stored as.
+
+    Attributes:
+        ids: by value, as `LabelMap.mask_ids`.
+        offset: likewise.
+        name: of this map and of those that have come from it by more classes: masks that were made by any of
+            them are the same.
+    """
+
+    ids: Mapping[int, int] | None
+    offset: int
+    name: str
+
+    @staticmethod
+    def of(labels: LabelMap, before: MaskMap | None) -> MaskMap:
+        """The map of a dataset, given that of the version before."""
+        ids, offset = labels.mask_ids, labels.offset
+        if before is not None and ids is not None and before.ids is not None:
+            is_more = before.ids.items() <= ids.items()
+        else:
+            is_more = before is not None and ids is before.ids is None and offset == before.offset
+        if before is not None and is_more:
+            return MaskMap(ids, offset, before.name)
+        told = [sorted(ids.items()) if ids is not None else None, offset]
+        return MaskMap(ids, offset, hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16])
+
+    @staticmethod
+    def from_json(found: Mapping[str, Any]) -> MaskMap:
+        """What `dataclasses.asdict` made, once it was JSON."""
+        ids = found["ids"]
+        return MaskMap(
+            None if ids is None else {int(value): int(number) for value, number in ids.items()},
+            int(found["offset"]),
+            str(found["name"]),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
 class PreviousVersion:
     """A version that can be taken over from.
 
@@ -56,6 +97,7 @@ class PreviousVersion:
         splits: by name.
         failures: SHA-256 of its failures.jsonl, in hex.
         same_shards: their number is not asked to be another one.
+        masks: the ids that the values of its masks were stored as.
     """
 
     version: str
@@ -63,6 +105,7 @@ class PreviousVersion:
     splits: Mapping[str, PreviousSplit]
     failures: str
     same_shards: bool
+    masks: MaskMap
 
     def paths(self, split: str, shard: int) -> ShardPaths:
         """The files of one of its shards."""
@@ -102,9 +145,10 @@ def shard_name(split: str, shard: int, num_shards: int) -> str:
     return f"{split}-{shard:05d}-of-{num_shards:05d}"
 
 
-def settings_text(recipe: Recipe, edges: Mapping[str, Sequence[str]]) -> str:
+def settings_text(recipe: Recipe, edges: Mapping[str, Sequence[str]], masks: MaskMap) -> str:
     """The text of `state/settings.json`."""
-    return json.dumps({**recipe.as_json(), "edges": edges}, indent=1, ensure_ascii=False) + "\n"
+    settings = {**recipe.as_json(), "edges": edges, "masks": dataclasses.asdict(masks)}
+    return json.dumps(settings, indent=1, ensure_ascii=False) + "\n"
 
 
 def find_previous(home: str, recipe: Recipe) -> tuple[PreviousVersion | None, str, str]:
@@ -133,6 +177,7 @@ def find_previous(home: str, recipe: Recipe) -> tuple[PreviousVersion | None, st
         before = Recipe.from_json(settings)
         splits = {name: _split(split, settings["edges"]) for name, split in _named(manifest)}
         failures = str(manifest["digests"][FAILURES])
+        masks = MaskMap.from_json(settings["masks"])
     except FileNotFoundError as error:
         return None, str(version), f"{error.filename or folder} is not there"
     except _DAMAGED as error:
@@ -140,7 +185,7 @@ def find_previous(home: str, recipe: Recipe) -> tuple[PreviousVersion | None, st
     if reason := recipe.difference(before):
         return None, str(version), reason
     same = recipe.asks_for_same_shards(before)
-    return PreviousVersion(str(version), folder, splits, failures, same), str(version), ""
+    return PreviousVersion(str(version), folder, splits, failures, same, masks), str(version), ""
 
 
 def _named(manifest: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:

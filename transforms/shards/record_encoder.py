@@ -110,6 +110,7 @@ class RecordEncoder:
         self.beacon = beacon or Beacon()
         self._reader = ImageReader()
         self._work: Counter[str] = Counter()
+        self._mask_map: str | None = None
 
     def encode_all(
         self,
@@ -128,6 +129,7 @@ class RecordEncoder:
             progress: is told of each that is done.
             take: the version before; None where nothing may be taken over.
         """
+        self._mask_map = None if take is None else take.mask_map
         records = ((reference, reference_record(reference, self._reader.read)) for reference in references)
         found = (take or TakeOver()).found(records)
         for index, (record, loading, taken) in enumerate(read_ahead(found, self._reader)):
@@ -213,7 +215,7 @@ class RecordEncoder:
         masks: Mapping[ImageRef, Loading],
         same: TakenOver | None,
     ) -> tuple[Mapping[str, Feature], Placed]:
-        """The features of a record whose image is stored, under our names, with the masks of `same` if given."""
+        """The features, under our names, of a record whose image is stored; with the masks of `same`, if given."""
         placed = self._placed(record, image, masks, same)
         return self._settings.schema.features(record, image, placed, self._settings.features), placed
 
@@ -262,10 +264,10 @@ class RecordEncoder:
         return placed
 
     def _of_masks(self, record: ImageRecord) -> str:
-        """The fingerprint of what the masks of a record are made from; empty where it has none."""
-        if record.image is None or not self._needs - _OBJECTS or not has_details(record.annotations):
+        """The fingerprint of what the masks of a record are made from; empty where none is wanted."""
+        if self._mask_map is None or not self._needs - _OBJECTS or not has_details(record.annotations):
             return ""
-        return annotations_fingerprint(record, self._settings.features.labels, self._needs)
+        return annotations_fingerprint(record, self._settings.features.labels, self._needs, self._mask_map)
 
     def _sequence(self, record: ImageRecord, steps: Steps, taken: TakenOver | None) -> EncodedRecord:
         """A SequenceExample; its frames are stored one after the other."""

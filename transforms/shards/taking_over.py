@@ -40,10 +40,12 @@ class TakeOver:
     Attributes:
         shards: of the version before, in order; none where there is nothing to take over.
         by_key: records are ordered by their keys, not by their hashes.
+        mask_map: name of the `MaskMap`.
     """
 
     shards: tuple[ShardPaths, ...] = ()
     by_key: bool = False
+    mask_map: str = ""
 
     def place(self, reference: bytes, record: ImageRecord) -> str:
         """By which a record is ordered in its shard."""
