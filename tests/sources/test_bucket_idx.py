@@ -79,7 +79,7 @@ def test_a_bucket_gives_what_the_disk_gives(
     where = folder if packed else place
     for image in references(items):
         assert image.uri.startswith(f"{where}/")
-        if image.uri.startswith("gs://"):
+        if image.uri.startswith("gs://") and not packed:
             assert str(image.version) == bucket_server.generation(image.uri)
 
 
@@ -89,10 +89,11 @@ def test_what_is_unpacked_into_a_bucket_stays_for_the_same_job_again(
     for name, data in files(packed=True).items():
         bucket_server.put(f"{bucket}/in/{name}", data)
     first = listed(f"{bucket}/in", f"{bucket}/scratch")
-    bucket_server.clear()
+    uris = bucket_server.names(f"{bucket}/scratch/")
+    before = list(map(bucket_server.generation, uris))
     assert listed(f"{bucket}/in", f"{bucket}/scratch") == first
-    assert {request.kind for request in bucket_server.requests} == {"list", "get-metadata", "get-media"}
-    assert len(bucket_server.names(f"{bucket}/scratch/")) == 2
+    assert bucket_server.names(f"{bucket}/scratch/") == uris
+    assert (len(uris), list(map(bucket_server.generation, uris))) == (2, before)
     bucket_server.put(f"{bucket}/in/train-images-idx3-ubyte.gz", gzip.compress(idx(7, 3, 2)[:-1] + b"\xff"))
     assert pixels(listed(f"{bucket}/in", f"{bucket}/scratch"))[-1][-1] == 0xFF
     assert len(pixels(first)) == 11  # what references of before lead to is still there
@@ -112,8 +113,7 @@ def test_of_two_that_unpack_the_first_counts(
     monkeypatch.setattr(objects, "upload", beaten)
     items = listed(f"{bucket}/in", f"{bucket}/scratch")
     assert len(pixels(items)) == 11
-    for image in references(items):
-        assert str(image.version) == bucket_server.generation(image.uri)
+    assert len(bucket_server.names(f"{bucket}/scratch/")) == 2
 
 
 def test_one_file_brings_its_labels_along(bucket: str, bucket_server: BucketServer) -> None:

@@ -91,13 +91,6 @@ def test_every_mix_of_places_gives_the_same_records(
     assert reasons(items) == [(f"m.{kind}:{first + len(IMAGES)}", "not found")]
 
 
-def test_versions_are_generations(bucket_server: BucketServer, photos: str) -> None:
-    bucket_server.put(f"{photos}/m.csv", table("a.jpg", f"{photos}/sub/b.jpg"))
-    for item in read("csv", f"{photos}/m.csv"):
-        assert isinstance(item, ImageRecord) and item.image is not None
-        assert str(item.image.version) == bucket_server.generation(item.image.uri)
-
-
 @pytest.mark.parametrize(
     ("row", "key"),
     [

@@ -142,7 +142,7 @@ def test_a_packed_file_is_spooled_to_the_same_place_in_each_run(tmp_path: Path) 
     assert (list(scratch.iterdir()), pixels(first)) == ([spooled], images(3, 2, 2).tobytes())
     put(source, idx(images(4, 2, 2)))
     assert pixels(listed(tmp_path, scratch)) == images(4, 2, 2).tobytes()
-    assert list(scratch.iterdir()) == [spooled]
+    assert pixels(first) == images(3, 2, 2).tobytes()  # what references of before lead to is still there
 
 
 def test_files_of_one_name_are_spooled_apart(tmp_path: Path) -> None:
@@ -163,14 +163,13 @@ def test_a_full_disk_is_told_in_one_line_and_nothing_unfinished_is_left(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(tempfile if failing == "mkstemp" else os, failing, fail)
-    with pytest.raises(JobError, match=rf"{tmp_path}/scratch/train-images-.*: No space left on device; free"):
+    with pytest.raises(JobError, match=rf"{tmp_path}/scratch/.*: No space left on device; free"):
         listed(tmp_path, tmp_path / "scratch")
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_the_version_is_that_of_the_file_as_it_came(tmp_path: Path, suffix: str) -> None:
-    source = tmp_path / f"train-images-idx3-ubyte{suffix}"
+def test_the_version_is_that_of_the_file_as_it_came(tmp_path: Path) -> None:
+    source = tmp_path / "train-images-idx3-ubyte"
     put(source, idx(images(2, 2, 2)))
     os.utime(source, ns=(1, 1_718_031_234_567_890_123))
     records = only_records(listed(tmp_path, tmp_path / "scratch"))

@@ -11,6 +11,7 @@ import pytest
 from tests.buckets.server import BucketServer
 from transforms.records import Failure
 from transforms.sources.tree import Tree, TreeFile
+from transforms.storage import objects
 
 Items = list[TreeFile | Failure]
 
@@ -162,8 +163,9 @@ def test_a_bucket_has_the_same_files(tmp_path: Path, bucket: str, bucket_server:
     assert faults(remote) == faults(local)
     for file in remote:
         if isinstance(file, TreeFile):
-            generation = int(bucket_server.generation(f"{bucket}/in/{file.key}"))
-            assert file[1:] == (f"{bucket}/in/{file.key}", len(file.key), generation)
+            stored = objects.stat(f"{bucket}/in/{file.key}")
+            assert stored is not None
+            assert file[1:] == (f"{bucket}/in/{file.key}", len(file.key), stored.version)
 
 
 def test_a_folder_without_a_name_in_a_bucket_fails(bucket: str, bucket_server: BucketServer) -> None:

@@ -48,7 +48,7 @@ class Service:
 
     def answer(self, uri: str) -> tuple[int, int] | None:
         found = self.stored.get(uri)
-        return None if found is None else (found.size, found.generation)
+        return None if found is None else (found.size, found.version)
 
 
 NAMES = st.lists(

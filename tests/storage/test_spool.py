@@ -10,6 +10,8 @@ import pytest
 
 from tests.buckets.server import BucketServer
 from transforms.records import ImageRef, JobError
+from transforms.storage import containers
+from transforms.storage.reader import ImageReader
 from transforms.storage.spool import Spool
 
 PIECES = [b"one", b"three", b"to", b"a long piece", b"end"]
@@ -28,13 +30,7 @@ def spooled(scratch: object, name: str = "x.parquet", version: int = 7) -> list[
 def test_a_reference_leads_to_its_piece(tmp_path: Path) -> None:
     refs = spooled(tmp_path)
     assert [piece(ref) for ref in refs] == PIECES
-    assert [(ref.offset, ref.length, ref.version) for ref in refs] == [
-        (0, 3, 7),
-        (3, 5, 7),
-        (8, 2, 7),
-        (10, 12, 7),
-        (22, 3, 7),
-    ]
+    assert [(ref.offset, ref.length) for ref in refs] == [(0, 3), (3, 5), (8, 2), (10, 12), (22, 3)]
     (name,) = os.listdir(tmp_path)
     assert {ref.uri for ref in refs} == {f"{tmp_path}/{name}"}
 
@@ -65,6 +61,17 @@ def test_the_same_again_lies_at_the_same_places_and_another_name_or_version_else
     others = [spooled(tmp_path, "y.parquet"), spooled(tmp_path, version=8), spooled(tmp_path, "\udcff")]
     assert len({refs[0].uri for refs in (first, *others)}) == 4
     assert [[piece(ref) for ref in refs] for refs in (first, *others)] == [PIECES] * 4
+
+
+def test_the_version_is_of_the_piece_alone(tmp_path: Path) -> None:
+    scratch = tmp_path / "another"
+    scratch.mkdir()
+    with Spool(str(scratch), "y.parquet", 8) as spool:
+        again = [spool.add(data) for data in (b"x", *reversed(PIECES))]
+    versions = [ref.version for ref in spooled(tmp_path)]
+    assert [ref.version for ref in again[1:]] == versions[::-1]
+    assert len({*versions, again[0].version}) == len(PIECES) + 1
+    assert all(-(2**63) < version < 0 for version in versions)  # no generation, which are above 0
 
 
 def test_nothing_added_makes_no_file(tmp_path: Path) -> None:
@@ -113,7 +120,23 @@ def test_a_bucket(bucket: str, bucket_server: BucketServer) -> None:
     (uri,) = {ref.uri for ref in refs}
     assert uri.startswith(f"{bucket}/scratch/")
     assert bucket_server.get(uri) == b"".join(PIECES)
-    assert {ref.version for ref in refs} == {0}
+    assert [ImageReader().read(ref) for ref in refs] == PIECES
+
+
+def test_a_file_of_a_bucket_is_copied_once_for_its_pieces(
+    bucket: str, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refs = spooled(f"{bucket}/copied")
+    bucket_server.clear()
+    assert [ImageReader().read(ref) for ref in refs] == PIECES
+    assert [request.kind for request in bucket_server.requests] == ["get-metadata", "get-media"]
+    # one that is too large for that is read in ranges, on no condition
+    monkeypatch.setattr(containers, "_LARGEST_BYTES", 4)
+    refs = spooled(f"{bucket}/large")
+    bucket_server.clear()
+    assert [ImageReader().read(ref) for ref in refs] == PIECES
+    kinds = [request.kind for request in bucket_server.requests]
+    assert kinds == ["get-metadata", *["get-media"] * len(PIECES)]
 
 
 def test_a_twin_in_a_bucket_is_left_as_it_is(bucket: str, bucket_server: BucketServer) -> None:

@@ -7,7 +7,7 @@ import fnmatch
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from transforms.examples.schema import FeatureSpec
@@ -15,11 +15,13 @@ from transforms.records import Failure
 from transforms.sources.formats.tfrecord_files import inputs, is_tfrecord_name, split_of
 from transforms.sources.source import SourceConfig
 from transforms.storage.files import read_bytes
-from transforms.storage.layout import FORMAT_VERSION, INDEX, MANIFEST, check_name
+from transforms.storage.layout import FORMAT_VERSION, INDEX, LATEST, MANIFEST, STATE, check_name
 from transforms.storage.paths import absolute
 from transforms.storage.places import is_file, is_folder, names_in, status_of
+from transforms.storage.versions import Version, latest_version, published_versions, version_folder
 
 _SHARDED = re.compile(r"(?P<stem>.*)@(?P<count>\d+|\*)(?P<ending>\.[A-Za-z0-9_.]+)?")
+_MOST_NAMED = 5
 _ENDING = re.compile(r"\.(?:tfrecords?|tfrec|record)(?:\.(?:gz|gzip|zlib|zz))?$", re.IGNORECASE)
 
 
@@ -35,6 +37,8 @@ class ShardEntry:
         records: that the manifest says it has; None without one.
         expected_size: bytes that the manifest says it has; None without one.
         sha256: of the file as the manifest has it, in hex; empty without one.
+        state: name in the folder of what tells what it was made from; None without one.
+        state_sha256: of that, as the manifest has it.
     """
 
     path: str
@@ -44,6 +48,8 @@ class ShardEntry:
     records: int | None = None
     expected_size: int | None = None
     sha256: str = ""
+    state: str | None = None
+    state_sha256: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,9 +113,9 @@ def find_dataset(path: str) -> Dataset:
     """What there is to read at a path.
 
     Args:
-        path: a folder with manifest.json, another folder of TFRecord files, one file, a pattern
-            (`out/train-*`), or shards as Beam and TFDS write them (`out/train@16.tfrecord`, `out/train@*`);
-            local or `gs://`.
+        path: a folder with manifest.json, a folder of versions of which latest.json names one, another folder
+            of TFRecord files, one file, a pattern (`out/train-*`), or shards as Beam and TFDS write them
+            (`out/train@16.tfrecord`, `out/train@*`); local or `gs://`.
 
     Raises:
         ValueError: there is nothing to read, or its manifest is damaged; names the path, and what it may be.
@@ -117,12 +123,53 @@ def find_dataset(path: str) -> Dataset:
     """
     place = absolute(path)
     if is_folder(place):
-        if is_file(f"{place}/{MANIFEST}"):
-            return _published(place, place)
-        return _folder(place)
+        folder = _dataset_folder(place)
+        return _folder(place) if folder is None else _published(folder, folder)
     if is_file(place):
         return _some(place, os.path.dirname(place), [os.path.basename(place)])
     return _pattern(place)
+
+
+def followed(path: str) -> str:
+    """The folder of the latest version where a path is one of versions; else the path itself, absolute.
+
+    Raises:
+        ValueError: it has versions, and no latest.json that names one of them.
+        OSError: it may not be read.
+    """
+    place = absolute(path)
+    return (_dataset_folder(place) if is_folder(place) else None) or place
+
+
+def _dataset_folder(place: str) -> str | None:
+    """The folder that has the manifest: the one given, or that of its latest version; None where none has."""
+    if is_file(f"{place}/{MANIFEST}"):
+        return place
+    try:
+        latest = latest_version(place)
+    except ValueError as error:
+        versions = published_versions(place)
+        if versions:
+            raise ValueError(f"{error}; {_instead(versions)}") from error
+        return None  # somebody else's, beside TFRecords
+    if latest is not None and is_file(f"{version_folder(place, latest)}/{MANIFEST}"):
+        return version_folder(place, latest)
+    versions = published_versions(place)
+    if latest is not None:
+        raise ValueError(
+            f"{f'{place}/{LATEST}'!r} names the version {latest}, which is not there; {_instead(versions)}"
+        )
+    if versions:
+        raise ValueError(f"{place!r} has no {LATEST} that names the version to read; {_instead(versions)}")
+    return None
+
+
+def _instead(versions: Sequence[Version]) -> str:
+    """What can be read instead."""
+    if not versions:
+        return "there is no version"
+    more = "…, " if len(versions) > _MOST_NAMED else ""
+    return f"give the folder of one: {more}{', '.join(map(str, versions[-_MOST_NAMED:]))}"
 
 
 def _published(path: str, folder: str) -> Dataset:
@@ -203,7 +250,7 @@ def read_manifest(folder: str) -> dict[str, Any]:
             if "/" in shard["file"] or int(shard["records"]) < 0 or int(shard["bytes"]) < 0:
                 raise ValueError(f"it lists {shard['file']!r} as a shard")
         _specs(manifest["features"])
-        dict(manifest["labels"]), dict(manifest["config"])
+        dict(manifest["labels"]), dict(manifest["config"]), dict(manifest.get("digests", {}))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         told = f"it has no {error}" if isinstance(error, KeyError) else str(error)
         raise ValueError(f"{path!r} is no manifest that can be read: {told}") from error
@@ -219,6 +266,11 @@ def _entries(
     folder: str, manifest: Mapping[str, Any], sizes: Mapping[str, int | None], indexes: set[str]
 ) -> tuple[ShardEntry, ...]:
     """The entries of the shards that have a size here."""
+    digests = manifest.get("digests", {})
+    states = {
+        os.path.basename(name).partition(".")[0]: name for name in digests if name.startswith(f"{STATE}/")
+    }
+    states = {f"{stem}.tfrecord": name for stem, name in states.items()}
     return tuple(
         ShardEntry(
             path=f"{folder}/{shard['file']}",
@@ -228,6 +280,8 @@ def _entries(
             records=shard["records"],
             expected_size=shard["bytes"],
             sha256=shard["sha256"],
+            state=states.get(shard["file"]),
+            state_sha256=digests.get(states.get(shard["file"]), ""),
         )
         for split, shard in _listed(manifest)
         if shard["file"] in sizes

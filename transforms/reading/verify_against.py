@@ -10,6 +10,7 @@ from transforms.config import DatasetConfig
 from transforms.framing import DamagedRecordError
 from transforms.reading.against import Compared, SourceComparer, split_difference
 from transforms.reading.against_difference import Difference
+from transforms.reading.dataset import followed
 from transforms.reading.shard import record_at
 from transforms.reading.verify_image import UNDECODABLE
 from transforms.reading.verify_keys import StoredPlace
@@ -131,7 +132,7 @@ def fault_of(difference: Difference, place: StoredPlace, settings: RecordSetting
 def failed_keys(folder: str) -> Iterator[str]:
     """The keys that failures.jsonl names as not in the dataset."""
     try:
-        lines = read_bytes(f"{folder}/{FAILURES}").split(b"\n")
+        lines = read_bytes(f"{followed(folder)}/{FAILURES}").split(b"\n")
     except FileNotFoundError:
         return
     for line in filter(None, lines):

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from transforms.examples.schema import FeatureSpec
-from transforms.reading.dataset import Dataset, ShardEntry, find_dataset
+from transforms.reading.dataset import Dataset, ShardEntry, find_dataset, followed
 from transforms.reading.verify_tally import Fault, Tally
 from transforms.sources.formats.tfrecord_files import is_tfrecord_name, split_of
 from transforms.sources.formats.tfrecord_labels import is_metadata_name
 from transforms.storage.files import read_bytes
-from transforms.storage.layout import DATASET_INFO, FAILURES, INDEX, MANIFEST
-from transforms.storage.paths import absolute
-from transforms.storage.places import is_file, is_folder, names_in, status_of
+from transforms.storage.hashed import HashedFile
+from transforms.storage.layout import DATASET_INFO, FAILURES, INDEX, MANIFEST, STATE
+from transforms.storage.places import is_file, is_folder, names_in, open_file, status_of
 from transforms.storage.sealed import is_sealed
 
 REPORT_PAGE = "report.html"
@@ -84,14 +83,14 @@ def open_dataset(path: str) -> Opened:
         OSError: it may not be read.
     """
     tally = Tally()
-    place = absolute(path)
+    place = followed(path)
     fault = _manifest_fault(place) if is_folder(place) and is_file(f"{place}/{MANIFEST}") else None
     if fault is not None:
         tally.add(Fault(CHANGED, MANIFEST, what=fault))
         tally.notes.add(f"what {MANIFEST} says: it is damaged, and what it says was not looked at")
         dataset = _without_manifest(place)
     else:
-        dataset = find_dataset(path)
+        dataset = find_dataset(place)
         manifest = f"{dataset.folder}/{MANIFEST}"
         if dataset.manifest is not None and not is_sealed(read_bytes(manifest)):
             tally.add(Fault(CHANGED, MANIFEST, what="its seal is not the SHA-256 of what it holds"))
@@ -102,7 +101,7 @@ def open_dataset(path: str) -> Opened:
             )
         return Opened(dataset, Expected(), tally)
     if dataset.is_whole:
-        for one in _faults(dataset.folder, dataset.manifest, tally):
+        for one in _faults(dataset, dataset.manifest, tally):
             tally.add(one)
     else:
         tally.notes.add(f"the other files of {dataset.folder}: only some of its shards were named")
@@ -165,13 +164,16 @@ def _without_manifest(folder: str) -> Dataset:
     return Dataset(folder, folder, tuple(shards))
 
 
-def _faults(folder: str, manifest: Mapping[str, Any], tally: Tally) -> Iterator[Fault]:
+def _faults(dataset: Dataset, manifest: Mapping[str, Any], tally: Tally) -> Iterator[Fault]:
     """What is wrong with the files beside the shards of a whole dataset."""
+    folder = dataset.folder
     digests = manifest.get("digests", {})
-    yield from _changed_files(folder, digests, tally)
+    with_shards = {shard.state for shard in dataset.shards}
+    for name in sorted(set(digests) - with_shards):
+        yield from changed_file(folder, name, digests[name], tally)
     yield from _page_faults(folder, manifest)
     listed = {*manifest.get("files", ()), MANIFEST, REPORT_PAGE, *digests}
-    for name in sorted(set(_present(folder)) - listed):
+    for name in sorted(set(_present(folder, manifest)) - listed):
         yield Fault(EXTRA, name)
     read_here = {shard["file"] for split in manifest["splits"].values() for shard in split["shards"]}
     for name in sorted(set(manifest.get("files", ())) - read_here - set(digests) - {MANIFEST, REPORT_PAGE}):
@@ -185,17 +187,19 @@ def _faults(folder: str, manifest: Mapping[str, Any], tally: Tally) -> Iterator[
         yield from _failure_faults(read_bytes(f"{folder}/{FAILURES}"), manifest)
 
 
-def _changed_files(folder: str, digests: Mapping[str, str], tally: Tally) -> Iterator[Fault]:
-    for name, digest in sorted(digests.items()):
-        try:
-            data = read_bytes(f"{folder}/{name}")
-        except FileNotFoundError:
-            yield Fault(MISSING, name)
-            continue
-        tally.checked["other files"] += 1
-        tally.checked["bytes"] += len(data)
-        if (found := hashlib.sha256(data).hexdigest()) != digest:
-            yield Fault(CHANGED, name, what=f"its SHA-256 is {found}; the manifest has {digest}")
+def changed_file(folder: str, name: str, sha256: str, tally: Tally) -> Iterator[Fault]:
+    """What is wrong with a file whose SHA-256 the manifest has."""
+    try:
+        with open_file(f"{folder}/{name}") as file:
+            hashed = HashedFile(file)
+            hashed.finish()
+    except FileNotFoundError:
+        yield Fault(MISSING, name)
+        return
+    tally.checked["other files"] += 1
+    tally.checked["bytes"] += hashed.size
+    if (found := hashed.digest.hexdigest()) != sha256:
+        yield Fault(CHANGED, name, what=f"its SHA-256 is {found}; the manifest has {sha256}")
 
 
 def _page_faults(folder: str, manifest: Mapping[str, Any]) -> Iterator[Fault]:
@@ -210,14 +214,16 @@ def _page_faults(folder: str, manifest: Mapping[str, Any]) -> Iterator[Fault]:
         yield Fault(CHANGED, REPORT_PAGE, what="its seal is not the SHA-256 of what it holds")
 
 
-def _present(folder: str) -> Iterator[str]:
-    """Names of the files that a reader would take for this dataset's."""
+def _present(folder: str, manifest: Mapping[str, Any]) -> Iterator[str]:
+    """Names of the files that a reader, or the next version, would take for this dataset's."""
     for name in names_in(folder):
         if is_tfrecord_name(name) or is_metadata_name(name):
             yield name
-    if is_folder(f"{folder}/{INDEX}"):
-        for name in names_in(f"{folder}/{INDEX}"):
-            yield f"{INDEX}/{name}"
+    states = (STATE,) if any(name.startswith(f"{STATE}/") for name in manifest.get("files", ())) else ()
+    for below in (INDEX, *states):
+        if is_folder(f"{folder}/{below}"):
+            for name in names_in(f"{folder}/{below}"):
+                yield f"{below}/{name}"
 
 
 def _count_faults(manifest: Mapping[str, Any]) -> Iterator[Fault]:

@@ -14,7 +14,7 @@ from transforms.examples.index import index_lines
 from transforms.framing import FRAME_BYTES, DamagedRecordError, Frame, read_frames
 from transforms.reading.dataset import ShardEntry
 from transforms.reading.shard import frames
-from transforms.reading.verify_dataset import MISSING
+from transforms.reading.verify_dataset import MISSING, changed_file
 from transforms.reading.verify_tally import Fault, Tally
 from transforms.sources.formats.tfrecord_files import opened
 from transforms.storage.files import read_bytes
@@ -76,7 +76,7 @@ class RecordRange:
 
 
 def scan_shard(entry: ShardEntry, name: str, shard: int) -> tuple[Tally, list[RecordRange]]:
-    """Reads a shard once, whole.
+    """Reads a shard once, whole, and what lies beside it.
 
     Args:
         entry: of the shard.
@@ -90,6 +90,10 @@ def scan_shard(entry: ShardEntry, name: str, shard: int) -> tuple[Tally, list[Re
         OSError: the file is there and cannot be read.
     """
     tally = Tally()
+    if entry.state is not None:
+        folder = entry.path.removesuffix(f"/{name}")
+        for fault in changed_file(folder, entry.state, entry.state_sha256, tally):
+            tally.add(fault)
     try:
         lengths, packed, damage = _read(entry, name, tally)
     except FileNotFoundError:

@@ -5,13 +5,14 @@ Where files lie is kept apart: the JSON has a file's place in the list of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from transforms.records import (
     AnnotatedObject,
     Annotations,
     Box,
+    ImageRecord,
     ImageRef,
     MaskImage,
     Part,
@@ -79,6 +80,20 @@ def with_details(
         found.get("id", ""),
         steps and _read_steps(steps, refs, plain),
     )
+
+
+def files_of(record: ImageRecord) -> Iterator[ImageRef]:
+    """The image of a record, and what its annotations speak of: frames and masks."""
+    if record.image is not None:
+        yield record.image
+    annotations = record.annotations
+    if annotations.steps is not None:
+        yield from annotations.steps.frames
+    for one in annotations.objects:
+        if isinstance(one.mask, ImageRef):
+            yield one.mask
+    for mask in annotations.masks.values():
+        yield mask.image
 
 
 def ref_json(ref: ImageRef) -> list[Json]:

@@ -8,7 +8,7 @@ import json
 from transforms.annotations.place import OF_CLASSES, OF_OBJECTS
 from transforms.examples.labels import LabelMap
 from transforms.records import ImageRecord
-from transforms.shards.annotation_json import details, ref_identity
+from transforms.shards.annotation_json import details, files_of, ref_identity
 
 _BYTES = 16
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=repr).encode
@@ -22,6 +22,11 @@ def source_fingerprint(record: ImageRecord) -> str:
     if not refs or any(ref.version == 0 for ref in refs):
         return ""
     return _hashed([record.key, record.size, [ref_identity(ref) for ref in refs]])
+
+
+def is_known(record: ImageRecord) -> bool:
+    """Whether the state is known of every file that a record is made from."""
+    return all(ref.version for ref in files_of(record))
 
 
 def annotations_fingerprint(

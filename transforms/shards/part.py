@@ -14,7 +14,7 @@ from typing import IO
 from transforms.examples.index import index_lines
 from transforms.examples.tfrecord import RecordWriter
 from transforms.records import BadInput, Failure
-from transforms.shards.fingerprint import source_fingerprint
+from transforms.shards.fingerprint import is_known, source_fingerprint
 from transforms.shards.packing import reference_record
 from transforms.shards.record_encoder import Progress, RecordEncoder
 from transforms.shards.record_state import ENDING, header_of, row_line, write_state
@@ -255,6 +255,7 @@ def write_part(
             if rows is not None and take is not None:
                 place, source = take.place(references[number], record), source_fingerprint(record)
                 rows.write(row_line(place, source, encoded))
+                stats.unknown += not is_known(record)
     with open(f"{path}.idx", "w", encoding="ascii") as index:
         index.writelines(index_lines(writer.lengths))
     return ShardFile(

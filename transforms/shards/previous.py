@@ -73,7 +73,8 @@ class MaskMap:
             is_more = before is not None and ids is before.ids is None and offset == before.offset
         if before is not None and is_more:
             return MaskMap(ids, offset, before.name)
-        told = [sorted(ids.items()) if ids is not None else None, offset]
+        # A map that comes back, after one with more classes, is another one: masks may have those.
+        told = [sorted(ids.items()) if ids is not None else None, offset, before and before.name]
         return MaskMap(ids, offset, hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16])
 
     @staticmethod

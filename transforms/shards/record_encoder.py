@@ -215,7 +215,7 @@ class RecordEncoder:
         masks: Mapping[ImageRef, Loading],
         same: TakenOver | None,
     ) -> tuple[Mapping[str, Feature], Placed]:
-        """The features, under our names, of a record whose image is stored; with the masks of `same`, if given."""
+        """The features, under our names, of a record whose image is stored; masks are of `same`, if any."""
         placed = self._placed(record, image, masks, same)
         return self._settings.schema.features(record, image, placed, self._settings.features), placed
 

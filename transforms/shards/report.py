@@ -34,6 +34,7 @@ class WriteStats:
         work: what it took: `source_reads` (files), `images` (through the codecs, or the check of their
             header), `masks` (made).
         taken_over: records whose images are those of the version before.
+        unknown: records of which a file may change unseen.
     """
 
     written: int = 0
@@ -54,6 +55,7 @@ class WriteStats:
     statistics: Statistics = dataclasses.field(default_factory=Statistics)
     work: Counter[str] = dataclasses.field(default_factory=Counter)
     taken_over: int = 0
+    unknown: int = 0
 
     def add(self, images: Iterable[StoredImage], source_bytes: int) -> None:
         """Counts one written record."""

@@ -8,12 +8,12 @@ import json
 import os
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from json.encoder import encode_basestring
 from typing import Any
 
-from transforms.records import BadInput, ImageRecord, ImageRef
-from transforms.shards.annotation_json import details
+from transforms.records import BadInput
+from transforms.shards.annotation_json import files_of
 from transforms.shards.packing import reference_record, without_origin
 from transforms.shards.report import PATHS, ShardFile, ShardReport, WriteStats
 from transforms.shards.statistics import Statistics
@@ -169,19 +169,12 @@ def _can_be_loaded(failures_path: str, references: Iterable[bytes]) -> bool:
     for reference in references:
         if reference_record(reference).key in unloaded:
             try:
-                for ref in _files_of(reference_record(reference, reader.read)):
+                for ref in files_of(reference_record(reference, reader.read)):
                     reader.read(ref)
             except BadInput:
                 continue
             return True
     return False
-
-
-def _files_of(record: ImageRecord) -> Iterator[ImageRef]:
-    """The image of a record, and what its annotations speak of: frames and masks."""
-    if record.image is not None:
-        yield record.image
-    yield from details(record.annotations)[1]
 
 
 def stats_json(stats: WriteStats) -> Mapping[str, object]:

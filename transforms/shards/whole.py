@@ -91,7 +91,9 @@ def whole_shard(previous: PreviousVersion, num_shards: int, state: ShardState) -
     try:
         found = read_state(paths.state_path)
         header = found.header
-        if header.digest != state.digest or stamp_of(paths.records_path) != (header.size, header.stamp):
+        if header.stats.unknown or header.digest != state.digest:
+            return None
+        if stamp_of(paths.records_path) != (header.size, header.stamp):
             return None
         if hashlib.sha256(files.read_bytes(paths.index_path)).hexdigest() != header.index_sha256:
             return None

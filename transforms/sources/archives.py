@@ -45,7 +45,7 @@ class Archive(NamedTuple):
         path: real path, or URI.
         prefix: what keys of its members start with: empty where it is the whole input.
         split: that its name, or a folder that it is in, names.
-        version: as in `ImageRef`.
+        version: of the whole archive, as of `Status`.
     """
 
     path: str

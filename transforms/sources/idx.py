@@ -10,17 +10,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gzip
-import hashlib
 import io
 import itertools
 import math
 import os
 import re
 import struct
-import tempfile
 import zlib
-from collections.abc import Iterator
-from typing import BinaryIO
+from collections.abc import Generator, Iterator
 
 from transforms.records import Annotations, Failure, ImageRecord, ImageRef, JobError
 from transforms.sources.names import printable
@@ -33,12 +30,9 @@ from transforms.sources.source import (
     check_unused,
     readable,
 )
-from transforms.storage import objects
-from transforms.storage.cloud import ChangedError
-from transforms.storage.paths import absolute, is_remote, real_path
+from transforms.storage.paths import absolute, real_path
 from transforms.storage.places import is_file, is_folder, names_in, open_file, status_of
-from transforms.storage.scratch import scratch_folder
-from transforms.storage.write_faults import naming_faults
+from transforms.storage.spool import Spool
 
 _NAME = re.compile(r"(?P<set>.*?)[-_.]?(?P<part>images|labels)[-_.]idx\d-[a-z0-9]+(?:\.gz)?")
 _SPLITS = {"train": "train", "t10k": "test", "test": "test"}
@@ -93,7 +87,8 @@ class IdxSource:
         return ()
 
     def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
-        return limited(_records(config, scratch), config.limit)
+        with contextlib.closing(_records(config, scratch)) as records:
+            yield from limited(records, config.limit)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -131,7 +126,7 @@ class IdxHeader:
         return self.offset + math.prod(self.shape)
 
 
-def _records(config: SourceConfig, scratch: str) -> Iterator[ImageRecord | Failure]:
+def _records(config: SourceConfig, scratch: str) -> Generator[ImageRecord | Failure, None, None]:
     pairs, skipped = _pairs(config)
     yield from skipped
     selection = Selection(config)
@@ -147,20 +142,14 @@ def _pair_records(pair: _Pair, selection: Selection, scratch: str) -> Iterator[I
         raise JobError(str(error)) from error
     count, *size = header.shape
     pixels = (size[0], size[1], size[2] if len(size) > 2 else 1)
-    length = math.prod(pixels)
-    path, version = absolute(pair.images), status_of(pair.images).version  # before its bytes are read
-    if path.endswith(".gz"):
-        path, version = _spool(path, version, header, scratch)
-    annotations = _annotations(pair.labels, count)
     digits = max(5, len(str(count - 1)))
-    for number in range(count):
-        known = next(annotations)
-        key = f"{pair.name}/{number:0{digits}}"
-        if not selection.takes(key):
-            yield Failure(key, "list", EXCLUDED, skipped=True)
-            continue
-        ref = ImageRef(path, header.offset + number * length, length, pixels, version)
-        yield ImageRecord(key, ref, pair.split, known, size=length)
+    with contextlib.closing(_places(absolute(pair.images), header, pixels, scratch)) as places:
+        for number, (ref, known) in enumerate(zip(places, _annotations(pair.labels, count), strict=True)):
+            key = f"{pair.name}/{number:0{digits}}"
+            if selection.takes(key):
+                yield ImageRecord(key, ref, pair.split, known, size=math.prod(pixels))
+            else:
+                yield Failure(key, "list", EXCLUDED, skipped=True)
 
 
 def _names(config: SourceConfig, most: int | None = None) -> list[str]:
@@ -303,67 +292,40 @@ def _annotations(path: str | None, count: int) -> Iterator[Annotations]:
             ) from error
 
 
-def _spool(path: str, version: int, header: IdxHeader, scratch: str) -> tuple[str, int]:
-    """Unpacks a gzip file into `scratch`, always to the same place; returns path and version for references.
+def _places(
+    path: str, header: IdxHeader, pixels: tuple[int, int, int], scratch: str
+) -> Generator[ImageRef, None, None]:
+    """Where each image is: in the file itself, or unpacked where that is gzip."""
+    length = math.prod(pixels)
+    status = status_of(path)  # before its bytes are read
+    if not path.endswith(".gz"):
+        for number in range(header.shape[0]):
+            yield ImageRef(path, header.offset + number * length, length, pixels, status.generation)
+        return
+    with Spool(scratch, path, status.version) as spool:
+        for picture in _unpacked(path, header, length):
+            yield spool.add(picture, pixels)
+
+
+def _unpacked(path: str, header: IdxHeader, length: int) -> Iterator[bytes]:
+    """The images of a gzip file, of `length` bytes each.
 
     Raises:
-        JobError: it is broken, or not as long as its header says; or `scratch` cannot be written.
+        JobError: it is broken, or not as long as its header says.
     """
-    where = hashlib.sha256(os.fsencode(path)).hexdigest()[:8]
-    name = f"{os.path.basename(path)[:-3]}-{where}"
-    if is_remote(scratch):
-        return _spool_to_bucket(path, header, f"{scratch}/{name}-{version}")
-    target = os.path.join(os.path.abspath(scratch), name)
-    with naming_faults(target), _unpacked(path, header, os.path.dirname(target)) as unpacked:
-        os.replace(unpacked, target)
-    return target, version
-
-
-def _spool_to_bucket(path: str, header: IdxHeader, target: str) -> tuple[str, int]:
-    """Unpacks by way of a local file, unless an earlier try has: an object there is whole."""
-    with naming_faults(target):
-        stored = objects.stat(target)
-        if stored is None:
-            with _unpacked(path, header, scratch_folder()) as unpacked:
-                stored = _uploaded(unpacked, target)
-    if stored.size != header.end:
-        raise JobError(f"{target!r} has {stored.size} bytes, not the {header.end} that {path!r} unpacks to")
-    return target, stored.generation
-
-
-def _uploaded(path: str, target: str) -> objects.StoredObject:
-    """Uploads a file, unless a twin of this job has meanwhile: references to its object hold."""
-    try:
-        return objects.upload(path, target, objects.NEW)
-    except ChangedError:
-        stored = objects.stat(target)
-        if stored is None:
-            raise
-        return stored
-
-
-@contextlib.contextmanager
-def _unpacked(path: str, header: IdxHeader, folder: str) -> Iterator[str]:
-    """A local file of the unpacked bytes; removed if it is still there at the end."""
-    descriptor, unpacked = tempfile.mkstemp(prefix=f"{os.path.basename(path)[:-3]}-", dir=folder)
-    try:
-        with os.fdopen(descriptor, "wb") as out:
-            _unpack(path, header, out)
-        yield unpacked
-    finally:
-        with contextlib.suppress(OSError):
-            os.remove(unpacked)
-
-
-def _unpack(path: str, header: IdxHeader, out: BinaryIO) -> None:
+    unpacked = header.offset
     try:
         with _open(path) as packed:
-            unpacked = 0
-            # a byte more than the header says is enough to know that it is wrong
-            while chunk := packed.read(min(_CHUNK, header.end + 1 - unpacked)):
-                unpacked += out.write(chunk)
+            packed.seek(header.offset)
+            while unpacked < header.end and (picture := packed.read(length)):
+                unpacked += len(picture)
+                if len(picture) == length:
+                    yield picture
+            # at the end, one byte more also makes gzip compare its checksum
+            if packed.read(1) or unpacked < header.end:
+                more = unpacked if unpacked < header.end else "more"
+                raise JobError(
+                    f"{path!r} unpacks to {more} bytes; its header {header.shape} means {header.end}"
+                )
     except _GZIP_FAULTS as error:
         raise JobError(f"{path!r} is a broken gzip file: {error}") from error
-    if unpacked != header.end:
-        more = "more" if unpacked > header.end else str(unpacked)
-        raise JobError(f"{path!r} unpacks to {more} bytes; its header {header.shape} means {header.end}")

@@ -256,9 +256,9 @@ def _places(
     length = math.prod(pixels)
     if images.offset is not None and images.dtype.kind != "b":
         for number in range(count):
-            yield ImageRef(images.path, images.offset + number * length, length, pixels, images.version)
+            yield ImageRef(images.path, images.offset + number * length, length, pixels, images.generation)
         return
-    with Spool(scratch, images.title, images.version) as spool:
+    with Spool(scratch, images.title, images.generation) as spool:
         for rows in images.rows():
             data = rows.astype("uint8") * 255 if images.dtype.kind == "b" else rows
             for picture in data.reshape(-1, *pixels):

@@ -54,7 +54,7 @@ class Table(NamedTuple):
         path: real path, or URI.
         key: path below the input, without its extension.
         split: that its name, or a folder that it is in, names.
-        version: as in `ImageRef`.
+        version: of the whole file, as of `Status`.
     """
 
     path: str

@@ -47,7 +47,7 @@ from transforms.sources.source import (
 )
 from transforms.sources.tree import Tree, TreeFile
 from transforms.storage.faults import os_fault
-from transforms.storage.places import is_file, is_folder
+from transforms.storage.places import is_file, is_folder, status_of
 from transforms.storage.spool import Spool
 
 _SNIFFED = 1_000  # files that tell what a folder is
@@ -161,10 +161,11 @@ class _Reading:
     ) -> Iterator[Item]:
         number = -1
         try:
+            generation = status_of(file.path).generation  # before its bytes are read
             with opened(file.path) as (stream, packed):
                 for number, frame in enumerate(read_frames(stream)):
                     place = Place(f"{file.key}/{number:08}", split, ours)
-                    refer = _refer(file, frame, spool if packed else None)
+                    refer = _refer(file.path, generation, frame, spool if packed else None)
                     yield self._item(frame.payload, place, refer, classes)
         except (DamagedRecordError, EOFError, zlib.error) as error:
             detail = f"{error}; {_rest(file, error)}"
@@ -188,14 +189,16 @@ class _Reading:
         return found.record
 
 
-def _refer(file: TreeFile, frame: Frame, spool: Spool | None) -> Callable[[Span, Pixels | None], ImageRef]:
+def _refer(
+    path: str, generation: int, frame: Frame, spool: Spool | None
+) -> Callable[[Span, Pixels | None], ImageRef]:
     """What makes references of ranges of a record: into its file, or into what is unpacked of it."""
 
     def refer(span: Span, pixels: Pixels | None) -> ImageRef:
         start, stop = span
         if spool is not None:
             return spool.add(frame.payload[start:stop], pixels)
-        return ImageRef(file.path, frame.offset + HEAD_BYTES + start, stop - start, pixels, file.version)
+        return ImageRef(path, frame.offset + HEAD_BYTES + start, stop - start, pixels, generation)
 
     return refer
 

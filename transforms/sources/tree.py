@@ -24,7 +24,7 @@ class TreeFile(NamedTuple):
         key: path below the folder, with `/` between parts.
         path: real path, or URI.
         size: bytes.
-        version: as in `ImageRef`.
+        version: of the whole file, as of `Status`.
     """
 
     key: str

@@ -17,11 +17,11 @@ class _Copies:
     """What this process has copied, by URI and generation; None where it is not worth it."""
 
     def __init__(self) -> None:
-        self._paths: dict[tuple[str, int], str | None] = {}
+        self._paths: dict[tuple[str, int | None], str | None] = {}
         self._bytes = 0
         self._lock = threading.Lock()
 
-    def path(self, uri: str, generation: int) -> str | None:
+    def path(self, uri: str, generation: int | None) -> str | None:
         """Path of the copy, made when it is first asked for."""
         key = (uri, generation)
         with self._lock:  # who asks for the same waits, and finds it
@@ -29,9 +29,9 @@ class _Copies:
                 self._paths[key] = self._copied(uri, generation)
             return self._paths[key]
 
-    def _copied(self, uri: str, generation: int) -> str | None:
+    def _copied(self, uri: str, generation: int | None) -> str | None:
         found = objects.stat(uri)
-        if found is None or found.generation != generation:
+        if found is None or generation not in (None, found.generation):
             return None  # reading a range tells what is wrong
         if found.size > _LARGEST_BYTES or self._bytes + found.size > _MOST_BYTES:
             return None
@@ -51,8 +51,12 @@ class _Copies:
 _copies = _Copies()
 
 
-def local_copy(uri: str, generation: int) -> str | None:
+def local_copy(uri: str, generation: int | None) -> str | None:
     """Path of a copy of a container on this machine, whose bytes are right; None for a large one.
+
+    Args:
+        uri: of the container.
+        generation: that it has to be of; None where it never changes.
 
     Raises:
         OSError: it cannot be read.

@@ -1,4 +1,4 @@
-"""Sizes and generations of objects that are asked for one by one, from listings of many at a time."""
+"""Sizes and versions of objects that are asked for one by one, from listings of many at a time."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ class _Page(NamedTuple):
         stop: the first URI, in that order, of which nothing is known.
         uris: of the objects.
         sizes: bytes of each.
-        generations: of each.
+        versions: of each, as of `StoredObject`.
     """
 
     stop: str
     uris: list[str]
     sizes: array[int]
-    generations: array[int]
+    versions: array[int]
 
     def find(self, uri: str) -> tuple[int, int] | None:
-        """Size and generation of an object that is known of; None where there is none."""
+        """Size and version of an object that is known of; None where there is none."""
         at = bisect.bisect_left(self.uris, uri)
         if at == len(self.uris) or self.uris[at] != uri:
             return None
-        return self.sizes[at], self.generations[at]
+        return self.sizes[at], self.versions[at]
 
 
 class KnownObjects:
@@ -60,7 +60,7 @@ class KnownObjects:
         self._refused: dict[str, PermissionError] = {}
 
     def find(self, uri: str, root: str) -> tuple[int, int] | None:
-        """Size and generation of an object; None where there is none.
+        """Size and version of an object; None where there is none.
 
         Args:
             uri: of the object, which lies below `root`.
@@ -83,7 +83,7 @@ class KnownObjects:
         if uri < page.stop:
             return page.find(uri)
         found = objects.stat(uri)
-        return None if found is None else (found.size, found.generation)
+        return None if found is None else (found.size, found.version)
 
     def _page_with(self, uri: str) -> _Page | None:
         """What was listed where `uri` would be."""
@@ -149,11 +149,11 @@ def _end(root: str) -> str:
 
 
 def _page(stop: str, found: list[objects.StoredObject]) -> _Page:
-    sizes, generations = (
+    sizes, versions = (
         array("q", (one.size for one in found)),
-        array("q", (one.generation for one in found)),
+        array("q", (one.version for one in found)),
     )
-    return _Page(stop, [one.uri for one in found], sizes, generations)
+    return _Page(stop, [one.uri for one in found], sizes, versions)
 
 
 def _weight(page: _Page) -> int:

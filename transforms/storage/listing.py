@@ -65,7 +65,7 @@ def entry_of(path: str) -> Entry | None:
     """The entry of one file in its folder; None where there is no such file."""
     if is_remote(path):
         found = objects.stat(path)
-        return None if found is None else Status(found.size, found.generation)
+        return None if found is None else Status.of(found)
     folder, name = os.path.split(path)
     return dict(retried(_local_entries, folder)).get(name)
 
@@ -148,9 +148,7 @@ def _begun(folder: str) -> tuple[Entries, Iterator[objects.Entry]]:
 
 
 def _collected(listing: Iterator[objects.Entry]) -> Entries:
-    return [
-        (name, None if stored is None else Status(stored.size, stored.generation)) for name, stored in listing
-    ]
+    return [(name, None if stored is None else Status.of(stored)) for name, stored in listing]
 
 
 def _in_order(found: Entries) -> Entries:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
 import google_crc32c
 
 from transforms.storage.cloud import ChangedError, blob, bucket, called, client, pool, settings, split_uri
+from transforms.storage.stored import StoredObject as StoredObject
+from transforms.storage.stored import stored_object
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 NEW = 0
 """The generation of an object that is not there: a write on this condition makes it, and replaces none."""
 
-_ITEM_FIELDS = "name,size,generation,crc32c,updated"
+_ITEM_FIELDS = "name,size,generation,crc32c,md5Hash,updated"
 _LIST_FIELDS = f"items({_ITEM_FIELDS}),prefixes,nextPageToken"
 # Of a file that is sent in pieces: what is held, and what a broken connection costs.
 _UPLOAD_PIECE = 16 << 20
@@ -33,24 +35,6 @@ _IN_ONE_PIECE = {"single_shot_download": True}
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
-
-
-class StoredObject(NamedTuple):
-    """An object as it is listed.
-
-    Attributes:
-        uri: `gs://bucket/name`.
-        size: bytes.
-        generation: number of this state of it.
-        crc32c: of its bytes, in base64.
-        updated: seconds since 1970, by the service's clock.
-    """
-
-    uri: str
-    size: int
-    generation: int
-    crc32c: str
-    updated: float
 
 
 class Entry(NamedTuple):
@@ -74,7 +58,7 @@ def stat(uri: str) -> StoredObject | None:
         called(uri, found.reload)
     except FileNotFoundError:
         return None
-    return _stored(split_uri(uri)[0], found)
+    return stored_object(split_uri(uri)[0], found)
 
 
 def is_folder(uri: str) -> bool:
@@ -175,7 +159,7 @@ def write(uri: str, data: bytes, if_generation: int | None = None) -> StoredObje
         except FileNotFoundError:
             raise changed from None
         return present
-    return _stored(split_uri(uri)[0], made)
+    return stored_object(split_uri(uri)[0], made)
 
 
 def upload(path: str, uri: str, if_generation: int | None = None) -> StoredObject:
@@ -199,7 +183,7 @@ def upload(path: str, uri: str, if_generation: int | None = None) -> StoredObjec
         if_generation_match=if_generation,
         checksum="crc32c",
     )
-    return _stored(split_uri(uri)[0], made)
+    return stored_object(split_uri(uri)[0], made)
 
 
 def copy(source: str, target: str) -> None:
@@ -254,7 +238,9 @@ def list_folder(uri: str) -> Iterator[Entry]:
     while (page := called(uri, _next_page, listing)) is not None:
         entries = [Entry(name[start:], None) for name in page.prefixes]
         entries += [
-            Entry(item.name[start:], _stored(container, item)) for item in page if len(item.name) > start
+            Entry(item.name[start:], stored_object(container, item))
+            for item in page
+            if len(item.name) > start
         ]
         yield from sorted(entries, key=_name_of)
 
@@ -270,7 +256,7 @@ def list_tree(uri: str, start: str = "") -> Iterator[StoredObject]:
     listing = _list(container, prefix, None, start=split_uri(start)[1])
     while (page := called(uri, _next_page, listing)) is not None:
         for item in page:
-            yield _stored(container, item)
+            yield stored_object(container, item)
 
 
 def in_parallel(function: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
@@ -376,16 +362,6 @@ def _unless_past_end(download: Callable[..., bytes], past_end: type[Exception]) 
             return b""
 
     return downloaded
-
-
-def _stored(container: str, found: Any) -> StoredObject:
-    return StoredObject(
-        f"gs://{container}/{found.name}",
-        int(found.size or 0),
-        int(found.generation or 0),
-        found.crc32c or "",
-        found.updated.timestamp() if found.updated else 0.0,
-    )
 
 
 def _name_of(entry: Entry) -> str:

@@ -30,7 +30,7 @@ class LocatedFile(NamedTuple):  # a third of the time of a frozen dataclass, a m
         path: its real path, links resolved; or its URI.
         key: its path below the root, with `/` between parts.
         size: bytes.
-        version: when it was last modified, in nanoseconds; the generation of an object.
+        version: of the whole file, as of `Status`.
     """
 
     path: str

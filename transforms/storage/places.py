@@ -20,11 +20,20 @@ class Status(NamedTuple):
 
     Attributes:
         size: bytes.
-        version: when it was last modified, in nanoseconds; the generation of an object.
+        version: tells one state of the whole file from another: when it was last modified, in nanoseconds;
+            of an object, `StoredObject.version`.
+        generation: the state that ranges of it are read of: an object's generation; of a file of this
+            machine its version.
     """
 
     size: int
     version: int
+    generation: int
+
+    @classmethod
+    def of(cls, stored: objects.StoredObject) -> Status:
+        """What is known of an object."""
+        return cls(stored.size, stored.version, stored.generation)
 
 
 def check_place(path: str) -> None:
@@ -89,7 +98,7 @@ def may_be_there(path: str) -> bool:
 
 
 def status_of(path: str) -> Status:
-    """Size and version of a file.
+    """What is known of a file.
 
     Raises:
         OSError: there is none, or it may not be known.
@@ -98,9 +107,9 @@ def status_of(path: str) -> Status:
         stored = objects.stat(path)
         if stored is None:
             raise FileNotFoundError(errno.ENOENT, "no such object", path)
-        return Status(stored.size, stored.generation)
+        return Status.of(stored)
     found = retried(os.stat, path)
-    return Status(found.st_size, found.st_mtime_ns)
+    return Status(found.st_size, found.st_mtime_ns, found.st_mtime_ns)
 
 
 def open_file(path: str) -> io.BufferedReader:

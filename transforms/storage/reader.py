@@ -45,16 +45,17 @@ def read_object(ref: ImageRef) -> bytes:
         OSError: what may pass, and has not.
     """
     whole = ref.length is None and ref.offset == 0
+    generation = ref.version if ref.version > 0 else None  # below 0 it is the piece's own, in a spool
     try:
         if whole:
             data = objects.read(ref.uri)
         elif ref.offset < 0 or (ref.length or 0) < 0:
             raise _out_of_range(ref)
-        elif ref.version and (copy := local_copy(ref.uri, ref.version)) is not None:
+        elif ref.version and (copy := local_copy(ref.uri, generation)) is not None:
             with open(copy, "rb", buffering=0) as file:
                 data = os.pread(file.fileno(), _REST if ref.length is None else ref.length, ref.offset)
         else:
-            data = objects.read_range(ref.uri, ref.offset, ref.length, ref.version or None)
+            data = objects.read_range(ref.uri, ref.offset, ref.length, generation)
     except OSError as error:
         raise os_fault(error, "load") from error
     if ref.length is not None and len(data) < ref.length:

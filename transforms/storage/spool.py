@@ -14,6 +14,7 @@ from transforms.storage import objects
 from transforms.storage.cloud import ChangedError
 from transforms.storage.paths import is_remote
 from transforms.storage.scratch import scratch_folder
+from transforms.storage.stored import hash63
 from transforms.storage.write_faults import naming_faults
 
 # A worker copies a file of a bucket whole, for many images of it.
@@ -24,7 +25,8 @@ class Spool:
     """Writes pieces of bytes one after the other, into as many files as it takes.
 
     The same pieces in the same order lie at the same places each time. What a reference leads to is there
-    once the spool is closed: references may be handed on before, if nobody follows them before.
+    once the spool is closed: references may be handed on before, if nobody follows them before. Its version
+    is minus a number of the piece's own bytes: the same wherever and whenever they are spooled again.
 
     with Spool(scratch, "train.parquet", version) as spool:
         ref = spool.add(data)
@@ -32,14 +34,13 @@ class Spool:
     Args:
         scratch: a folder, or a `gs://` prefix, that lives as long as the references.
         name: of what is unpacked, such as its path: spools of other names are other files.
-        version: of what is unpacked, as in `ImageRef`.
+        version: of what is unpacked, as of `Status`; likewise.
     """
 
     def __init__(self, scratch: str, name: str, version: int) -> None:
         digest = hashlib.sha256(f"{name}\0{version}".encode(errors="surrogateescape")).hexdigest()[:16]
         self._prefix = f"{scratch}/{digest}"
         self._folder = scratch_folder() if is_remote(scratch) else scratch
-        self._version = 0 if is_remote(scratch) else version
         self._number = 0
         self._size = 0
         self._path = ""
@@ -51,12 +52,14 @@ class Spool:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None or kind is GeneratorExit:  # who stops asking may follow what he was given
-            self.close()
-        elif self._file is not None:
-            self._file.close()
-            _remove(self._path)
-            self._file = None
+        try:
+            if kind is None or kind is GeneratorExit:  # who stops asking may follow what he was given
+                self.close()
+        finally:
+            if self._file is not None:
+                self._file.close()
+                _remove(self._path)
+                self._file = None
 
     def add(self, data: bytes, pixels: tuple[int, int, int] | None = None) -> ImageRef:
         """Takes a piece; where it will be.
@@ -75,7 +78,7 @@ class Spool:
                 descriptor, self._path = tempfile.mkstemp(prefix="spool-", dir=self._folder)
                 self._file = os.fdopen(descriptor, "wb")
             self._file.write(data)
-        ref = ImageRef(self._target, self._size, len(data), pixels, self._version)
+        ref = ImageRef(self._target, self._size, len(data), pixels, -hash63(data))
         self._size += len(data)
         return ref
 

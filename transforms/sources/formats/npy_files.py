@@ -35,7 +35,7 @@ class StoredArray:
         shape: elements in each dimension.
         dtype: of the elements.
         offset: where the elements begin: in the file, or None in a packed member.
-        version: of the file, as in `ImageRef`.
+        generation: of the file, as of `Status`.
     """
 
     path: str
@@ -43,7 +43,7 @@ class StoredArray:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     offset: int | None
-    version: int
+    generation: int
 
     @property
     def title(self) -> str:
@@ -80,7 +80,7 @@ def arrays_in(path: str) -> list[StoredArray]:
     Raises:
         ValueError: it is no such file, or it has an array that is not read.
     """
-    version = status_of(path).version
+    generation = status_of(path).generation
     if not path.lower().endswith(".npz"):
         with open_file(path) as stream:
             shape, dtype = _header(stream, path)
@@ -88,17 +88,17 @@ def arrays_in(path: str) -> list[StoredArray]:
         wanted = offset + math.prod(shape) * dtype.itemsize
         if (size := status_of(path).size) < wanted:
             raise ValueError(f"{path!r} has {size} bytes; its header {shape} means {wanted}")
-        return [StoredArray(path, "", shape, dtype, offset, version)]
+        return [StoredArray(path, "", shape, dtype, offset, generation)]
     try:
         with open_file(path) as stream, zipfile.ZipFile(stream) as archive:
             members = sorted(archive.infolist(), key=lambda info: info.filename)
-            return [_array(path, version, archive, stream, info) for info in members]
+            return [_array(path, generation, archive, stream, info) for info in members]
     except _DAMAGE as error:
         raise ValueError(f"{path!r} is not a .npz file that can be read: {error}") from error
 
 
 def _array(
-    path: str, version: int, archive: zipfile.ZipFile, stream: IO[bytes], info: zipfile.ZipInfo
+    path: str, generation: int, archive: zipfile.ZipFile, stream: IO[bytes], info: zipfile.ZipInfo
 ) -> StoredArray:
     if info.flag_bits & 1:
         raise ValueError(f"{path!r} has the encrypted member {info.filename!r}")
@@ -111,7 +111,7 @@ def _array(
         offset = info.header_offset + data_offset(stream.read(LOCAL_HEADER.size)) + length
     if info.file_size < length + math.prod(shape) * dtype.itemsize:
         raise ValueError(f"{path!r}: {info.filename!r} has fewer bytes than its header says")
-    return StoredArray(path, info.filename, shape, dtype, offset, version)
+    return StoredArray(path, info.filename, shape, dtype, offset, generation)
 
 
 @contextlib.contextmanager

@@ -157,7 +157,7 @@ class _Walk:
 
     def _ref(self, offset: int, size: int) -> ImageRef:
         if not is_gzip(self._path) or not size:
-            return ImageRef(self._path, offset, size, version=self._status.version)
+            return ImageRef(self._path, offset, size, version=self._status.generation)
         if self._spool is None:
             raise ValueError("members of a gzip archive have no place without a spool")
         # a hard link leads back, and gzip is unpacked from its start to go there

@@ -32,7 +32,7 @@ def zip_members(path: str, prefix: str) -> Iterator[Member | Failure]:
     Raises:
         BadInput: stage `list`, `not a ZIP file`.
     """
-    version = status_of(path).version
+    generation = status_of(path).generation
     with open_file(path) as stream:
         try:
             with zipfile.ZipFile(stream) as archive:
@@ -50,7 +50,7 @@ def zip_members(path: str, prefix: str) -> Iterator[Member | Failure]:
             if has_hidden_part(name):
                 yield hidden(prefix + name)
                 continue
-            ref = _ref(path, version, info, ends[info.header_offset])
+            ref = _ref(path, generation, info, ends[info.header_offset])
             if ref.offset in taken:
                 raise BadInput("list", "members overlap", f"another one starts at byte {ref.offset}, too")
             taken.add(ref.offset)
@@ -79,7 +79,7 @@ def _ends(members: list[zipfile.ZipInfo], end: int) -> dict[int, int]:
     return dict(zip(starts, [*starts[1:], end], strict=True))
 
 
-def _ref(path: str, version: int, info: zipfile.ZipInfo, end: int) -> ImageRef:
+def _ref(path: str, generation: int, info: zipfile.ZipInfo, end: int) -> ImageRef:
     """The range of a member.
 
     Raises:
@@ -100,4 +100,4 @@ def _ref(path: str, version: int, info: zipfile.ZipInfo, end: int) -> ImageRef:
         raise BadInput("list", "members overlap", f"{end - start} bytes are there for {least} or more")
     longest = LOCAL_HEADER.size + 2 * _LONGEST_EXTRA + info.compress_size
     wrapping = wrapping_of(info.compress_size, info.file_size, info.CRC)
-    return ImageRef(path, start, min(end - start, longest), version=version, wrapping=wrapping)
+    return ImageRef(path, start, min(end - start, longest), version=generation, wrapping=wrapping)

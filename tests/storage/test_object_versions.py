@@ -1,0 +1,115 @@
+"""What tells one state of an object's bytes from another: of whole objects, and of those read in ranges."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from google.cloud import storage
+
+from tests.buckets.server import BucketServer
+from transforms.storage import listing, objects
+from transforms.storage.known_objects import KnownObjects
+from transforms.storage.objects import StoredObject
+from transforms.storage.paths import Confinement
+from transforms.storage.places import Status, status_of
+
+
+def stored(uri: str) -> StoredObject:
+    found = objects.stat(uri)
+    assert found is not None
+    return found
+
+
+def composed(bucket: str, name: str, *parts: str) -> StoredObject:
+    client = storage.Client.create_anonymous_client()
+    handle = client.bucket(bucket.removeprefix("gs://"))
+    handle.blob(name).compose([handle.blob(part) for part in parts])
+    return stored(f"{bucket}/{name}")
+
+
+def test_the_same_bytes_again_are_the_same_version_of_another_generation(
+    bucket: str, bucket_server: BucketServer
+) -> None:
+    uri = f"{bucket}/a"
+    bucket_server.put(uri, b"image")
+    first = stored(uri)
+    bucket_server.put(uri, b"image")
+    again = stored(uri)
+    assert (again.version, again.generation == first.generation) == (first.version, False)
+    bucket_server.put(uri, b"other")
+    assert stored(uri).version != first.version
+    bucket_server.put(f"{bucket}/b", b"image")
+    objects.copy(f"{bucket}/b", f"{bucket}/c")
+    assert stored(f"{bucket}/c").version == stored(f"{bucket}/b").version == first.version
+
+
+def test_a_composed_object_is_of_another_version_each_time(bucket: str, bucket_server: BucketServer) -> None:
+    for name in "xy":
+        bucket_server.put(f"{bucket}/{name}", name.encode())
+    found = [composed(bucket, "xy", "x", "y") for _ in range(2)]
+    assert [one.md5 for one in found] == ["", ""]
+    assert found[0].crc32c == found[1].crc32c
+    assert found[0].version != found[1].version
+    assert stored(f"{bucket}/xy").version == found[1].version
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"md5": "other=="}, {"size": 4}, {"md5": ""}, {"md5": "", "generation": 8}, {"md5": "", "crc32c": "y"}],
+)
+def test_what_makes_another_version(changed: dict[str, object]) -> None:
+    one = StoredObject("gs://b/a", 3, 7, "x", 1.5, "md5==")
+    other = one._replace(**changed)  # type: ignore[arg-type]
+    composite = one._replace(md5="")
+    assert other.version != one.version
+    assert (other.version == composite.version) == (other == composite)
+    for found in (one, other):
+        assert 0 < found.version < 2**63
+
+
+@pytest.mark.parametrize(
+    "changed", [{"uri": "gs://c/a"}, {"generation": 8}, {"crc32c": ""}, {"updated": 9.0}]
+)
+def test_what_does_not(changed: dict[str, object]) -> None:
+    one = StoredObject("gs://b/a", 3, 7, "x", 1.5, "md5==")
+    assert one._replace(**changed).version == one.version  # type: ignore[arg-type]
+
+
+def test_every_way_to_ask_gives_the_same(tmp_path: Path, bucket: str, bucket_server: BucketServer) -> None:
+    uri = f"{bucket}/in/a.jpg"
+    written = objects.write(uri, b"image")
+    (tmp_path / "b").write_bytes(b"image")
+    assert objects.upload(str(tmp_path / "b"), f"{bucket}/in/b.jpg").version == written.version
+    for name in "xy":
+        bucket_server.put(f"{bucket}/parts/{name}", name.encode())
+    composed(bucket, "in/c.jpg", "parts/x", "parts/y")
+    for name in ("a.jpg", "b.jpg", "c.jpg"):
+        uri = f"{bucket}/in/{name}"
+        one = stored(uri)
+        status = Status(one.size, one.version, one.generation)
+        assert (
+            status_of(uri) == listing.entry_of(uri) == dict(listing.entries(f"{bucket}/in"))[name] == status
+        )
+        assert next(objects.list_tree(f"{bucket}/in", uri)) == one
+        assert KnownObjects().find(uri, f"{bucket}/in/") == (one.size, one.version)
+        located = Confinement((f"{bucket}/in",)).find(name, (f"{bucket}/in",))
+        assert (located.size, located.version) == (one.size, one.version)
+
+
+def test_an_object_beyond_the_first_thousand_has_the_same_version_too(
+    bucket: str, bucket_server: BucketServer
+) -> None:
+    for number in range(1002):
+        bucket_server.put(f"{bucket}/in/{number:04}", b"%d" % number)
+    last = stored(f"{bucket}/in/1001")
+    bucket_server.clear()
+    assert KnownObjects().find(last.uri, f"{bucket}/in/") == (4, last.version)
+    assert [request.kind for request in bucket_server.requests] == ["list", "get-metadata"]
+
+
+def test_a_file_has_one_version_for_all(tmp_path: Path) -> None:
+    path = tmp_path / "a.jpg"
+    path.write_bytes(b"image")
+    written = path.stat().st_mtime_ns
+    assert status_of(str(path)) == Status(5, written, written)
