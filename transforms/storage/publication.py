@@ -122,7 +122,7 @@ def noted_publication(output: str, folder: str) -> Publication | None:
         replaces = note["replaces"]
         noted = Publication(
             {check_name(folder, source): check_name(output, name) for source, name in note["moves"].items()},
-            tuple(check_name(output, name) for name in note["shared"]),
+            tuple(check_name(output, name) for name in note.get("shared", ())),
             tuple(check_name(output, name) for name in note["metadata"]),
             replaces
             and PublishedDataset(
