@@ -1,0 +1,255 @@
+"""State files, and what is taken over by them: images and masks, and never what is damaged or of another."""
+
+import dataclasses
+import gzip
+import io
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from transforms.config import DatasetConfig
+from transforms.framing import read_records
+from transforms.images.policy import ImagePolicy
+from transforms.records import AnnotatedObject, Annotations, Box, ImageRecord, ImageRef, Steps
+from transforms.shards.fingerprint import is_known, source_fingerprint
+from transforms.shards.packing import pack_reference
+from transforms.shards.part import PartTask, join_parts, write_part
+from transforms.shards.plan import plan_dataset
+from transforms.shards.previous import MaskMap, PreviousSplit, PreviousVersion, ShardPaths
+from transforms.shards.record_encoder import RecordEncoder, RecordSettings
+from transforms.shards.record_state import DamagedStateError, read_state
+from transforms.shards.report import ShardFile
+from transforms.shards.state import ShardState
+from transforms.shards.taking_over import TakeOver
+from transforms.shards.totals import total
+from transforms.shards.whole import whole_shard
+
+CONFIG = DatasetConfig(
+    policy=ImagePolicy(image_format="jpeg", jpeg_quality=60, max_side=40), schema="detection", num_shards=1
+)
+
+
+def picture(number: int) -> bytes:
+    pixels = np.random.default_rng(number).integers(0, 256, (6, 8, 3), np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(np.kron(pixels, np.ones((8, 8, 1), np.uint8))).save(buffer, "JPEG", quality=95)
+    return buffer.getvalue()
+
+
+def drawn(folder: Path, number: int, label: str = "cat") -> ImageRecord:
+    """A picture with an outlined object."""
+    path = folder / f"{number}.jpg"
+    if not path.exists():
+        path.write_bytes(picture(number))
+    outline = ((1.0, 1.0, 30.0, 1.0, 30.0, 30.0 + number),)
+    found = AnnotatedObject(label, Box(1, 1, 30, 30 + number), outline)
+    status = path.stat()
+    image = ImageRef(str(path), version=status.st_mtime_ns)
+    return ImageRecord(path.name, image, "train", Annotations(objects=(found,)), "", status.st_size)
+
+
+def settings(records: list[ImageRecord]) -> RecordSettings:
+    return plan_dataset(total(records), CONFIG).settings
+
+
+def written(
+    records: list[ImageRecord], folder: Path, take: TakeOver | None, name: str = "shard"
+) -> ShardFile:
+    """A finished shard of records."""
+    folder.mkdir(exist_ok=True)
+    references = sorted(pack_reference(record, 0) for record in records)
+    state = ShardState(str(folder), "train", 0, "digest")
+    task = PartTask(references, str(folder / name), state, take)
+    return task.run(RecordEncoder(settings(records)), lambda *_: None)
+
+
+def taken(file: ShardFile) -> TakeOver:
+    assert file.state_path is not None
+    return TakeOver((ShardPaths(file.path, file.index_path, file.state_path),))
+
+
+def test_images_and_masks_are_taken_over_and_examples_made_anew(tmp_path: Path) -> None:
+    records = [drawn(tmp_path, number) for number in range(8)]
+    first = written(records, tmp_path / "first", TakeOver())
+    assert first.stats.work == Counter(source_reads=8, images=8, masks=8)
+    # A class that shifts all ids, one record less, another, and two changed: one's pixels, one's outline.
+    (tmp_path / "0.jpg").write_bytes(picture(100))
+    now = [drawn(tmp_path, number) for number in (0, 1, 2, 4, 5, 6, 7)]
+    outlined = AnnotatedObject("cat", Box(1, 1, 9, 9), ((1.0, 1.0, 9.0, 1.0, 9.0, 9.0),))
+    now[1] = dataclasses.replace(now[1], annotations=Annotations(objects=(outlined,)))
+    now.append(drawn(tmp_path, 9, "ape"))
+    second = written(now, tmp_path / "second", taken(first))
+    anew = written(now, tmp_path / "anew", None)
+    assert Path(second.path).read_bytes() == Path(anew.path).read_bytes()
+    assert Path(second.index_path).read_bytes() == Path(anew.index_path).read_bytes()
+    assert second.stats.work == Counter(source_reads=2, images=2, masks=3)
+    assert (second.stats.taken_over, anew.stats.taken_over) == (6, 0)
+    figures = [dataclasses.replace(file.stats, work=Counter(), taken_over=0) for file in (second, anew)]
+    assert {key for key, _ in figures[0].statistics.reencoded} == {"0.jpg", "9.jpg"}
+    for one in figures:
+        one.statistics.reencoded.clear()
+    assert figures[0] == figures[1]
+
+
+def test_a_state_file_tells_where_each_image_lies(tmp_path: Path) -> None:
+    file = written([drawn(tmp_path, number) for number in range(3)], tmp_path / "first", TakeOver())
+    assert file.state_path is not None
+    found = read_state(file.state_path)
+    assert (found.header.digest, found.header.size, found.header.sha256) == ("digest", file.size, file.sha256)
+    assert found.header.stats.work == Counter()
+    data = Path(file.path).read_bytes()
+    lines = [line.split() for line in Path(file.index_path).read_text().splitlines()]
+    rows = list(found.rows)
+    assert [row.offset for row in rows] == [int(offset) for offset, _ in lines]
+    assert [row.place for row in rows] == sorted(row.place for row in rows)
+    for row in rows:
+        (start, length), image_format, size, *_ = row.images[0]
+        with Image.open(io.BytesIO(data[row.offset + 12 + start :][:length])) as image:
+            assert (image.format, image.size) == ("JPEG", (40, 30))
+        assert (image_format, size) == ("jpeg", [30, 40, 3])
+
+
+def test_parts_leave_the_state_of_the_whole(tmp_path: Path) -> None:
+    records = [drawn(tmp_path, number) for number in range(6)]
+    references = sorted(pack_reference(record, 0) for record in records)
+    encoder = RecordEncoder(settings(records))
+    whole = write_part(references, str(tmp_path / "whole"), encoder, lambda *_: None, TakeOver())
+    parts = [
+        write_part(
+            references[start:end], str(tmp_path / f"part{start}-{end}"), encoder, lambda *_: None, TakeOver()
+        )
+        for start, end in ((0, 2), (2, 2), (2, 6))
+    ]
+    joined = join_parts(parts, str(tmp_path / "joined"))
+    assert whole.state_path is not None and joined.state_path is not None
+    assert Path(joined.state_path).read_bytes() == Path(whole.state_path).read_bytes()
+
+
+@pytest.mark.parametrize("damaged", ["path", "state_path"])
+def test_every_flipped_byte_is_made_anew(damaged: str, tmp_path: Path) -> None:
+    records = [drawn(tmp_path, number) for number in range(2)]
+    first = written(records, tmp_path / "first", TakeOver())
+    path = Path(getattr(first, damaged))
+    good = path.read_bytes()
+    references = sorted(pack_reference(record, 0) for record in records)
+    encoder = RecordEncoder(settings(records))
+    for at in range(0, len(good), 7):
+        path.write_bytes(good[:at] + bytes([good[at] ^ 4]) + good[at + 1 :])
+        again = write_part(references, str(tmp_path / "again"), encoder, lambda *_: None, taken(first))
+        assert again.sha256 == first.sha256, at
+    path.write_bytes(good[: len(good) // 2])
+    again = write_part(references, str(tmp_path / "again"), encoder, lambda *_: None, taken(first))
+    assert again.sha256 == first.sha256
+    assert again.stats.work["images"] > 0
+    path.unlink()
+    again = write_part(references, str(tmp_path / "again"), encoder, lambda *_: None, taken(first))
+    assert (again.sha256, again.stats.work["images"]) == (first.sha256, 2)
+
+
+def test_a_shard_in_the_place_of_another_is_not_taken_for_it(tmp_path: Path) -> None:
+    """Frames of the same lengths, whole, and not those that the state tells of."""
+    config = dataclasses.replace(CONFIG, policy=ImagePolicy(image_format="raw"))
+    records = [drawn(tmp_path, 1)]
+    encoder = RecordEncoder(plan_dataset(total(records), config).settings)
+    references = [pack_reference(record, 0) for record in records]
+    first = PartTask(references, str(tmp_path / "one"), ShardState(str(tmp_path), "train", 0, ""), TakeOver())
+    kept = first.run(encoder, lambda *_: None)
+    payload = next(read_records(io.BytesIO(Path(kept.path).read_bytes())))
+    other = bytearray(payload)
+    other[payload.index(b"image/encoded") + 200] ^= 1
+    from transforms.examples.tfrecord import RecordWriter
+
+    with open(kept.path, "wb") as file:
+        RecordWriter(file).write(bytes(other))
+    again = write_part(references, str(tmp_path / "again"), encoder, lambda *_: None, taken(kept))
+    assert (again.sha256, again.stats.taken_over) == (kept.sha256, 0)
+
+
+def version(file: ShardFile, folder: Path) -> PreviousVersion:
+    """A published version that has a shard, and nothing else."""
+    previous = PreviousVersion(
+        "1.0.0", str(folder), {"train": PreviousSplit(2, 1, file.size)}, "", True, MaskMap(None, 0, "")
+    )
+    paths = previous.paths("train", 0)
+    for source, target in zip((file.path, file.index_path, file.state_path), paths, strict=True):
+        Path(target).parent.mkdir(parents=True, exist_ok=True)
+        Path(str(source)).rename(target)
+    return previous
+
+
+def test_a_shard_that_is_the_same_is_taken_whole(tmp_path: Path) -> None:
+    file = written([drawn(tmp_path, number) for number in range(2)], tmp_path / "made", TakeOver())
+    previous = version(file, tmp_path / "1.0.0")
+    state = ShardState(str(tmp_path), "train", 0, "digest")
+    found = whole_shard(previous, 1, state)
+    assert found is not None and found.is_same
+    report = found.report(state)
+    assert report.file.paths == list(previous.paths("train", 0))
+    assert (report.file.sha256, report.file.stats.taken_over, report.file.stats.work) == (file.sha256, 2, {})
+    assert whole_shard(previous, 2, state) is None
+    assert whole_shard(previous, 1, dataclasses.replace(state, digest="other")) is None
+    assert whole_shard(previous, 1, dataclasses.replace(state, split="val")) is None
+
+
+@pytest.mark.parametrize("name", ["records_path", "index_path", "state_path"])
+def test_a_shard_that_was_touched_is_not_taken_whole(name: str, tmp_path: Path) -> None:
+    file = written([drawn(tmp_path, number) for number in range(2)], tmp_path / "made", TakeOver())
+    previous = version(file, tmp_path / "1.0.0")
+    path = Path(getattr(previous.paths("train", 0), name))
+    data = path.read_bytes()
+    path.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
+    assert whole_shard(previous, 1, ShardState(str(tmp_path), "train", 0, "digest")) is None
+    path.unlink()
+    assert whole_shard(previous, 1, ShardState(str(tmp_path), "train", 0, "digest")) is None
+
+
+def test_a_state_of_another_format_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "state.jsonl.gz"
+    path.write_bytes(gzip.compress(json.dumps({"format_version": 99}).encode() + b"\n"))
+    with pytest.raises(DamagedStateError, match="format_version is 99, not 1"):
+        read_state(str(path))
+
+
+def test_fingerprints_tell_states_apart() -> None:
+    ref = ImageRef("/a.jpg", version=5)
+    record = ImageRecord("a", ref, size=9)
+    frames = Annotations(steps=Steps(frames=(ref, ref)))
+    every = [
+        record,
+        dataclasses.replace(record, key="b"),
+        dataclasses.replace(record, size=8),
+        *(
+            dataclasses.replace(record, image=dataclasses.replace(ref, **change))
+            for change in (
+                {"uri": "/b.jpg"},
+                {"version": 6},
+                {"offset": 1},
+                {"length": 7},
+                {"pixels": (1, 2, 3)},
+                {"wrapping": "zip:1:1:1"},
+                {"version": -5},
+            )
+        ),
+        ImageRecord("a", None, annotations=frames),
+    ]
+    found = [source_fingerprint(one) for one in every]
+    assert len(set(found)) == len(every)
+    assert all(len(one) == 32 for one in found)
+    # Bytes that have left their container are the same wherever they lie.
+    moved = [ImageRef(uri, offset, 4, None, -7) for uri, offset in (("/x/1", 0), ("/y/2", 90))]
+    assert len({source_fingerprint(ImageRecord("a", one)) for one in moved}) == 1
+
+
+def test_what_may_change_unseen_has_no_fingerprint() -> None:
+    unknown = ImageRef("/a.jpg")
+    assert source_fingerprint(ImageRecord("a", unknown)) == ""
+    assert source_fingerprint(ImageRecord("a", None)) == ""
+    assert not is_known(ImageRecord("a", unknown))
+    one = AnnotatedObject("cat", mask=unknown)
+    known = ImageRef("/a.jpg", version=3)
+    assert not is_known(ImageRecord("a", known, annotations=Annotations(objects=(one,))))
+    assert is_known(ImageRecord("a", known))
