@@ -42,8 +42,10 @@ from transforms.records import JobError
 from transforms.shards import process, progress
 from transforms.shards.plan import fewest_shards, slots_warning
 from transforms.storage import lock
+from transforms.storage.files import exists
 from transforms.storage.layout import MANIFEST
 from transforms.storage.scratch import scratch_folder
+from transforms.storage.versions import latest_version
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -71,7 +73,7 @@ def _converted(argv: Sequence[str], prog: str) -> int:
         prog,
         options.runner,
         options.verbose,
-        lambda: "" if options.quiet else interruption.what_is_kept(options.output),
+        lambda: "" if options.quiet else interruption.what_is_kept(options.output, options.working),
     )
 
 
@@ -86,20 +88,21 @@ def run(options: ConvertOptions) -> int:
     if options.plan:
         with tempfile.TemporaryDirectory() as folder, display:
             described = _run_plan(options, folder)
-        summary.print_plan(described, options.output, _cost(options, described))
+        version = os.path.basename(options.published) if options.dataset.dataset_version else ""
+        summary.print_plan(described, options.output, _cost(options, described), version)
         return 0
     if (owner := lock.holder(options.output)) is not None:
         raise JobError(owner)
     if options.runner == DATAFLOW_RUNNER:
         return _run_elsewhere(options)
-    interruption.begin(options.output)
+    interruption.begin(options.output, options.working, options.published)
     try:
         with display:
-            manifest = _run_job(options)
+            published = _run_job(options)
     finally:
         lock.release_all()
         process.stop_idle()
-    _show_result(options, manifest)
+    _show_result(options, published)
     return 0
 
 
@@ -120,7 +123,7 @@ def _run_elsewhere(options: ConvertOptions) -> int:
         if options.setup_file is not None:
             archive = f"--extra_package={pack(options.setup_file, folder)}"
             options = dataclasses.replace(options, beam_args=(*options.beam_args, archive))
-        pipeline, token = _assembled(options)
+        pipeline, token, published = _assembled(options)
         interruption.leave(_HALF_SUBMITTED)
         job = dataflow_job.submit(pipeline)
     say, count = job_lines("quiet" if options.quiet else options.progress)
@@ -132,7 +135,9 @@ def _run_elsewhere(options: ConvertOptions) -> int:
         if not options.quiet:
             print("the job is described, and not submitted, as the flags say", file=sys.stderr)
         return 0
-    told = job.left(options.output)
+    told = job.left(published)
+    if options.dataset.dataset_version is not None:
+        told += f"{'':19}(neither, where nothing has changed since the version before)\n"
     interruption.leave(f"the job goes on: {told}")
     if options.leave:
         if not options.quiet:
@@ -144,24 +149,28 @@ def _run_elsewhere(options: ConvertOptions) -> int:
     except dataflow_job.JobFailed:
         lock.release(options.output, token)
         raise
-    _show_result(options, os.path.join(options.output, MANIFEST))
+    _show_result(options, published)
     return 0
 
 
-def _show_result(options: ConvertOptions, manifest: str) -> None:
-    """Prints the table of a published dataset."""
+def _show_result(options: ConvertOptions, published: str) -> None:
+    """Prints the table of the dataset in a folder; or, of versions, that none is published."""
     if options.quiet:
         return
+    manifest = os.path.join(published, MANIFEST)
     # Nobody may be reading any more, or the manifest may be gone; it was published all the same.
-    with contextlib.suppress(OSError, SystemExit):  # rich makes a SystemExit of a broken pipe
-        summary.print_result(manifest)
+    with contextlib.suppress(OSError, JobError, SystemExit):  # rich makes a SystemExit of a broken pipe
+        if options.dataset.dataset_version is not None and not exists(manifest):
+            summary.print_unchanged(latest_version(options.output))
+        else:
+            summary.print_result(manifest)
 
 
 def _run_job(options: ConvertOptions) -> str:
-    """Runs the whole job; returns the path of manifest.json."""
+    """Runs the whole job; returns the folder that readers see."""
     if options.dataset.workers > 1:
         process.prestart(options.dataset.workers)
-    pipeline, token = _assembled(options)
+    pipeline, token, published = _assembled(options)
     if options.on_a_cluster:
         interruption.leave("the job may go on where it runs: cancel it there, or see what it publishes\n")
     try:
@@ -172,18 +181,22 @@ def _run_job(options: ConvertOptions) -> str:
         if job_error(error) is not None:  # it has ended; a worker that holds the lock may not have
             lock.release(options.output, token)
         raise
-    return os.path.join(options.output, MANIFEST)
+    return published
 
 
-def _assembled(options: ConvertOptions) -> tuple[beam.Pipeline, str]:
-    """The whole job, and the token that it holds the output's lock by."""
+def _assembled(options: ConvertOptions) -> tuple[beam.Pipeline, str, str]:
+    """The whole job, the token that it holds the output's lock by, and the folder that readers will see."""
     from transforms.read import ReadSource
     from transforms.write import WriteDataset
 
     pipeline = new_pipeline(options.runner, options.beam_args)
     write = WriteDataset(options.output, options.dataset, options.source.as_json(), _job_name(pipeline))
     (pipeline | "ReadSource" >> ReadSource(options.source, write.scratch) | "WriteDataset" >> write)
-    return pipeline, write.token
+    published = options.output
+    if options.dataset.dataset_version is not None:
+        # Found again, later than with the call: another job may have published meanwhile.
+        published = os.path.join(published, os.path.basename(write.published))
+    return pipeline, write.token, published
 
 
 def _run_plan(options: ConvertOptions, folder: str) -> dict[str, Any]:
@@ -199,7 +212,7 @@ def _run_plan(options: ConvertOptions, folder: str) -> dict[str, Any]:
     (
         pipeline
         | "ReadSource" >> ReadSource(options.source, os.path.join(folder, "scratch"))
-        | "WritePlan" >> WritePlan(options.dataset, options.output, path)
+        | "WritePlan" >> WritePlan(options.dataset, options.published, path)
     )
     run_to_end(pipeline, "nothing is published")
     with open(path, encoding="utf-8") as file:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -11,9 +12,22 @@ from pipelines.image_flags import image_policy
 from pipelines.runner_flags import LOCAL_RUNNERS, worker_slots, writer_processes
 from pipelines.source_flags import label_flags
 from transforms.config import DatasetConfig
+from transforms.records import JobError
 from transforms.sources.registry import source_of
 from transforms.sources.source import SourceConfig
+from transforms.storage.files import exists
+from transforms.storage.layout import MANIFEST
+from transforms.storage.output import check_output, check_path
 from transforms.storage.paths import absolute
+from transforms.storage.versions import (
+    AUTO,
+    check_home,
+    parse_version,
+    published_versions,
+    staging_folder,
+    version_folder,
+    version_to_write,
+)
 
 
 def dataset_config(
@@ -33,6 +47,7 @@ def dataset_config(
     if len(ways) > 1:
         raise ValueError(f"--{ways[0]} and --{ways[1]} both decide the number of shards; give one of them")
     sizes = {} if args.shard_size is None else {"shard_size": args.shard_size}
+    _check_versions(args)
     writer = _writer(args, bool(ways and ways != ["num_shards"]))
     if writer == "beam" and "[" in args.output:
         raise ValueError(
@@ -63,8 +78,65 @@ def dataset_config(
         shuffles_in_memory=args.runner in LOCAL_RUNNERS,
         workers=writer_processes(args),
         worker_slots=worker_slots(args.runner, beam_flags),
+        dataset_version=args.dataset_version,
+        keep_versions=args.keep_versions,
         **sizes,
     )
+
+
+def output_folders(args: argparse.Namespace) -> tuple[str, str]:
+    """The folder that the job works in, and the one that readers will see.
+
+    Raises:
+        ValueError: one of them cannot take the dataset.
+    """
+    check_path(args.output)
+    if args.dataset_version is None:
+        try:
+            check_output(args.output, args.overwrite)
+        except ValueError as error:
+            if not _has_versions(args.output):
+                raise
+            raise ValueError(
+                f"--output is {args.output!r}, which holds versions of a dataset; --dataset_version={AUTO} "
+                "publishes the next one, or give another folder"
+            ) from error
+        return args.output, args.output
+    check_home(args.output)
+    version = version_to_write(absolute(args.output), args.dataset_version)
+    working = staging_folder(args.output, version)
+    # One that is whole already, and was to be moved to its place, is moved by this job.
+    if not exists(os.path.join(working, MANIFEST)):
+        check_output(working)
+    return working, version_folder(args.output, version)
+
+
+def _has_versions(output: str) -> bool:
+    with contextlib.suppress(OSError, ValueError, JobError):
+        return bool(published_versions(absolute(output)))
+    return False
+
+
+def _check_versions(args: argparse.Namespace) -> None:
+    """Raises ValueError where flags of versions contradict others."""
+    if args.dataset_version is None:
+        if args.keep_versions is not None:
+            raise ValueError(
+                f"--keep_versions is {args.keep_versions}, and only --dataset_version makes versions"
+            )
+        return
+    if args.dataset_version != AUTO:
+        parse_version(args.dataset_version)
+    if args.overwrite:
+        raise ValueError(
+            f"--overwrite replaces a dataset, and --dataset_version={args.dataset_version} publishes beside "
+            "those that are there; give one of them"
+        )
+    if args.writer == "beam":
+        raise ValueError(
+            f"--writer is 'beam', and --dataset_version={args.dataset_version} takes over from shards that "
+            "are the same each time; leave --writer out, or give --writer=shards"
+        )
 
 
 def schema_of(asked: str, source: SourceConfig) -> str:
@@ -76,6 +148,8 @@ def _writer(args: argparse.Namespace, sized: bool) -> str:
     """What --writer=auto means: WriteToTFRecord where the shuffle is on disk, and it can do what is asked."""
     if args.writer != "auto":
         return str(args.writer)
+    if args.dataset_version is not None:
+        return "shards"
     ordered = args.order != "shuffled" or args.seed != 0
     return "shards" if args.runner in LOCAL_RUNNERS or ordered or sized else "beam"
 

@@ -120,9 +120,10 @@ def load_dataset(
     as many shards as workers, and by records otherwise; with `shard` not at all.
 
     Args:
-        path: a dataset's folder, a folder of TFRecords without a manifest, one file or a pattern such as
-            `out/train-*` or `out/train@16.tfrecord`; local or `gs://`; plain, gzip or zlib. Without a
-            manifest names and kinds of features are those of the first records.
+        path: a dataset's folder, or that of its versions, of which latest.json names the one that is read; a
+            folder of TFRecords without a manifest, one file or a pattern such as `out/train-*` or
+            `out/train@16.tfrecord`; local or `gs://`; plain, gzip or zlib. Without a manifest names and
+            kinds of features are those of the first records.
         split: `train`, `train[:90%]`, `train[100:200]`, `train[-10%:]`, `train+val`, `all`; per cent are
             rounded to records as TFDS does. Shards outside of it are not read. Files that tell no split are
             `train`.

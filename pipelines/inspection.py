@@ -81,7 +81,10 @@ def inspect_parser(prog: str) -> Parser:
         formatter_class=HelpFormatter,
         description="Shows what is in TFRecords. The exit status is 1 where something is damaged.",
     )
-    path = "a dataset, a folder of TFRecords, a file, or a pattern such as 'out/train-*'; local or gs://"
+    path = (
+        "a dataset, or a folder of versions of one, of which the latest is taken; a folder of TFRecords, a "
+        "file, or a pattern such as 'out/train-*'; local or gs://"
+    )
     parser.add_argument("path", metavar="PATH", help=path)
     reading = parser.add_argument_group("reading")
     add_switch(reading, "--all", "read every record, and verify every checksum, not those of a sample")

@@ -3,7 +3,8 @@
     format_version  1; another one when a reader would break
     path            that was looked at, absolute
     kind            `dataset` (of ours, whole), `part` (files of one) or `tfrecord` (other files)
-    dataset         of ours: `recordmill` (version), `schema`, `name`; else null
+    dataset         of ours: `recordmill` (its version), `schema`, `name`, and `version` of the dataset, null
+                    where it has none; else null
     sound           whether nothing wrong was seen; the exit status is 1 where it is false
     records         `count`, and whether that is `exact`
     read            `records` and their `bytes`, and whether that is the `whole`
@@ -85,6 +86,7 @@ def _ours(dataset: Dataset) -> dict[str, Any] | None:
         "recordmill": manifest.get("recordmill"),
         "schema": config.get("schema"),
         "name": config.get("name"),
+        "version": manifest.get("version"),
     }
 
 

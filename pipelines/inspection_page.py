@@ -39,7 +39,10 @@ def page(found: Inspected, room: int | None) -> list[Line]:
 
 
 def _head(found: Inspected, room: int | None) -> list[Line]:
-    rows = [("what", _what(found)), ("files", _files(found)), ("records", _records(found))]
+    rows = [("what", _what(found))]
+    if (version := (found.dataset.manifest or {}).get("version")) is not None:
+        rows.append(("version", printed(str(version))))
+    rows += [("files", _files(found)), ("records", _records(found))]
     splits = by_split(found)
     if len(splits) > 1 or any(file.entry.split for file in found.files):
         for name, files in splits.items():

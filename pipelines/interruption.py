@@ -17,12 +17,14 @@ _ASK_SECONDS = 5.0
 
 
 class _Job:
-    """The job that this process runs: its output, and what tells which manifest was there before it.
+    """The job that this process runs: its folders, and what tells which manifest was there before it.
 
     Where it runs elsewhere, `left` says how it is to be found there.
     """
 
     output: str | None = None
+    working: str = ""
+    published: str = ""
     before: tuple[float, int] | None = None
     left: str = ""
 
@@ -56,9 +58,16 @@ def install() -> None:
         signal.signal(number, _stop)
 
 
-def begin(output: str) -> None:
-    """A job begins to write a dataset: what an interruption leaves is told of this folder."""
-    _job.before = _manifest_state(output)
+def begin(output: str, working: str, published: str) -> None:
+    """A job begins to write a dataset: what an interruption leaves is told of its folders.
+
+    Args:
+        output: that the job locks.
+        working: that it works in.
+        published: that readers will see.
+    """
+    _job.before = _manifest_state(published)
+    _job.working, _job.published = working, published
     _job.output = output
 
 
@@ -67,22 +76,29 @@ def leave(told: str) -> None:
     _job.left = told
 
 
-def what_is_kept(output: str) -> str:
+def what_is_kept(output: str, working: str) -> str:
     """What a job that did not publish has left for the next, a line of words; empty where that is nothing.
 
     What lies there while another job is at work is that job's.
+
+    Args:
+        output: that the job has locked.
+        working: that it worked in.
     """
     from transforms.storage import lock
 
-    if not _is_remote(output):
-        return _what_is_kept(output) if lock.holder(output) is None else ""
-    return _asked(lambda: _what_is_kept(output) if lock.holder(output) is None else "") or ""
+    def told() -> str:
+        return _what_is_kept(output, working) if lock.holder(output) is None else ""
+
+    return (_asked(told) or "") if _is_remote(output) else told()
 
 
-def _what_is_kept(output: str) -> str:
+def _what_is_kept(output: str, working: str) -> str:
     from transforms.storage.runs import finished_shards
 
-    count = finished_shards(output)
+    if working != output and _manifest_state(working) is not None:
+        return f"the new dataset is complete in {working}: the next job publishes it\n"
+    count = finished_shards(working)
     if not count:
         return ""
     shards = "1 finished shard is" if count == 1 else f"{count} finished shards are"
@@ -149,13 +165,23 @@ def _is_remote(output: str) -> bool:
 
 
 def _what_is_left(output: str) -> str:
-    now = _manifest_state(output)
+    now = _manifest_state(_job.published)
     if now is not None and now != _job.before:
-        return f"the new dataset is published in {output}\n"
-    told = f"nothing is published in {output}"
+        return f"the new dataset is published in {_job.published}\n{_pointer(output)}"
+    told = f"nothing is published in {_job.published}"
     if now is not None:
-        told = f"the dataset in {output} is the one that was there before"
-    return f"{told}\n{_what_is_kept(output)}"
+        told = f"the dataset in {_job.published} is the one that was there before"
+    return f"{told}\n{_what_is_kept(output, _job.working)}"
+
+
+def _pointer(output: str) -> str:
+    """What is to be said where latest.json does not name the version that is published."""
+    from transforms.storage.layout import LATEST
+    from transforms.storage.versions import latest_version
+
+    if _job.published == output or str(latest_version(output)) == os.path.basename(_job.published):
+        return ""
+    return f"{LATEST} does not name it yet: the next job sees to that\n"
 
 
 def _manifest_state(output: str) -> tuple[float, int] | None:

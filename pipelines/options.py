@@ -10,7 +10,7 @@ from typing import Any
 
 from pipelines import flag_values
 from pipelines.dataflow import DATAFLOW_RUNNER, check_locations
-from pipelines.dataset_flags import dataset_config
+from pipelines.dataset_flags import dataset_config, output_folders
 from pipelines.flag_parser import HelpFormatter, Parser, add_switch
 from pipelines.image_flags import add_image_flags
 from pipelines.runner_flags import (
@@ -30,7 +30,6 @@ from transforms.sources.registry import source_of
 from transforms.sources.source import SourceConfig
 from transforms.storage.cloud import NO_AUTH
 from transforms.storage.listing import glance
-from transforms.storage.output import check_output
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +39,9 @@ class ConvertOptions:
     Attributes:
         source: what to read; its kind is found out.
         source_reason: why it is of that kind.
-        output: folder of the dataset.
+        output: folder of the dataset, or of all its versions.
+        working: folder that the job works in: that of the dataset, or what becomes the version's.
+        published: folder that readers will see: that of the dataset, or of the version.
         dataset: what to make of it, but for what the runner decides.
         plan: print the plan and write nothing.
         progress: `auto`, `bar`, `lines` or `none`.
@@ -56,6 +57,8 @@ class ConvertOptions:
     source: SourceConfig
     source_reason: str
     output: str
+    working: str
+    published: str
     dataset: DatasetConfig
     plan: bool
     progress: str
@@ -123,7 +126,8 @@ def convert_parser(prog: str) -> Parser:
     )
     add_source_flags(
         parser.add_argument_group("input and output"),
-        "folder of the dataset, local or gs://; new, empty, or what a call left that was cut off",
+        "folder of the dataset, or of its versions, local or gs://; new, empty, or what a call left that "
+        "was cut off",
     )
     add_image_flags(parser.add_argument_group("images"))
     _add_records(parser.add_argument_group("records"))
@@ -219,6 +223,19 @@ def _add_running(group: argparse._ArgumentGroup) -> None:
         "--overwrite",
         "replace the dataset that --output holds; it stays until the new one is complete",
     )
+    add(
+        "--dataset_version",
+        metavar="auto|X.Y.Z",
+        help="publish in a folder of this name below --output, beside the versions before it, and take over "
+        "what has not changed since the last; auto raises the last number, and where nothing has changed "
+        "nothing is published",
+    )
+    add(
+        "--keep_versions",
+        type=flag_values.positive,
+        metavar="N",
+        help="with --dataset_version: how many are left, the oldest being removed (default: all)",
+    )
     add_switch(group, "--plan", "print what would be written, and write nothing")
     add_switch(
         group,
@@ -274,13 +291,15 @@ def _checked(args: argparse.Namespace, others: Sequence[str], flags: Mapping[str
         source, reason = chosen_source(args)
         dataset = dataset_config(args, source, flags)
         source_of(source).check(source)
-    check_output(args.output, args.overwrite)
+    working, published = output_folders(args)
     if args.runner == DATAFLOW_RUNNER:
         check_locations(flags)
     return ConvertOptions(
         source=source,
         source_reason=reason,
         output=args.output,
+        working=working,
+        published=published,
         dataset=dataset,
         plan=args.plan,
         progress=args.progress,

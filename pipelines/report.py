@@ -40,7 +40,8 @@ def report_parser(prog: str) -> Parser:
     parser.add_argument(
         "path",
         metavar="PATH",
-        help="folder of a dataset, a TFRecord file, or a pattern such as out/train-*; local or gs://",
+        help="folder of a dataset, or of versions of one, of which the latest is taken; a TFRecord file, or "
+        "a pattern such as out/train-*; local or gs://",
     )
     parser.add_argument(
         "--output", metavar="FILE", help="the page; PATH/report.html where PATH is a dataset of recordmill"

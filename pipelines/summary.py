@@ -13,7 +13,8 @@ from rich.table import Table
 
 from pipelines.estimate import Estimate
 from transforms.storage.files import read_text
-from transforms.storage.layout import DATASET_INFO, REPORT
+from transforms.storage.layout import DATASET_INFO, LATEST, REPORT
+from transforms.storage.versions import Version
 
 # As measured on photographs with libjpeg-turbo, and with tf.io.decode_jpeg.
 _PROGRESSIVE = "progressive JPEGs take 2.1 to 2.6 times as long as baseline ones, at every reading"
@@ -25,6 +26,9 @@ def print_result(manifest_path: str) -> None:
     """Prints the table of a published dataset."""
     manifest: dict[str, Any] = json.loads(read_text(manifest_path))
     table = _table()
+    version: str = manifest.get("version", "")
+    if version:
+        table.add_row("version", version)
     counts, size = manifest["counts"], manifest["bytes"]
     table.add_row("read", f"{counts['read']:,}")
     table.add_row("written", f"{counts['written']:,}")
@@ -48,14 +52,39 @@ def print_result(manifest_path: str) -> None:
         table.add_row(f"split {name}", f"{_counted(split['records'], 'record')} in {shards}")
     if reused := manifest["provenance"]["reused_shards"]:
         table.add_row("reused", f"{_counted(reused, 'shard')} finished before")
+    _add_taken_over(table, manifest["provenance"])
     table.add_row("time", _duration(manifest["provenance"]))
     console = _console()
     console.print(table)
     folder = manifest_path.rpartition("/")[0] or "."
+    home = folder.removesuffix(version).removesuffix("/") if version else folder
     split = next(iter(manifest["splits"]))
     shown = f" Its {REPORT} shows what it is." if REPORT in manifest["files"] else ""
-    console.print(f"The dataset is in {folder}/.{shown} To read it:\n")
-    console.print(_reading(folder, split, DATASET_INFO in manifest["files"]))
+    to_read = f"To read the version that {home}/{LATEST} names:" if version else "To read it:"
+    console.print(f"The dataset is in {folder}/.{shown} {to_read}\n")
+    console.print(_reading(home, folder, split, DATASET_INFO in manifest["files"]))
+
+
+def print_unchanged(version: Version | None) -> None:
+    """Prints that a job has made no version after `version`."""
+    _console().print(f"Nothing has changed since version {version}: nothing is published.")
+
+
+def _add_taken_over(table: Table, provenance: dict[str, Any]) -> None:
+    """What was taken over from the version before, or why nothing was; and what was done anew."""
+    taken = provenance.get("taken_over")
+    if taken is None:
+        return
+    if not taken["records"]:
+        reason = f": {taken['reason']}" if taken["reason"] else ""
+        table.add_row("taken over", f"nothing of version {taken['from']}{reason}")
+        return
+    whole = f"; {_counted(taken['shards'], 'shard')} whole" if taken["shards"] else ""
+    table.add_row("taken over", f"{_counted(taken['records'], 'record')} of version {taken['from']}{whole}")
+    work = provenance["work"]
+    done = f"{_counted(work['source_reads'], 'file')} of the source read, {_counted(work['images'], 'image')}"
+    masks = f" and {_counted(work['masks'], 'mask')}" if work["masks"] else ""
+    table.add_row("work", f"{done}{masks} prepared")
 
 
 def _add_annotations(table: Table, annotations: dict[str, dict[str, int]]) -> None:
@@ -87,9 +116,18 @@ def _add_qualities(table: Table, qualities: dict[str, int]) -> None:
         table.add_row("" if index else "JPEG quality", f"{name:<11}  {bar} {count:,}")
 
 
-def print_plan(plan: dict[str, Any], output: str, cost: Estimate | None = None) -> None:
-    """Prints what `--plan` found, and what the job will cost where it costs something."""
+def print_plan(plan: dict[str, Any], output: str, cost: Estimate | None = None, version: str = "") -> None:
+    """Prints what `--plan` found, and what the job will cost where it costs something.
+
+    Args:
+        plan: as `WritePlan` describes it.
+        output: folder of the dataset, or of all its versions.
+        cost: of the job; None where nobody sends a bill.
+        version: that would be published; empty for a dataset without versions.
+    """
     table = _table()
+    if version:
+        table.add_row("version", f"{version}, unless nothing has changed")
     table.add_row("records", f"{plan['records']:,}")
     for skipped, name in ((False, "failed"), (True, "skipped")):
         rows = [
@@ -118,6 +156,8 @@ def print_plan(plan: dict[str, Any], output: str, cost: Estimate | None = None) 
         _console().print("These are guesses, which assume that")
         for line in cost.assumptions:
             _console().print(f"- {line}")
+        if version:
+            _console().print("- nothing is taken over from a version before")
     if plan["memory_warning"]:
         _console().print(plan["memory_warning"])
     _console().print(f"Nothing was written to {output}: this is the plan.")
@@ -170,11 +210,11 @@ def _duration(provenance: dict[str, Any]) -> str:
     return str(finished - started)
 
 
-def _reading(folder: str, split: str, for_tfds: bool) -> str:
-    """How to read a split: with our own pipeline, and where it can with TFDS."""
+def _reading(home: str, folder: str, split: str, for_tfds: bool) -> str:
+    """How to read a split: with our own pipeline, which finds the version, and where it can with TFDS."""
     lines = [
         "    from pipelines.input import load_dataset",
-        f"    dataset = load_dataset({folder!r}, split={split!r})",
+        f"    dataset = load_dataset({home!r}, split={split!r})",
         "    print(next(iter(dataset)))\n",
     ]
     if for_tfds:

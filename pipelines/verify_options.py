@@ -24,7 +24,7 @@ from pipelines.runner_flags import (
 )
 from transforms.config import DatasetConfig
 from transforms.reading.against_settings import config_of, source_of_manifest
-from transforms.reading.dataset import find_dataset
+from transforms.reading.dataset import find_dataset, followed
 from transforms.reading.verify_dataset import expected_of, has_keys
 from transforms.sources.registry import source_of
 from transforms.sources.source import SourceConfig
@@ -77,7 +77,8 @@ def verify_parser(prog: str) -> Parser:
     parser.add_argument(
         "path",
         metavar="PATH",
-        help="folder of a dataset, a TFRecord file, or a pattern such as out/train-*; local or gs://",
+        help="folder of a dataset, or of versions of one, of which the latest is taken; a TFRecord file, or "
+        "a pattern such as out/train-*; local or gs://",
     )
     return parser
 
@@ -138,18 +139,18 @@ def _checked(parser: Parser, args: argparse.Namespace, others: Sequence[str]) ->
         raise ValueError("--annotations and --image_root tell of --input, which is not given")
     others, flags = _beam_args(parser, args, others)
     job = job_options(args, others, flags)
-    _check_path(args.path)
+    path = _checked_path(args.path)
     if args.report is not None:
         _check_report(args.report)
     source = dataset = None
     if args.input is not None:
         with glance():
-            source, dataset = _source(args)
+            source, dataset = _source(args, path)
             source_of(source).check(source)
     if args.runner == DATAFLOW_RUNNER:
         dataflow.check_locations(flags)
     return VerifyOptions(
-        path=args.path,
+        path=path,
         report=args.report,
         source=source,
         dataset=dataset,
@@ -185,9 +186,9 @@ def _beam_args(
     return known, flags
 
 
-def _source(args: argparse.Namespace) -> tuple[SourceConfig, DatasetConfig]:
-    """What the dataset was made from, where that lies now, and how it was made."""
-    found = find_dataset(args.path)
+def _source(args: argparse.Namespace, path: str) -> tuple[SourceConfig, DatasetConfig]:
+    """What the dataset at `path` was made from, where that lies now, and how it was made."""
+    found = find_dataset(path)
     if found.manifest is None or not found.is_whole:
         raise ValueError(
             f"--input is given, and PATH, {args.path!r}, is no folder of a dataset whose {MANIFEST} tells "
@@ -209,15 +210,21 @@ def _source(args: argparse.Namespace) -> tuple[SourceConfig, DatasetConfig]:
     return source, config_of(found.manifest, source)
 
 
-def _check_path(path: str) -> None:
-    """Raises ValueError where there is nothing to verify; a damaged manifest is for the job to tell of."""
+def _checked_path(path: str) -> str:
+    """What is verified, of versions the latest: another job may publish one while this one reads.
+
+    Raises:
+        ValueError: there is nothing to verify; a damaged manifest is for the job to tell of.
+    """
     place = absolute(path)
     try:
         check_place(place)
     except ValueError as error:
         raise ValueError(f"PATH is {path!r}: {error}") from error
-    if not (is_folder(place) and is_file(f"{place}/{MANIFEST}")):
+    found = followed(place)
+    if not (is_folder(found) and is_file(f"{found}/{MANIFEST}")):
         find_dataset(path)
+    return path if found == place else found
 
 
 def _check_report(path: str) -> None:

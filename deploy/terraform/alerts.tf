@@ -55,18 +55,18 @@ resource "google_monitoring_alert_policy" "not_launched" {
   depends_on = [google_project_service.used]
 }
 
-# The counter of a job that has published. PromQL, since a condition of absence looks back 23.5 hours at most, and only
+# The counters of a job that has published, or has found nothing changed. PromQL, since a condition of absence looks back 23.5 hours at most, and only
 # at a metric that has had a value; and no metric of log lines, of which alerts see the last 25 hours.
 resource "google_monitoring_alert_policy" "no_success" {
-  display_name          = "${var.name}: nothing published in ${var.days_without_success} days"
+  display_name          = "${var.name}: no job has ended well in ${var.days_without_success} days"
   combiner              = "OR"
   severity              = "CRITICAL"
   notification_channels = var.notification_channels
 
   conditions {
-    display_name = "No dataset published"
+    display_name = "No dataset published, and none found unchanged"
     condition_prometheus_query_language {
-      query                     = "(sum(max_over_time(dataflow_googleapis_com:job_user_counter{monitored_resource=\"dataflow_job\",job_name=\"${var.name}\",metric_name=\"published\"}[${var.days_without_success}d])) or vector(0)) <= 0"
+      query                     = "(sum(max_over_time(dataflow_googleapis_com:job_user_counter{monitored_resource=\"dataflow_job\",job_name=\"${var.name}\",metric_name=~\"published|unchanged\"}[${var.days_without_success}d])) or vector(0)) <= 0"
       duration                  = "0s"
       evaluation_interval       = "3600s"
       disable_metric_validation = true
@@ -75,7 +75,7 @@ resource "google_monitoring_alert_policy" "no_success" {
 
   documentation {
     mime_type = "text/markdown"
-    content   = "No job of recordmill has published for ${var.days_without_success} days; it is open from the beginning until the first does. See \"Monitoring\" in deploy/README.md."
+    content   = "No job of recordmill has published, or found that nothing has changed, for ${var.days_without_success} days; it is open from the beginning until the first does. See \"Monitoring\" in deploy/README.md."
   }
 
   depends_on = [google_project_service.used]

@@ -29,10 +29,17 @@ locals {
   # Apart from what make template writes beside it.
   template_object = "templates/${var.name}-scheduled.json"
 
-  # The dataset is replaced once the new one is whole. --writer=shards goes on with what a failed job finished,
-  # and makes the same bytes of the same input.
+  # A version beside those before it, or the dataset replaced once the new one is whole. --writer=shards goes on with
+  # what a failed job finished, and makes the same bytes of the same input.
+  publication = { for name, value in {
+    dataset_version = var.versions ? "auto" : null
+    keep_versions   = var.versions ? var.keep_versions : null
+    overwrite       = var.versions ? null : "true"
+    writer          = "shards"
+  } : name => tostring(value) if value != null }
+
   parameters = merge(
-    { overwrite = "true", writer = "shards" },
+    local.publication,
     var.parameters,
     {
       input               = var.input

@@ -19,7 +19,7 @@ output "worker" {
 }
 
 output "dataset" {
-  description = "Where the scheduled job publishes."
+  description = "Where the scheduled job publishes: what load_dataset is given, which follows latest.json."
   value       = "gs://${google_storage_bucket.datasets.name}/${var.output_folder}"
 }
 

@@ -53,7 +53,7 @@ variable "read_buckets" {
 }
 
 variable "output_folder" {
-  description = "Folder of the dataset in the bucket for datasets that is made here."
+  description = "Folder of the dataset, with all its versions, in the bucket for datasets that is made here; its name is the dataset's."
   type        = string
   default     = "dataset"
 
@@ -67,6 +67,32 @@ variable "parameters" {
   description = "Further parameters of the template, by name; all values are text, as in image_format = \"jpeg\"."
   type        = map(string)
   default     = {}
+
+  validation {
+    condition     = length(setintersection(keys(var.parameters), ["dataset_version", "keep_versions", "overwrite"])) == 0
+    error_message = "The variables versions and keep_versions decide about dataset_version, keep_versions and overwrite."
+  }
+  validation {
+    condition     = !var.versions || lookup(var.parameters, "writer", "shards") != "beam"
+    error_message = "With versions, writer is shards: what has not changed is taken over from shards that are the same each time."
+  }
+}
+
+variable "versions" {
+  description = "Publish a version wherever something has changed, beside those before it, from the last of which the rest is taken over; false: replace the dataset in each run."
+  type        = bool
+  default     = true
+}
+
+variable "keep_versions" {
+  description = "Versions that are left, the oldest being removed, never the one that latest.json names; null: all."
+  type        = number
+  default     = 3
+
+  validation {
+    condition     = var.keep_versions == null ? true : var.keep_versions >= 1 && floor(var.keep_versions) == var.keep_versions
+    error_message = "A whole number from 1, or null."
+  }
 }
 
 variable "schedule" {
@@ -145,7 +171,7 @@ variable "notification_channels" {
 }
 
 variable "days_without_success" {
-  description = "Days without a published dataset after which there is an alert; more than the schedule's longest gap."
+  description = "Days without a job that has ended well, published or unchanged, after which there is an alert; more than the schedule's longest gap."
   type        = number
   default     = 2
 

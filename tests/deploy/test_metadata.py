@@ -34,7 +34,7 @@ NOT_PARAMETERS = {
 TYPES = {"TEXT", "NUMBER", "BOOLEAN", "ENUM", "GCS_READ_FILE", "GCS_READ_FOLDER", "GCS_WRITE_FOLDER"}
 NUMBERS = {
     *("label_offset", "limit", "jpeg_quality", "target_ssim", "max_side", "short_side"),
-    *("reader_hosts", "seed", "max_failure_ratio"),
+    *("reader_hosts", "seed", "max_failure_ratio", "keep_versions"),
 }
 
 # (taken, refused) of each parameter.
@@ -102,6 +102,11 @@ EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
     "name": (["pets", "my set"], [""]),
     "max_failure_ratio": (["0", "0.01", "1", "1.0", ".5"], ["1.5", "-0.1", "1%", "x"]),
     "overwrite": (["true", "false", "True", "FALSE"], ["yes", "1", ""]),
+    "dataset_version": (
+        ["auto", "1.0.0", "0.10.23"],
+        ["1", "1.0", "v1.0.0", "01.0.0", "1.0.0.0", "1.0.0-rc1", "latest", ""],
+    ),
+    "keep_versions": (["1", "3"], ["0", "-1", "all"]),
 }
 
 
@@ -279,6 +284,9 @@ BY_ROW = {
     "order": "key",
     "shard_size": "1MiB",
     "writer": "shards",
+    "dataset_version": "auto",
+    "keep_versions": "3",
+    "overwrite": "false",
 }
 
 
@@ -307,6 +315,9 @@ def test_launches_are_checked_against_the_bucket(launch: Callable[[dict[str, str
     assert by_row.dataset.shard_size == 1 << 20
     assert by_row.dataset.order == "key"
     assert by_key.dataset.boxes == "drop"
+    assert (by_key.dataset.dataset_version, by_key.published) == (None, "gs://pictures/out")
+    assert (by_row.dataset.dataset_version, by_row.dataset.keep_versions) == ("auto", 3)
+    assert by_row.published == "gs://pictures/out/1.0.0"
     hosts = launch({**EVERYWHERE, "reader_hosts": "4", "short_side": "32", "overwrite": "false"})
     assert hosts.dataset.reader_hosts == 4
     assert hosts.dataset.overwrite is False

@@ -84,6 +84,9 @@ def test_the_figures_are_those_of_terraform() -> None:
     assert "the ten newest images are kept" in text
     assert f"`max_workers` ({named('variable')['max_workers']['default']} in Terraform)" in text
     assert "evaluated each hour" in text
+    keep = named("variable")["keep_versions"]["default"]
+    assert f"`keep_versions={keep}`" in text
+    assert f"`keep_versions` ({keep}; null keeps all)" in text
     (absent,) = resources()["google_monitoring_alert_policy", "no_success"]["conditions"]
     assert absent["condition_prometheus_query_language"][0]["evaluation_interval"] == "3600s"
 
@@ -92,6 +95,11 @@ def test_the_names_in_backticks_are_parameters_or_variables() -> None:
     known = {*PARAMETERS, *named("variable")}
     for name in (
         "overwrite",
+        "dataset_version",
+        "keep_versions",
+        "versions",
+        "output_folder",
+        "paused",
         "writer",
         "max_failure_ratio",
         "read_buckets",

@@ -86,7 +86,8 @@ def test_the_launch_is_what_dataflow_takes(
         "input": "gs://pictures/photos",
         "output": "gs://my-project-recordmill-datasets/dataset",
         "sdk_container_image": GIVEN["image"],
-        "overwrite": "true",
+        "dataset_version": "auto",
+        "keep_versions": "3",
         "writer": "shards",
         "image_format": "jpeg",
         "splits": "train=0.9,val=0.1",
@@ -106,6 +107,23 @@ def test_the_launch_is_what_dataflow_takes(
         "defaultEnvironment": launch["environment"],
     }
     assert shown["input_bucket"] == "pictures"
+
+
+def test_what_is_published_is_for_variables_to_say(
+    terraform: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    needed = {"input", "output", "sdk_container_image"}
+
+    def published(**variables: str) -> dict[str, str]:
+        given = applied(terraform, **variables)["launch"]["launchParameter"]["parameters"]
+        assert [name for name, value in given.items() if not matches(name, value)] == []
+        return {name: value for name, value in given.items() if name not in needed}
+
+    assert published(versions="false") == {"overwrite": "true", "writer": "shards"}
+    by_beam = published(versions="false", parameters='{writer="beam"}')
+    assert by_beam == {"overwrite": "true", "writer": "beam"}
+    (tmp_path / "deploy/terraform/terraform.tfvars").write_text("keep_versions = null\n", "utf-8")
+    assert published() == {"dataset_version": "auto", "writer": "shards"}
 
 
 def test_a_private_network_and_a_key(terraform: Callable[..., subprocess.CompletedProcess[str]]) -> None:
@@ -156,6 +174,11 @@ def test_dataflow_knows_all_fields_of_the_launch(
         ("kms_key", "my-key", "cryptoKeys/K"),
         ("days_without_success", "0.5", "whole days"),
         ("max_workers", "0", "From 1"),
+        ("keep_versions", "0", "A whole number from 1"),
+        ("keep_versions", "1.5", "A whole number from 1"),
+        ("parameters", '{overwrite="true"}', "The variables versions and keep_versions decide"),
+        ("parameters", '{dataset_version="2.0.0"}', "The variables versions and keep_versions decide"),
+        ("parameters", '{writer="beam"}', "With versions, writer is shards"),
     ],
 )
 def test_a_wrong_variable_is_refused(

@@ -7,11 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import apache_beam as beam
 import hcl2
 import pytest
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from benchmarks.drawings import draw_folder
+from pipelines.options import parse_convert
 from tests.dataflow.test_counters import counters
+from transforms.read import ReadSource
+from transforms.write import WriteDataset
 
 FOLDER = Path(__file__).parents[2] / "deploy/terraform"
 WIDE_ROLES = re.compile(r"roles/(owner|editor|viewer|.*\.[aA]dmin|admin)$")
@@ -207,7 +212,7 @@ def test_there_are_alerts_for_a_failed_job_and_for_none() -> None:
     (absent,) = found["no_success"]["conditions"][0]["condition_prometheus_query_language"]
     assert "[${var.days_without_success}d]" in absent["query"]
     # Of a metric of log lines alerts see 25 hours; a metric that never was is no success either.
-    labels = r'\{monitored_resource="dataflow_job",job_name="\$\{var.name\}",metric_name="\w+"\}'
+    labels = r'\{monitored_resource="dataflow_job",job_name="\$\{var.name\}",metric_name=~"\w+\|\w+"\}'
     assert re.search(f"job_user_counter{labels}", absent["query"].replace('\\"', '"'))
     assert "logging_googleapis_com" not in absent["query"]
     assert "or vector(0)" in absent["query"]
@@ -225,11 +230,37 @@ def test_what_is_made_waits_for_its_service() -> None:
 
 
 def test_a_job_counts_what_the_alert_looks_for(photos: Path, tmp_path: Path) -> None:
-    (absent,) = alerts()["no_success"]["conditions"][0]["condition_prometheus_query_language"]
-    (name,) = re.findall(r'metric_name=\\?"(\w+)', absent["query"])
+    published, unchanged = looked_for()
     found = counters(photos, tmp_path / "out", "shards")
-    assert sum(found[name].values()) == 1
+    assert sum(found[published].values()) == 1
+    assert unchanged not in found
     assert (tmp_path / "out/manifest.json").exists()
+
+
+def test_an_unchanged_job_counts_what_the_alert_looks_for(photos: Path, tmp_path: Path) -> None:
+    published, unchanged = looked_for()
+    output = str(tmp_path / "out")
+    call = [f"--input={photos}", f"--output={output}", "--dataset_version=auto", "--num_shards=1"]
+    for counted, not_counted in ((published, unchanged), (unchanged, published)):
+        options = parse_convert(call, "convert")
+        pipeline = beam.Pipeline(FnApiRunner())
+        write = WriteDataset(output, options.dataset, options.source.as_json())
+        _ = pipeline | ReadSource(options.source) | write
+        result = pipeline.run()
+        result.wait_until_finish()
+        found = {
+            counter.key.metric.name: counter.committed for counter in result.metrics().query()["counters"]
+        }
+        assert found[counted] == 1
+        assert not_counted not in found
+    assert [path.parent.name for path in (tmp_path / "out").glob("*/manifest.json")] == ["1.0.0"]
+
+
+def looked_for() -> list[str]:
+    """The counters that tell of a job that has ended well."""
+    (absent,) = alerts()["no_success"]["conditions"][0]["condition_prometheus_query_language"]
+    (names,) = re.findall(r'metric_name=~\\?"([\w|]+)', absent["query"])
+    return list(names.split("|"))
 
 
 def test_texts_that_alerts_refer_to_are_in_the_runbook() -> None:

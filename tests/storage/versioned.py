@@ -1,0 +1,160 @@
+"""Jobs that make versions of a dataset, small and by hand, and readers that share nothing with them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from transforms.storage import files, lock
+from transforms.storage.layout import Run
+from transforms.storage.versions import expose, remove_old_versions, settle_versions, staging_folder
+
+FILES = ("dataset_info.json", "index/train-00000-of-00001.idx", "train-00000-of-00001.tfrecord")
+KEPT = 2
+_CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir")
+
+
+class Killed(BaseException):
+    """What follows a kill -9: nothing that a job has to say."""
+
+
+def run_of(home: str, version: str, token: str = "token") -> Run:
+    """The run that makes a version."""
+    return Run(staging_folder(home, version), "d" * 64, token, home=home, version=version)
+
+
+def text_of(version: str, name: str) -> str:
+    """What a file of a version holds."""
+    return f"{name} of {version}"
+
+
+def manifest_of(version: str) -> str:
+    """The manifest of a version."""
+    return json.dumps({"format_version": 1, "files": [*FILES, "manifest.json"], "version": version})
+
+
+def put(path: str, text: str) -> None:
+    """A file, in a folder or a bucket."""
+    if path.startswith("gs://"):
+        from transforms.storage import objects
+
+        objects.write(path, text.encode())
+    else:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        Path(path).write_text(text)
+
+
+def put_staged(run: Run) -> None:
+    """What a job has when its dataset is whole, and its own folder is not removed yet."""
+    put(os.path.join(run.folder, "run.json"), '{"format_version": 1}')
+    for name in FILES:
+        put(os.path.join(run.output, name), text_of(run.version, name))
+    put(os.path.join(run.output, "manifest.json"), manifest_of(run.version))
+
+
+@contextlib.contextmanager
+def locked(home: str | Path, token: str = "token") -> Iterator[None]:
+    """While the job `token` has the lock."""
+    lock.acquire(str(home), token)
+    yield
+    lock.release(str(home), token)
+
+
+def publish(home: str, version: str, keep: int = 100) -> None:
+    """The whole of a job that publishes a version, but for what it converts."""
+    run = run_of(home, version, f"token of {version}")
+    with locked(home, run.token):
+        work(run, keep)
+
+
+def work(run: Run, keep: int = KEPT) -> None:
+    """What such a job does under the lock."""
+    settle_versions(run.home, run.version)
+    if not files.exists(os.path.join(run.published, "manifest.json")):
+        put_staged(run)
+        expose(run)
+    remove_old_versions(run.home, keep)
+
+
+def versions_seen(home: Path) -> list[str]:
+    """The folders that TFDS would take for versions, in its order."""
+    found = [path.name for path in home.iterdir() if re.fullmatch(r"\d+\.\d+\.\d+", path.name)]
+    return sorted(found, key=lambda name: [int(number) for number in name.split(".")])
+
+
+def latest_seen(home: Path) -> str:
+    """What latest.json names."""
+    found = json.loads((home / "latest.json").read_text())
+    assert found["format_version"] == 1
+    return str(found["version"])
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Text of each file below a folder, by name."""
+    paths = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_text() for path in paths}
+
+
+def whole(version: str) -> dict[str, str]:
+    """Text of each file of a version."""
+    return {**{name: text_of(version, name) for name in FILES}, "manifest.json": manifest_of(version)}
+
+
+def check_readers(home: Path) -> None:
+    """A reader of latest.json, and one of the highest folder, both have a whole dataset."""
+    for version in (latest_seen(home), versions_seen(home)[-1]):
+        assert contents(home / version) == whole(version)
+
+
+class Watch:
+    """Stops this thread before one of its changes of a file system, and watches all before it."""
+
+    def __init__(self, stop_before: int, look: Callable[[], None]) -> None:
+        self.changes = 0
+        self._stop_before = stop_before
+        self._look = look
+        self._thread = threading.get_ident()
+        self._looking = False
+
+    def __call__(self, event: str, arguments: tuple[object, ...]) -> None:
+        """One event of the interpreter; see its table of audit events."""
+        writes = (
+            event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+        )
+        if threading.get_ident() != self._thread or self._looking or not (writes or event in _CHANGES):
+            return
+        self._looking = True
+        try:
+            self._look()
+        finally:
+            self._looking = False
+        self.changes += 1
+        if self.changes >= self._stop_before:
+            raise Killed
+
+
+_watches: list[Watch] = []
+
+
+def _hook(event: str, arguments: tuple[object, ...]) -> None:
+    for watch in _watches:
+        watch(event, arguments)
+
+
+@contextlib.contextmanager
+def watched(watch: Watch) -> Iterator[None]:
+    """While it is at work."""
+    if not hasattr(sys, "_recordmill_watch"):
+        sys.addaudithook(_hook)  # for good
+        sys._recordmill_watch = True  # type: ignore[attr-defined]
+    _watches.append(watch)
+    try:
+        yield
+    finally:
+        _watches.remove(watch)
