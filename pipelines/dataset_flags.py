@@ -47,7 +47,8 @@ def dataset_config(
     if len(ways) > 1:
         raise ValueError(f"--{ways[0]} and --{ways[1]} both decide the number of shards; give one of them")
     sizes = {} if args.shard_size is None else {"shard_size": args.shard_size}
-    _check_versions(args)
+    if args.dataset_version not in (None, AUTO):
+        parse_version(args.dataset_version)
     writer = _writer(args, bool(ways and ways != ["num_shards"]))
     if writer == "beam" and "[" in args.output:
         raise ValueError(
@@ -115,28 +116,6 @@ def _has_versions(output: str) -> bool:
     with contextlib.suppress(OSError, ValueError, JobError):
         return bool(published_versions(absolute(output)))
     return False
-
-
-def _check_versions(args: argparse.Namespace) -> None:
-    """Raises ValueError where flags of versions contradict others."""
-    if args.dataset_version is None:
-        if args.keep_versions is not None:
-            raise ValueError(
-                f"--keep_versions is {args.keep_versions}, and only --dataset_version makes versions"
-            )
-        return
-    if args.dataset_version != AUTO:
-        parse_version(args.dataset_version)
-    if args.overwrite:
-        raise ValueError(
-            f"--overwrite replaces a dataset, and --dataset_version={args.dataset_version} publishes beside "
-            "those that are there; give one of them"
-        )
-    if args.writer == "beam":
-        raise ValueError(
-            f"--writer is 'beam', and --dataset_version={args.dataset_version} takes over from shards that "
-            "are the same each time; leave --writer out, or give --writer=shards"
-        )
 
 
 def schema_of(asked: str, source: SourceConfig) -> str:

@@ -132,8 +132,8 @@ def _begin(run: Run, config: DatasetConfig) -> None:
         settle_versions(run.home, run.version)
         if files.exists(os.path.join(run.published, MANIFEST)):
             raise JobError(
-                f"--output is {run.home!r}, where version {run.version} has been published meanwhile; give "
-                "the same command again"
+                f"--output is {run.home!r}, where version {run.version} is published by now: an earlier job "
+                "has made it; --dataset_version=auto makes the next one"
             )
     recheck_output(run.output, config.overwrite)
     mark_run(run, package_version("recordmill"))

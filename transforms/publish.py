@@ -15,6 +15,7 @@ from transforms.config import DatasetConfig
 from transforms.metrics import count
 from transforms.publish_report import report_json, report_page, report_text
 from transforms.records import Failure, JobError
+from transforms.shards import progress
 from transforms.shards.manifest import (
     Provenance,
     companions,
@@ -268,9 +269,15 @@ def _leave_unchanged(reconciled: Reconciled, run: Run, config: DatasetConfig) ->
 
 
 def _remove_old(run: Run, config: DatasetConfig) -> None:
-    if config.keep_versions is not None:
+    """Removes the oldest versions, if so many shall not stay; what keeps one there is no fault of the job."""
+    if config.keep_versions is None:
+        return
+    try:
         for version in remove_old_versions(run.home, config.keep_versions):
             _LOGGER.info("removed version %s: %d are left", version, config.keep_versions)
+    except JobError as error:
+        progress.add_note(f"old versions are still there: {error}")
+        _LOGGER.warning("old versions are still there: %s", error)
 
 
 def _described(

@@ -16,7 +16,7 @@ from typing import Any
 import apache_beam as beam
 
 from transforms.metrics import count
-from transforms.reading.dataset import ShardEntry
+from transforms.reading.dataset import ShardEntry, followed
 from transforms.reading.verify_dataset import Expected, open_dataset
 from transforms.reading.verify_keys import ENTRY_BYTES, bucketed, repeated
 from transforms.reading.verify_report import REPEATED, report_of, write_report
@@ -42,7 +42,7 @@ class VerifyShards(beam.PTransform):
     """PBegin -> PCollection[str]: the path of the report, once it is written.
 
     Args:
-        path: what is verified, as `find_dataset` takes it.
+        path: what is verified, as `find_dataset` takes it; of versions the latest.
         report: path of the report, a JSON file.
         workers: processes of this machine; 0 where the runner's own workers are many.
         against: that the records are held against; None where there is nothing but the dataset.
@@ -51,7 +51,7 @@ class VerifyShards(beam.PTransform):
     def __init__(self, path: str, report: str, workers: int = 0, against: SourceAgain | None = None) -> None:
         super().__init__()
         self._against = against
-        self._path = path
+        self._path = followed(path)  # one version, whatever is published meanwhile
         self._report = report
         self._workers = workers
 

@@ -266,6 +266,7 @@ def _counted(report: ShardReport) -> ShardReport:
     """`report`, counted in Beam's metrics."""
     made = "reused" if report.reused else "written"
     count(f"shards/{'taken_over' if report.taken_whole else made}")
-    count("taken_over", report.file.stats.taken_over)
+    if report.file.stats.taken_over:
+        count("taken_over", report.file.stats.taken_over)
     count_written(report.file.stats, report.file.size)
     return report

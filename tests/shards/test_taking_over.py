@@ -195,6 +195,20 @@ def test_a_shard_that_is_the_same_is_taken_whole(tmp_path: Path) -> None:
     assert whole_shard(previous, 1, dataclasses.replace(state, split="val")) is None
 
 
+def test_what_it_tells_of_its_records_is_told_again(tmp_path: Path) -> None:
+    clipped = AnnotatedObject("cat", Box(1, 1, 900, 30))
+    records = [dataclasses.replace(drawn(tmp_path, 1), annotations=Annotations(objects=(clipped,)))]
+    file = written(records, tmp_path / "made", TakeOver())
+    assert file.failures_path is not None
+    told = Path(file.failures_path).read_text()
+    assert '"kept": true' in told
+    state = ShardState(str(tmp_path / "not there yet"), "train", 0, "digest")
+    found = whole_shard(version(file, tmp_path / "1.0.0"), 1, state)
+    assert found is not None and found.is_same
+    again = found.report(state).file.failures_path
+    assert again is not None and Path(again).read_text() == told
+
+
 @pytest.mark.parametrize("name", ["records_path", "index_path", "state_path"])
 def test_a_shard_that_was_touched_is_not_taken_whole(name: str, tmp_path: Path) -> None:
     file = written([drawn(tmp_path, number) for number in range(2)], tmp_path / "made", TakeOver())

@@ -61,6 +61,7 @@ class WholeShard:
         failures = None
         if self.header.failures:
             failures = f"{state.path}.failures"
+            files.make_folder(state.folder)
             lines = (f"{line}\n" for line in self.header.failures)
             write_lines(failures, lines, f"{failures}.part")
         file = ShardFile(

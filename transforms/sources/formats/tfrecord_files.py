@@ -16,6 +16,7 @@ from transforms.sources.source import SourceConfig
 from transforms.sources.tree import Tree, TreeFile
 from transforms.storage.paths import absolute, real_path
 from transforms.storage.places import is_file, open_file, status_of
+from transforms.storage.versions import latest_version, version_folder
 
 _EXTENSION = r"\.(?:tfrecords?|tfrec|record)"
 _SHARD = r"-\d{5}-of-\d{5}"
@@ -65,11 +66,14 @@ _BESIDE = ("manifest.json", "label_map.pbtxt", "image.class.label.labels.txt", "
 
 
 def inputs(config: SourceConfig) -> Inputs:
-    """The files of an input: those below a folder, or the one that it is and what lies beside that."""
+    """The files of an input: those below a folder, or the one that it is and what lies beside that.
+
+    Of a folder of versions, those of the latest.
+    """
     if is_file(config.input):
         return _one_file(config.input)
     files, beside, failures = [], {}, []
-    for item in Tree(config.input, config.image_roots, config.skip_dirs).files():
+    for item in Tree(_latest(config.input), config.image_roots, config.skip_dirs).files():
         if isinstance(item, Failure):
             failures.append(item)
         elif is_tfrecord_name(item.key.rpartition("/")[2]):
@@ -77,6 +81,13 @@ def inputs(config: SourceConfig) -> Inputs:
         else:
             beside[item.key] = item
     return Inputs(tuple(files), beside, tuple(failures))
+
+
+def _latest(folder: str) -> str:
+    with contextlib.suppress(ValueError):  # a latest.json that is somebody else's
+        if (version := latest_version(folder)) is not None:
+            return version_folder(folder, version)
+    return folder
 
 
 def _one_file(path: str) -> Inputs:
