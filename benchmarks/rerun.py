@@ -1,0 +1,247 @@
+"""Time, memory and work of the next version, side by side with a conversion from scratch, in one run.
+
+python -m benchmarks.rerun
+python -m benchmarks.rerun --images 500 --shards 8 --repeats 1
+
+Draws its images once, into --work. Converts them with --dataset_version, changes some of them, and converts
+them again: once as the next version, which takes over what has not changed, and once into a folder of its
+own, by turns, A B A B. Each is a whole command, from the start of its process to its end; times are medians,
+memory is that of a run of its own. The shards of both must be the same, byte for byte.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import shutil
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.contenders import Q90_FLAGS, convert
+from benchmarks.inputs import draw_jpegs, once
+from benchmarks.measure import Memory, megabytes, peak_memory, wall_seconds
+from benchmarks.report import machine, markdown_table
+from benchmarks.rerun_changes import HUNDREDTHS, NOTHING, TEN_NEW, Change, link_tree
+from benchmarks.unit_costs_cost import children_seconds
+from transforms.storage.publication import file_sha256
+
+FIRST, NEXT = "1.0.0", "1.0.1"
+_LEAST_IMAGES = 200
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A way to convert, and what has changed since the last time."""
+
+    name: str
+    flags: tuple[str, ...]
+    change: Change
+
+
+CASES = (
+    Case("kept", (), HUNDREDTHS),
+    Case("to JPEG, quality 90", Q90_FLAGS, HUNDREDTHS),
+    Case("kept", (), TEN_NEW),
+    Case("kept", (), NOTHING),
+)
+
+
+@dataclasses.dataclass
+class Runs:
+    """What the runs of one contender took.
+
+    Attributes:
+        wall: seconds of each round.
+        cpu: likewise, of all its processes.
+        memory: the peak of one run more.
+    """
+
+    wall: list[float] = dataclasses.field(default_factory=list)
+    cpu: list[float] = dataclasses.field(default_factory=list)
+    memory: Memory = Memory()
+
+    def time(self, arguments: Sequence[str]) -> None:
+        """Runs it once more."""
+        before = children_seconds()
+        self.wall.append(wall_seconds(arguments))
+        self.cpu.append(children_seconds() - before)
+
+
+@dataclasses.dataclass
+class Found:
+    """What a case came to.
+
+    Attributes:
+        rerun: of the next version.
+        scratch: of the conversion from scratch.
+        images: that the source has after the change.
+        provenance: what the next version's manifest says of its making; None where there is no next version.
+    """
+
+    rerun: Runs
+    scratch: Runs
+    images: int
+    provenance: dict[str, Any] | None = None
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs all of it and prints the table."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.rerun",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--images", type=int, default=20_000, help="JPEGs of about 70 KB (default: 20000)")
+    parser.add_argument("--shards", type=int, default=64, help="of each dataset (default: 64)")
+    parser.add_argument("--repeats", type=int, default=3, help="rounds (default: 3)")
+    parser.add_argument("--work", type=Path, default=Path("build/benchmarks"), help="folder of the inputs")
+    args = parser.parse_args(argv)
+    if args.images < _LEAST_IMAGES or min(args.shards, args.repeats) < 1:
+        parser.error(f"--images must be at least {_LEAST_IMAGES}, --shards and --repeats at least 1")
+    facts = machine()
+    work = args.work.absolute()
+    drawn = once(work / f"jpeg-{args.images:08d}", draw_jpegs, args.images)
+    for path in drawn.rglob("*.jpg"):  # all of them are cached
+        path.read_bytes()
+    bench = Bench(work / "rerun", drawn, args.shards)
+    rows = []
+    for case in CASES:
+        found = bench.prepare(case)
+        for _ in range(args.repeats):
+            bench.time_round(case, found)
+            times = f"{found.rerun.wall[-1]:.2f} s, {found.scratch.wall[-1]:.2f} s"
+            print(f"{case.name}, {case.change.name}: {times}", file=sys.stderr)
+        bench.measure_memory(case, found)
+        rows.append(table_row(case, found))
+    bench.clear()
+    told = f"{args.images:,} JPEGs of 480x360 in {args.shards} shards; rounds: {args.repeats}"
+    print(f"{facts}. {told}.\n\n{markdown_table(HEADER, rows)}")
+
+
+class Bench:
+    """Converts one input before and after a change of it.
+
+    Args:
+        folder: that all of it lies in.
+        drawn: the images, which stay as they are.
+        shards: of each dataset.
+    """
+
+    def __init__(self, folder: Path, drawn: Path, shards: int) -> None:
+        self._drawn = drawn
+        self._photos = folder / "photos"
+        self._first = folder / "first" / "dataset"
+        self._home = folder / "home" / "dataset"  # of the same name: that is a setting
+        self._scratch = folder / "scratch"
+        self._shards = f"--num_shards={shards}"
+        self._folder = folder
+
+    def prepare(self, case: Case) -> Found:
+        """Makes the first version, and the change after it."""
+        self.clear()
+        self._folder.mkdir(parents=True)
+        link_tree(self._drawn, self._photos)
+        wall_seconds(self._versioned(case, self._first))
+        case.change.apply(self._photos)
+        return Found(Runs(), Runs(), images=sum(1 for _ in self._photos.rglob("*.jpg")))
+
+    def time_round(self, case: Case, found: Found) -> None:
+        """Times both, and compares what they have made.
+
+        Raises:
+            RuntimeError: the next version is not what a conversion from scratch makes.
+        """
+        self._renew()
+        found.rerun.time(self._versioned(case, self._home))
+        found.scratch.time(self._from_scratch(case))
+        self._check(case, found)
+
+    def measure_memory(self, case: Case, found: Found) -> None:
+        """Runs both once more, for their memory."""
+        self._renew()
+        found.rerun.memory = peak_memory(self._versioned(case, self._home))
+        found.scratch.memory = peak_memory(self._from_scratch(case))
+
+    def clear(self) -> None:
+        """Removes everything but the drawn images."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _renew(self) -> None:
+        """Everything as it was before the second conversion."""
+        shutil.rmtree(self._home.parent, ignore_errors=True)
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        link_tree(self._first, self._home)
+
+    def _versioned(self, case: Case, home: Path) -> list[str]:
+        flags = ("--dataset_version=auto", self._shards, "--quiet", *case.flags)
+        return convert(*flags)(self._photos, home)
+
+    def _from_scratch(self, case: Case) -> list[str]:
+        flags = ("--writer=shards", self._shards, "--quiet", *case.flags)
+        return convert(*flags)(self._photos, self._scratch)
+
+    def _check(self, case: Case, found: Found) -> None:
+        """Compares both datasets, and looks at what the next version has taken over."""
+        published = self._home / NEXT / "manifest.json"
+        if case.change is NOTHING:
+            if published.exists() or shard_digests(self._home / FIRST) != shard_digests(self._scratch):
+                raise RuntimeError("nothing has changed, and there is another version")
+            return
+        if shard_digests(self._home / NEXT) != shard_digests(self._scratch):
+            raise RuntimeError(f"{case.name}, {case.change.name}: the shards are not those from scratch")
+        found.provenance = json.loads(published.read_text(encoding="utf-8"))["provenance"]
+
+
+def shard_digests(dataset: Path) -> dict[str, str]:
+    """sha256 of each shard, by name."""
+    return {path.name: file_sha256(str(path)) for path in sorted(dataset.glob("*.tfrecord"))}
+
+
+HEADER = (
+    "images, and what changed",
+    "s, next version",
+    "s, from scratch",
+    "ratio",
+    "CPU s",
+    "CPU s, from scratch",
+    "ratio",
+    "peak RSS",
+    "from scratch",
+    "source reads",
+    "images encoded or checked",
+    "records taken over",
+    "shards taken over",
+)
+
+
+def table_row(case: Case, found: Found) -> tuple[str, ...]:
+    """The row of a case."""
+    rerun, scratch = found.rerun, found.scratch
+    figures: list[str] = []
+    for these, those, unit in ((rerun.wall, scratch.wall, ".2f"), (rerun.cpu, scratch.cpu, ".1f")):
+        one, other = statistics.median(these), statistics.median(those)
+        figures += [f"{one:{unit}}", f"{other:{unit}}", f"{one / other:.2f}"]
+    return (
+        f"{found.images:,} {case.name}: {case.change.name}",
+        *figures,
+        megabytes(rerun.memory.rss),
+        megabytes(scratch.memory.rss),
+        *_work_done(found.provenance),
+    )
+
+
+def _work_done(provenance: dict[str, Any] | None) -> tuple[str, ...]:
+    """Source reads, images, and records and shards taken over, of a next version."""
+    if provenance is None:
+        return ("0", "0", "nothing is published", "–")
+    work, taken = provenance["work"], provenance["taken_over"] or {}
+    counts = (work["source_reads"], work["images"], taken.get("records", 0), taken.get("shards", 0))
+    return tuple(f"{count:,}" for count in counts)
+
+
+if __name__ == "__main__":
+    main()
