@@ -212,7 +212,7 @@ def _run_plan(options: ConvertOptions, folder: str) -> dict[str, Any]:
     (
         pipeline
         | "ReadSource" >> ReadSource(options.source, os.path.join(folder, "scratch"))
-        | "WritePlan" >> WritePlan(options.dataset, options.published, path)
+        | "WritePlan" >> WritePlan(options.dataset, options.output, path, options.source.as_json())
     )
     run_to_end(pipeline, "nothing is published")
     with open(path, encoding="utf-8") as file:

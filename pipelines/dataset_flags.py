@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +16,7 @@ from transforms.config import DatasetConfig
 from transforms.records import JobError
 from transforms.sources.registry import source_of
 from transforms.sources.source import SourceConfig
-from transforms.storage.files import exists
+from transforms.storage.files import exists, read_bytes
 from transforms.storage.layout import MANIFEST
 from transforms.storage.output import check_output, check_path
 from transforms.storage.paths import absolute
@@ -24,6 +25,7 @@ from transforms.storage.versions import (
     check_home,
     parse_version,
     published_versions,
+    staged_versions,
     staging_folder,
     version_folder,
     version_to_write,
@@ -102,6 +104,7 @@ def output_folders(args: argparse.Namespace) -> tuple[str, str]:
                 f"--output is {args.output!r}, which holds versions of a dataset; --dataset_version={AUTO} "
                 "publishes the next one, or give another folder"
             ) from error
+        _check_is_no_version(args.output)
         return args.output, args.output
     check_home(args.output)
     version = version_to_write(absolute(args.output), args.dataset_version)
@@ -112,9 +115,23 @@ def output_folders(args: argparse.Namespace) -> tuple[str, str]:
     return working, version_folder(args.output, version)
 
 
+def _check_is_no_version(output: str) -> None:
+    """Raises ValueError where the dataset that would be replaced is one of several versions."""
+    try:
+        version = json.loads(read_bytes(os.path.join(absolute(output), MANIFEST))).get("version")
+    except (OSError, JobError, ValueError, AttributeError, RecursionError):
+        return  # none, or a damaged one: told elsewhere
+    if version is not None:
+        raise ValueError(
+            f"--output is {output!r}, which is version {version} of a dataset, and those stay as they are; "
+            f"give the folder above it, with --dataset_version={AUTO}"
+        )
+
+
 def _has_versions(output: str) -> bool:
     with contextlib.suppress(OSError, ValueError, JobError):
-        return bool(published_versions(absolute(output)))
+        home = absolute(output)
+        return bool(published_versions(home) or staged_versions(home))
     return False
 
 

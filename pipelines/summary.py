@@ -145,6 +145,10 @@ def print_plan(plan: dict[str, Any], output: str, cost: Estimate | None = None, 
         table.add_row(f"feature {name}", f"{kind} {_shape(shape)}")
     table.add_row("bytes in", decimal(plan["source_bytes"]))
     table.add_row("bytes out", f"about {decimal(plan['estimated_bytes'])}")
+    if plan["not_taken"]:
+        table.add_row("taken over", f"nothing of version {plan['previous_version']}: {plan['not_taken']}")
+    elif plan["previous_version"]:
+        table.add_row("taken over", f"what has not changed since version {plan['previous_version']}")
     for name, split in plan["splits"].items():
         shards = _counted(split["shards"], "shard") if split["shards"] else "shards of the runner's choice"
         counts = f"{_counted(split['records'], 'record')} in {shards}"

@@ -53,7 +53,14 @@ from transforms.storage import cloud, containers, lock, object_lock
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
 SOURCES_PAGE = (ROOT / "docs/sources.md").read_text("utf-8")
-PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/sources.md", "docs/recipes.md")
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "docs/sources.md",
+    "docs/recipes.md",
+    "docs/scale.md",
+)
 WAYS_TO_CONVERT: dict[tuple[str, ...], Callable[[list[str]], int]] = {
     ("recordmill",): cli.main,
     ("python", "-m", "pipelines.convert"): convert.main,

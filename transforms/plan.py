@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import apache_beam as beam
 from rich.filesize import decimal
@@ -15,20 +14,20 @@ from rich.filesize import decimal
 from transforms.config import DatasetConfig
 from transforms.records import ClassNames, Failure, ImageRecord, JobError
 from transforms.shards import progress
-from transforms.shards.manifest import package_version
 from transforms.shards.memory import shuffle_warning
 from transforms.shards.plan import DatasetPlan, plan_dataset, slots_warning
 from transforms.shards.previous import find_previous
+from transforms.shards.programs import package_version, program_versions
 from transforms.shards.recipe import Recipe
 from transforms.shards.totals import Totals, merged_totals
-from transforms.storage import files, lock
+from transforms.storage import lock
 from transforms.storage.durable import write_text
-from transforms.storage.layout import MANIFEST, Run
+from transforms.storage.layout import Run
 from transforms.storage.output import free_bytes, recheck_output, write_failures
 from transforms.storage.paths import is_remote
 from transforms.storage.publication import published_dataset
 from transforms.storage.runs import failures_path, kept_bytes, mark_run, settle_runs
-from transforms.storage.versions import settle_versions
+from transforms.storage.versions import parse_version, published_versions, settle_versions
 from transforms.storage.write_faults import naming_faults
 from transforms.survey import Surveyed, SurveyRecords
 
@@ -88,14 +87,16 @@ def make_plan(
     Raises:
         JobError: another job is at work there, no records, an empty split, not enough disk space, …
     """
-    recheck_output(output, config.overwrite)
+    if config.dataset_version is None:  # a version that is whole already is moved to its place first
+        recheck_output(output, config.overwrite)
     if run is not None:
         with naming_faults(output):
             _begin(run, config)
     previous, before, not_taken = None, "", ""
-    if run is not None and run.version and recipe is not None:
-        with naming_faults(run.home):
-            previous, before, not_taken = find_previous(run.home, recipe)
+    if recipe is not None:
+        home = output if run is None else run.home
+        with naming_faults(home):
+            previous, before, not_taken = find_previous(home, recipe)
     try:
         total = _some(totals, failures, config, run)
         plan = plan_dataset(total, config, run.sample if run is not None else None, previous)
@@ -129,14 +130,21 @@ def _begin(run: Run, config: DatasetConfig) -> None:
     lock.acquire(run.locked, run.token, run.command)
     # The job that had it may just have published.
     if run.version:
-        settle_versions(run.home, run.version)
-        if files.exists(os.path.join(run.published, MANIFEST)):
-            raise JobError(
-                f"--output is {run.home!r}, where version {run.version} is published by now: an earlier job "
-                "has made it; --dataset_version=auto makes the next one"
-            )
+        for exposed in settle_versions(run.home, run.version):
+            progress.add_note(f"version {exposed}, which an earlier job has made, is published")
+        _check_is_next(run)
     recheck_output(run.output, config.overwrite)
     mark_run(run, package_version("recordmill"))
+
+
+def _check_is_next(run: Run) -> None:
+    """Raises JobError where the version, whose number was found when the job was made, is not the highest."""
+    present = [one for one in published_versions(run.home) if one >= parse_version(run.version)]
+    if present:
+        raise JobError(
+            f"--output is {run.home!r}, where version {present[-1]} is published by now, and this job was to "
+            f"make {run.version}; --dataset_version=auto makes the next one"
+        )
 
 
 def _some(
@@ -171,6 +179,9 @@ def _check_space(output: str, plan: DatasetPlan) -> None:
     free = free_bytes(output)
     needed = plan.estimated_bytes - kept_bytes(output)
     if needed * _DISK_MARGIN > free:
+        if plan.previous is not None:  # shards that are taken over whole need no room
+            progress.add_note(f"up to {decimal(needed)} will be written, and {decimal(free)} are free there")
+            return
         raise JobError(
             f"--output is {output!r}: about {decimal(needed)} will be written, "
             f"and {decimal(free)} are free there"
@@ -182,20 +193,28 @@ class WritePlan(beam.PTransform):
 
     Args:
         config: of the dataset.
-        output: folder that the dataset would have.
+        output: folder that the dataset would have; with `dataset_version`, of its versions.
         path: of the file.
+        source: as of `WriteDataset`.
     """
 
-    def __init__(self, config: DatasetConfig, output: str, path: str) -> None:
+    def __init__(
+        self, config: DatasetConfig, output: str, path: str, source: Mapping[str, object] | None = None
+    ) -> None:
         super().__init__()
         self._config = config
         self._output = output
         self._path = path
+        self._recipe = None
+        if config.dataset_version is not None:
+            self._recipe = Recipe.of(config, program_versions(), source or {})
 
     def expand(self, entries: beam.PCollection[ImageRecord | Failure | ClassNames]) -> beam.PCollection[None]:
         """As far as the plan, as WriteDataset has it."""
         surveyed = entries | "SurveyRecords" >> SurveyRecords(self._config, f"{self._path}.scratch")
-        plan = surveyed | "PlanDataset" >> PlanDataset(self._config, self._output, run=None)
+        plan = surveyed | "PlanDataset" >> PlanDataset(
+            self._config, self._output, run=None, recipe=self._recipe
+        )
         return plan | "Write" >> beam.Map(
             write_plan,
             beam.pvalue.AsIter(surveyed.failures),
@@ -229,6 +248,8 @@ def write_plan(
             for name, split in plan.splits.items()
         },
         "repeated_keys": len(repeated),
+        "previous_version": plan.previous_version,
+        "not_taken": plan.not_taken,
         "memory_warning": shuffle_warning(config, plan),
         "left_out": [[*key, count] for key, count in sorted(left_out.items())],
     }

@@ -275,7 +275,7 @@ def _remove_old(run: Run, config: DatasetConfig) -> None:
     try:
         for version in remove_old_versions(run.home, config.keep_versions):
             _LOGGER.info("removed version %s: %d are left", version, config.keep_versions)
-    except JobError as error:
+    except (OSError, JobError) as error:
         progress.add_note(f"old versions are still there: {error}")
         _LOGGER.warning("old versions are still there: %s", error)
 

@@ -90,9 +90,9 @@ class ImageRef:
         length: number of bytes; None for a whole file.
         pixels: (height, width, channels) where the bytes are raw uint8 pixels, row by row; None
             where they are an encoded image.
-        version: tells one state of the stored bytes from another: the modification time of a local file, in
-            nanoseconds; of an object a number of its bytes, or for a range of it its generation; below 0 a
-            number of the bytes themselves, which have left their container; 0 where it is not known.
+        version: tells one state of the stored bytes from another: a number of a local file's size and time of
+            modification; of an object one of its bytes, or for a range of it its generation; below 0 one of
+            the bytes themselves, which have left their container; 0 where it is not known.
         wrapping: empty where the bytes are the image's own; `zip:<packed size>:<size>:<CRC-32>` where they
             are a member of a ZIP archive, from its local header on, stored or deflated, and maybe with bytes
             of the next one behind it.

@@ -15,11 +15,11 @@ import apache_beam as beam
 
 from transforms import coders as _coders  # noqa: F401  (registers the coders)
 from transforms.config import DatasetConfig
-from transforms.images.versions import codec_versions
 from transforms.plan import PlanDataset
 from transforms.publish import Publish
 from transforms.records import ClassNames, Failure, ImageRecord
-from transforms.shards.manifest import Provenance, package_version
+from transforms.shards.manifest import Provenance
+from transforms.shards.programs import program_versions
 from transforms.shards.recipe import Recipe
 from transforms.storage.layout import Run
 from transforms.storage.output import check_path
@@ -64,7 +64,7 @@ class WriteDataset(beam.PTransform):
             version = str(version_to_write(home, config.dataset_version))
         self._run = Run(
             staging_folder(home, version) if version else absolute(output),
-            config.digest(_versions(), self._source),
+            config.digest(program_versions(), self._source),
             uuid.uuid4().hex,
             shlex.join(sys.argv)[:_COMMAND_LENGTH],
             home,
@@ -100,7 +100,7 @@ class WriteDataset(beam.PTransform):
         """Records to a survey, to a plan, to shards; shards to a dataset."""
         config, run = self._config, self._run
         surveyed = entries | "SurveyRecords" >> SurveyRecords(config, run.scratch)
-        recipe = Recipe.of(config, _versions(), self._source) if run.version else None
+        recipe = Recipe.of(config, program_versions(), self._source) if run.version else None
         plan = surveyed | "PlanDataset" >> PlanDataset(config, run.output, run, recipe)
         if config.writer == "beam":
             written = surveyed | "WriteTFRecords" >> WriteTFRecords(config, plan, run)
@@ -111,9 +111,3 @@ class WriteDataset(beam.PTransform):
         )
         publish = Publish(run, config, plan, surveyed.failures, provenance, written, recipe)
         return written.reports | "Publish" >> publish
-
-
-def _versions() -> dict[str, str]:
-    """Versions of all that may change a byte of a shard."""
-    ours = {package: package_version(package) for package in ("recordmill", "protobuf", "pycocotools")}
-    return {**codec_versions(), **ours}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from concurrent.futures import Future
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.utils.windowed_value import WindowedValue
@@ -16,11 +18,12 @@ from apache_beam.utils.windowed_value import WindowedValue
 from transforms.config import DatasetConfig
 from transforms.failures import FailureLog
 from transforms.metrics import count, count_written
-from transforms.records import JobError
+from transforms.records import ImageRecord, JobError
 from transforms.repeated import REPEATED, if_repeated, repeated_keys
 from transforms.shards import progress
 from transforms.shards.batching import Batches, items
 from transforms.shards.packing import reference_record
+from transforms.shards.part import EncodedBatch
 from transforms.shards.plan import DatasetPlan, shard_index, writer_processes
 from transforms.shards.pool import ProcessExecutor
 from transforms.shards.previous import MaskMap
@@ -35,6 +38,9 @@ from transforms.storage.paths import is_remote
 from transforms.storage.scratch import scratch_folder
 from transforms.storage.write_faults import naming_faults
 from transforms.survey import Surveyed, in_global_window
+
+# Shards whose references are held while some of their records are tried again.
+_RETRIES_AHEAD = 16
 
 
 class WriteShards(beam.PTransform):
@@ -113,6 +119,24 @@ def ordered(batches: Iterable[bytes], by_key: bool) -> list[bytes]:
     return references
 
 
+class _Retry(NamedTuple):
+    """A shard of the version before, while the records that it lacks are tried again.
+
+    Attributes:
+        state: of the shard as it is to be.
+        before: the shard.
+        references: of all its records.
+        records: that it lacks.
+        batch: what comes of them.
+    """
+
+    state: ShardState
+    before: WholeShard
+    references: Sequence[bytes]
+    records: Sequence[ImageRecord]
+    batch: Future[EncodedBatch]
+
+
 class WriteShardsFn(beam.DoFn):
     """(shard, batches of references) -> ShardReport.
 
@@ -138,8 +162,11 @@ class WriteShardsFn(beam.DoFn):
         """No shard seen; the plan may be another one."""
         self._settings_digest = ""
         self._sizes: Mapping[str, int] = {}
+        self._shards: list[tuple[str, int]] = []
         self._reused = 0
         self._before: dict[tuple[str, int], str] = {}
+        self._retries: collections.deque[_Retry] = collections.deque()
+        self._plan: DatasetPlan | None = None
         self._log = FailureLog()
 
     def process(
@@ -153,34 +180,30 @@ class WriteShardsFn(beam.DoFn):
             raise JobError(message)
         if not self._settings_digest:
             self._settings_digest = plan.settings.digest()
+            self._plan, self._shards = plan, plan.shards()
             lock.keep(self._run.locked, self._run.token)
             with naming_faults(self._folder):
                 self._sizes = files.sizes(self._folder)
         place, batches = element
-        split, shard = plan.shards()[place]
+        split, shard = self._shards[place]
         references = ordered(batches, self._config.order == "key")
         digest = shard_digest(self._settings_digest, references, self._run.scratch)
         state = ShardState(self._folder, split, shard, digest)
         try:
-            report = self._finished(state, plan, references)
+            report = self._begun(state, plan, references)
             if report is not None:
-                progress.add_done(len(references), report.file.stats.source_bytes)
                 yield _counted(report)
-                return
-            writer = self._writer or self._start(plan)
-            writer.submit(state, references, self._take_over(plan, split, shard))
         except BaseException:
             self.teardown()
             raise
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         """Waits for the shards that are still written."""
-        if self._reused:
-            progress.add_note(f"{self._reused} shards were finished before, and are kept")
-        if self._writer is None:
-            return
         try:
-            for report in self._writer.finish():
+            while self._retries:
+                if (known := self._tried_again()) is not None:
+                    yield in_global_window(_counted(known))
+            for report in self._writer.finish() if self._writer is not None else ():
                 before = self._before.get((report.split, report.shard))
                 report = dataclasses.replace(report, is_same=before == report.file.sha256)
                 if report.file.failures_path is not None:
@@ -189,6 +212,8 @@ class WriteShardsFn(beam.DoFn):
         finally:
             self.teardown()
             self._log.finish()
+        if self._reused:
+            progress.add_note(f"{self._reused} shards were finished before, and are kept")
 
     def teardown(self) -> None:
         """Lets the processes go."""
@@ -198,15 +223,49 @@ class WriteShardsFn(beam.DoFn):
             shutil.rmtree(self._scratch, ignore_errors=True)
         self._executor = self._writer = self._scratch = None
 
-    def _finished(
-        self, state: ShardState, plan: DatasetPlan, references: Sequence[bytes]
-    ) -> ShardReport | None:
-        """The report of a shard that need not be written: an earlier run has, or the version before."""
+    def _begun(self, state: ShardState, plan: DatasetPlan, references: Sequence[bytes]) -> ShardReport | None:
+        """The report of a shard, or of one before it that had to wait, where nothing has to be written."""
         before = None
         if plan.previous is not None:
             before = whole_shard(plan.previous, plan.splits[state.split].num_shards, state)
-        if before is not None and before.header.stats.failed:
-            before = self._tried_again(before, plan, references)
+        if before is None or not before.header.stats.failed or before.header.stats.unknown:
+            return self._report(state, before, plan, references)
+        # The records that it lacks are tried again: if they fail as they did, it is the same.
+        if self._writer is None:
+            self._start(plan)
+        assert self._executor is not None
+        task, records = before.task(references)
+        self._retries.append(_Retry(state, before, references, records, self._executor.submit(task)))
+        return self._tried_again() if len(self._retries) > _RETRIES_AHEAD else None
+
+    def _tried_again(self) -> ShardReport | None:
+        """The report of the shard that has waited longest, where it is the same."""
+        assert self._plan is not None
+        state, before, references, records, batch = self._retries.popleft()
+        before = before.tried_again(batch.result())
+        progress.add_done(-len(records), -sum(record.size for record in records))  # counted with the shard
+        return self._report(state, before, self._plan, references)
+
+    def _report(
+        self,
+        state: ShardState,
+        before: WholeShard | None,
+        plan: DatasetPlan,
+        references: Sequence[bytes],
+    ) -> ShardReport | None:
+        """The report of a shard that need not be written; None of one that is handed to be."""
+        report = self._finished(state, before, references)
+        if report is not None:
+            progress.add_done(len(references), report.file.stats.source_bytes)
+            return report
+        writer = self._writer or self._start(plan)
+        writer.submit(state, references, self._take_over(plan, state.split, state.shard))
+        return None
+
+    def _finished(
+        self, state: ShardState, before: WholeShard | None, references: Sequence[bytes]
+    ) -> ShardReport | None:
+        """The report of a shard that an earlier run has written, or the version before."""
         if before is not None and before.is_same:
             with naming_faults(state.path):
                 return before.report(state)
@@ -221,16 +280,6 @@ class WriteShardsFn(beam.DoFn):
             is_same = before is not None and before.header.sha256 == report.file.sha256
             report = dataclasses.replace(report, is_same=is_same)
         return report
-
-    def _tried_again(self, before: WholeShard, plan: DatasetPlan, references: Sequence[bytes]) -> WholeShard:
-        """The shard of the version before, once the records have been tried that failed there."""
-        if self._writer is None:
-            self._start(plan)
-        assert self._executor is not None
-        task, records = before.task(references)
-        batch = self._executor.submit(task).result()
-        progress.add_done(-len(records), -sum(record.size for record in records))  # counted with the shard
-        return before.tried_again(batch)
 
     def _take_over(self, plan: DatasetPlan, split: str, shard: int) -> TakeOver | None:
         """What the records of a shard may be taken over from; None where there are no versions."""

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
 from transforms.config import DatasetConfig
+from transforms.examples.features import build_example, bytes_feature
 from transforms.framing import read_records
 from transforms.images.policy import ImagePolicy
 from transforms.records import AnnotatedObject, Annotations, Box, ImageRecord, ImageRef, Steps
@@ -21,7 +24,7 @@ from transforms.shards.part import PartTask, join_parts, write_part
 from transforms.shards.plan import plan_dataset
 from transforms.shards.previous import MaskMap, PreviousSplit, PreviousVersion, ShardPaths
 from transforms.shards.record_encoder import RecordEncoder, RecordSettings
-from transforms.shards.record_state import DamagedStateError, read_state
+from transforms.shards.record_state import DamagedStateError, Spans, read_state
 from transforms.shards.report import ShardFile
 from transforms.shards.state import ShardState
 from transforms.shards.taking_over import TakeOver
@@ -267,3 +270,15 @@ def test_what_may_change_unseen_has_no_fingerprint() -> None:
     known = ImageRef("/a.jpg", version=3)
     assert not is_known(ImageRecord("a", known, annotations=Annotations(objects=(one,))))
     assert is_known(ImageRecord("a", known))
+
+
+@given(st.lists(st.binary(max_size=3), min_size=1, max_size=6), st.permutations(range(6)))
+def test_parts_are_found_in_any_order(parts: list[bytes], order: list[int]) -> None:
+    payload = build_example({f"f{number}": bytes_feature([part]) for number, part in enumerate(parts)})
+    spans = Spans(payload)
+    for number in order:
+        if number < len(parts):
+            start, length = spans.of(parts[number])
+            assert payload[start : start + length] == parts[number]
+    with pytest.raises(ValueError, match="not in it"):
+        spans.of(b"not there")

@@ -18,6 +18,7 @@ from transforms.records import Annotations, ClassNames, Failure, ImageRecord, Im
 from transforms.sources.csv_manifest import CsvSource
 from transforms.sources.formats.manifests import MAX_LINE, PEEKED
 from transforms.sources.source import SourceConfig
+from transforms.storage.local import version_of
 
 SOURCE = CsvSource()
 
@@ -57,7 +58,7 @@ def test_a_row_in_full(images: Path) -> None:
     assert listed(images, text) == [
         ImageRecord(
             "sub/c.jpg",
-            ImageRef(f"{images}/sub/c.jpg", version=os.stat(images / "sub/c.jpg").st_mtime_ns),
+            ImageRef(f"{images}/sub/c.jpg", version=version_of(os.stat(images / "sub/c.jpg"))),
             "val",
             Annotations(("cat",), {"width": "12"}),
             "m.csv, line 2",

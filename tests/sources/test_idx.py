@@ -15,7 +15,7 @@ import pytest
 from transforms.records import Failure, ImageRecord, JobError
 from transforms.sources.idx import IdxSource
 from transforms.sources.source import SourceConfig
-from transforms.storage.local import LocalReader
+from transforms.storage.local import LocalReader, version_of
 
 SOURCE = IdxSource()
 
@@ -173,7 +173,7 @@ def test_the_version_is_that_of_the_file_as_it_came(tmp_path: Path) -> None:
     put(source, idx(images(2, 2, 2)))
     os.utime(source, ns=(1, 1_718_031_234_567_890_123))
     records = only_records(listed(tmp_path, tmp_path / "scratch"))
-    assert {item.image and item.image.version for item in records} == {os.stat(source).st_mtime_ns}
+    assert {item.image and item.image.version for item in records} == {version_of(os.stat(source))}
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])

@@ -16,6 +16,7 @@ from transforms.records import Annotations, ClassNames, Failure, FeatureValue, I
 from transforms.sources.formats.manifests import PEEKED
 from transforms.sources.jsonl_manifest import JsonlSource
 from transforms.sources.source import SourceConfig
+from transforms.storage.local import version_of
 
 SOURCE = JsonlSource()
 
@@ -77,7 +78,7 @@ def test_a_row_in_full(images: Path) -> None:
         "holes": "[1, null]",
     }
     record = one(images, row)
-    image = ImageRef(f"{images}/b.jpg", version=os.stat(images / "b.jpg").st_mtime_ns)
+    image = ImageRef(f"{images}/b.jpg", version=version_of(os.stat(images / "b.jpg")))
     assert record == ImageRecord(
         "b.jpg", image, "val", Annotations(("cat", 3), features), "m.jsonl, line 1", 2
     )

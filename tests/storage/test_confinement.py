@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from transforms.records import BadInput
 from transforms.storage.known_objects import KnownObjects
+from transforms.storage.local import version_of
 from transforms.storage.paths import Confinement, LocatedFile, below, scheme_of, tidy_uri
 
 
@@ -55,7 +56,7 @@ def find(tree: Path, path: str) -> LocatedFile:
 def test_finds_files_inside(tree: Path, path: str, file: str, key: str) -> None:
     os.utime(tree / file, ns=(1, 1_718_031_234_567_890_123))  # file systems keep it in less detail
     located = find(tree, path.format(tree=tree))
-    assert located == LocatedFile(str(tree / file), key, len(file), os.stat(tree / file).st_mtime_ns)
+    assert located == LocatedFile(str(tree / file), key, len(file), version_of(os.stat(tree / file)))
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from google.cloud import storage
 from tests.buckets.server import BucketServer
 from transforms.storage import listing, objects
 from transforms.storage.known_objects import KnownObjects
+from transforms.storage.local import version_of
 from transforms.storage.objects import StoredObject
 from transforms.storage.paths import Confinement
 from transforms.storage.places import Status, status_of
@@ -111,5 +112,5 @@ def test_an_object_beyond_the_first_thousand_has_the_same_version_too(
 def test_a_file_has_one_version_for_all(tmp_path: Path) -> None:
     path = tmp_path / "a.jpg"
     path.write_bytes(b"image")
-    written = path.stat().st_mtime_ns
+    written = version_of(path.stat())
     assert status_of(str(path)) == Status(5, written, written)

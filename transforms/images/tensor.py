@@ -21,16 +21,17 @@ def tensor_bytes(pixels: npt.NDArray[Any]) -> bytes:
         pixels: uint8 or uint16, any shape without empty axes.
     """
     little = np.ascontiguousarray(pixels, dtype=pixels.dtype.newbyteorder("<"))
-    shape = b"".join(_field(2, b"\x08" + _varint(size)) for size in pixels.shape)
-    head = b"\x08" + _varint(_DTYPES[pixels.dtype.name]) + _field(2, shape)
+    shape = b"".join(_field(2, b"\x08" + varint(size)) for size in pixels.shape)
+    head = b"\x08" + varint(_DTYPES[pixels.dtype.name]) + _field(2, shape)
     return head + _field(4, little.tobytes())
 
 
 def _field(number: int, payload: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(payload)) + payload
+    return varint(number << 3 | 2) + varint(len(payload)) + payload
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """A number as protocol buffers write it."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

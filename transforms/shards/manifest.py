@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import importlib.metadata
 import json
 import platform
 from collections.abc import Iterable, Mapping
@@ -23,6 +22,7 @@ from transforms.examples.tfds import (
 )
 from transforms.images.versions import codec_versions
 from transforms.shards.previous import SETTINGS, shard_name
+from transforms.shards.programs import package_version
 from transforms.shards.reconcile import Reconciled
 from transforms.shards.record_state import ENDING
 from transforms.shards.report import ShardReport
@@ -301,14 +301,6 @@ def _split(reconciled: Reconciled, name: str) -> dict[str, object]:
 def _by_reason(counts: Mapping[tuple[str, str], int]) -> list[dict[str, object]]:
     rows: Iterable[tuple[tuple[str, str], int]] = sorted(counts.items(), key=lambda row: (-row[1], row[0]))
     return [{"stage": stage, "reason": reason, "count": count} for (stage, reason), count in rows]
-
-
-def package_version(package: str) -> str:
-    """The version of an installed package."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"  # run from a checkout that is not installed
 
 
 def _now() -> str:

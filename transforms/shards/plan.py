@@ -183,10 +183,11 @@ def slots_warning(config: DatasetConfig, shards: int) -> str | None:
     if config.writer != "shards" or shards >= wanted:
         return None
     there_are = "there is 1 shard" if shards == 1 else f"there are {shards} shards"
+    or_beam = "" if config.dataset_version is not None else ", or --writer=beam,"
     return (
         f"{there_are} for the {config.worker_slots} cores that workers may have, and each is written by one: "
-        f"{wanted} shards or more (--num_shards, --shard_size), or --writer=beam, would keep all of them at "
-        "work; fewer workers would take as long"
+        f"{wanted} shards or more (--num_shards, --shard_size){or_beam} would keep all of them at work; "
+        "fewer workers would take as long"
     )
 
 
@@ -278,14 +279,15 @@ def _num_shards(name: str, size: int, records: int, config: DatasetConfig) -> in
 
 
 def _previous_sizes(totals: Totals, previous: PreviousVersion | None) -> dict[str, int]:
-    """Bytes of each split, were records as large as in the version before; empty if not all are known."""
-    if previous is None:
+    """Bytes of each split, were records as large as in the version before; empty where there is none."""
+    before = previous.splits if previous is not None else {}
+    records = sum(split.records for split in before.values())
+    size = sum(split.size for split in before.values())
+    if not records:
         return {}
-    known = {name: split for name, split in previous.splits.items() if split.records}
-    if not known.keys() >= totals.splits.keys():
-        return {}
+    sizes = {name: split.size / split.records for name, split in before.items() if split.records}
     return {
-        name: known[name].size * split.records // known[name].records for name, split in totals.splits.items()
+        name: int(sizes.get(name, size / records) * split.records) for name, split in totals.splits.items()
     }
 
 

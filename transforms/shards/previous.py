@@ -14,8 +14,8 @@ from transforms.examples.labels import LabelMap
 from transforms.shards.recipe import Recipe
 from transforms.shards.record_state import ENDING
 from transforms.storage import files
-from transforms.storage.layout import FAILURES, FORMAT_VERSION, INDEX, MANIFEST, STATE
-from transforms.storage.versions import latest_version, version_folder
+from transforms.storage.layout import FAILURES, FORMAT_VERSION, INDEX, LATEST, MANIFEST, STATE
+from transforms.storage.versions import latest_version, published_versions, version_folder
 
 SETTINGS = f"{STATE}/settings.json"
 """In a version: its recipe, and where its shards begin."""
@@ -168,7 +168,7 @@ def find_previous(home: str, recipe: Recipe) -> tuple[PreviousVersion | None, st
     except ValueError as error:
         return None, "", str(error)
     if version is None:
-        return None, "", ""
+        return None, "", f"{os.path.join(home, LATEST)} is not there" if published_versions(home) else ""
     folder = version_folder(home, version)
     try:
         manifest = json.loads(files.read_bytes(os.path.join(folder, MANIFEST)))

@@ -12,6 +12,10 @@ from transforms.config import DatasetConfig
 _FORMAT_VERSION = 1
 # What decides how many shards there are, and nothing about what is in them.
 _OF_SHARDS = ("num_shards", "shard_size", "reader_hosts")
+# Of settings that are not called as their flags.
+_FLAGS = {"image_roots": "image_root", "kind": "source"}
+# What decides the Examples, which are made anew in any case, and no image: `RecordSettings.digest` has it.
+_OF_EXAMPLES = ("label_names", "label_classes", "label_texts")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +56,7 @@ class Recipe:
         """Why what was made by another recipe is no use for this one; empty where it is."""
         told = _changes("", before.versions, self.versions)
         told += _changes("--", before.source, self.source)
-        told += _changes("--", _without_shards(before.config), _without_shards(self.config))
+        told += _changes("--", _of_images(before.config), _of_images(self.config))
         return "; ".join(told)
 
     def asks_for_same_shards(self, before: Recipe) -> bool:
@@ -66,14 +70,14 @@ class Recipe:
 
 def _changes(prefix: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     return [
-        f"{prefix}{name} was {_told(before.get(name))}, is {_told(now.get(name))}"
+        f"{prefix}{_FLAGS.get(name, name)} was {_told(before.get(name))}, is {_told(now.get(name))}"
         for name in sorted({*before, *now})
         if before.get(name) != now.get(name)
     ]
 
 
-def _without_shards(config: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in config.items() if name not in _OF_SHARDS}
+def _of_images(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in config.items() if name not in (*_OF_SHARDS, *_OF_EXAMPLES)}
 
 
 def _told(value: object) -> str:

@@ -240,14 +240,11 @@ class RecordEncoder:
         same: TakenOver | None,
     ) -> Placed:
         """The annotations in the stored image, as far as the schema stores them."""
-        needs = self._needs
+        needs = self._needed(record.annotations)
         if image is None or not needs:
             return _NOTHING
         self.beacon.step(Step.IMAGE)
         annotations = record.annotations
-        annotated = self._settings.features.annotated
-        if "," in self._settings.schema.name and not _has_masks(annotations, annotated):
-            needs -= _OF_MASKS  # of several schemas at once, one may have nothing to store
 
         def read(ref: ImageRef) -> bytes:
             self._work["source_reads"] += 1
@@ -267,7 +264,15 @@ class RecordEncoder:
         """The fingerprint of what the masks of a record are made from; empty where none is wanted."""
         if self._mask_map is None or not self._needs - _OBJECTS or not has_details(record.annotations):
             return ""
-        return annotations_fingerprint(record, self._settings.features.labels, self._needs, self._mask_map)
+        needs = self._needed(record.annotations)
+        return annotations_fingerprint(record, self._settings.features.labels, needs, self._mask_map)
+
+    def _needed(self, annotations: Annotations) -> frozenset[str]:
+        """What of `Placed` a record needs: of several schemas at once, one may have nothing to store."""
+        is_one = "," not in self._settings.schema.name
+        if is_one or _has_masks(annotations, self._settings.features.annotated):
+            return self._needs
+        return self._needs - _OF_MASKS
 
     def _sequence(self, record: ImageRecord, steps: Steps, taken: TakenOver | None) -> EncodedRecord:
         """A SequenceExample; its frames are stored one after the other."""

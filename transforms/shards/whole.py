@@ -28,7 +28,8 @@ class WholeShard:
         paths: of its files.
         header: of its state.
         state_sha256: of the state file, in hex.
-        is_same: made again, it would be the same; not known while records that failed are not tried again.
+        is_same: made again, it would be the same: not known while records that failed are not tried again,
+            nor where files may have changed unseen.
         work: what it took to know.
     """
 
@@ -92,7 +93,7 @@ def whole_shard(previous: PreviousVersion, num_shards: int, state: ShardState) -
     try:
         found = read_state(paths.state_path)
         header = found.header
-        if header.stats.unknown or header.digest != state.digest:
+        if header.digest != state.digest:
             return None
         if stamp_of(paths.records_path) != (header.size, header.stamp):
             return None
@@ -100,4 +101,5 @@ def whole_shard(previous: PreviousVersion, num_shards: int, state: ShardState) -
             return None
     except (FileNotFoundError, DamagedStateError):
         return None
-    return WholeShard(paths, header, found.sha256, is_same=not header.stats.failed)
+    is_same = not header.stats.failed and not header.stats.unknown
+    return WholeShard(paths, header, found.sha256, is_same)

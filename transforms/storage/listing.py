@@ -12,6 +12,7 @@ from concurrent.futures import Future
 
 from transforms.storage import cloud, objects
 from transforms.storage.faults import may_pass, retried
+from transforms.storage.local import version_of
 from transforms.storage.paths import Confinement, is_remote
 from transforms.storage.places import Status
 
@@ -93,7 +94,7 @@ def located(folder: str, name: str, entry: Entry, confinement: Confinement) -> t
         found = retried(os.stat, path)
     else:
         found = retried(entry.stat, follow_symlinks=False)
-    return (path, found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
+    return (path, found.st_size, version_of(found)) if stat.S_ISREG(found.st_mode) else None
 
 
 def is_link(path: str) -> bool:

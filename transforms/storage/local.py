@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from transforms.records import BadInput, ImageRef
 from transforms.storage.faults import may_pass, os_fault, retried, tried_again
+from transforms.storage.stored import hash63
 from transforms.storage.zip_member import unwrapped
 
 if TYPE_CHECKING:
@@ -41,6 +42,11 @@ def open_file(path: str) -> io.BufferedReader:
         OSError: one that does not pass; its `filename` is `path`.
     """
     return io.BufferedReader(retried(LocalFile, path))
+
+
+def version_of(found: os.stat_result) -> int:
+    """Tells one state of a file from another, by its size and time of modification; 0 without a time."""
+    return hash63(f"{found.st_mtime_ns} {found.st_size}".encode()) if found.st_mtime_ns else 0
 
 
 def mode_of(path: str) -> int:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from transforms.records import BadInput
 from transforms.storage.faults import may_pass, os_fault, retried
 from transforms.storage.known_objects import KnownObjects
+from transforms.storage.local import version_of
 
 OUTSIDE = "outside the input root"
 """The reason of what leads out of all roots."""
@@ -204,7 +205,7 @@ class Confinement:
             return True
         if not stat.S_ISREG(status.st_mode):
             raise BadInput("manifest", "not a file", path)
-        return LocatedFile(found, self._key(path, found), status.st_size, status.st_mtime_ns)
+        return LocatedFile(found, self._key(path, found), status.st_size, version_of(status))
 
     def _look_in_bucket(self, uri: str) -> LocatedFile | bool:
         """The object at a URI; True where there is none, False where that is outside the roots."""

@@ -20,8 +20,8 @@ class Status(NamedTuple):
 
     Attributes:
         size: bytes.
-        version: tells one state of the whole file from another: when it was last modified, in nanoseconds;
-            of an object, `StoredObject.version`.
+        version: tells one state of the whole file from another: `local.version_of`, or of an object
+            `StoredObject.version`.
         generation: the state that ranges of it are read of: an object's generation; of a file of this
             machine its version.
     """
@@ -109,7 +109,8 @@ def status_of(path: str) -> Status:
             raise FileNotFoundError(errno.ENOENT, "no such object", path)
         return Status.of(stored)
     found = retried(os.stat, path)
-    return Status(found.st_size, found.st_mtime_ns, found.st_mtime_ns)
+    version = local.version_of(found)
+    return Status(found.st_size, version, version)
 
 
 def open_file(path: str) -> io.BufferedReader:

@@ -93,6 +93,11 @@ def published_versions(home: str) -> list[Version]:
     return _whole_in(home)
 
 
+def staged_versions(home: str) -> list[Version]:
+    """The versions that a job makes, or was making; ascending."""
+    return sorted(_versions_in(os.path.join(home, RUNS)))
+
+
 def latest_version(home: str) -> Version | None:
     """The version that latest.json names, which need not be there any more; None without one.
 
@@ -127,6 +132,11 @@ def version_to_write(home: str, asked: str) -> Version:
     there = {*_versions_in(home), *unexposed}
     following = max(there)._replace(patch=max(there).patch + 1) if there else _FIRST
     if asked == AUTO:
+        if _named(str(following)) is None:
+            raise ValueError(
+                f"--dataset_version is {AUTO}, and {home!r} has {max(there)}, after which there is none; "
+                "give a higher one"
+            )
         return following
     version = parse_version(asked)
     others = there - {version} if version in unexposed else there
@@ -138,26 +148,34 @@ def version_to_write(home: str, asked: str) -> Version:
     return version
 
 
-def settle_versions(home: str, working: str) -> None:
+def settle_versions(home: str, working: str) -> list[Version]:
     """Settles what earlier jobs left, under the lock; may be cut off anywhere, and repeated.
 
     Versions that are whole are exposed, and removals completed. What is left of other versions than `working`
     is removed.
+
+    Returns:
+        What readers did not see before.
 
     Raises:
         JobError: what a job has noted is damaged, or a version that is whole cannot be exposed.
     """
     state = os.path.join(home, RUNS)
     _settle_removals(home)
+    exposed = []
     for version in _whole_in(state):
-        _settle_exposure(home, version)
+        if _settle_exposure(home, version):
+            exposed.append(version)
     noted = _exposing(home)
     if noted is not None:
-        if _is_whole(version_folder(home, noted)):
-            _write_latest(home, noted)
+        version, before = noted
+        # Unless somebody has set latest.json since.
+        if _is_whole(version_folder(home, version)) and before == _latest_name(home):
+            _write_latest(home, version)
         files.remove_if_there(os.path.join(state, _EXPOSING))
     left = [found for found in files.entries(state) if found.is_folder and _named(found.name)]
     files.remove_all(found for found in left if found.name != working)
+    return exposed
 
 
 def expose(run: Run) -> None:
@@ -173,7 +191,7 @@ def expose(run: Run) -> None:
     if not _is_whole(staging):
         if not _is_whole(published):
             raise JobError(f"{staging} is gone, and with it the version; give the same command again")
-        if _exposing(home) != version:
+        if (_exposing(home) or (None, ""))[0] != version:
             return
     lock.check(run.locked, run.token)
     if _is_whole(staging):
@@ -189,7 +207,7 @@ def expose(run: Run) -> None:
 
 
 def remove_old_versions(home: str, keep: int) -> list[Version]:
-    """Removes the oldest versions until `keep` are left, never the one that latest.json names.
+    """Removes the oldest versions until `keep` are left, never the highest, nor the one of latest.json.
 
     Of each, the files that its manifest lists: what else is in its folder stays.
 
@@ -204,7 +222,9 @@ def remove_old_versions(home: str, keep: int) -> list[Version]:
     _settle_removals(home)
     versions = published_versions(home)
     latest = _latest_for_job(home)
-    removed = [version for version in versions if version != latest][: max(len(versions) - keep, 0)]
+    # The highest stays too: its number would be given again.
+    kept = (latest, *versions[-1:])
+    removed = [version for version in versions if version not in kept][: max(len(versions) - keep, 0)]
     for version in removed:
         folder = version_folder(home, version)
         remove_dataset(folder, os.path.join(home, RUNS, f"removing-{version}.json"))
@@ -285,12 +305,24 @@ def _version_text(version: Version) -> str:
     return json.dumps({"format_version": FORMAT_VERSION, "version": str(version)})
 
 
-def _exposing(home: str) -> Version | None:
-    """The version that a job has begun to expose."""
+def _exposing(home: str) -> tuple[Version, str] | None:
+    """The version that a job has begun to expose, and the one that latest.json named then."""
+    path = os.path.join(home, RUNS, _EXPOSING)
     try:
-        return _version_in(os.path.join(home, RUNS, _EXPOSING))
+        version = _version_in(path)
+        return (
+            None if version is None else (version, str(json.loads(files.read_bytes(path)).get("before", "")))
+        )
     except ValueError as error:
         raise JobError(f"{error}; remove it") from error
+
+
+def _latest_name(home: str) -> str:
+    """What latest.json names; empty where it names none."""
+    try:
+        return str(latest_version(home) or "")
+    except ValueError:
+        return ""
 
 
 def _latest_for_job(home: str) -> Version | None:
@@ -306,27 +338,27 @@ def _is_taken(home: str, version: Version) -> bool:
     if not is_remote(published):
         return os.path.lexists(published)
     # Half of it may have been moved there.
-    return objects.is_folder(published) and _exposing(home) != version
+    return objects.is_folder(published) and (_exposing(home) or (None, ""))[0] != version
 
 
-def _settle_exposure(home: str, version: Version) -> None:
-    """Exposes a version that is whole in its staging folder."""
+def _settle_exposure(home: str, version: Version) -> bool:
+    """Exposes a version that is whole in its staging folder; whether it had to."""
     staging, published = staging_folder(home, version), version_folder(home, version)
     if not _is_taken(home, version):
         _move_out(home, version)
-    elif _is_whole(published):  # not exposed for that, by a job that has told so
+        return True
+    if _is_whole(published):  # not exposed for that, by a job that has told so
         files.remove_if_there(os.path.join(staging, MANIFEST))
         files.remove_all([files.Found(staging, True, 0)])
-    else:
-        raise JobError(
-            f"{published} is in the way of version {version}, which is to be put there; move it away"
-        )
+        return False
+    raise JobError(f"{published} is in the way of version {version}, which is to be put there; move it away")
 
 
 def _move_out(home: str, version: Version) -> None:
     """Moves a version to where readers look for it; notes that first."""
     staging, published = staging_folder(home, version), version_folder(home, version)
-    write_text(os.path.join(home, RUNS, _EXPOSING), _version_text(version))
+    noted = {**json.loads(_version_text(version)), "before": _latest_name(home)}
+    write_text(os.path.join(home, RUNS, _EXPOSING), json.dumps(noted))
     files.remove_all(found for found in files.entries(staging) if found.name == RUNS)
     move_folder(staging, published)
 
@@ -348,4 +380,5 @@ def _settle_removals(home: str) -> None:
         if version == _latest_for_job(home) and _is_whole(folder):
             files.remove_if_there(found.path)  # only begun, when somebody set latest.json back to it
         else:
-            remove_listed(folder, found.path)
+            with contextlib.suppress(OSError):  # in nobody's sight any more; the next job tries again
+                remove_listed(folder, found.path)

@@ -1,0 +1,22 @@
+"""The versions of the programs that make a dataset."""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+from transforms.images.versions import codec_versions
+
+_DECIDING = ("recordmill", "protobuf", "pycocotools")
+
+
+def package_version(package: str) -> str:
+    """The version of an installed package."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"  # run from a checkout that is not installed
+
+
+def program_versions() -> dict[str, str]:
+    """Versions of all that may change a byte of a shard."""
+    return {**codec_versions(), **{package: package_version(package) for package in _DECIDING}}
