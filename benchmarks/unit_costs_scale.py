@@ -14,7 +14,7 @@ from benchmarks.report import markdown_table
 from pipelines import estimate
 from pipelines.dataflow import DISK_GB, MACHINE_TYPE
 from transforms.config import MIB, DatasetConfig
-from transforms.shards.batching import BATCH_BYTES
+from transforms.shards.batching import BATCH_BYTES, HELD_BYTES
 
 IMAGE_BYTES = 100_000
 _MOST_SHARDS = 99_999
@@ -226,7 +226,9 @@ def size_table() -> str:
         "hashes of one of the 256 groups that find repeated keys": [
             _bytes(size.images * KEY_HASH / 256) for size in SIZES
         ],
-        "batches that one bundle may hold open": [_bytes(size.shards * BATCH_BYTES) for size in SIZES],
+        "batches that one bundle may hold open": [
+            _bytes(min(size.shards * BATCH_BYTES, HELD_BYTES)) for size in SIZES
+        ],
         "a listing of one folder, without others in it": [_bytes(size.images * LISTED) for size in SIZES],
         "failures.jsonl, were 1 % to fail: its lines in memory": [
             _bytes(size.images / 100 * FAILURE) for size in SIZES

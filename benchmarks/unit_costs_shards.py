@@ -31,7 +31,6 @@ def shard_costs(shards: int) -> list[Cost]:
         found, seconds = cpu_of(lambda plan=plan: reconcile(plan, reports(plan), (), 0.0))  # type: ignore[misc]
         each = f"shard, of {number:,}"
         costs += [
-            Cost("the place of a shard in the plan", 1e6 * _place_seconds(plan), CPU, each),
             Cost("reports added up", 1e6 * seconds / number, CPU, each),
             *_publication_costs(found, config, number, each),
         ]
@@ -55,11 +54,6 @@ def _publication_costs(found: Reconciled, config: DatasetConfig, number: int, ea
         Cost("moves and manifest.json", 1e6 * seconds / number, CPU, each),
         Cost("manifest.json", len(text.encode()) / number, "bytes", each),
     ]
-
-
-def _place_seconds(plan: DatasetPlan) -> float:
-    _, seconds = cpu_of(lambda: [plan.shards()[place] for place in range(10)])
-    return seconds / 10
 
 
 def planned(shards: int) -> tuple[DatasetPlan, DatasetConfig]:

@@ -70,6 +70,11 @@ def print_unchanged(version: Version | None) -> None:
     _console().print(f"Nothing has changed since version {version}: nothing is published.")
 
 
+def _version(number: str) -> str:
+    """A version by its number, which a damaged or missing latest.json does not tell."""
+    return f"version {number}" if number else "a version before"
+
+
 def _add_taken_over(table: Table, provenance: dict[str, Any]) -> None:
     """What was taken over from the version before, or why nothing was; and what was done anew."""
     taken = provenance.get("taken_over")
@@ -77,7 +82,7 @@ def _add_taken_over(table: Table, provenance: dict[str, Any]) -> None:
         return
     if not taken["records"]:
         reason = f": {taken['reason']}" if taken["reason"] else ""
-        table.add_row("taken over", f"nothing of version {taken['from']}{reason}")
+        table.add_row("taken over", f"nothing of {_version(taken['from'])}{reason}")
         return
     whole = f"; {_counted(taken['shards'], 'shard')} whole" if taken["shards"] else ""
     table.add_row("taken over", f"{_counted(taken['records'], 'record')} of version {taken['from']}{whole}")
@@ -146,7 +151,7 @@ def print_plan(plan: dict[str, Any], output: str, cost: Estimate | None = None, 
     table.add_row("bytes in", decimal(plan["source_bytes"]))
     table.add_row("bytes out", f"about {decimal(plan['estimated_bytes'])}")
     if plan["not_taken"]:
-        table.add_row("taken over", f"nothing of version {plan['previous_version']}: {plan['not_taken']}")
+        table.add_row("taken over", f"nothing of {_version(plan['previous_version'])}: {plan['not_taken']}")
     elif plan["previous_version"]:
         table.add_row("taken over", f"what has not changed since version {plan['previous_version']}")
     for name, split in plan["splits"].items():

@@ -118,7 +118,9 @@ def make_plan(
         progress.add_note(warning)
         _LOGGER.warning(warning)
     if not_taken:
-        told = f"nothing is taken over from version {before or 'before'}: {not_taken}"
+        told = (
+            f"nothing is taken over from {f'version {before}' if before else 'a version before'}: {not_taken}"
+        )
         progress.add_note(told)
         _LOGGER.warning(told)
     progress.set_totals(plan.records, plan.source_bytes)

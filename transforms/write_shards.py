@@ -105,6 +105,8 @@ class AssignShards(beam.DoFn):
             full = self._batches.add(place, reference)
             if full is not None:
                 yield place, full
+        if self._batches.full:
+            yield from self._batches.rest()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         """The rest."""

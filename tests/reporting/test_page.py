@@ -72,6 +72,11 @@ def test_the_page_is_the_same_whenever_it_is_made() -> None:
     assert "03:59:59" not in html_text(findings())
 
 
+def test_a_version_is_named() -> None:
+    assert "<bdi>1.2.3</bdi>" in html_text(findings(manifest={**manifest(), "version": "1.2.3"}))
+    assert "1.2.3" not in html_text(findings())
+
+
 def test_it_takes_a_seal() -> None:
     text = seal(html_text(findings()))
     assert is_sealed(text.encode())

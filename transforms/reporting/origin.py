@@ -61,6 +61,7 @@ def provenance(manifest: Mapping[str, Any] | None) -> str:
     source, made = manifest["source"], manifest["provenance"]
     facts = {f"source {name}" if name != "kind" else "source": value for name, value in source.items()}
     facts |= {
+        "version": manifest.get("version", ""),
         "recordmill": manifest["recordmill"],
         "configuration": manifest["config_digest"],
     }

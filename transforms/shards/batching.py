@@ -7,6 +7,9 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 BATCH_BYTES = 64 << 10
+HELD_BYTES = 256 << 20
+"""Of all open batches: with very many keys, they are handed on before they are full."""
+
 _LENGTH = struct.Struct("<I")
 
 K = TypeVar("K", bound=Hashable)
@@ -17,6 +20,12 @@ class Batches(Generic[K]):
 
     def __init__(self) -> None:
         self._open: dict[K, bytearray] = {}
+        self._held = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether the open batches are too much to hold: take the rest."""
+        return self._held >= HELD_BYTES
 
     def add(self, key: K, item: bytes) -> bytes | None:
         """Takes an item; the key's batch if that filled it."""
@@ -25,14 +34,16 @@ class Batches(Generic[K]):
             batch = self._open[key] = bytearray()
         batch += _LENGTH.pack(len(item))
         batch += item
+        self._held += _LENGTH.size + len(item)
         if len(batch) < BATCH_BYTES:
             return None
         del self._open[key]
+        self._held -= len(batch)
         return bytes(batch)
 
     def rest(self) -> Iterator[tuple[K, bytes]]:
         """The batches that are not full; forgets them."""
-        opened, self._open = self._open, {}
+        opened, self._open, self._held = self._open, {}, 0
         for key, batch in opened.items():
             yield key, bytes(batch)
 

@@ -1,0 +1,44 @@
+"""Batches: all items of a key, in order, whenever they are handed on."""
+
+from collections import defaultdict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transforms.shards import batching
+from transforms.shards.batching import Batches, items
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.binary(max_size=40)), max_size=60))
+def test_all_items_come_in_order(added: list[tuple[int, bytes]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batching, "BATCH_BYTES", 64)
+        patch.setattr(batching, "HELD_BYTES", 100)
+        batches: Batches[int] = Batches()
+        found: defaultdict[int, list[bytes]] = defaultdict(list)
+        for key, item in added:
+            full = batches.add(key, item)
+            if full is not None:
+                found[key] += items([full])
+            if batches.full:
+                for other, batch in batches.rest():
+                    found[other] += items([batch])
+                assert not batches.full
+        for key, batch in batches.rest():
+            found[key] += items([batch])
+    expected: defaultdict[int, list[bytes]] = defaultdict(list)
+    for key, item in added:
+        expected[key].append(item)
+    assert found == expected
+
+
+def test_open_batches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "HELD_BYTES", 1000)
+    batches: Batches[int] = Batches()
+    for key in range(9):
+        assert not batches.full
+        assert batches.add(key, b"x" * 110) is None
+    assert batches.full
+    assert len(list(batches.rest())) == 9
+    assert not batches.full
