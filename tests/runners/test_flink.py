@@ -1,5 +1,7 @@
 """Conversions on Flink: embedded, and on a cluster that loses a task manager while shards are written."""
 
+import json
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -8,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.patched import patched_site
+from tests.pipelines.conversion import digests
 from tests.runners.calls import (
     INPUT_FLAGS,
     assert_same_records,
@@ -82,6 +85,25 @@ def test_embedded_beam_writes_the_same_records(
     status, said = convert(photos, tmp_path / "out", *embedded, *INPUT_FLAGS)
     assert status == 0, said
     assert_same_records(tmp_path / "out", direct)
+
+
+def test_a_version_takes_over_from_the_one_before(embedded: list[str], photos: Path, tmp_path: Path) -> None:
+    source = Path(shutil.copytree(photos, tmp_path / "photos"))
+    home, scratch = tmp_path / "out", tmp_path / "scratch"
+    versioned = [*INPUT_FLAGS, "--dataset_version=auto"]
+    assert convert(source, home, *versioned)[0] == 0
+    one, other = sorted((source / "train" / "circle").iterdir())[:2]
+    one.write_bytes(other.read_bytes())
+    status, said = convert(source, home, *embedded, *versioned)
+    assert status == 0, said
+    assert convert(source, scratch, *INPUT_FLAGS, "--name=out")[0] == 0
+    assert digests(home / "1.0.1") == digests(scratch)
+    made = json.loads((home / "1.0.1/manifest.json").read_text())
+    assert made["counts"]["failed"] == 1  # which is tried again
+    assert made["provenance"]["work"] == {"source_reads": 2, "images": 2, "masks": 0}
+    status, said = convert(source, home, *embedded, *versioned)
+    assert status == 0, said
+    assert sorted(path.name for path in home.iterdir()) == ["1.0.0", "1.0.1", "latest.json"]
 
 
 def test_a_fault_of_the_input_is_one_line(embedded: list[str], photos: Path, tmp_path: Path) -> None:
