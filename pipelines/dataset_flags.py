@@ -104,7 +104,8 @@ def output_folders(args: argparse.Namespace) -> tuple[str, str]:
                 f"--output is {args.output!r}, which holds versions of a dataset; --dataset_version={AUTO} "
                 "publishes the next one, or give another folder"
             ) from error
-        _check_is_no_version(args.output)
+        if args.overwrite:
+            _check_is_no_version(args.output)
         return args.output, args.output
     check_home(args.output)
     version = version_to_write(absolute(args.output), args.dataset_version)

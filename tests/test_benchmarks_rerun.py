@@ -46,6 +46,7 @@ def test_a_change_is_what_it_says(
     assert (photos / NEW_CLASS).is_dir() == (change is HUNDREDTHS)
 
 
+@pytest.mark.slow
 def test_the_next_version_is_held_against_one_from_scratch(drawn: Path, tmp_path: Path) -> None:
     bench = Bench(tmp_path / "rerun", drawn, shards=3)
     case = CASES[0]

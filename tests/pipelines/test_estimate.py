@@ -29,6 +29,8 @@ def planned(records: int, size: int = 67_000, shards: int = 100, **more: Any) ->
         "columns": {},
         "splits": {"train": {"records": records, "bytes": total, "shards": shards}},
         "repeated_keys": 0,
+        "previous_version": "",
+        "not_taken": "",
         "memory_warning": None,
         "left_out": [],
         **more,

@@ -280,6 +280,7 @@ def test_a_version_that_fails(photos: Path, tmp_path: Path, capfd: pytest.Captur
     assert sorted(path.name for path in output.iterdir()) == ["1.0.0", "latest.json"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "told"),
     [
@@ -340,6 +341,7 @@ def test_a_bucket_that_is_not_there(photos: Path, bucket: str, capfd: pytest.Cap
     assert error(capfd) == "--output is 'gs://elsewhere/pets', and there is no bucket 'elsewhere'"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     importlib.util.find_spec("google.cloud.dataflow") is None, reason="Beam's parts for Google Cloud"
 )

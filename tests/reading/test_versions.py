@@ -207,6 +207,7 @@ def test_inspect_says_which_version_it_took(home: Path, capsys: pytest.CaptureFi
     assert command("inspect", home, "--record", 6) == 2
 
 
+@pytest.mark.slow
 def test_verify_says_which_version_it_took(
     made: Path, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -161,7 +161,8 @@ def test_other_bytes_of_the_same_size_are(stored: Stored) -> None:
 SLOW = pytest.mark.slow
 
 
-@pytest.mark.parametrize("seed", [3, pytest.param(4, marks=SLOW), pytest.param(5, marks=SLOW)])
+@SLOW
+@pytest.mark.parametrize("seed", [3, 4, 5])
 def test_faults_of_the_service_leave_no_trace(seed: int, stored: Stored, tmp_path: Path) -> None:
     stored.edit()
     stored.server.faults = Faults(0.08, seed=seed, slow_seconds=0.3)
