@@ -113,6 +113,6 @@ def test_requests_of_an_image_and_of_a_shard(photos: Path, tmp_path: Path) -> No
     pytest.importorskip("google.cloud.storage", reason="the extra gcp is not installed")
     found = {(cost.name, cost.each): cost.value for cost in request_costs(photos, tmp_path)}
     assert found["first run: read, look at one", "image"] >= 1
-    assert found["unchanged run: read, look at one", "image"] == 0
+    assert found["nothing changed: read, look at one", "image"] == 0
     assert found["first run: list, write, copy", "shard"] >= 5
-    assert found["unchanged run: list, write, copy", "shard"] == 0
+    assert found["nothing changed: list, write, copy", "shard"] <= 1  # a listing for each bundle of shards
