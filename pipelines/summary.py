@@ -81,8 +81,8 @@ def _add_taken_over(table: Table, provenance: dict[str, Any]) -> None:
     if taken is None:
         return
     if not taken["records"]:
-        reason = f": {taken['reason']}" if taken["reason"] else ""
-        table.add_row("taken over", f"nothing of {_version(taken['from'])}{reason}")
+        reason = taken["reason"] or "no image is known to be as it was"
+        table.add_row("taken over", f"nothing of {_version(taken['from'])}: {reason}")
         return
     whole = f"; {_counted(taken['shards'], 'shard')} whole" if taken["shards"] else ""
     table.add_row("taken over", f"{_counted(taken['records'], 'record')} of version {taken['from']}{whole}")

@@ -234,6 +234,10 @@ def test_something_has_changed(photos: Path, tmp_path: Path, capsys: pytest.Capt
             ["taken over   nothing of version 1.0.0: --jpeg_quality was 90, is 80"],
         ),
         (
+            {"from": "1.0.0", "records": 0, "shards": 0, "reason": ""},
+            ["taken over   nothing of version 1.0.0: no image is known to be as it was"],
+        ),
+        (
             {"from": "1.0.0", "records": 1, "shards": 0, "reason": ""},
             [
                 "taken over   1 record of version 1.0.0",
