@@ -28,6 +28,7 @@ the body of a copy, decompression of gzip objects, the XML API, rate limits, loc
 from __future__ import annotations
 
 import argparse
+import contextlib
 import signal
 import threading
 import time
@@ -176,16 +177,13 @@ def main() -> None:
     parser.add_argument("--bucket", action="append", default=[], metavar="NAME")
     options = parser.parse_args()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # shells have those in the background ignore it
-    with BucketServer(options.port) as server:
+    with contextlib.suppress(KeyboardInterrupt), BucketServer(options.port) as server:
         server.faults = Faults(options.faults) if options.faults else None
         for name in options.bucket:
             server.bucket(name)
         print(f"export STORAGE_EMULATOR_HOST={server.host}", flush=True)
-        try:
-            while True:
-                time.sleep(3600)
-        except KeyboardInterrupt:
-            pass
+        while True:
+            time.sleep(3600)
 
 
 if __name__ == "__main__":
