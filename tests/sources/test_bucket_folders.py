@@ -192,7 +192,7 @@ def test_a_folder_that_may_not_be_listed_is_a_failure_and_a_lasting_fault_fails_
         bucket_server.put(f"{bucket}/in/{name}", b"x")
     list_folder, fault = objects.list_folder, PermissionError(errno.EACCES, "no", f"{bucket}/in/b")
 
-    def refuse(uri: str) -> Iterator[objects.Entry]:
+    def refuse(uri: str, *between: str) -> Iterator[objects.Entry]:
         if uri.endswith("/b"):
             raise fault
         return list_folder(uri)

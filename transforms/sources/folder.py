@@ -12,11 +12,25 @@ import itertools
 import math
 import os
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from transforms.records import Annotations, BadInput, Failure, ImageRecord, ImageRef
 from transforms.sources.listed import HIDDEN, NOT_AN_IMAGE, failed
-from transforms.sources.names import IMAGE_EXTENSIONS, extension_of, is_image_name, is_split_name
-from transforms.sources.selection import EXCLUDED, Selection, check_selection, label_pattern, limited
+from transforms.sources.names import (
+    IMAGE_EXTENSIONS,
+    SPLIT_NAMES,
+    extension_of,
+    is_image_name,
+    is_split_name,
+)
+from transforms.sources.selection import (
+    EXCLUDED,
+    Selection,
+    check_selection,
+    label_pattern,
+    limited,
+    listing_faults,
+)
 from transforms.sources.source import (
     Description,
     Item,
@@ -27,7 +41,10 @@ from transforms.sources.source import (
 )
 from transforms.sources.tree import Tree, TreeFile
 from transforms.sources.unread import check_unread
+from transforms.storage.key_range import EVERYTHING, KeyRange
 from transforms.storage.listing import Entries, entries
+from transforms.storage.name_parts import name_parts
+from transforms.storage.objects import in_parallel, list_names
 from transforms.storage.paths import is_remote, real_path
 from transforms.storage.places import is_file, is_folder
 
@@ -89,9 +106,31 @@ class FolderSource:
     def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
         return limited(_items(config), config.limit)
 
+    def parts(self, config: SourceConfig, most: int) -> Iterator[FolderPart]:
+        with listing_faults():
+            yield from _Listing(config).parts(most)
+
+    def read_part(self, config: SourceConfig, scratch: str, part: FolderPart) -> Iterator[Item]:
+        return limited(_Listing(config).items(part), None)
+
+
+class FolderPart(NamedTuple):
+    """Some of the files below a folder.
+
+    Attributes:
+        keys: of them.
+        has_splits: whether the first-level folders of the input are splits; None where it has to be found.
+    """
+
+    keys: KeyRange = EVERYTHING
+    has_splits: bool | None = None
+
+
+_ALL = FolderPart()
+
 
 def _items(config: SourceConfig) -> Iterator[ImageRecord | Failure]:
-    yield from _Listing(config).items()
+    yield from _Listing(config).items(_ALL)
 
 
 class _Listing:
@@ -108,12 +147,26 @@ class _Listing:
         self._has_splits = False
         self._told: tuple[str, str | None, Annotations] = ("", None, Annotations())
 
-    def items(self) -> Iterator[ImageRecord | Failure]:
-        """Walks the input."""
+    def items(self, part: FolderPart) -> Iterator[ImageRecord | Failure]:
+        """Walks the input, or a part of it."""
         if self._is_file:
             yield self._item(self._tree.file(os.path.basename(self._path)))
-        else:
-            yield from map(self._item, self._tree.files(on_listed=self._learn_splits))
+            return
+        learn = self._learn_splits if part.has_splits is None else None
+        self._has_splits = bool(part.has_splits)
+        yield from map(self._item, self._tree.files(on_listed=learn, keys=part.keys))
+
+    def parts(self, most: int) -> Iterator[FolderPart]:
+        """Parts of about as many files each, of a folder of a bucket; else all of it."""
+        if self._is_file or not is_remote(self._path):
+            yield _ALL
+            return
+        ranges = name_parts(self._path, most, self._tree.enters)
+        if len(ranges) == 1:
+            yield _ALL
+            return
+        has_splits = _names_split(self._path) and bool(self.split_names())
+        yield from (FolderPart(keys, has_splits) for keys in ranges)
 
     def split_names(self) -> tuple[str, ...]:
         """The splits that the first-level folders name."""
@@ -164,6 +217,25 @@ class _Listing:
         split = folders[0] if self._has_splits and folders else None
         labels = folders[split is not None :][:1]
         return key.rpartition("/")[0], split, Annotations(tuple(labels))
+
+
+def _names_split(uri: str) -> bool:
+    """Whether a first-level folder of a bucket's folder is named like a split, without listing them all."""
+    spelled = [""]
+    while spelled:
+        longer = {
+            f"{one}{char}"
+            for one in spelled
+            for name in SPLIT_NAMES
+            if name.startswith(one.lower())
+            for char in {f"{name}/"[len(one)], name[len(one) : len(one) + 1].upper()} - {""}
+        }
+        asked = sorted(longer)
+        found = in_parallel(lambda prefix: bool(list_names(uri, prefix, most=1)[0]), asked)
+        spelled = [prefix for prefix, is_there in zip(asked, found, strict=True) if is_there]
+        if any(prefix.endswith("/") for prefix in spelled):
+            return True
+    return False
 
 
 def _describe(items: Iterator[ImageRecord | Failure], most: float) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator
 
@@ -115,12 +116,19 @@ def limited(items: Iterable[Item], limit: int | None) -> Iterator[Item]:
         JobError: a fault of the file system that is not one file's own, and has not passed.
     """
     records = 0
-    try:
+    with listing_faults():
         for item in items:
             yield item
             if limit is not None and isinstance(item, ImageRecord):
                 records += 1
                 if records >= limit:
                     return
+
+
+@contextlib.contextmanager
+def listing_faults() -> Iterator[None]:
+    """Makes a JobError of a fault of the file system that is not one file's own, and has not passed."""
+    try:
+        yield
     except OSError as error:
         raise JobError(f"the input cannot be listed: {os_error_text(error)}") from error

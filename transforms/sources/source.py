@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from transforms.records import ClassNames, Failure, ImageRecord, JobError
 from transforms.sources.names import is_unicode, printable
@@ -185,6 +185,31 @@ class Source(Protocol):
         Raises:
             JobError: the input as a whole cannot be used, which only reading it shows; or a fault of
                 the file system has not passed.
+        """
+
+
+@runtime_checkable
+class PartedSource(Source, Protocol):
+    """An input format whose parts can be listed side by side, by several workers."""
+
+    def parts(self, config: SourceConfig, most: int) -> Iterator[Any]:
+        """What the input consists of; cheap beside reading it.
+
+        Args:
+            config: one that `check` has passed, without a limit.
+            most: parts, about, that are of use where an input can be divided at will.
+
+        Yields:
+            Parts, each of which can be sent to another worker.
+
+        Raises:
+            JobError: as `read`.
+        """
+
+    def read_part(self, config: SourceConfig, scratch: str, part: Any) -> Iterator[Item]:
+        """As `read`, of one part: those of all parts are what `read` lists, in any order.
+
+        Classes may be told by more than one part.
         """
 
 

@@ -10,6 +10,7 @@ from transforms.records import BadInput, Failure, ImageRef
 from transforms.sources.listed import HIDDEN, failed, skipped
 from transforms.sources.names import is_hidden, is_unicode
 from transforms.storage.faults import os_fault
+from transforms.storage.key_range import EVERYTHING, KeyRange
 from transforms.storage.listing import Entries, Entry, ListingsAhead, entry_of, is_link, located
 from transforms.storage.paths import Confinement, is_remote, real_path
 
@@ -73,13 +74,17 @@ class Tree:
         self._passes_over = passes_over
 
     def files(
-        self, prefix: str = "", on_listed: Callable[[Entries], None] | None = None
+        self,
+        prefix: str = "",
+        on_listed: Callable[[Entries], None] | None = None,
+        keys: KeyRange = EVERYTHING,
     ) -> Iterator[TreeFile | Failure]:
         """All files, and what cannot be looked at or is skipped (hidden, a loop of links).
 
         Args:
             prefix: key of the folder to begin in, ending in `/`; empty for the root.
             on_listed: is given what is in that folder, once that is known and before any of it comes.
+            keys: what comes of them alone; nothing else is listed, but for a folder of this machine.
         """
         folder = self._root
         for name in prefix.rstrip("/").split("/") if prefix else ():
@@ -89,11 +94,11 @@ class Tree:
                     yield inner
                 return
             folder = inner
-        levels = [self._visit(folder, ListingsAhead(), on_listed)]
+        levels = [self._visit(folder, ListingsAhead(), on_listed, keys)]
         while levels:
             for item in levels[-1]:
                 if isinstance(item, _Visit):
-                    levels.append(self._visit(item.folder, item.listings))
+                    levels.append(self._visit(item.folder, item.listings, None, keys))
                     break
                 yield item
             else:
@@ -114,37 +119,56 @@ class Tree:
         """Whether a folder of the root is hidden, or one of those that are left out without a word."""
         return is_hidden(name) or real_path(os.path.join(self._root.path, name)) in self._skip_dirs
 
+    def enters(self, key: str) -> bool:
+        """Whether a folder of a bucket, by its key with a `/` at the end, is looked into."""
+        path = key[:-1]
+        name = path.rpartition("/")[2]
+        return bool(name) and not is_hidden(name) and f"{self._root.path}/{path}" not in self._skip_dirs
+
     def _visit(
         self,
         folder: _Folder,
         listings: ListingsAhead,
-        on_listed: Callable[[Entries], None] | None = None,
+        on_listed: Callable[[Entries], None] | None,
+        keys: KeyRange,
     ) -> Iterator[TreeFile | Failure | _Visit]:
-        try:
-            found = listings.entries(folder.path)
-        except OSError as error:
-            yield failed(folder.prefix or "./", os_fault(error, "list"))
-            return
-        if on_listed is not None:
-            on_listed(found)
-        ahead = ListingsAhead(self._to_visit(folder, found))
+        names = keys.within(folder.prefix)
+        listed = listings.entries(folder.path, names, is_whole=on_listed is not None)
+        while True:
+            try:
+                found = next(listed, None)
+            except OSError as error:
+                yield failed(folder.prefix or "./", os_fault(error, "list"))
+                return
+            if found is None:
+                return
+            if on_listed is not None:
+                on_listed(found)
+            yield from self._visit_some(folder, found, names)
+
+    def _visit_some(
+        self, folder: _Folder, found: Entries, names: KeyRange
+    ) -> Iterator[TreeFile | Failure | _Visit]:
+        """Some of what is in a folder."""
+        ahead = ListingsAhead(self._to_visit(folder, found, names))
         try:
             for name, entry in found:
                 if not name.endswith("/"):
                     yield self._file(folder, name, entry)
                 elif isinstance(item := self._subfolder(folder, name[:-1]), _Folder):
-                    ahead.visit()
+                    if names.within(name) == EVERYTHING:
+                        ahead.visit()
                     yield _Visit(item, ahead)
-                elif item is not None:
+                elif item is not None and names.has(name):
                     yield item
         finally:
             ahead.close()
 
-    def _to_visit(self, folder: _Folder, found: Entries) -> list[str]:
-        """Of what is in a folder of a bucket, paths of the folders that are visited."""
+    def _to_visit(self, folder: _Folder, found: Entries, names: KeyRange) -> list[str]:
+        """Of what is in a folder of a bucket, paths of the folders that are visited, and all of each."""
         if not is_remote(folder.path):
             return []
-        folders = (name[:-1] for name, _ in found if name.endswith("/"))
+        folders = (name[:-1] for name, _ in found if name.endswith("/") and names.within(name) == EVERYTHING)
         paths = [f"{folder.path}/{name}" for name in folders if name and not is_hidden(name)]
         return [path for path in paths if path not in self._skip_dirs]
 

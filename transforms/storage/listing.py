@@ -12,11 +12,12 @@ from concurrent.futures import Future
 
 from transforms.storage import cloud, objects
 from transforms.storage.faults import may_pass, retried
+from transforms.storage.key_range import EVERYTHING, KeyRange
 from transforms.storage.local import version_of
 from transforms.storage.paths import Confinement, is_remote
 from transforms.storage.places import Status
 
-# Folders of a bucket whose listing is under way before it is asked for, and how much of each.
+# Folders of a bucket whose listing is under way before it is asked for, and how much of one is held.
 _AHEAD = 8
 _HELD_AHEAD = 10_000
 
@@ -127,13 +128,30 @@ class ListingsAhead:
         self._visited += 1
         self._next = max(self._next, self._visited, stop)
 
-    def entries(self, folder: str) -> Entries:
-        """What is in a folder; as `entries`."""
+    def entries(self, folder: str, names: KeyRange = EVERYTHING, is_whole: bool = False) -> Iterator[Entries]:
+        """What is in a folder, as `entries`: of a bucket some thousands at a time, in order as they come.
+
+        Args:
+            folder: path.
+            names: those of it that are asked for; of a folder in it, names below it may be alone among them.
+            is_whole: whether all come at a time.
+
+        Raises:
+            OSError: it may not be listed, or not now.
+        """
         begun = self._begun.pop(folder, None)
-        if begun is None or _glanced is not None:
-            return entries(folder)
-        found, rest = begun.result()
-        return _in_order(found + _collected(rest))
+        if is_whole or _glanced is not None or not is_remote(folder):
+            yield _between(entries(folder), names)
+            return
+        if begun is not None:
+            found, rest = begun.result()
+            yield _in_order(found)
+        else:
+            # The folder that the first one lies in is told of as a whole: a service may tell of it or not.
+            above = names.first[: names.first.find("/") + 1] or names.first
+            rest = objects.list_folder(folder, above, names.end)
+        while found := _collected(itertools.islice(rest, _HELD_AHEAD)):
+            yield _between(_in_order(found), names)
 
     def close(self) -> None:
         """Gives up what nobody has asked for."""
@@ -155,6 +173,12 @@ def _collected(listing: Iterator[objects.Entry]) -> Entries:
 def _in_order(found: Entries) -> Entries:
     found.sort(key=operator.itemgetter(0))
     return found
+
+
+def _between(found: Entries, names: KeyRange) -> Entries:
+    if names == EVERYTHING:
+        return found
+    return [one for one in found if (names.meets if one[0].endswith("/") else names.has)(one[0])]
 
 
 def _local_entries(path: str) -> Entries:

@@ -26,6 +26,7 @@ NEW = 0
 
 _ITEM_FIELDS = "name,size,generation,crc32c,md5Hash,updated"
 _LIST_FIELDS = f"items({_ITEM_FIELDS}),prefixes,nextPageToken"
+_NAME_FIELDS = "items(name),nextPageToken"
 # Of a file that is sent in pieces: what is held, and what a broken connection costs.
 _UPLOAD_PIECE = 16 << 20
 _BUFFER = 4 << 20
@@ -227,13 +228,19 @@ def move(source: str, target: str) -> None:
         return  # by a try whose answer was lost
 
 
-def list_folder(uri: str) -> Iterator[Entry]:
+def list_folder(uri: str, first: str = "", end: str = "") -> Iterator[Entry]:
     """What a folder holds, page by page, each page in the order of names; nothing where there is none.
 
     An object that only stands for the folder itself is left out.
+
+    Args:
+        uri: of the folder.
+        first: the name in it that is asked for first; all of them if empty.
+        end: the name before which it ends; none if empty.
     """
     container, prefix = _folder(uri)
-    listing = _list(container, prefix, "/")
+    between = (prefix + first if first else "", prefix + end if end else "")
+    listing = _list(container, prefix, "/", between=between)
     start = len(prefix)
     while (page := called(uri, _next_page, listing)) is not None:
         entries = [Entry(name[start:], None) for name in page.prefixes]
@@ -253,10 +260,32 @@ def list_tree(uri: str, start: str = "") -> Iterator[StoredObject]:
         start: the URI that the first one has, or comes after; the folder's first if not given.
     """
     container, prefix = _folder(uri)
-    listing = _list(container, prefix, None, start=split_uri(start)[1])
+    listing = _list(container, prefix, None, between=(split_uri(start)[1], ""))
     while (page := called(uri, _next_page, listing)) is not None:
         for item in page:
             yield stored_object(container, item)
+
+
+def list_names(uri: str, prefix: str, first: str = "", most: int | None = None) -> tuple[list[str], bool]:
+    """Names below a folder, in their order, of objects at any depth; as many as one request gives.
+
+    Args:
+        uri: of the folder.
+        prefix: what all of them begin with.
+        first: the name that the first one has, or comes after; of all of them if empty.
+        most: how many are of use.
+
+    Returns:
+        The names, from the folder on, and whether there are more.
+    """
+    container, above = _folder(uri)
+    between = (above + first if first else "", "")
+    listing = _list(container, above + prefix, None, most, between, _NAME_FIELDS)
+    while (page := called(uri, _next_page, listing)) is not None:
+        names = [item.name[len(above) :] for item in page]
+        if names:  # a page may be empty, and others follow
+            return names, bool(page.raw_page.get("nextPageToken"))
+    return [], False
 
 
 def in_parallel(function: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
@@ -335,14 +364,20 @@ def _folder(uri: str) -> tuple[str, str]:
 
 
 def _list(
-    container: str, prefix: str, delimiter: str | None, max_results: int | None = None, start: str = ""
+    container: str,
+    prefix: str,
+    delimiter: str | None,
+    max_results: int | None = None,
+    between: tuple[str, str] = ("", ""),
+    fields: str = _LIST_FIELDS,
 ) -> Iterator[Any]:
     listing = client().list_blobs(
         bucket(container),
         prefix=prefix or None,
         delimiter=delimiter,
-        start_offset=start or None,
-        fields=_LIST_FIELDS,
+        start_offset=between[0] or None,
+        end_offset=between[1] or None,
+        fields=fields,
         max_results=max_results,
         **settings(),
     )
