@@ -1,0 +1,164 @@
+"""Parts of a bucket's names: every key in one of them, of about as many names each, in few requests."""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from collections.abc import Callable, Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transforms.storage import name_parts as module
+from transforms.storage import objects
+from transforms.storage.key_range import EVERYTHING, KeyRange
+from transforms.storage.name_parts import after, name_parts
+
+
+@dataclasses.dataclass
+class Listing:
+    """A folder of a bucket that lists `page` names a request, in place of `objects.list_names`."""
+
+    names: list[str]
+    page: int
+    requests: int = 0
+    heeds_offsets: bool = True
+
+    def __call__(
+        self, uri: str, prefix: str, first: str = "", most: int | None = None
+    ) -> tuple[list[str], bool]:
+        self.requests += 1
+        start = bisect.bisect_left(self.names, max(prefix, first) if self.heeds_offsets else prefix)
+        size = min(self.page, most or self.page)
+        found = [name for name in self.names[start : start + size + 1] if name.startswith(prefix)]
+        return found[:size], len(found) > size
+
+
+Parted = Callable[..., tuple[list[KeyRange], Listing]]
+
+
+@pytest.fixture
+def parted(monkeypatch: pytest.MonkeyPatch) -> Parted:
+    def run(
+        names: Iterable[str],
+        page: int = 10,
+        parts: int = 50,
+        shut: frozenset[str] = frozenset(),
+        heeds_offsets: bool = True,
+    ) -> tuple[list[KeyRange], Listing]:
+        listing = Listing(sorted(set(names)), page, heeds_offsets=heeds_offsets)
+        monkeypatch.setattr(objects, "list_names", listing)
+        return name_parts("gs://b/in", parts, lambda key: key not in shut), listing
+
+    return run
+
+
+def sizes(ranges: list[KeyRange], names: Iterable[str]) -> list[int]:
+    return [sum(map(keys.has, names)) for keys in ranges]
+
+
+CHARACTERS = ("a", "b", "/", ".", "0", "9", "é", "\ud7ff", "\ue000", "\U0010ffff")
+
+
+@settings(deadline=None)
+@given(
+    names=st.lists(st.text(st.sampled_from(CHARACTERS), min_size=1, max_size=6), max_size=60),
+    page=st.integers(1, 4),
+    parts=st.integers(2, 60),
+    shut=st.frozensets(st.text(st.sampled_from("ab/."), max_size=3).map(lambda text: f"{text}/"), max_size=4),
+)
+def test_every_key_is_in_one_part_and_no_part_begins_in_a_folder_that_is_not_entered(
+    names: list[str], page: int, parts: int, shut: frozenset[str]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(objects, "list_names", Listing(sorted(set(names)), page))
+        ranges = name_parts("gs://b/in", parts, lambda key: key not in shut)
+    assert ranges[0].first == "" and ranges[-1].end == ""
+    assert [keys.end for keys in ranges[:-1]] == [keys.first for keys in ranges[1:]]
+    for name in names:
+        assert [keys.has(name) for keys in ranges].count(True) == 1
+    for keys in ranges:
+        assert not any(keys.first.startswith(folder) and keys.first != folder for folder in shut)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [f"IMG_2026_{number:06}.jpg" for number in range(100_000)],
+        [f"{number * 2654435761 % 2**32:08x}/0.png" for number in range(100_000)],
+        [
+            f"2026/{day:02}/{hour:02}/c/{n:05}.jpg"
+            for day in range(20)
+            for hour in range(24)
+            for n in range(200)
+        ],
+        [f"n{synset:08}/n{synset:08}_{n}.JPEG" for synset in range(1000) for n in range(0, 1300, 13)],
+    ],
+    ids=["numbers", "hashes", "dates", "synsets"],
+)
+def test_parts_are_alike_in_size_and_found_in_few_requests(parted: Parted, names: list[str]) -> None:
+    ranges, listing = parted(names, page=100, parts=100)
+    found = sizes(ranges, names)
+    assert sum(found) == len(names)
+    assert 100 <= len(ranges) <= 1000
+    assert max(found) <= len(names) / 50
+    assert listing.requests <= 3 * len(ranges)
+
+
+def test_what_one_request_lists_is_not_divided(parted: Parted) -> None:
+    for names in ([], ["a.jpg"], [f"{number}.jpg" for number in range(10)]):
+        ranges, listing = parted(names, page=10)
+        assert (ranges, listing.requests) == ([EVERYTHING], 1)
+
+
+def test_a_service_that_heeds_no_offsets_is_not_asked_for_ever(parted: Parted) -> None:
+    names = [f"{number:04}.jpg" for number in range(100)]
+    ranges, listing = parted(names, heeds_offsets=False)
+    assert sum(sizes(ranges, names)) == 100
+    assert listing.requests < 1000
+
+
+def test_names_that_are_the_beginning_of_others(parted: Parted) -> None:
+    names = ["a" * length for length in range(1, 60)]
+    for page in (1, 2, 3):
+        ranges, _ = parted(names, page=page, parts=20)
+        assert sum(sizes(ranges, names)) == 59
+
+
+def test_an_alphabet_without_end_ends(parted: Parted) -> None:
+    names = [f"{chr(0x4E00 + number)}/{file}" for number in range(3000) for file in range(3)]
+    ranges, listing = parted(names, page=2, parts=40)
+    assert 40 <= len(ranges) < 100
+    assert listing.requests < 100
+    assert sum(sizes(ranges, names)) == len(names)
+
+
+def test_what_comes_after_a_prefix() -> None:
+    assert after("a") == "b"
+    assert after("a/") == "a0"
+    assert after("a\ud7ff") == "a\ue000"
+    assert after("a\U0010ffff") == "b"
+    assert after("\U0010ffff") is None
+    assert after("") is None
+    assert module._LOWEST == "\0"
+
+
+@pytest.mark.parametrize(
+    ("keys", "folder", "has", "meets", "within"),
+    [
+        (KeyRange(), "a/", True, True, KeyRange()),
+        (KeyRange("a/", "b"), "a/", True, True, KeyRange()),
+        (KeyRange("a/m"), "a/", False, True, KeyRange("m")),
+        (KeyRange("", "a/m"), "a/", True, True, KeyRange("", "m")),
+        (KeyRange("a/b/c", "a/b/d"), "a/", False, True, KeyRange("b/c", "b/d")),
+        (KeyRange("a"), "a/", True, True, KeyRange()),
+        (KeyRange("b"), "a/", False, False, KeyRange()),
+        (KeyRange("", "a/"), "a/", False, False, KeyRange()),
+        (KeyRange("", "a"), "a/", False, False, KeyRange()),
+    ],
+)
+def test_a_range_and_a_folder(keys: KeyRange, folder: str, has: bool, meets: bool, within: KeyRange) -> None:
+    assert (keys.has(folder), keys.meets(folder)) == (has, meets)
+    if meets:
+        assert keys.within(folder) == within

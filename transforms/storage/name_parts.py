@@ -1,0 +1,109 @@
+"""Parts of what lies below a folder of a bucket, of about as many objects each, without listing it all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import NamedTuple
+
+from transforms.storage import objects
+from transforms.storage.key_range import KeyRange
+
+_LOWEST, _HIGHEST = "\0", chr(0x10FFFF)
+_BEFORE_SURROGATES, _AFTER_SURROGATES = "\ud7ff", "\ue000"
+
+
+def name_parts(uri: str, parts: int, is_entered: Callable[[str], bool]) -> list[KeyRange]:
+    """Ranges that have all keys below a folder of a bucket, and no key twice.
+
+    Names are looked at as a trie: prefixes of more names than a request lists are divided by their next
+    character, until there are enough. So it is for names of any kind, dates, numbers or hashes, in one
+    folder or in many.
+
+    Args:
+        uri: of the folder.
+        parts: how many are wanted; there may be fewer, where there is little, or ten times as many.
+        is_entered: whether a folder, by its key with a `/` at the end, is looked into; no range begins or
+            ends in one that is not.
+
+    Raises:
+        OSError: the folder may not be listed, or not now.
+    """
+    firsts, large = {""}, [""]
+    while large and len(firsts) < parts:
+        # All prefixes of a length, for those that are not divided would be larger than all others.
+        found = objects.in_parallel(lambda prefix: _divide(uri, prefix, parts, is_entered), large)
+        firsts.update(first for divided in found for first in divided.firsts)
+        large = [prefix for divided in found for prefix in divided.large]
+    bounds = sorted(firsts)
+    return [KeyRange(*bound) for bound in zip(bounds, [*bounds[1:], ""], strict=True)]
+
+
+class _Divided(NamedTuple):
+    """What a prefix is divided into.
+
+    Attributes:
+        firsts: where ranges begin, beside the prefix's own.
+        large: prefixes of those that may have more names than a request lists.
+    """
+
+    firsts: list[str]
+    large: list[str]
+
+
+def _divide(uri: str, prefix: str, most: int, is_entered: Callable[[str], bool]) -> _Divided:
+    """Divides the names of a prefix by what follows it, into `most` parts or some more."""
+    divided = _Divided([], [])
+    names, more = objects.list_names(uri, prefix)
+    if not more:
+        return divided
+    prefix = _longest(uri, prefix, names)
+    if not _is_entered(prefix, is_entered):
+        return divided
+    while more and len(divided.firsts) < most:
+        last = names[-1][: len(prefix) + 1]
+        first: str | None = f"{last}{_LOWEST}"
+        if last != prefix:  # as an object may be called
+            divided.firsts.append(last)
+            if _is_entered(last, is_entered):
+                divided.large.append(last)
+            first = after(last)
+        if first is None or not first.startswith(prefix):
+            break
+        names, more = objects.list_names(uri, prefix, first)
+        if not names:
+            break
+        if names[0] < first:
+            return _Divided([], [])  # of a server that knows no offsets
+        divided.firsts.append(names[0][: len(prefix) + 1])
+    return divided
+
+
+def _longest(uri: str, prefix: str, names: list[str]) -> str:
+    """What all names of a prefix begin with, of which `names` are the first: a few requests."""
+    longest = os.path.commonprefix(names)
+    known, most = len(prefix), len(longest)
+    while known < most:
+        tried = (known + most + 1) // 2
+        beyond = after(longest[:tried])
+        if beyond is None or not beyond.startswith(prefix):
+            break
+        if objects.list_names(uri, prefix, beyond, most=1)[0]:
+            most = tried - 1
+        else:
+            known = tried
+    return longest[:known]
+
+
+def _is_entered(prefix: str, is_entered: Callable[[str], bool]) -> bool:
+    """Whether each folder on the way is entered."""
+    return all(is_entered(prefix[: at + 1]) for at, char in enumerate(prefix) if char == "/")
+
+
+def after(prefix: str) -> str | None:
+    """The first text after all that begin with a prefix, in code-point order; None where there is none."""
+    kept = prefix.rstrip(_HIGHEST)
+    if not kept:
+        return None
+    last = kept[-1]
+    return kept[:-1] + (_AFTER_SURROGATES if last == _BEFORE_SURROGATES else chr(ord(last) + 1))
