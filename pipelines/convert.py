@@ -37,7 +37,7 @@ from pipelines.estimate import Estimate, estimate, workers_of
 from pipelines.job_errors import job_error
 from pipelines.options import ConvertOptions, parse_convert
 from pipelines.quiet_threads import quiet_threads
-from pipelines.runner_flags import DIRECT_RUNNER
+from pipelines.runner_flags import DIRECT_RUNNER, listing_parts
 from transforms.records import JobError
 from transforms.shards import process, progress
 from transforms.shards.plan import fewest_shards, slots_warning
@@ -191,7 +191,8 @@ def _assembled(options: ConvertOptions) -> tuple[beam.Pipeline, str, str]:
 
     pipeline = new_pipeline(options.runner, options.beam_args)
     write = WriteDataset(options.output, options.dataset, options.source.as_json(), _job_name(pipeline))
-    (pipeline | "ReadSource" >> ReadSource(options.source, write.scratch) | "WriteDataset" >> write)
+    source = ReadSource(options.source, write.scratch, listing_parts(options.runner))
+    (pipeline | "ReadSource" >> source | "WriteDataset" >> write)
     published = options.output
     if options.dataset.dataset_version is not None:
         # Found again, later than with the call: another job may have published meanwhile.
@@ -211,7 +212,8 @@ def _run_plan(options: ConvertOptions, folder: str) -> dict[str, Any]:
     pipeline = new_pipeline(options.runner, options.beam_args)
     (
         pipeline
-        | "ReadSource" >> ReadSource(options.source, os.path.join(folder, "scratch"))
+        | "ReadSource"
+        >> ReadSource(options.source, os.path.join(folder, "scratch"), listing_parts(options.runner))
         | "WritePlan" >> WritePlan(options.dataset, options.output, path, options.source.as_json())
     )
     run_to_end(pipeline, "nothing is published")

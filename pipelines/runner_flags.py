@@ -20,6 +20,9 @@ LOCAL_RUNNERS = (DIRECT_RUNNER, "BundleBasedDirectRunner", "FnApiRunner", "Prism
 IN_MEMORY = "in_memory"
 """The value of --direct_running_mode with which the writer processes are ours."""
 
+# Of a large input, that are listed side by side.
+_LISTING_PARTS = 256
+
 _RUNNERS = (*LOCAL_RUNNERS, DATAFLOW_RUNNER, "FlinkRunner", "PortableRunner", "SparkRunner")
 # A checkout's; where only the packages are installed, there is none beside them.
 _SETUP_FILE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "setup.py")
@@ -97,6 +100,11 @@ def is_on_a_cluster(runner: str, flags: Mapping[str, Any]) -> bool:
     if runner == "SparkRunner":
         return not str(flags.get("spark_master_url") or "local").startswith("local")
     return runner == "PortableRunner" and flags.get("job_endpoint") not in (None, "embed")
+
+
+def listing_parts(runner: str) -> int:
+    """How many parts a large input is listed in: with one machine, whose threads do not scale, it is one."""
+    return 1 if runner in LOCAL_RUNNERS else _LISTING_PARTS
 
 
 def dataflow_args(args: argparse.Namespace, flags: Mapping[str, Any]) -> list[str]:

@@ -25,6 +25,7 @@ if __name__ == "__main__":
 
 from pipelines.beam_job import exit_status, new_pipeline, set_up_logging
 from pipelines.findings_job import run_job
+from pipelines.runner_flags import listing_parts
 from pipelines.sweep_options import SweepOptions, parse_sweep
 from pipelines.sweep_table import print_table
 from transforms.shards import progress
@@ -78,7 +79,7 @@ def _assembled(options: SweepOptions, beam_args: Sequence[str]) -> beam.Pipeline
     swept = SweptSource(options.source.input, options.source.kind, options.scratch)
     (
         pipeline
-        | "ReadSource" >> ReadSource(options.source, options.scratch)
+        | "ReadSource" >> ReadSource(options.source, options.scratch, listing_parts(options.runner))
         | "MeasureSettings" >> MeasureSettings(options.output, options.sweep, options.dataset, swept)
     )
     return pipeline

@@ -28,7 +28,7 @@ if __name__ == "__main__":
 
 from pipelines.beam_job import exit_status, new_pipeline, set_up_logging
 from pipelines.findings_job import run_job
-from pipelines.runner_flags import DIRECT_RUNNER
+from pipelines.runner_flags import DIRECT_RUNNER, listing_parts
 from pipelines.verify_options import VerifyOptions, parse_verify, report_in, scratch_beside
 from pipelines.verify_table import print_verified
 from transforms.shards import progress
@@ -80,7 +80,7 @@ def _assembled(options: VerifyOptions, beam_args: Sequence[str], report: str) ->
     if options.source is not None and options.dataset is not None:
         # Workers of other machines share nothing but the report's folder.
         scratch = None if options.runner == DIRECT_RUNNER else scratch_beside(report)
-        against = SourceAgain(options.source, options.dataset, scratch)
+        against = SourceAgain(options.source, options.dataset, scratch, listing_parts(options.runner))
     _ = pipeline | "VerifyShards" >> VerifyShards(options.path, report, options.workers, against)
     return pipeline
 

@@ -23,9 +23,6 @@ from transforms.storage.scratch import scratch_folder
 
 _PROGRESS_STEP = 1000
 
-PARTS = 256
-"""Parts that a large input is listed in, side by side, on runners of many workers."""
-
 _Part = tuple[Any, ...]
 """A part of an input, alone in a tuple; an empty one is all of it."""
 
@@ -43,7 +40,7 @@ class ReadSource(beam.PTransform):
             pipeline's run, and be one that all workers can read. None takes one under the system's
             temporary folder, removed when the process ends.
         parts: that a large input is listed in where its source can (a folder of a bucket, many archives or
-            tables): about as many for each, side by side. On one machine one is as fast.
+            tables): about as many or more, side by side. On one machine one is as fast.
     """
 
     def __init__(self, config: SourceConfig, scratch: str | None = None, parts: int = 1) -> None:

@@ -51,11 +51,13 @@ class SourceAgain:
         source: as it is listed now.
         config: of the dataset.
         scratch: folder for what has to be decompressed, removed at the end; None for one of this machine.
+        parts: that it is listed in, as of `ReadSource`.
     """
 
     source: SourceConfig
     config: DatasetConfig
     scratch: str | None = None
+    parts: int = 1
 
 
 class CompareWithSource(beam.PTransform):
@@ -76,9 +78,10 @@ class CompareWithSource(beam.PTransform):
     def expand(self, stored: tuple[Any, Any]) -> tuple[Any, ...]:
         """The source to references, joined with places by key, to comparisons."""
         places, expected = stored
-        config = self._against.config
+        against = self._against
+        config = against.config
         pipeline = places.pipeline
-        entries = pipeline | "ReadSource" >> ReadSource(self._against.source, self._against.scratch)
+        entries = pipeline | "ReadSource" >> ReadSource(against.source, against.scratch, against.parts)
         surveyed = entries | "SurveyRecords" >> SurveyRecords(config)
         settings = (
             pipeline

@@ -81,7 +81,8 @@ class Classes:
                     f"class {number} is {mine[number]!r} in one part of the input and {name!r} in another; "
                     "make them one, or convert the parts apart"
                 )
-        self.texts.update(found.texts)
+        for name, text in found.texts.items():
+            self.texts[name] = min(text, self.texts.get(name, text))  # whatever the order
 
     def merge(self, other: Classes) -> None:
         """Takes in what another part of the list defines."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import NamedTuple
 
 from transforms.records import Annotations, BadInput, Failure, ImageRecord
@@ -17,7 +17,14 @@ from transforms.sources.formats.tar_members import DAMAGED, TarMember, is_gzip, 
 from transforms.sources.formats.zip_members import zip_members
 from transforms.sources.listed import failed, skipped
 from transforms.sources.names import is_image_name, is_split_name, printable
-from transforms.sources.selection import EXCLUDED, Selection, check_selection, label_pattern, limited
+from transforms.sources.selection import (
+    EXCLUDED,
+    Selection,
+    check_selection,
+    label_pattern,
+    limited,
+    listing_faults,
+)
 from transforms.sources.source import (
     Description,
     Item,
@@ -100,8 +107,16 @@ class ArchiveSource:
         return ()
 
     def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
-        with contextlib.closing(_items(config, scratch)) as items:
+        with contextlib.closing(_items(config, scratch, archives(config))) as items:
             yield from limited(items, config.limit)
+
+    def parts(self, config: SourceConfig, most: int) -> Iterator[Archive | Failure]:
+        with listing_faults():
+            yield from archives(config)
+
+    def read_part(self, config: SourceConfig, scratch: str, part: Archive | Failure) -> Iterator[Item]:
+        with contextlib.closing(_items(config, scratch, (part,))) as items:
+            yield from limited(items, None)
 
 
 def archives(config: SourceConfig, kinds: str = ".+") -> Iterator[Archive | Failure]:
@@ -204,9 +219,11 @@ def _members(archive: Archive) -> Iterator[Member | TarMember | Failure]:
     return tar_members(archive.path, archive.prefix)
 
 
-def _items(config: SourceConfig, scratch: str) -> Generator[ImageRecord | Failure, None, None]:
+def _items(
+    config: SourceConfig, scratch: str, found: Iterable[Archive | Failure]
+) -> Generator[ImageRecord | Failure, None, None]:
     listing = _Listing(config)
-    for item in archives(config):
+    for item in found:
         if isinstance(item, Failure):
             yield item
             continue

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from transforms.records import BadInput, Failure, ImageRecord, JobError
@@ -23,7 +23,7 @@ from transforms.sources.formats.parquet_columns import (
 from transforms.sources.formats.parquet_rows import TableRows, cells, not_parquet
 from transforms.sources.listed import failed, skipped
 from transforms.sources.names import is_image_name, is_split_name
-from transforms.sources.selection import check_selection, limited
+from transforms.sources.selection import check_selection, limited, listing_faults
 from transforms.sources.source import (
     Description,
     Item,
@@ -106,8 +106,16 @@ class ParquetSource:
         return () if self._first_columns(config).objects is None else ("detection",)
 
     def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
-        with contextlib.closing(_items(config, scratch)) as items:
+        with contextlib.closing(_items(config, scratch, _tables(config))) as items:
             yield from limited(items, config.limit)
+
+    def parts(self, config: SourceConfig, most: int) -> Iterator[Table | Failure]:
+        with listing_faults():
+            yield from _tables(config)
+
+    def read_part(self, config: SourceConfig, scratch: str, part: Table | Failure) -> Iterator[Item]:
+        with contextlib.closing(_items(config, scratch, (part,))) as items:
+            yield from limited(items, None)
 
     def _first_columns(self, config: SourceConfig) -> TableColumns:
         """The columns of the first table. Raises ValueError where it is none, or they do not fit."""
@@ -210,9 +218,11 @@ def _is_text(schema: pyarrow.Schema, name: str) -> bool:
     return str(schema.field(name).type) in ("string", "large_string", "string_view")
 
 
-def _items(config: SourceConfig, scratch: str) -> Generator[Item, None, None]:
+def _items(
+    config: SourceConfig, scratch: str, found: Iterable[Table | Failure]
+) -> Generator[Item, None, None]:
     told: set[tuple[str, ...]] = set()
-    for item in _tables(config):
+    for item in found:
         if isinstance(item, Failure):
             yield item
             continue

@@ -35,7 +35,14 @@ from transforms.sources.formats.tfrecord_objects import BOX_KEYS
 from transforms.sources.formats.tfrecord_records import Found, Place, RecordReader
 from transforms.sources.formats.wire import Feature, Span
 from transforms.sources.names import is_image_name, printable
-from transforms.sources.selection import EXCLUDED, Selection, check_selection, label_pattern, limited
+from transforms.sources.selection import (
+    EXCLUDED,
+    Selection,
+    check_selection,
+    label_pattern,
+    limited,
+    listing_faults,
+)
 from transforms.sources.source import (
     ANNOTATIONS,
     Description,
@@ -113,6 +120,50 @@ class TfrecordSource:
     def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
         return limited(_Reading(config, scratch).items(), None)
 
+    def parts(self, config: SourceConfig, most: int) -> Iterator[Item | FilePart]:
+        with listing_faults():
+            yield from _parts(config)
+
+    def read_part(self, config: SourceConfig, scratch: str, part: Item | FilePart) -> Iterator[Item]:
+        if isinstance(part, FilePart):
+            return limited(_Reading(config, scratch).file(part), None)
+        return iter((part,))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FilePart:
+    """One file of TFRecords.
+
+    Attributes:
+        file: where it is.
+        split: that its name, a folder's or a manifest tells.
+        ours: whether a manifest of ours lists it.
+        defined: whether names of classes lie beside the files.
+    """
+
+    file: TreeFile
+    split: str | None
+    ours: bool
+    defined: bool
+
+
+def _parts(config: SourceConfig) -> Iterator[Item | FilePart]:
+    """The files of an input, and what is told without reading them."""
+    found = inputs(config)
+    yield from found.failures
+    ours = manifests(found.beside)
+    defined = names_beside(found.beside, ours)
+    if defined is not None:
+        # labels from keys are others than those of the records, unless they are among them
+        yield dataclasses.replace(defined, optional=config.label_pattern is not None)
+    if is_folder(config.input):
+        yield from _others(found, ours)
+    for file in found.files:
+        if _unlisted(file, ours):
+            yield Failure(file.key, "list", _NOT_LISTED, skipped=True)
+        else:
+            yield FilePart(file, _split(file, ours), _is_ours(file, ours), defined is not None)
+
 
 _Features = tuple[dict[str, Feature], dict[str, list[Feature]]]
 
@@ -129,42 +180,40 @@ class _Reading:
         self._left = config.limit
 
     def items(self) -> Iterator[Item]:
-        found = inputs(self._config)
-        yield from found.failures
-        ours = manifests(found.beside)
-        defined = names_beside(found.beside, ours)
-        if defined is not None:
-            # labels from keys are others than those of the records, unless they are among them
-            yield dataclasses.replace(defined, optional=self._pattern is not None)
-        if is_folder(self._config.input):
-            yield from _others(found, ours)
-        classes = Classes(defined is not None)
-        for file in found.files:
+        """The whole input."""
+        classes: Classes | None = None
+        for part in _parts(self._config):
             if self._left == 0:
                 break
-            if _unlisted(file, ours):
-                yield Failure(file.key, "list", _NOT_LISTED, skipped=True)
-                continue
-            yield from self._file(file, _split(file, ours), _is_ours(file, ours), classes)
+            if isinstance(part, FilePart):
+                classes = classes or Classes(part.defined)
+                yield from self._file(part, classes)
+            else:
+                yield part
+        if classes is not None and (seen := classes.found()) is not None:
+            yield seen
+
+    def file(self, part: FilePart) -> Iterator[Item]:
+        """One file."""
+        classes = Classes(part.defined)
+        yield from self._file(part, classes)
         if (seen := classes.found()) is not None:
             yield seen
 
-    def _file(self, file: TreeFile, split: str | None, ours: bool, classes: Classes) -> Iterator[Item]:
-        with Spool(self._scratch, file.path, file.version) as spool:
-            for item in limited(self._file_items(file, split, ours, classes, spool), self._left):
+    def _file(self, part: FilePart, classes: Classes) -> Iterator[Item]:
+        with Spool(self._scratch, part.file.path, part.file.version) as spool:
+            for item in limited(self._file_items(part, classes, spool), self._left):
                 yield item
                 if self._left is not None and isinstance(item, ImageRecord):
                     self._left -= 1
 
-    def _file_items(
-        self, file: TreeFile, split: str | None, ours: bool, classes: Classes, spool: Spool
-    ) -> Iterator[Item]:
-        number = -1
+    def _file_items(self, part: FilePart, classes: Classes, spool: Spool) -> Iterator[Item]:
+        file, number = part.file, -1
         try:
             generation = status_of(file.path).generation  # before its bytes are read
             with opened(file.path) as (stream, packed):
                 for number, frame in enumerate(read_frames(stream)):
-                    place = Place(f"{file.key}/{number:08}", split, ours)
+                    place = Place(f"{file.key}/{number:08}", part.split, part.ours)
                     refer = _refer(file.path, generation, frame, spool if packed else None)
                     yield self._item(frame.payload, place, refer, classes)
         except (DamagedRecordError, EOFError, zlib.error) as error:

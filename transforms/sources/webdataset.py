@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 
 from transforms.records import Annotations, BadInput, Failure, FeatureValue, ImageRecord, ImageRef, MaskImage
 from transforms.sources.archives import (
@@ -24,7 +24,7 @@ from transforms.sources.formats.sample_json import flattened
 from transforms.sources.formats.tar_members import DAMAGED, TarMember, is_gzip, tar_members
 from transforms.sources.listed import failed, skipped
 from transforms.sources.names import is_image_name, printable
-from transforms.sources.selection import EXCLUDED, Selection, label_pattern, limited
+from transforms.sources.selection import EXCLUDED, Selection, label_pattern, limited, listing_faults
 from transforms.sources.source import Description, Item, SourceConfig, readable
 from transforms.storage.spool import Spool
 
@@ -76,8 +76,16 @@ class WebdatasetSource:
         return ()
 
     def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
-        with contextlib.closing(_items(config, scratch)) as items:
+        with contextlib.closing(_items(config, scratch, archives(config, _TARS))) as items:
             yield from limited(items, config.limit)
+
+    def parts(self, config: SourceConfig, most: int) -> Iterator[Archive | Failure]:
+        with listing_faults():
+            yield from archives(config, _TARS)
+
+    def read_part(self, config: SourceConfig, scratch: str, part: Archive | Failure) -> Iterator[Item]:
+        with contextlib.closing(_items(config, scratch, (part,))) as items:
+            yield from limited(items, None)
 
 
 @dataclasses.dataclass(slots=True)
@@ -108,9 +116,11 @@ def _is_image(name: str) -> bool:
     return is_image_name(name) and sample_name(name)[1] not in _MASKS
 
 
-def _items(config: SourceConfig, scratch: str) -> Generator[ImageRecord | Failure, None, None]:
+def _items(
+    config: SourceConfig, scratch: str, found: Iterable[Archive | Failure]
+) -> Generator[ImageRecord | Failure, None, None]:
     shards = _Shards(config)
-    for item in archives(config, _TARS):
+    for item in found:
         if isinstance(item, Failure):
             yield item
         elif is_gzip(item.path):

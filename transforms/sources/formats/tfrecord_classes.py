@@ -29,7 +29,9 @@ class Classes:
         if not self._defined:
             for number, name in names.items():
                 add_name(self._names, number, name)
-        self._texts.update({name: text for name, text in texts.items() if text and text != name})
+        for name, text in texts.items():
+            if text and text != name:
+                self._texts[name] = min(text, self._texts.get(name, text))
 
     def found(self) -> ClassNames | None:
         """The classes; None where the records name none. Ids stay ids where not all of them have names."""
