@@ -2,6 +2,7 @@
 
 import os
 
+import pytest
 from hypothesis import settings
 
 # A timing is never asserted: a shared machine may stall anywhere.
@@ -11,3 +12,13 @@ settings.load_profile("recordmill")
 # TensorFlow tells at length which instructions it could use.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+
+# Seconds that a slow test may take; pyproject.toml says what others may.
+_SLOW = 1800
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Gives slow tests more time, unless they say how much."""
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(_SLOW))

@@ -33,7 +33,7 @@ from transforms.shards.recipe import Recipe
 from transforms.shards.reconcile import Reconciled, reconcile
 from transforms.shards.report import ShardReport, WriteStats
 from transforms.storage import lock
-from transforms.storage.files import each, read_text
+from transforms.storage.files import each, make_folder, read_text
 from transforms.storage.layout import FAILURES, MANIFEST, REPORT, REPORT_DATA, Run
 from transforms.storage.output import recheck_output, write_failures
 from transforms.storage.publication import (
@@ -200,6 +200,7 @@ def empty_shards(plan: DatasetPlan, reports: Iterable[ShardReport], folder: str)
     written = {(report.split, report.shard) for report in reports}
     for split, shard in plan.shards():
         if (split, shard) not in written:
+            make_folder(folder)  # there is none yet where all others are taken over
             path = os.path.join(folder, f"{split}-{shard:05d}-empty")
             yield ShardReport(split, shard, write_empty(path))
 

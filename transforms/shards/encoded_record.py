@@ -19,6 +19,7 @@ class EncodedRecord:
         placed: its annotations in the image.
         counted: what its features say of classes and boxes.
         annotations: fingerprint of what its masks are made from; empty where it has none.
+        is_as_listed: whether its files were read as they were listed; false where one has changed since.
     """
 
     payload: bytes
@@ -27,3 +28,4 @@ class EncodedRecord:
     placed: Placed = Placed()
     counted: Counted = Counted()
     annotations: str = ""
+    is_as_listed: bool = True

@@ -253,9 +253,9 @@ def write_part(
         for number, record, encoded in encoder.encode_all(references, stats, failures, progress, take):
             writer.write(encoded.payload)
             if rows is not None and take is not None:
-                place, source = take.place(references[number], record), source_fingerprint(record)
-                rows.write(row_line(place, source, encoded))
-                stats.unknown += not is_known(record)
+                source = source_fingerprint(record) if encoded.is_as_listed else ""
+                rows.write(row_line(take.place(references[number], record), source, encoded))
+            stats.unknown += not (encoded.is_as_listed and is_known(record))
     with open(f"{path}.idx", "w", encoding="ascii") as index:
         index.writelines(index_lines(writer.lengths))
     return ShardFile(

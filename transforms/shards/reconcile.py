@@ -104,8 +104,9 @@ def _is_unchanged(result: Reconciled, failures_sha256: str) -> bool:
     held = Counter(dict.fromkeys(result.plan.splits, 0))
     for report in result.reports:
         held[report.split] += report.file.stats.written
-    # The others are empty, and then so they were.
-    same = all(report.is_same for report in result.reports if report.file.size)
+    # The others were given no record, and then so they were.
+    given = [report for report in result.reports if report.file.stats.written or report.file.stats.failed]
+    same = all(report.is_same for report in given)
     return same and shards == dict(result.num_shards) and records == dict(held)
 
 

@@ -34,7 +34,7 @@ from transforms.shards.packing import reference_record
 from transforms.shards.read_ahead import Loading, read_ahead
 from transforms.shards.report import WriteStats
 from transforms.shards.taking_over import TakenOver, TakeOver
-from transforms.storage.reader import ImageReader
+from transforms.storage.reader import ImageReader, is_as_listed
 
 # Called with the records and the source bytes done since the last call.
 Progress = Callable[[int, int], None]
@@ -111,6 +111,7 @@ class RecordEncoder:
         self._reader = ImageReader()
         self._work: Counter[str] = Counter()
         self._mask_map: str | None = None
+        self._is_as_listed = True
 
     def encode_all(
         self,
@@ -135,6 +136,7 @@ class RecordEncoder:
         for index, (record, loading, taken) in enumerate(read_ahead(found, self._reader)):
             self.beacon.start(index)
             self._work = stats.work
+            self._is_as_listed = True
             try:
                 encoded = self.encode(record, loading, taken)
             except BadInput as error:
@@ -185,7 +187,9 @@ class RecordEncoder:
             payload = build_example(self._named(features))
             images = (image,) if image else ()
             counted = self._counted.of(features)
-            return EncodedRecord(payload, images, source_bytes, placed, counted, annotations)
+            return EncodedRecord(
+                payload, images, source_bytes, placed, counted, annotations, self._is_as_listed
+            )
         except BadInput as error:
             error.key = record.key
             raise
@@ -247,9 +251,7 @@ class RecordEncoder:
         annotations = record.annotations
 
         def read(ref: ImageRef) -> bytes:
-            self._work["source_reads"] += 1
-            loading = masks.get(ref)
-            return self._reader.read(ref) if loading is None else loading.result()
+            return self._read(ref, masks.get(ref))
 
         if same is not None:
             needs = _OBJECTS if needs & OF_OBJECTS else frozenset()
@@ -284,7 +286,7 @@ class RecordEncoder:
         lists = schema.feature_lists(record, frames, features)
         payload = build_sequence_example(self._named(context), self._named(lists))
         counted = self._counted.of(context, lists)
-        return EncodedRecord(payload, frames, size, counted=counted)
+        return EncodedRecord(payload, frames, size, counted=counted, is_as_listed=self._is_as_listed)
 
     def _stored_frames(self, steps: Steps) -> tuple[tuple[StoredImage, ...], int]:
         """The frames of a sequence, stored one after the other, and their bytes in the source."""
@@ -310,8 +312,14 @@ class RecordEncoder:
 
     def _loaded(self, ref: ImageRef, loading: Loading) -> bytes:
         self.beacon.step(Step.LOAD)
+        return self._read(ref, loading)
+
+    def _read(self, ref: ImageRef, loading: Loading) -> bytes:
+        """The bytes of a file; notes it where they are not of the state that was listed."""
         self._work["source_reads"] += 1
-        return self._reader.read(ref) if loading is None else loading.result()
+        data = self._reader.read(ref) if loading is None else loading.result()
+        self._is_as_listed &= is_as_listed(ref, data)
+        return data
 
     def _named(self, items: Mapping[str, _T]) -> Mapping[str, _T]:
         """Features under the names that the user wants."""

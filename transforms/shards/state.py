@@ -77,14 +77,15 @@ class ShardState:
     def reusable(self, references: Sequence[bytes], sizes: Mapping[str, int]) -> ShardReport | None:
         """The report of the shard if a run has finished it from exactly this.
 
-        A shard some of whose images could not be loaded, and now can be, is not reused.
+        A shard some of whose images could not be loaded, and now can be, is not reused; nor is one of files
+        that may have changed unseen.
 
         Args:
             references: of the shard.
             sizes: bytes of each file in the folder, by name.
         """
         report = self._noted(sizes)
-        if report is None:
+        if report is None or report.file.stats.unknown:
             return None
         if report.file.failures_path and _can_be_loaded(report.file.failures_path, references):
             return None

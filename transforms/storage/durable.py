@@ -6,14 +6,19 @@ An object of a bucket is there when it is whole, and not before.
 from __future__ import annotations
 
 import errno
+import itertools
 import os
+import tempfile
 from collections.abc import Iterable
 
 from transforms.storage import objects
 from transforms.storage.paths import is_remote
+from transforms.storage.scratch import scratch_folder
 from transforms.storage.write_faults import naming_faults
 
 _UNFINISHED = ".part"
+# Of an object that is written in one request.
+_HELD_BYTES = 16 << 20
 # A file system that cannot sync folders has no need to, or no way.
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP)
 
@@ -34,12 +39,30 @@ def write_lines(path: str, lines: Iterable[str], unfinished: str = "") -> None:
     """
     if is_remote(path):
         with naming_faults(path):
-            objects.write(path, "".join(lines).encode())
+            _write_object(path, lines)
         return
     unfinished = unfinished or path + _UNFINISHED
     write_unfinished(unfinished, lines)
     os.replace(unfinished, path)
     sync_folder(os.path.dirname(path))
+
+
+def _write_object(uri: str, lines: Iterable[str]) -> None:
+    """Writes an object: a large one from a file of this machine."""
+    pieces = (line.encode() for line in lines)
+    held, size = [], 0
+    for piece in pieces:
+        held.append(piece)
+        size += len(piece)
+        if size > _HELD_BYTES:
+            break
+    else:
+        objects.write(uri, b"".join(held))
+        return
+    with tempfile.NamedTemporaryFile(dir=scratch_folder()) as file:
+        file.writelines(itertools.chain(held, pieces))
+        file.flush()
+        objects.upload(file.name, uri)
 
 
 def write_unfinished(path: str, lines: Iterable[str]) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from transforms.records import Failure, JobError
 from transforms.storage import files, objects
@@ -15,6 +16,10 @@ from transforms.storage.layout import FAILURES, INDEX, MANIFEST, RUNS, STATE, Ru
 from transforms.storage.paths import absolute, is_remote, scheme_of
 from transforms.storage.publication import noted_publication, published_dataset
 from transforms.storage.runs import failures_path, has_runs, has_withdrawn, run_folders, strange_entries
+from transforms.storage.sorted_lines import in_order
+
+# Of lines of failures, that are read at a time.
+_FILES_AT_A_TIME = 64
 
 # https://cloud.google.com/storage/docs/buckets#naming
 _BUCKET_URI = re.compile(r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](?:/(?!/)|$)")
@@ -79,14 +84,21 @@ def recheck_output(output: str, overwrite: bool) -> None:
 
 def write_failures(run: Run, failures: Iterable[Failure], paths: Iterable[str] = ()) -> str:
     """Writes failures.jsonl: `failures`, and the lines of files, sorted by key. Returns its path."""
-    lines = [failure.to_json() for failure in failures]
-    for text in files.each(files.read_text, paths):
-        lines += text.removesuffix("\n").split("\n")
-    lines.sort(key=_failure_order)
+    lines = in_order(_failure_lines(failures, paths), _failure_order)
     path = failures_path(run)
     unfinished = os.path.join(run.folder, f"{FAILURES}.part")
     write_lines(path, (f"{line}\n" for line in lines), unfinished)
     return path
+
+
+def _failure_lines(failures: Iterable[Failure], paths: Iterable[str]) -> Iterator[str]:
+    """Lines of failures.jsonl, in no order; those of some files are held at a time."""
+    for failure in failures:
+        yield failure.to_json()
+    left = iter(paths)
+    while some := list(itertools.islice(left, _FILES_AT_A_TIME)):
+        for text in files.each(files.read_text, some):
+            yield from text.removesuffix("\n").split("\n")
 
 
 def free_bytes(path: str) -> int:

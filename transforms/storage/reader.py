@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
 from concurrent.futures import Future
 
@@ -9,8 +11,9 @@ from transforms.records import BadInput, ImageRef
 from transforms.storage import cloud, objects
 from transforms.storage.containers import local_copy
 from transforms.storage.faults import os_fault
-from transforms.storage.local import LocalReader
+from transforms.storage.local import LocalReader, version_of
 from transforms.storage.paths import is_remote
+from transforms.storage.stored import content_version
 from transforms.storage.zip_member import unwrapped
 
 _REST = 1 << 30  # more than a container that is copied has
@@ -34,6 +37,32 @@ class ImageReader:
     def begin(self, ref: ImageRef) -> Future[bytes] | None:
         """Asks for the bytes of an image in a bucket; None where waiting for them is none."""
         return cloud.pool().submit(read_object, ref) if is_remote(ref.uri) else None
+
+
+def is_as_listed(ref: ImageRef, data: bytes) -> bool:
+    """Whether what was just read is of the state that its reference names, as far as that can be told.
+
+    Args:
+        ref: of an image or a container.
+        data: that was read of it.
+    """
+    if ref.version <= 0:  # it is not known, or a spool's own
+        return True
+    if not is_remote(ref.uri):
+        try:
+            return version_of(os.stat(ref.uri)) == ref.version
+        except OSError:
+            return False
+    if ref.length is not None or ref.offset:  # read of this generation
+        return True
+    md5 = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
+    return ref.version == content_version(md5, len(data)) or _version_now(ref.uri) == ref.version
+
+
+def _version_now(uri: str) -> int:
+    """The version of an object; 0 where there is none."""
+    found = objects.stat(uri)
+    return 0 if found is None else found.version
 
 
 def read_object(ref: ImageRef) -> bytes:

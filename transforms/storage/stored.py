@@ -31,8 +31,14 @@ class StoredObject(NamedTuple):
 
         The same bytes that are written again have it again: where there is an MD5.
         """
-        told = f"{self.md5} {self.size}" if self.md5 else f"{self.generation} {self.crc32c}"
-        return hash63(told.encode())
+        if self.md5:
+            return content_version(self.md5, self.size)
+        return hash63(f"{self.generation} {self.crc32c}".encode())
+
+
+def content_version(md5: str, size: int) -> int:
+    """The version of an object of which an MD5, in base64, and the size are known."""
+    return hash63(f"{md5} {size}".encode())
 
 
 def stored_object(container: str, found: Any) -> StoredObject:

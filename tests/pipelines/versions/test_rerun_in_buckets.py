@@ -228,7 +228,7 @@ def test_killed_around_each_request(
     assert forked.convert(stored.call(*flags), environment) == 0, forked.said
     last = server.mutations
     assert last > 20
-    for at in range(1, last + 1, 1 if EVERY else 7):
+    for at in range(1, last + 1, 1 if EVERY else 11):
         restore(server, stored.home, first)
         server.clear()
         kill(server, at, when, forked, stored.call(*flags), environment)
