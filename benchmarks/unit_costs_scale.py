@@ -31,7 +31,9 @@ REFERENCE = 144
 KEY_HASH = 8
 LISTED = 424
 STATE = 48
+LISTED_AT_ONCE = 10_000
 FAILURE = 250
+FAILURES_HELD = 64 * MIB
 MANIFEST = 300
 REPORT = 5786
 # Requests of class A (list, write, copy) and of class B (read, look at one): of an image, a shard, a job.
@@ -39,6 +41,10 @@ LISTED_A = 1 / 1000
 MADE_A, WHOLE_A = 10, 6
 MADE_B, WHOLE_B, SAME_B = 1, 1, 3
 JOB_A, JOB_B = 144, 321
+# Parts that an input is listed in, side by side, of thousands of images each at least; requests of each: it is
+# looked for, and the folders that lead to it are walked again.
+PARTS = 1000
+PART_A = 6
 
 # Assumed, not measured: bytes a second that a vCPU moves from a bucket, and as many into it; seconds of a
 # request, of which one worker has so many at a time; that the service's shuffle takes what it is given.
@@ -134,25 +140,29 @@ def cost_of(size: Size, run: Run) -> Cost:
     shards, made, touched = size.shards, run.made(size), run.touched(size)
     whole = 0 if run.is_same else shards - touched
     taken = max(size.images * touched / shards - made, 0)
+    parts = min(PARTS, math.ceil(size.images / LISTED_AT_ONCE))
     listing = size.images * (LIST_CPU + SURVEY_CPU) / 3600
+    # One thread lists a part, and waits for each page of it.
+    longest = size.images / parts * (LIST_CPU + SURVEY_CPU + LISTED_A * REQUEST) / 3600
+    finding = parts * PART_A * REQUEST / CONNECTIONS / 3600
     shuffle = size.images * (SHUFFLE_CPU + (0 if run.is_first else STATE_CPU)) / 3600
     images = made * _image_seconds() / 3600
     taking_over = taken * max(TAKE_OVER_CPU, IMAGE_BYTES / STREAM) / 3600
     published = 0 if run.is_same else shards
     exposing = published * (PUBLISH_CPU + _EXPOSING * REQUEST / CONNECTIONS) / 3600
     machine = estimate.machine_of(MACHINE_TYPE, DISK_GB)
-    side_by_side = (shuffle + images + taking_over) / machine.vcpus / estimate._BUSY
+    side_by_side = (listing + shuffle + images + taking_over) / machine.vcpus / estimate._BUSY
     # More workers than there is work for would only start.
     workers = min(size.workers, max(math.ceil(side_by_side * 3600 / estimate._WORKER_SECONDS), 1))
     started = estimate._WORKER_START / 3600
-    worker_hours = listing + exposing + side_by_side + workers * started
+    worker_hours = finding + exposing + side_by_side + workers * started
     hourly = (
         machine.vcpus * estimate.VCPU_HOUR
         + machine.memory_gb * estimate.GB_HOUR
         + machine.disk_gb * estimate.DISK_GB_HOUR
     )
     read = made + taken * IMAGE_BYTES / _READ_AHEAD + shards * (0 if run.is_first else SAME_B)
-    class_a = size.images * LISTED_A + touched * MADE_A + whole * WHOLE_A + JOB_A
+    class_a = size.images * LISTED_A + parts * PART_A + touched * MADE_A + whole * WHOLE_A + JOB_A
     class_b = read + (touched * MADE_B + whole * WHOLE_B) + JOB_B
     return Cost(
         listing,
@@ -161,7 +171,7 @@ def cost_of(size: Size, run: Run) -> Cost:
         taking_over,
         exposing,
         worker_hours,
-        started + listing + side_by_side / workers + exposing,
+        started + finding + max(side_by_side / workers, longest) + exposing,
         worker_hours * hourly,
         shuffled_bytes(size) / 1e9 * estimate.SHUFFLE_GB,
         class_a * estimate.CLASS_A + class_b * estimate.CLASS_B,
@@ -229,10 +239,11 @@ def size_table() -> str:
         "batches that one bundle may hold open": [
             _bytes(min(size.shards * BATCH_BYTES, HELD_BYTES)) for size in SIZES
         ],
-        "a listing of one folder, without others in it": [_bytes(size.images * LISTED) for size in SIZES],
-        "failures.jsonl, were 1 % to fail: its lines in memory": [
-            _bytes(size.images / 100 * FAILURE) for size in SIZES
+        "names of one folder that are held": [
+            _bytes(min(size.images, LISTED_AT_ONCE) * LISTED) for size in SIZES
         ],
+        "failures.jsonl, were 1 % to fail": [_bytes(size.images / 100 * FAILURE) for size in SIZES],
+        "its lines in memory": [_bytes(min(size.images / 100 * FAILURE, FAILURES_HELD)) for size in SIZES],
         "state": [_bytes(size.images * STATE) for size in SIZES],
         "reports, a side input": [_bytes(size.shards * REPORT) for size in SIZES],
         "manifest.json": [_bytes(size.shards * MANIFEST) for size in SIZES],
