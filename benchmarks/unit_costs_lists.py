@@ -53,7 +53,7 @@ def list_costs(photos: Path, objects: int) -> list[Cost]:
     costs += [
         Cost("listing a folder of a bucket", 1e6 * seconds / found, CPU, "image"),
         Cost("listing a folder of a bucket", pages / found * PAGE, "requests", "1,000 images"),
-        Cost("listing one folder of a bucket that has no others, memory", memory / found, "bytes", "image"),
+        Cost("listing one folder of a bucket, alone and in one go, memory", memory / found, "bytes", "image"),
     ]
     return costs
 

@@ -41,8 +41,8 @@ LISTED_A = 1 / 1000
 MADE_A, WHOLE_A = 10, 6
 MADE_B, WHOLE_B, SAME_B = 1, 1, 3
 JOB_A, JOB_B = 144, 321
-# Parts that an input is listed in, side by side, of thousands of images each at least; requests of each: it is
-# looked for, and the folders that lead to it are walked again.
+# Parts that an input is listed in, side by side, of thousands of images each at least; requests of each: it
+# is looked for, and the folders that lead to it are walked again.
 PARTS = 1000
 PART_A = 6
 
@@ -233,6 +233,11 @@ def size_table() -> str:
         "references": [_bytes(size.images * REFERENCE) for size in SIZES],
         "references of one shard": [_bytes(size.images * REFERENCE / size.shards) for size in SIZES],
         "through the shuffle, in and out": [_bytes(shuffled_bytes(size)) for size in SIZES],
+        "state": [_bytes(size.images * STATE) for size in SIZES],
+        "stored, a month": [
+            f"${_figure(size.images * IMAGE_BYTES / 1e9 * estimate.STORED_GB_MONTH)}" for size in SIZES
+        ],
+        "failures.jsonl, were 1 % to fail": [_bytes(size.images / 100 * FAILURE) for size in SIZES],
         "hashes of one of the 256 groups that find repeated keys": [
             _bytes(size.images * KEY_HASH / 256) for size in SIZES
         ],
@@ -242,14 +247,11 @@ def size_table() -> str:
         "names of one folder that are held": [
             _bytes(min(size.images, LISTED_AT_ONCE) * LISTED) for size in SIZES
         ],
-        "failures.jsonl, were 1 % to fail": [_bytes(size.images / 100 * FAILURE) for size in SIZES],
-        "its lines in memory": [_bytes(min(size.images / 100 * FAILURE, FAILURES_HELD)) for size in SIZES],
-        "state": [_bytes(size.images * STATE) for size in SIZES],
+        "lines of failures.jsonl in memory": [
+            _bytes(min(size.images / 100 * FAILURE, FAILURES_HELD)) for size in SIZES
+        ],
         "reports, a side input": [_bytes(size.shards * REPORT) for size in SIZES],
         "manifest.json": [_bytes(size.shards * MANIFEST) for size in SIZES],
-        "stored, a month": [
-            f"${_figure(size.images * IMAGE_BYTES / 1e9 * estimate.STORED_GB_MONTH)}" for size in SIZES
-        ],
     }
     header = ("", *(f"{size.name} images" for size in SIZES))
     return markdown_table(header, [(name, *cells) for name, cells in rows.items()])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -16,13 +15,14 @@ from transforms.config import DatasetConfig
 from transforms.records import JobError
 from transforms.sources.registry import source_of
 from transforms.sources.source import SourceConfig
-from transforms.storage.files import exists, read_bytes
+from transforms.storage.files import exists
 from transforms.storage.layout import MANIFEST
 from transforms.storage.output import check_output, check_path
 from transforms.storage.paths import absolute
 from transforms.storage.versions import (
     AUTO,
     check_home,
+    check_is_no_version,
     parse_version,
     published_versions,
     staged_versions,
@@ -105,7 +105,7 @@ def output_folders(args: argparse.Namespace) -> tuple[str, str]:
                 "publishes the next one, or give another folder"
             ) from error
         if args.overwrite:
-            _check_is_no_version(args.output)
+            check_is_no_version(args.output)
         return args.output, args.output
     check_home(args.output)
     version = version_to_write(absolute(args.output), args.dataset_version)
@@ -114,19 +114,6 @@ def output_folders(args: argparse.Namespace) -> tuple[str, str]:
     if not exists(os.path.join(working, MANIFEST)):
         check_output(working)
     return working, version_folder(args.output, version)
-
-
-def _check_is_no_version(output: str) -> None:
-    """Raises ValueError where the dataset that would be replaced is one of several versions."""
-    try:
-        version = json.loads(read_bytes(os.path.join(absolute(output), MANIFEST))).get("version")
-    except (OSError, JobError, ValueError, AttributeError, RecursionError):
-        return  # none, or a damaged one: told elsewhere
-    if version is not None:
-        raise ValueError(
-            f"--output is {output!r}, which is version {version} of a dataset, and those stay as they are; "
-            f"give the folder above it, with --dataset_version={AUTO}"
-        )
 
 
 def _has_versions(output: str) -> bool:

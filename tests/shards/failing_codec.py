@@ -14,7 +14,7 @@ _PATCH = """
 import errno, os, pathlib, signal, time
 
 def patch(module):
-    store, read = module.store_image, module.ImageReader.read
+    store, read = module.store_image, module.ListedReader.read
     def failing_store(data, policy):
         if data.endswith(b"CRASH"):
             os.kill(os.getpid(), signal.SIGSEGV)
@@ -34,7 +34,7 @@ def patch(module):
         if ref.uri.startswith("EIO"):
             raise OSError(errno.EIO, os.strerror(errno.EIO), ref.uri)
         return read(self, ref)
-    module.store_image, module.ImageReader.read = failing_store, failing_read
+    module.store_image, module.ListedReader.read = failing_store, failing_read
 """
 
 

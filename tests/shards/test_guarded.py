@@ -23,6 +23,7 @@ from transforms.shards.sample import measure
 from transforms.shards.state import ShardState
 from transforms.shards.totals import total
 from transforms.storage.files import sizes
+from transforms.storage.local import version_of
 
 HANG_SECONDS = 1.0
 
@@ -44,7 +45,8 @@ def listed(folder: Path, ends: dict[int, bytes], count: int = 40) -> list[ImageR
         path = folder / f"images/{number:03}.jpg"
         path.write_bytes(encoded.getvalue() + ends.get(number, b""))
         size = path.stat().st_size
-        records.append(ImageRecord(path.name, ImageRef(str(path)), "train", Annotations(("a",)), "", size))
+        image = ImageRef(str(path), version=version_of(path.stat()))
+        records.append(ImageRecord(path.name, image, "train", Annotations(("a",)), "", size))
     return records
 
 

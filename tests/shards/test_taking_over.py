@@ -30,6 +30,7 @@ from transforms.shards.state import ShardState
 from transforms.shards.taking_over import TakeOver
 from transforms.shards.totals import total
 from transforms.shards.whole import whole_shard
+from transforms.storage.local import version_of
 
 CONFIG = DatasetConfig(
     policy=ImagePolicy(image_format="jpeg", jpeg_quality=60, max_side=40), schema="detection", num_shards=1
@@ -51,7 +52,7 @@ def drawn(folder: Path, number: int, label: str = "cat") -> ImageRecord:
     outline = ((1.0, 1.0, 30.0, 1.0, 30.0, 30.0 + number),)
     found = AnnotatedObject(label, Box(1, 1, 30, 30 + number), outline)
     status = path.stat()
-    image = ImageRef(str(path), version=status.st_mtime_ns)
+    image = ImageRef(str(path), version=version_of(status))
     return ImageRecord(path.name, image, "train", Annotations(objects=(found,)), "", status.st_size)
 
 

@@ -270,3 +270,14 @@ def test_a_header_of_gigabytes_is_damage(tmp_path: Path) -> None:
     assert contents(items) == {"1.jpg": b"one"}
     (failure,) = [item for item in items if isinstance(item, Failure)]
     assert failure.reason == "damaged archive" and "a header has 3221225472 bytes" in failure.detail
+
+
+def test_an_empty_zip_beside_others(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("cat/1.png", b"x")
+    zipfile.ZipFile(tmp_path / "b.zip", "w").close()
+    config = SourceConfig("archive", str(tmp_path))
+    items = list(ArchiveSource().read(config, str(tmp_path)))
+    assert [item.key for item in items] == ["a/cat/1.png"]
+    with pytest.raises(ValueError, match="an archive without a file in it"):
+        ArchiveSource().check(SourceConfig("archive", str(tmp_path / "b.zip")))

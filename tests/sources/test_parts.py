@@ -13,6 +13,7 @@ from tests.sources.small_inputs import INPUTS, picture
 from transforms.records import ClassNames, ImageRecord
 from transforms.sources.registry import SOURCES
 from transforms.sources.source import Item, PartedSource, SourceConfig
+from transforms.storage.reader import ImageReader
 
 _CONTAINED = [
     name for name, one in INPUTS.items() if one.kind in ("archive", "webdataset", "tfrecord", "parquet")
@@ -113,3 +114,29 @@ def test_texts_of_classes_are_told_whatever_the_order() -> None:
             classes.add(part)
         assert classes.texts == {"n1": "a fish"}
     assert dataclasses.astuple(Classes()) == ({}, {}, {})
+
+
+@pytest.mark.parametrize("name", ["tar.gz", "parquet"])
+def test_two_keys_of_one_file_of_which_less_is_taken_by_one(name: str, tmp_path: Path) -> None:
+    """What is unpacked for one must not be read for the other."""
+    one = INPUTS[name]
+    for path, data in one.files(range(4)).items():
+        file = tmp_path / "in/a" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+    (tmp_path / "in/b").symlink_to("a")
+    exclude = ("b/**/cat/0.png", "b/**/00000000")
+    config = SourceConfig(one.kind, str(tmp_path / "in"), exclude=exclude, **one.options)
+    (tmp_path / "scratch").mkdir()
+    reader = ImageReader()
+    records = [
+        item
+        for item in SOURCES[one.kind].read(config, str(tmp_path / "scratch"))
+        if isinstance(item, ImageRecord)
+    ]
+    assert len(records) == 7
+    seen = {record.key: reader.read(record.image) for record in records if record.image is not None}
+    for key, data in seen.items():
+        if key.startswith("b/"):
+            assert data == seen["a/" + key.removeprefix("b/")]
+    assert len(set(seen.values())) == 4

@@ -8,12 +8,14 @@ import pytest
 from google.cloud import storage
 
 from tests.buckets.server import BucketServer
+from transforms.records import ImageRef
 from transforms.storage import listing, objects
 from transforms.storage.known_objects import KnownObjects
 from transforms.storage.local import version_of
 from transforms.storage.objects import StoredObject
 from transforms.storage.paths import Confinement
 from transforms.storage.places import Status, status_of
+from transforms.storage.reader import ListedReader
 
 
 def stored(uri: str) -> StoredObject:
@@ -114,3 +116,38 @@ def test_a_file_has_one_version_for_all(tmp_path: Path) -> None:
     path.write_bytes(b"image")
     written = version_of(path.stat())
     assert status_of(str(path)) == Status(5, written, written)
+
+
+def test_an_object_that_was_replaced_is_known_by_what_was_read(
+    bucket: str, bucket_server: BucketServer
+) -> None:
+    for name in "xy":
+        bucket_server.put(f"{bucket}/{name}", name.encode())
+    found = [composed(bucket, "xy", "x", "y"), objects.stat(f"{bucket}/x")]
+    refs = [ImageRef(stored.uri, version=stored.version) for stored in found if stored is not None]
+    reader = ListedReader()
+
+    def read() -> list[bool]:
+        for number, ref in enumerate(refs):
+            begun = reader.begin(ref) if number else None
+            reader.read(ref) if begun is None else begun.result()
+        return [reader.is_as_listed(ref) for ref in refs]
+
+    assert read() == [True, True]
+    bucket_server.put(f"{bucket}/x", b"x")  # the same bytes
+    assert read() == [True, True]
+    composed(bucket, "xy", "x", "y")
+    bucket_server.put(f"{bucket}/x", b"z")
+    assert read() == [False, False]
+
+
+def test_a_file_that_was_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"one")
+    refs = [ImageRef(str(path), version=version_of(path.stat())), ImageRef(str(path))]
+    for expected in ([True, True], [False, True]):
+        reader = ListedReader()
+        for ref in refs:
+            reader.read(ref)
+        assert [reader.is_as_listed(ref) for ref in refs] == expected
+        path.write_bytes(b"other")

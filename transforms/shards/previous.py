@@ -98,6 +98,7 @@ class PreviousVersion:
         splits: by name.
         failures: SHA-256 of its failures.jsonl, in hex.
         same_shards: their number is not asked to be another one.
+        same_metadata: what no shard tells is not asked to be another one.
         masks: the ids that the values of its masks were stored as.
     """
 
@@ -107,6 +108,7 @@ class PreviousVersion:
     failures: str
     same_shards: bool
     masks: MaskMap
+    same_metadata: bool = True
 
     def paths(self, split: str, shard: int) -> ShardPaths:
         """The files of one of its shards."""
@@ -186,7 +188,8 @@ def find_previous(home: str, recipe: Recipe) -> tuple[PreviousVersion | None, st
     if reason := recipe.difference(before):
         return None, str(version), reason
     same = recipe.asks_for_same_shards(before)
-    return PreviousVersion(str(version), folder, splits, failures, same, masks), str(version), ""
+    named = recipe.has_same_metadata(before)
+    return PreviousVersion(str(version), folder, splits, failures, same, masks, named), str(version), ""
 
 
 def _named(manifest: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:

@@ -16,6 +16,8 @@ _OF_SHARDS = ("num_shards", "shard_size", "reader_hosts")
 _FLAGS = {"image_roots": "image_root", "kind": "source"}
 # What decides the Examples, which are made anew in any case, and no image: `RecordSettings.digest` has it.
 _OF_EXAMPLES = ("label_names", "label_classes", "label_texts")
+# What only dataset_info.json tells.
+_OF_METADATA = ("name",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +69,10 @@ class Recipe:
         )
         return now in (then, unasked)
 
+    def has_same_metadata(self, before: Recipe) -> bool:
+        """Whether what no shard tells is as it was."""
+        return all(self.config.get(name) == before.config.get(name) for name in _OF_METADATA)
+
 
 def _changes(prefix: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     return [
@@ -77,7 +83,8 @@ def _changes(prefix: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> 
 
 
 def _of_images(config: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in config.items() if name not in (*_OF_SHARDS, *_OF_EXAMPLES)}
+    others = (*_OF_SHARDS, *_OF_EXAMPLES, *_OF_METADATA)
+    return {name: value for name, value in config.items() if name not in others}
 
 
 def _told(value: object) -> str:

@@ -97,7 +97,7 @@ def reconcile(
 def _is_unchanged(result: Reconciled, failures_sha256: str) -> bool:
     """Whether every shard is the one of the version before, which has no other, nor other failures."""
     previous = result.plan.previous
-    if previous is None or previous.failures != failures_sha256:
+    if previous is None or previous.failures != failures_sha256 or not previous.same_metadata:
         return False
     shards = {name: split.num_shards for name, split in previous.splits.items()}
     records = {name: split.records for name, split in previous.splits.items()}

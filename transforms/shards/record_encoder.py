@@ -34,7 +34,7 @@ from transforms.shards.packing import reference_record
 from transforms.shards.read_ahead import Loading, read_ahead
 from transforms.shards.report import WriteStats
 from transforms.shards.taking_over import TakenOver, TakeOver
-from transforms.storage.reader import ImageReader, is_as_listed
+from transforms.storage.reader import ListedReader
 
 # Called with the records and the source bytes done since the last call.
 Progress = Callable[[int, int], None]
@@ -108,7 +108,7 @@ class RecordEncoder:
         self._needs = settings.schema.needs(settings.features.annotated)
         self._counted = CountedFeatures(settings.schema, settings.features)
         self.beacon = beacon or Beacon()
-        self._reader = ImageReader()
+        self._reader = ListedReader()
         self._work: Counter[str] = Counter()
         self._mask_map: str | None = None
         self._is_as_listed = True
@@ -318,7 +318,7 @@ class RecordEncoder:
         """The bytes of a file; notes it where they are not of the state that was listed."""
         self._work["source_reads"] += 1
         data = self._reader.read(ref) if loading is None else loading.result()
-        self._is_as_listed &= is_as_listed(ref, data)
+        self._is_as_listed &= self._reader.is_as_listed(ref)
         return data
 
     def _named(self, items: Mapping[str, _T]) -> Mapping[str, _T]:

@@ -248,7 +248,8 @@ class _Listing:
             for item in _members(archive):
                 yield self._item(archive, layout, item, seen)
             return
-        with Spool(scratch, archive.path, archive.version) as spool:
+        # By the key too: what is taken of an archive that has two, by a link, differs between them.
+        with Spool(scratch, f"{archive.path}\0{archive.prefix}", archive.version) as spool:
             for packed in tar_members(archive.path, archive.prefix, spool):
                 yield self._item(archive, layout, packed, seen)
 

@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from transforms.records import Annotations, BadInput, Failure, ImageRecord, ImageRef
@@ -44,7 +44,7 @@ from transforms.sources.unread import check_unread
 from transforms.storage.key_range import EVERYTHING, KeyRange
 from transforms.storage.listing import Entries, entries
 from transforms.storage.name_parts import name_parts
-from transforms.storage.objects import in_parallel, list_names
+from transforms.storage.objects import in_parallel, list_folder, list_names
 from transforms.storage.paths import is_remote, real_path
 from transforms.storage.places import is_file, is_folder
 
@@ -165,7 +165,7 @@ class _Listing:
         if len(ranges) == 1:
             yield _ALL
             return
-        has_splits = _names_split(self._path) and bool(self.split_names())
+        has_splits = _names_split(self._path) and bool(self._splits(_folders(self._path)))
         yield from (FolderPart(keys, has_splits) for keys in ranges)
 
     def split_names(self) -> tuple[str, ...]:
@@ -175,7 +175,7 @@ class _Listing:
     def _learn_splits(self, found: Entries) -> None:
         self._has_splits = bool(self._splits(found))
 
-    def _splits(self, found: Entries) -> tuple[str, ...]:
+    def _splits(self, found: Iterable[tuple[str, object]]) -> tuple[str, ...]:
         """The first-level folders that are splits: all that are named so, if no other one holds an image."""
         folders = [name[:-1] for name, _ in found if name.endswith("/")]
         folders = [name for name in folders if not self._tree.leaves_out(name)]
@@ -217,6 +217,11 @@ class _Listing:
         split = folders[0] if self._has_splits and folders else None
         labels = folders[split is not None :][:1]
         return key.rpartition("/")[0], split, Annotations(tuple(labels))
+
+
+def _folders(uri: str) -> Iterator[tuple[str, None]]:
+    """The folders in a folder of a bucket, of which nothing else is held."""
+    return ((name, None) for name, _ in list_folder(uri) if name.endswith("/"))
 
 
 def _names_split(uri: str) -> bool:

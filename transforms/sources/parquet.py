@@ -259,7 +259,8 @@ def _table_items(
         yield from rows.classes(told)
         for name in columns.unread:
             yield skipped(f"{table.key}:{name}", "column not read", "it has further images")
-        with Spool(scratch, table.path, table.version) as spool:
+        # By the key too: what is taken of a table that has two, by a link, differs between them.
+        with Spool(scratch, f"{table.path}\0{table.key}", table.version) as spool:
             try:
                 yield from _rows(opened, rows, spool)
             except _faults() as error:  # here, so that what is before stays unpacked

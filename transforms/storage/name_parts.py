@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
 from typing import NamedTuple
@@ -9,6 +10,8 @@ from typing import NamedTuple
 from transforms.storage import objects
 from transforms.storage.key_range import KeyRange
 
+# Of each part that is wanted, where the alphabet is large.
+_MOST_REQUESTS = 16
 _LOWEST, _HIGHEST = "\0", chr(0x10FFFF)
 _BEFORE_SURROGATES, _AFTER_SURROGATES = "\ud7ff", "\ue000"
 
@@ -32,7 +35,8 @@ def name_parts(uri: str, parts: int, is_entered: Callable[[str], bool]) -> list[
     firsts, large = {""}, [""]
     while large and len(firsts) < parts:
         # All prefixes of a length, for those that are not divided would be larger than all others.
-        found = objects.in_parallel(lambda prefix: _divide(uri, prefix, parts, is_entered), large)
+        most = max(_MOST_REQUESTS * parts // len(large), parts)
+        found = objects.in_parallel(functools.partial(_divide, uri, most, is_entered), large)
         firsts.update(first for divided in found for first in divided.firsts)
         large = [prefix for divided in found for prefix in divided.large]
     bounds = sorted(firsts)
@@ -51,8 +55,8 @@ class _Divided(NamedTuple):
     large: list[str]
 
 
-def _divide(uri: str, prefix: str, most: int, is_entered: Callable[[str], bool]) -> _Divided:
-    """Divides the names of a prefix by what follows it, into `most` parts or some more."""
+def _divide(uri: str, most: int, is_entered: Callable[[str], bool], prefix: str) -> _Divided:
+    """Divides the names of a prefix by what follows it, with `most` requests."""
     divided = _Divided([], [])
     names, more = objects.list_names(uri, prefix)
     if not more:
@@ -60,7 +64,9 @@ def _divide(uri: str, prefix: str, most: int, is_entered: Callable[[str], bool])
     prefix = _longest(uri, prefix, names)
     if not _is_entered(prefix, is_entered):
         return divided
-    while more and len(divided.firsts) < most:
+    for _ in range(most):
+        if not more:
+            break
         last = names[-1][: len(prefix) + 1]
         first: str | None = f"{last}{_LOWEST}"
         if last != prefix:  # as an object may be called

@@ -68,9 +68,11 @@ def is_folder(uri: str) -> bool:
     listing = _list(container, prefix, None, max_results=1)
     try:
         page = called(uri, _next_page, listing)
+        while prefix and page is not None and not page.num_items:  # a page may be empty, and others follow
+            page = called(uri, _next_page, listing)
     except FileNotFoundError:
         return False
-    return not prefix or bool(page is not None and page.num_items)
+    return not prefix or page is not None
 
 
 def check_bucket(uri: str) -> None:

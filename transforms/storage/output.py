@@ -31,7 +31,9 @@ def check_path(output: str) -> None:
         raise ValueError("--output is empty; give a folder, new or empty")
     if is_remote(output):
         if not _BUCKET_URI.match(output):
-            raise ValueError(f"--output is {output!r}; it may be gs://BUCKET/FOLDER")
+            raise ValueError(
+                f"--output is {output!r}; it may be gs://BUCKET/FOLDER, with a bucket of 3 letters or more"
+            )
     elif scheme_of(output):
         raise ValueError(f"--output is {output!r}; local folders and gs:// are written")
     try:

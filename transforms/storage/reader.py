@@ -39,13 +39,36 @@ class ImageReader:
         return cloud.pool().submit(read_object, ref) if is_remote(ref.uri) else None
 
 
-def is_as_listed(ref: ImageRef, data: bytes) -> bool:
-    """Whether what was just read is of the state that its reference names, as far as that can be told.
+class ListedReader(ImageReader):
+    """Reads images, and tells of which the file has changed since it was listed."""
 
-    Args:
-        ref: of an image or a container.
-        data: that was read of it.
-    """
+    def __init__(self) -> None:
+        super().__init__()
+        self._changed: set[ImageRef] = set()
+
+    def read(self, ref: ImageRef) -> bytes:
+        """As `ImageReader.read`."""
+        return self._noted(ref, super().read(ref))
+
+    def begin(self, ref: ImageRef) -> Future[bytes] | None:
+        """As `ImageReader.begin`."""
+        return cloud.pool().submit(self._read_object, ref) if is_remote(ref.uri) else None
+
+    def is_as_listed(self, ref: ImageRef) -> bool:
+        """Whether an image, when it was read, was of the state that its reference names."""
+        return ref not in self._changed
+
+    def _read_object(self, ref: ImageRef) -> bytes:
+        return self._noted(ref, read_object(ref))
+
+    def _noted(self, ref: ImageRef, data: bytes) -> bytes:
+        if not _is_as_listed(ref, data):
+            self._changed.add(ref)
+        return data
+
+
+def _is_as_listed(ref: ImageRef, data: bytes) -> bool:
+    """Whether what was just read is of the state that its reference names, as far as that can be told."""
     if ref.version <= 0:  # it is not known, or a spool's own
         return True
     if not is_remote(ref.uri):

@@ -88,6 +88,19 @@ def check_home(home: str) -> None:
         raise ValueError(f"--output is {home!r}: {error.filename}: {error.strerror}") from error
 
 
+def check_is_no_version(output: str) -> None:
+    """Raises ValueError where the dataset in a folder is one of several versions."""
+    try:
+        version = json.loads(files.read_bytes(os.path.join(absolute(output), MANIFEST))).get("version")
+    except (OSError, JobError, ValueError, AttributeError, RecursionError):
+        return  # none, or a damaged one: told elsewhere
+    if version is not None:
+        raise ValueError(
+            f"--output is {output!r}, which is version {version} of a dataset, and those stay as they are; "
+            f"give the folder above it, with --dataset_version={AUTO}"
+        )
+
+
 def published_versions(home: str) -> list[Version]:
     """The versions that are whole, where readers look for them; ascending."""
     return _whole_in(home)
@@ -257,6 +270,7 @@ def _is_whole(folder: str) -> bool:
 def _check_names(home: str, names: Iterable[str]) -> None:
     """Raises ValueError where a name in a folder keeps versions out of it."""
     if MANIFEST in names:
+        check_is_no_version(home)
         raise ValueError(
             f"--output is {home!r}, which holds a dataset without versions; leave --dataset_version, or give "
             "another folder"

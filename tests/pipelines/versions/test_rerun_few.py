@@ -165,3 +165,27 @@ def test_finished_shards_of_images_without_a_time_are_not_kept(
     one, other = (tmp_path / home / ("1.0.0" if flags else "") for home in ("out", "scratch"))
     assert digests(one) == digests(other)
     assert manifest(one)["provenance"]["reused_shards"] == 0
+
+
+def test_another_name_takes_all_over_and_is_a_change(tmp_path: Path) -> None:
+    put(tmp_path / "in", *range(5))
+    assert version(tmp_path, "out", "--num_shards=2") == 0
+    for _ in range(2):
+        assert version(tmp_path, "out", "--num_shards=2", "--name=other") == 0
+    assert versions(tmp_path / "out") == ["1.0.0", NEXT]
+    assert digests(tmp_path / "out" / NEXT) == digests(tmp_path / "out/1.0.0")
+    assert work(tmp_path / "out" / NEXT) == (0, 0, 0)
+    names = [
+        json.loads((tmp_path / "out" / number / "dataset_info.json").read_text())["name"]
+        for number in ("1.0.0", NEXT)
+    ]
+    assert names == ["out", "other"]
+
+
+def test_a_version_is_no_home(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put(tmp_path / "in", 0)
+    assert version(tmp_path, "out") == 0
+    assert version(tmp_path, "out/1.0.0") == 2
+    assert "which is version 1.0.0 of a dataset, and those stay as they are; give the folder above it" in (
+        " ".join(capsys.readouterr().err.split())
+    )

@@ -44,7 +44,6 @@ def differs(rerun: Rerun, folder: Path, reason: str, *flags: str, images: int = 
         ("--splits=train=0.5,val=0.5", '--splits was {}, is {"train": 0.5, "val": 0.5}'),
         ("--rename=image/encoded=x", '--rename was {}, is {"image/encoded": "x"}'),
         ("--label_offset=3", "--label_offset was null, is 3"),
-        ("--name=other", '--name was "out", is "other"'),
     ],
 )
 @pytest.mark.slow

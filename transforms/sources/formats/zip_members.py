@@ -76,7 +76,7 @@ def _same(ref: ImageRef) -> ImageRef:
 def _ends(members: list[zipfile.ZipInfo], end: int) -> dict[int, int]:
     """Where the range of each member ends: at the next one, or at the directory. By where it starts."""
     starts = sorted({info.header_offset for info in members})
-    return dict(zip(starts, [*starts[1:], end], strict=True))
+    return dict(zip(starts, [*starts, end][1:], strict=True))
 
 
 def _ref(path: str, generation: int, info: zipfile.ZipInfo, end: int) -> ImageRef:
