@@ -20,7 +20,7 @@ _SECONDS = 240
 
 
 @contextlib.contextmanager
-def converting(input: Path, output: Path, *args: str) -> Iterator[subprocess.Popen[str]]:
+def converting(input: Path | str, output: Path | str, *args: str) -> Iterator[subprocess.Popen[str]]:
     """A conversion that runs; at the end of the block it is gone, and what it has started too."""
     call = [sys.executable, "-m", "pipelines.convert", "--input", str(input), "--output", str(output)]
     process = subprocess.Popen(
@@ -40,7 +40,7 @@ def converting(input: Path, output: Path, *args: str) -> Iterator[subprocess.Pop
             process.stdout.close()
 
 
-def convert(input: Path, output: Path, *args: str) -> tuple[int, str]:
+def convert(input: Path | str, output: Path | str, *args: str) -> tuple[int, str]:
     """Exit status of a conversion, and what it said."""
     with converting(input, output, *args) as process:
         said, _ = process.communicate(timeout=_SECONDS)

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.drawings import SHAPES, draw
+from tests.buckets.fixtures import bucket as bucket
+from tests.buckets.fixtures import bucket_server as bucket_server
 from tests.runners.calls import INPUT_FLAGS, convert
 
 _EACH = {"train": 80, "val": 20}

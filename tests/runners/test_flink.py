@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.buckets.asking import asked
+from tests.buckets.server import BucketServer
 from tests.patched import patched_site
 from tests.pipelines.conversion import digests
 from tests.runners.calls import (
@@ -21,6 +23,7 @@ from tests.runners.calls import (
 )
 from tests.runners.downloads import flink_job_server
 from tests.runners.flink import TASK_MANAGERS, Cluster
+from tests.sources.small_inputs import picture
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -104,6 +107,31 @@ def test_a_version_takes_over_from_the_one_before(embedded: list[str], photos: P
     status, said = convert(source, home, *embedded, *versioned)
     assert status == 0, said
     assert sorted(path.name for path in home.iterdir()) == ["1.0.0", "1.0.1", "latest.json"]
+
+
+def test_a_folder_of_a_bucket_is_listed_in_parts(
+    embedded: list[str], bucket: str, bucket_server: BucketServer, tmp_path: Path
+) -> None:
+    pytest.importorskip("apache_beam.io.gcp.gcsfilesystem", reason="the extra gcp is not installed")
+    for number in range(60):
+        name = f"{('train', 'val')[number % 5 == 0]}/{'cat' if number % 2 else 'dog'}/{number:04}.png"
+        bucket_server.put(f"{bucket}/in/{name}", picture(number))
+    bucket_server.put(f"{bucket}/in/train/cat/broken.png", b"no image")
+    bucket_server.page_size = 5
+    flags = ["--num_shards=2", "--max_failure_ratio=0.5", "--dataset_version=auto"]
+    for number in (3, 60):
+        bucket_server.put(f"{bucket}/in/train/cat/{number:04}.png", picture(100 + number))
+        status, said = convert(f"{bucket}/in", f"{bucket}/out", *flags, *embedded)
+        assert status == 0, said
+    # Names that begin alike were looked for.
+    looked_for = {request.name for request in asked(bucket_server) if request.kind == "list"}
+    assert any(name.startswith("in/train/cat/00") for name in looked_for), looked_for
+    assert convert(f"{bucket}/in", f"{bucket}/scratch", *flags, "--name=out")[0] == 0
+    bucket_server.download(bucket, tmp_path)
+    assert digests(tmp_path / "out/1.0.1") == digests(tmp_path / "scratch/1.0.0")
+    made = json.loads((tmp_path / "out/1.0.1/manifest.json").read_text())
+    assert made["counts"] == {"read": 62, "written": 61, "failed": 1, "skipped": 0}
+    assert made["provenance"]["work"] == {"source_reads": 2, "images": 2, "masks": 0}
 
 
 def test_a_fault_of_the_input_is_one_line(embedded: list[str], photos: Path, tmp_path: Path) -> None:
