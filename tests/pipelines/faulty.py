@@ -27,6 +27,7 @@ from transforms.shards.state import ShardState, shard_digest
 from transforms.shards.totals import total
 from transforms.storage.files import make_folder, sizes
 from transforms.storage.layout import Run
+from transforms.storage.local import version_of
 from transforms.storage.paths import is_remote
 from transforms.storage.publication import Move, move_file
 from transforms.storage.scratch import scratch_folder
@@ -146,8 +147,10 @@ class Job:
         self.config = DatasetConfig(num_shards=num_shards, max_failure_ratio=0.5, overwrite=overwrite)
         self.run = Run(str(output), self.config.digest({}), uuid.uuid4().hex, "a test")
         self.written = 0
+        version = version_of(pixels.stat())
         self._records = [
-            ImageRecord(f"{n}.png", ImageRef(str(pixels), 12 * n, 12, (2, 2, 3)), size=12) for n in range(6)
+            ImageRecord(f"{n}.png", ImageRef(str(pixels), 12 * n, 12, (2, 2, 3), version), size=12)
+            for n in range(6)
         ]
         self._failures = [Failure("notes.txt", "list", "not an image", skipped=True)]
 
