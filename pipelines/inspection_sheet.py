@@ -8,19 +8,22 @@ from collections.abc import Iterator
 from pipelines.inspection_json import file_name
 from transforms.reading.survey_records import Taken, spread_records
 from transforms.reading.survey_sample import Inspected
-from transforms.records import BadInput, JobError
-from transforms.storage import objects, places
+from transforms.records import BadInput
+from transforms.storage import files, places
+from transforms.storage.durable import write_bytes
 from transforms.storage.paths import absolute, is_remote
+from transforms.storage.write_faults import naming_faults
 
 _SIDE = 224
 _MOST_BYTES = 256 << 20  # of records that are held at once
-_UNFINISHED = ".part"
 
 
 def check_sheet(path: str) -> None:
     """Raises ValueError, saying what to do, unless a contact sheet can be written to a path."""
     if not path.lower().endswith(".png"):
         raise ValueError(f"--images is {path!r}; it is written as PNG: call it so, as sheet.png")
+    from transforms.reading.sheet import is_sheet
+
     place = absolute(path)
     try:
         places.check_place(place)
@@ -28,6 +31,8 @@ def check_sheet(path: str) -> None:
             there = places.has_bucket(place)
         else:
             there = places.is_folder(os.path.dirname(place)) and not places.is_folder(place)
+        if there and files.is_file(place) and not is_sheet(files.read_bytes(place)):
+            raise ValueError("a picture that inspect did not make is there; give another file, or remove it")
     except (ValueError, OSError) as error:
         said = getattr(error, "strerror", None) or error
         raise ValueError(f"--images is {path!r}: {said}") from error
@@ -75,13 +80,5 @@ def _held(records: Iterator[Taken | BadInput]) -> Iterator[Taken | BadInput]:
 
 def _write(path: str, data: bytes) -> None:
     """Writes a whole file, or leaves the old one."""
-    place = absolute(path)
-    try:
-        if is_remote(place):
-            objects.write(place, data)
-            return
-        with open(place + _UNFINISHED, "wb") as file:
-            file.write(data)
-        os.replace(place + _UNFINISHED, place)
-    except OSError as error:
-        raise JobError(f"--images is {path!r}: {error.strerror or error}") from error
+    with naming_faults(path):
+        write_bytes(absolute(path), data)

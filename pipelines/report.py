@@ -20,8 +20,6 @@ from transforms.records import JobError
 if TYPE_CHECKING:
     from transforms.reading.dataset import Dataset
 
-_SEALED = b"<!-- seal: "
-_TAIL = 200
 _STATUS = (
     "exit status: 0 the page is written, 1 something of the dataset could not be read or the page not be "
     "written, 2 the call was wrong, 130 interrupted"
@@ -98,6 +96,7 @@ def _output(given: str | None, dataset: Dataset) -> str:
     from transforms.storage import files, places
     from transforms.storage.layout import REPORT
     from transforms.storage.paths import absolute
+    from transforms.storage.sealed import is_sealed
 
     if given is None:
         if not dataset.is_whole:
@@ -105,12 +104,15 @@ def _output(given: str | None, dataset: Dataset) -> str:
                 f"PATH is {dataset.path!r}, which is no whole dataset of recordmill; --output FILE tells "
                 "where its page goes"
             )
-        return f"{dataset.folder}/{REPORT}"
+        given = f"{dataset.folder}/{REPORT}"
     path = absolute(given)
     if not given or places.is_folder(path):
         raise ValueError(f"--output is {given!r}, which is a folder; give a file, such as report.html")
-    if files.exists(path) and _SEALED not in files.read_bytes(path)[-_TAIL:]:
-        raise ValueError(f"--output is {given!r}, which is there and no page of ours; give another file")
+    if files.exists(path) and not (files.is_file(path) and is_sealed(files.read_bytes(path))):
+        raise ValueError(
+            f"--output is {given!r}, a file that recordmill did not write, or that was changed since; give "
+            "another file, or remove it"
+        )
     return path
 
 

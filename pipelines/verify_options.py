@@ -26,8 +26,10 @@ from transforms.config import DatasetConfig
 from transforms.reading.against_settings import config_of, source_of_manifest
 from transforms.reading.dataset import find_dataset, followed
 from transforms.reading.verify_dataset import expected_of, has_keys
+from transforms.reading.verify_report import is_report
 from transforms.sources.registry import source_of
 from transforms.sources.source import SourceConfig
+from transforms.storage import files
 from transforms.storage.cloud import NO_AUTH
 from transforms.storage.layout import MANIFEST
 from transforms.storage.listing import glance
@@ -231,6 +233,11 @@ def _check_report(path: str) -> None:
     place = absolute(path)
     if is_remote(place):
         check_place(place)
+    if files.is_file(place) and not is_report(files.read_bytes(place)):
+        raise ValueError(
+            f"--report is {path!r}, a file that is not a report of verify; give another file, or remove it"
+        )
+    if is_remote(place):
         return
     folder = os.path.dirname(place)
     if os.path.isdir(place) or not os.path.isdir(folder) or not os.access(folder, os.W_OK):

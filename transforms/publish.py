@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import logging
 import os
@@ -45,7 +44,7 @@ from transforms.storage.publication import (
     move_file,
     noted_publication,
     withdraw,
-    write_metadata_file,
+    write_metadata_files,
 )
 from transforms.storage.runs import discard_run, end_run, remove_run
 from transforms.storage.versions import expose, remove_old_versions
@@ -236,11 +235,11 @@ def write_metadata(
             if publication is None:
                 raise JobError(f"{run.folder} is gone, and with it the job; give the same command again")
             complete_moves(run.output, publication)
-            digests = {FAILURES: file_sha256(os.path.join(run.output, FAILURES)), **state_digests(reconciled)}
-            for name, text in _described(reconciled, config, run, manifest, recipe):
-                write_metadata_file(run, name, text)
-                if name != REPORT:
-                    digests[name] = hashlib.sha256(text.encode()).hexdigest()
+            texts = dict(_described(reconciled, config, run, manifest, recipe))
+            written = {**write_metadata_files(run, texts)}
+            written.pop(REPORT, None)
+            failures = {FAILURES: file_sha256(os.path.join(run.output, FAILURES))}
+            digests = {**failures, **state_digests(reconciled), **written}
             lock.check(run.locked, run.token)  # what comes between has taken a while
             commit(run, manifest_text(manifest, digests))
         # A step that is repeated after its end finds the lock given back.

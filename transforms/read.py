@@ -17,8 +17,8 @@ from transforms.records import ClassNames, JobError
 from transforms.shards import process, progress
 from transforms.sources.registry import source_of
 from transforms.sources.source import Item, PartedSource, SourceConfig
-from transforms.storage import files
 from transforms.storage.listing import glance
+from transforms.storage.marked import make_marked_folder
 from transforms.storage.scratch import scratch_folder
 
 _PROGRESS_STEP = 1000
@@ -86,7 +86,7 @@ def list_part(part: _Part, config: SourceConfig, scratch: str | None) -> Iterato
         JobError: the source cannot be read as it is configured.
     """
     scratch = scratch or _temporary_scratch()
-    files.make_folder(scratch)
+    make_marked_folder(scratch)
     source = source_of(config)
     if part and isinstance(source, PartedSource):
         entries = source.read_part(config, scratch, part[0])

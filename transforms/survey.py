@@ -19,7 +19,7 @@ from transforms.records import BadInput, ClassNames, Failure, ImageRecord
 from transforms.shards.hashing import with_split
 from transforms.shards.survey import Survey, repeated_hashes
 from transforms.shards.totals import Totals
-from transforms.storage import files
+from transforms.storage.marked import make_marked_folder
 from transforms.storage.paths import is_remote
 from transforms.storage.spool import Spool
 
@@ -86,7 +86,7 @@ class SurveyFn(beam.DoFn):
         """Nothing seen."""
         self._spool: Spool | None = None
         if self._scratch is not None:
-            files.make_folder(self._scratch)
+            make_marked_folder(self._scratch)
             self._spool = Spool(self._scratch, uuid.uuid4().hex, 0)
         self._survey = Survey(self._config.seed, self._config.untyped_features, self._spool)
         self._read = 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -26,7 +25,7 @@ from transforms.reading.verify_tasks import NO_SETTINGS, Verified, check_task, s
 from transforms.records import JobError
 from transforms.shards import progress
 from transforms.shards.part import EncodedBatch
-from transforms.storage import files
+from transforms.storage.marked import remove_marked_folder
 from transforms.storage.write_faults import naming_faults
 from transforms.task_fn import TaskFn, in_window, no_progress
 from transforms.verify_against import CompareWithSource, SourceAgain
@@ -230,8 +229,7 @@ def write_tally(tally: Tally, path: str, report: str, started: str, scratch: str
     """Writes the report, removes what was kept for the time of the job; the path of the report."""
     if scratch is not None:
         with naming_faults(scratch):
-            folder = os.path.dirname(scratch)
-            files.remove_all([entry for entry in files.entries(folder) if entry.path == scratch])
+            remove_marked_folder(scratch)
     write_report(report, json.dumps(report_of(tally, path, started, _now()), indent=1, ensure_ascii=False))
     return report
 

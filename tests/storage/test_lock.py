@@ -236,13 +236,23 @@ def test_a_removed_output_is_no_longer_held(tmp_path: Path) -> None:
     lock.check(str(output), "ours")
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"token": "a"}', "null"])
+@pytest.mark.parametrize("content", ["", "{", '{"token": "a"}', '{"token": "a", "host": '])
 def test_a_lock_without_an_owner_is_free(content: str, tmp_path: Path) -> None:
     lock_file(tmp_path).parent.mkdir()
     lock_file(tmp_path).write_text(content)
     assert lock.holder(str(tmp_path)) is None
     lock.acquire(str(tmp_path), "ours")
     assert owner(tmp_path)["token"] == "ours"
+
+
+@pytest.mark.parametrize("content", ["[]", "null", "mine", '{"name": "mine"}'])
+def test_a_file_that_is_no_lock_stays(content: str, tmp_path: Path) -> None:
+    lock_file(tmp_path).parent.mkdir()
+    lock_file(tmp_path).write_text(content)
+    with pytest.raises(JobError, match="lock is not a lock that recordmill wrote; move it away"):
+        lock.acquire(str(tmp_path), "ours")
+    lock.release(str(tmp_path), "ours")
+    assert lock_file(tmp_path).read_text() == content
 
 
 def test_other_entries_stay(tmp_path: Path) -> None:

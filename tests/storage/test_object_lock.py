@@ -151,5 +151,5 @@ def test_release_all_does_not_wait_for_a_service_that_is_gone(
 
 def test_an_object_that_no_job_wrote_is_somebodys(output: str) -> None:
     objects.write(f"{output}/.recordmill/lock", b"not ours")
-    with pytest.raises(JobError, match="an unknown host"):
+    with pytest.raises(JobError, match="not a lock that recordmill wrote; move it away"):
         lock.acquire(output, "mine")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from transforms.records import Failure, JobError
 from transforms.storage import lock
 from transforms.storage.layout import Run, check_name
+from transforms.storage.marked import make_marked_folder
 from transforms.storage.output import check_output, write_failures
 from transforms.storage.publication import Move, announce, move_file, published_dataset, withdraw
 from transforms.storage.runs import end_run, failures_path, finished_shards, kept_bytes, mark_run, settle_runs
@@ -91,8 +92,8 @@ def test_outputs_that_can_take_a_dataset(overwrite: bool, tmp_path: Path) -> Non
         tmp_path,
         ".recordmill/0123456789abcdef/scratch/x",
         ".recordmill/0123456789abcdef/tfrecord-a/train/x",
-        ".recordmill/lock",
     )
+    (tmp_path / ".recordmill/lock").touch()
     check_output(str(tmp_path), overwrite)
     run = begun(tmp_path)
     add_shard(run)
@@ -109,6 +110,7 @@ def test_outputs_that_can_take_a_dataset(overwrite: bool, tmp_path: Path) -> Non
         ("failures.jsonl",),
         ("index/notes.txt",),
         ("index",),
+        (".recordmill/lock",),
         (".recordmill/notes.txt",),
         (".recordmill/theirs/notes.txt",),
         (".recordmill/theirs/shards/train-00000-x.tfrecord",),
@@ -214,14 +216,29 @@ def test_a_run_that_starts_removes_what_others_left_and_keeps_its_finished_shard
     add_shard(run, 0)
     add_shard(run, 2)
     kept = everything(tmp_path)
-    put(Path(run.shards), "train-00001-y.tfrecord", "train-00001-y.idx.part", "train-00009-empty.idx")
+    put(
+        Path(run.shards),
+        "train-00001-y.tfrecord",
+        "train-00001.state.json.0a1b.part",
+        "train-00009-empty.idx",
+    )
     put(Path(run.shards), "train-00003.state.json", text="{")
-    put(Path(run.folder), "failures.jsonl", "run.json.part", "features.json.part", "tfrecord-older/train/x")
+    put(Path(run.folder), "failures.jsonl", "run.json.0a1b.part", "tfrecord-older/train/x")
     other = begun(tmp_path, "b" * 64)
     add_shard(other, 0)
-    put(tmp_path, ".recordmill/cccccccccccccccc/scratch/x", ".recordmill/lock")
+    make_marked_folder(str(tmp_path / ".recordmill/cccccccccccccccc/scratch"))
+    put(tmp_path, ".recordmill/cccccccccccccccc/scratch/x")
+    foreign = [
+        f".recordmill/{'a' * 16}/notes.txt",
+        f".recordmill/{'a' * 16}/shards/notes.txt",
+        f".recordmill/{'b' * 16}/mine.jpg",
+        ".recordmill/dddddddddddddddd/scratch/x",
+        ".recordmill/dddddddddddddddd/shards/train-00001-y.tfrecord",
+        ".recordmill/eeeeeeeeeeeeeeee/publishing.json",
+    ]
+    put(tmp_path, *foreign)
     mine = {
-        ".recordmill/lock": "contents of .recordmill/lock",
+        **{name: f"contents of {name}" for name in foreign},
         f".recordmill/{'a' * 16}/scratch/x": "contents of scratch/x",
         f".recordmill/{'a' * 16}/sample.json": "contents of sample.json",
         f".recordmill/{'a' * 16}/tfrecord-token/train/x": "contents of tfrecord-token/train/x",
@@ -230,7 +247,21 @@ def test_a_run_that_starts_removes_what_others_left_and_keeps_its_finished_shard
     settle_runs(run)
     assert everything(tmp_path) == {**kept, **mine}
     assert finished_shards(str(tmp_path)) == 2
+    Path(run.shards, "notes.txt").unlink()
     assert kept_bytes(str(tmp_path)) == sum(path.stat().st_size for path in Path(run.shards).iterdir())
+
+
+def test_what_is_in_a_runs_folder_before_the_run_stays(tmp_path: Path) -> None:
+    before = [f".recordmill/{'a' * 16}/{name}" for name in ("sample.json", "shards/train-00000-x.idx")]
+    put(tmp_path, *before)
+    run = begun(tmp_path)
+    put(Path(run.shards), "train-00000-y.idx")
+    mark_run(run, "1.0")  # by the same command, given again
+    settle_runs(run)
+    assert set(everything(tmp_path)) == {*before, f".recordmill/{'a' * 16}/run.json"}
+    lock.acquire(run.output, run.token)
+    end_run(run)
+    assert set(everything(tmp_path)) == set(before)
 
 
 def test_the_marker_says_what_runs_there(tmp_path: Path) -> None:
@@ -243,6 +274,7 @@ def test_the_marker_says_what_runs_there(tmp_path: Path) -> None:
         "recordmill": "1.0",
         "config_digest": "a" * 64,
         "replaces": False,
+        "foreign": [],
     }
 
 
@@ -392,13 +424,13 @@ def test_the_end_leaves_what_another_job_has(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "late", ["shards/train-00000-x.tfrecord", "sample.json", "publishing.json.part", "failures.jsonl"]
+    "late", ["shards/train-00000-x.tfrecord", "sample.json", "publishing.json.0a1b.part", "failures.jsonl"]
 )
 def test_what_comes_late_into_a_run_that_is_gone_keeps_nobody_out(late: str, tmp_path: Path) -> None:
     put(tmp_path, f".recordmill/0123456789abcdef/{late}")
     check_output(str(tmp_path))
     settle_runs(begun(tmp_path))
-    assert not (tmp_path / ".recordmill/0123456789abcdef").exists()
+    assert (tmp_path / ".recordmill/0123456789abcdef" / late).is_file()  # nothing says who made it
     put(tmp_path, f".recordmill/0123456789abcdef/{late}", ".recordmill/0123456789abcdef/mine.txt")
     with pytest.raises(ValueError, match="not empty"):
         check_output(str(tmp_path))

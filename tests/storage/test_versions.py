@@ -150,7 +150,7 @@ def test_homes_that_take_versions(home: Path, tmp_path: Path) -> None:
     put_staged(run_of(str(home), "1.0.11"))
     put(str(home / ".recordmill" / "exposing.json"), "{}")
     put(str(home / ".recordmill" / "removing-1.0.0.json"), "{}")
-    put(str(home / ".recordmill" / "latest.json.part"), "")
+    put(str(home / ".recordmill" / "latest.json.0123456789ab.part"), "")
     check_home(str(home))
     (tmp_path / "empty").mkdir()
     check_home(str(tmp_path / "empty"))
@@ -270,7 +270,7 @@ def test_a_version_that_another_job_has_published_stays(home: Path) -> None:
         expose(run)
     settle_versions(str(home), "1.0.10")
     lock.release(str(home), run.token)
-    assert left(home) == []
+    assert contents(home / ".recordmill" / "1.0.10") == {"mine.txt": "mine"}
     assert contents(home / "1.0.10") == whole("1.0.10")
 
 
@@ -279,6 +279,7 @@ def test_a_version_set_back_stays_so(home: Path) -> None:
     put_staged(run_of(str(home), "1.0.5"))
     os.remove(home / ".recordmill" / "1.0.5" / "manifest.json")
     put(str(home / ".recordmill" / "1.0.11" / "train-00000-of-00001.tfrecord"), "half")
+    put(os.path.join(run_of(str(home), "1.0.11").folder, "run.json"), '{"format_version": 1}')
     settle_versions(str(home), "1.0.11")
     assert latest_seen(home) == "1.0.0"
     assert left(home) == ["1.0.11"]

@@ -7,24 +7,37 @@ from pathlib import Path
 import pytest
 
 from transforms.records import JobError
+from transforms.storage.marked import make_marked_folder
+from transforms.storage.owner import Owner
 from transforms.sweeping.output import NAMES, check_sweep_output, prepare_output, scratch_of, write_sweep
 
-CONTENTS = {name: name.encode() for name in NAMES}
+# As much of sweep.json as says that a sweep wrote it.
+_JSON = b'{"format_version": 1, "images": 1, "packages": {}, "rows": []}'
+CONTENTS = {**{name: name.encode() for name in NAMES}, "sweep.json": _JSON}
+NEW = {**dict.fromkeys(NAMES, b"new"), "sweep.json": _JSON + b" "}
 
 
 def test_files_are_replaced_and_nothing_else_is_touched(tmp_path: Path) -> None:
-    for name in ("mine.txt", "sweep.csv", "sweep.json", "sweep.html.bak"):
+    for name in ("mine.txt", "sweep.csv", "sweep.csv.part", "sweep.html.bak"):
         (tmp_path / name).write_text("old")
+    (tmp_path / "sweep.json").write_bytes(_JSON)
     scratch = Path(scratch_of(str(tmp_path), "one"))
+    make_marked_folder(str(scratch))
     for folder in (scratch, Path(scratch_of(str(tmp_path), "other")), tmp_path / "folder"):
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         (folder / "spooled").write_text("old")
     assert write_sweep(str(tmp_path), CONTENTS, str(scratch)) == str(tmp_path / "sweep.json")
     assert {name: (tmp_path / name).read_bytes() for name in NAMES} == CONTENTS
     others = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()} - set(
         NAMES
     )
-    assert others == {"mine.txt", "sweep.html.bak", ".sweep-other/spooled", "folder/spooled"}
+    assert others == {
+        "mine.txt",
+        "sweep.csv.part",
+        "sweep.html.bak",
+        ".sweep-other/spooled",
+        "folder/spooled",
+    }
 
 
 def test_an_old_sweep_stays_until_the_new_one_is_whole(
@@ -41,8 +54,8 @@ def test_an_old_sweep_stays_until_the_new_one_is_whole(
             raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(JobError, match="sweep.svg.part.*No space left"):
-        write_sweep(str(tmp_path), dict.fromkeys(NAMES, b"new"), None)
+    with pytest.raises(JobError, match="sweep.svg.*No space left"):
+        write_sweep(str(tmp_path), NEW, None)
     assert {name: (tmp_path / name).read_bytes() for name in NAMES} == CONTENTS
     assert sorted(os.listdir(tmp_path)) == sorted([*NAMES, "mine.txt"])
 
@@ -60,7 +73,7 @@ def test_sweep_json_is_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(os, "replace", stopping)
     with pytest.raises(KeyboardInterrupt):
-        write_sweep(str(tmp_path), dict.fromkeys(NAMES, b"new"), None)
+        write_sweep(str(tmp_path), NEW, None)
     assert not (tmp_path / "sweep.json").exists()
     monkeypatch.undo()
     check_sweep_output(str(tmp_path), overwrite=True)
@@ -76,9 +89,10 @@ def test_sweep_json_is_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ([".sweep-1234"], None, None),
         (["sweep.json"], "holds a sweep already", None),
         (["sweep.json", "mine.txt"], "holds a sweep already", None),
-        (["sweep.csv", "sweep.png.part"], "holds what is left of a sweep", None),
+        (["sweep.csv", ".sweep-unfinished.json"], "holds the rest of an interrupted sweep", None),
+        (["sweep.html"], "not empty ('sweep.html')", "not empty ('sweep.html')"),
         (["mine.txt"], "not empty ('mine.txt')", "not empty ('mine.txt')"),
-        (["sweep.csv", "mine.txt"], "not empty ('mine.txt')", "not empty ('mine.txt')"),
+        (["sweep.csv", "mine.txt"], "not empty ('mine.txt', 'sweep.csv')", "not empty ('mine.txt', 'sw"),
         (["manifest.json", ".recordmill"], "not empty ('.recordmill', 'manifest.json')", "not empty ('.rec"),
         (["d", "c", "b", "a"], "not empty ('a', 'b', 'c', …)", "not empty ('a', 'b', 'c', …)"),
     ],
@@ -86,8 +100,9 @@ def test_sweep_json_is_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_which_folders_can_take_a_sweep(
     names: list[str], refused: str | None, refused_with_overwrite: str | None, tmp_path: Path
 ) -> None:
+    ours = {"sweep.json": _JSON, ".sweep-unfinished.json": Owner.here("", "").to_json()}
     for name in names:
-        (tmp_path / name).write_text("")
+        (tmp_path / name).write_bytes(ours.get(name, b""))
     for overwrite, message in ((False, refused), (True, refused_with_overwrite)):
         if message is None:
             check_sweep_output(str(tmp_path), overwrite)
@@ -100,6 +115,17 @@ def test_which_folders_can_take_a_sweep(
             prepare_output(str(tmp_path), overwrite)
         assert str(failed.value) == str(raised.value)
     assert sorted(os.listdir(tmp_path)) == sorted(names)
+
+
+@pytest.mark.parametrize("planted", [{"sweep.csv": b"mine"}, {"sweep.json": b"{}", "sweep.png": b"mine"}])
+def test_files_of_that_name_that_no_sweep_wrote_stay(planted: dict[str, bytes], tmp_path: Path) -> None:
+    for name, data in planted.items():
+        (tmp_path / name).write_bytes(data)
+    with pytest.raises(ValueError, match="not empty"):
+        check_sweep_output(str(tmp_path), True)
+    with pytest.raises(JobError, match="is there, and no sweep wrote it; move it away"):
+        write_sweep(str(tmp_path), CONTENTS, None)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == planted
 
 
 def test_places_that_are_no_folders(tmp_path: Path) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import collections
+import io
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw
+from PIL.PngImagePlugin import PngInfo
 
-from transforms.images.picture import encode_png
 from transforms.reading.drawing import (
     FAINT_INK,
     INK,
@@ -26,6 +27,8 @@ from transforms.records import BadInput
 
 _GAP = 10
 _BEHIND = (236, 238, 241)
+_SOFTWARE = "recordmill inspect"
+_START = 1 << 10  # of a PNG, in which its software is named
 
 Part = tuple[Color | None, str]
 """A colour that stands before a text, or none, and the text."""
@@ -45,7 +48,7 @@ def contact_sheet(records: Sequence[StoredRecord | BadInput], columns: int, side
     if columns < 1 or side < 1:
         raise ValueError(f"columns is {columns} and side {side}; each must be at least 1")
     if not records:
-        return encode_png(text_picture(["no records"], max(side, 80)))
+        return _signed_png(Image.fromarray(text_picture(["no records"], max(side, 80))))
     font = font_of(max(10, min(16, side // 13)))
     line = text_size("", font)[1] + 3
     columns = min(columns, len(records))
@@ -67,7 +70,21 @@ def contact_sheet(records: Sequence[StoredRecord | BadInput], columns: int, side
         # its end tells most
         key = shortened(drawable(key, "?"), font, side, keep_end=True)
         write(pen, (left, below), key, font, FAINT_INK if told else INK)
-    return encode_png(np.array(sheet))
+    return _signed_png(sheet)
+
+
+def is_sheet(data: bytes) -> bool:
+    """Whether a PNG is one that `contact_sheet` made."""
+    return data.startswith(b"\x89PNG") and b"Software\0" + _SOFTWARE.encode() in data[:_START]
+
+
+def _signed_png(image: Image.Image) -> bytes:
+    """A PNG that says what made it."""
+    info = PngInfo()
+    info.add_text("Software", _SOFTWARE)
+    out = io.BytesIO()
+    image.save(out, "PNG", pnginfo=info)
+    return out.getvalue()
 
 
 def caption(record: StoredRecord | BadInput) -> tuple[list[Part], str]:

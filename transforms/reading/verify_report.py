@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from transforms.reading.verify_tally import Tally
@@ -32,6 +33,14 @@ def report_of(tally: Tally, path: str, started: str, finished: str) -> dict[str,
         "finished": finished,
         **tally.as_json(),
     }
+
+
+def is_report(data: bytes) -> bool:
+    """Whether a file is one that `write_report` wrote."""
+    try:
+        return bool({"format_version", "path", "sound", "started"} <= json.loads(data).keys())
+    except (ValueError, AttributeError, RecursionError):
+        return False
 
 
 def write_report(path: str, text: str) -> None:

@@ -64,7 +64,7 @@ class WholeShard:
             failures = f"{state.path}.failures"
             files.make_folder(state.folder)
             lines = (f"{line}\n" for line in self.header.failures)
-            write_lines(failures, lines, f"{failures}.part")
+            write_lines(failures, lines)
         file = ShardFile(
             self.paths.records_path,
             self.paths.index_path,

@@ -5,11 +5,13 @@ An object of a bucket is there when it is whole, and not before.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import os
 import tempfile
-from collections.abc import Iterable
+import uuid
+from collections.abc import Iterable, Iterator
 
 from transforms.storage import objects
 from transforms.storage.paths import is_remote
@@ -28,23 +30,58 @@ def write_text(path: str, text: str) -> None:
     write_lines(path, [text])
 
 
-def write_lines(path: str, lines: Iterable[str], unfinished: str = "") -> None:
+def write_lines(path: str, lines: Iterable[str], unfinished_in: str = "") -> None:
     """Writes a whole file from pieces that carry their line ends, or leaves the old one.
 
     Args:
         path: of the file; its folder is there.
         lines: the pieces.
-        unfinished: path on the same file system of the file until it is whole; beside `path` if not given.
-            An object needs none.
+        unfinished_in: folder, on the same file system, that holds the file until it is whole; the folder of
+            `path` if not given. An object needs none.
     """
     if is_remote(path):
         with naming_faults(path):
             _write_object(path, lines)
         return
-    unfinished = unfinished or path + _UNFINISHED
-    write_unfinished(unfinished, lines)
-    os.replace(unfinished, path)
+    with unfinished_file(path, (line.encode() for line in lines), unfinished_in) as unfinished:
+        os.replace(unfinished, path)
     sync_folder(os.path.dirname(path))
+
+
+def write_bytes(path: str, data: bytes) -> None:
+    """Writes a whole file or object, or leaves the old one."""
+    if is_remote(path):
+        with naming_faults(path):
+            objects.write(path, data)
+        return
+    with unfinished_file(path, [data]) as unfinished:
+        os.replace(unfinished, path)
+    sync_folder(os.path.dirname(path))
+
+
+@contextlib.contextmanager
+def unfinished_file(path: str, pieces: Iterable[bytes], folder: str = "") -> Iterator[str]:
+    """Path of a new file, on disk, with the contents that `path` is to have; removed unless it is renamed.
+
+    Args:
+        path: that the file is for.
+        pieces: its contents.
+        folder: that the new file lies in; that of `path` if not given.
+
+    Raises:
+        JobError: names the file, where an OSError of a write does not.
+    """
+    folder = folder or os.path.dirname(path)
+    unfinished = os.path.join(folder, f"{os.path.basename(path)}.{uuid.uuid4().hex[:12]}{_UNFINISHED}")
+    try:
+        with naming_faults(path), open(unfinished, "xb") as file:
+            file.writelines(pieces)
+            file.flush()
+            os.fsync(file.fileno())
+        yield unfinished
+    finally:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            os.remove(unfinished)
 
 
 def _write_object(uri: str, lines: Iterable[str]) -> None:
@@ -63,18 +100,6 @@ def _write_object(uri: str, lines: Iterable[str]) -> None:
         file.writelines(itertools.chain(held, pieces))
         file.flush()
         objects.upload(file.name, uri)
-
-
-def write_unfinished(path: str, lines: Iterable[str]) -> None:
-    """Writes a file that is on disk afterwards, under a name that is not its last.
-
-    Raises:
-        JobError: names the file, where an OSError of a write does not.
-    """
-    with naming_faults(path), open(path, "w", encoding="utf-8", newline="\n") as file:
-        file.writelines(lines)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def sync_folder(path: str) -> None:

@@ -12,6 +12,7 @@ import errno
 import fcntl
 import os
 import socket
+import tempfile
 import threading
 import time
 
@@ -23,7 +24,6 @@ from transforms.storage.paths import is_remote
 from transforms.storage.write_faults import naming_faults
 
 _LOCK = "lock"
-_CLOCK = "clock"
 _BEAT_SECONDS = 10.0
 _DEAD_SECONDS = 60.0
 # Somebody who only looks holds the lock for an instant, and a new owner has not written yet for one.
@@ -179,10 +179,13 @@ def release_all() -> None:
 
 
 def is_lock_file(path: str) -> bool:
-    """Whether a plain file under `.recordmill` has the name of one of ours."""
+    """Whether a plain file under `.recordmill` is a lock, perhaps one that nothing is written into yet."""
     if is_remote(path):
-        return os.path.basename(path) in (object_lock.LOCK, object_lock.CLOCK)
-    return os.path.basename(path) in (_LOCK, _CLOCK) and os.path.isfile(path) and not os.path.islink(path)
+        return object_lock.is_lock_file(path)
+    if os.path.basename(path) != _LOCK or not os.path.isfile(path) or os.path.islink(path):
+        return False
+    with open(path, "rb") as file:
+        return Owner.is_begun(file.read(_MOST_BYTES))
 
 
 def _path(output: str) -> str:
@@ -203,6 +206,8 @@ def _taken(output: str, path: str, owner: Owner) -> _Held:
         try:
             locked = _flock(descriptor)
             present = _read(descriptor)
+            if not Owner.is_begun(_text(descriptor)):
+                raise JobError(f"{path} is not a lock that recordmill wrote; move it away")
             if not _same_file(descriptor, path):
                 refusal = ""  # a job that ended has just removed it
             elif present is not None and present.token == owner.token:
@@ -244,16 +249,10 @@ def _is_dead(owner: Owner, path: str, descriptor: int, locked: bool | None) -> b
 
 def _age(path: str, descriptor: int) -> float:
     """Seconds since the last sign of life, by the clock of the file system: hosts' own may be far apart."""
-    clock = os.path.join(os.path.dirname(path), _CLOCK)
     try:
-        touched = os.open(clock, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            os.utime(touched)
-            now = os.fstat(touched).st_mtime
-        finally:
-            os.close(touched)
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(clock)
+        with tempfile.TemporaryFile(dir=os.path.dirname(path)) as touched:
+            os.utime(touched.fileno())
+            now = os.fstat(touched.fileno()).st_mtime
     except OSError:
         now = time.time()
     return now - os.fstat(descriptor).st_mtime
@@ -287,7 +286,11 @@ def _write(descriptor: int, owner: Owner) -> None:
 
 def _read(descriptor: int) -> Owner | None:
     """The owner; None where none is written yet, or not to the end."""
-    return Owner.of_json(os.pread(descriptor, _MOST_BYTES, 0))
+    return Owner.of_json(_text(descriptor))
+
+
+def _text(descriptor: int) -> bytes:
+    return os.pread(descriptor, _MOST_BYTES, 0)
 
 
 def _read_path(path: str) -> Owner | None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import threading
 import time
+import uuid
 from collections.abc import Collection
 
 from transforms.records import JobError
@@ -19,7 +21,6 @@ from transforms.storage.owner import Owner
 from transforms.storage.write_faults import naming_faults
 
 LOCK = "lock"
-CLOCK = "clock"
 DEAD_SECONDS = 90.0
 
 _BEAT_SECONDS = 15.0
@@ -27,6 +28,7 @@ _TRIES = 10
 _TRY_SECONDS = 0.2
 # What a signal handler can wait for an answer.
 _QUICK_SECONDS = 2.0
+_CLOCK = re.compile(r"clock-[0-9a-f]{32}")
 
 
 class _Held:
@@ -132,6 +134,12 @@ def release_all() -> None:
         _held.pop(uri, None)
 
 
+def is_lock_file(uri: str) -> bool:
+    """Whether an object under `.recordmill` has the name of a lock, or of what tells the service's time."""
+    name = os.path.basename(uri)
+    return name == LOCK or bool(_CLOCK.fullmatch(name))
+
+
 def _uri(output: str) -> str:
     return os.path.join(output, RUNS, LOCK)
 
@@ -159,7 +167,8 @@ def _taken(output: str, uri: str, owner: Owner, ours: Collection[str]) -> _Held:
 def _present(uri: str) -> tuple[Owner, objects.StoredObject] | None:
     """Who has the lock, and which state of the object says so.
 
-    An object that no job has written is as good as one of a job that is not known.
+    Raises:
+        JobError: the object is not a lock that a job wrote.
     """
     for _ in range(_TRIES):
         found = objects.stat(uri)
@@ -171,6 +180,8 @@ def _present(uri: str) -> tuple[Owner, objects.StoredObject] | None:
             return None
         again = objects.stat(uri)
         if again is not None and again.generation == found.generation:
+            if not Owner.is_begun(text):
+                raise JobError(f"{uri} is not a lock that recordmill wrote; move it away")
             return Owner.of_json(text) or Owner("", "an unknown host", 0, "an unknown time", ""), found
     return None
 
@@ -181,11 +192,11 @@ def _is_dead(owner: Owner, found: objects.StoredObject) -> bool:
 
 def _age(found: objects.StoredObject) -> float:
     """Seconds since the last sign of life, by the clock of the service: hosts' own may be far apart."""
-    clock = os.path.join(os.path.dirname(found.uri), CLOCK)
-    now = objects.write(clock, b"").updated
+    clock = os.path.join(os.path.dirname(found.uri), f"clock-{uuid.uuid4().hex}")
+    written = objects.write(clock, b"", objects.NEW)
     with contextlib.suppress(FileNotFoundError):
-        objects.delete(clock)
-    return now - found.updated
+        objects.delete(clock, written.generation)
+    return written.updated - found.updated
 
 
 def _refusal(output: str, owner: Owner, found: objects.StoredObject) -> str:

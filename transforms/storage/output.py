@@ -14,12 +14,13 @@ from transforms.storage import files, objects
 from transforms.storage.durable import write_lines
 from transforms.storage.layout import FAILURES, INDEX, MANIFEST, RUNS, STATE, Run
 from transforms.storage.paths import absolute, is_remote, scheme_of
-from transforms.storage.publication import noted_publication, published_dataset
-from transforms.storage.runs import failures_path, has_runs, has_withdrawn, run_folders, strange_entries
+from transforms.storage.publication import foreign_metadata, noted_publication, published_dataset
+from transforms.storage.runs import failures_path, has_withdrawn, marked_run_folders, strange_entries
 from transforms.storage.sorted_lines import in_order
 
 # Of lines of failures, that are read at a time.
 _FILES_AT_A_TIME = 64
+_LONGEST_LINE = 1 << 20
 
 # https://cloud.google.com/storage/docs/buckets#naming
 _BUCKET_URI = re.compile(r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](?:/(?!/)|$)")
@@ -86,11 +87,24 @@ def recheck_output(output: str, overwrite: bool) -> None:
 
 def write_failures(run: Run, failures: Iterable[Failure], paths: Iterable[str] = ()) -> str:
     """Writes failures.jsonl: `failures`, and the lines of files, sorted by key. Returns its path."""
-    lines = in_order(_failure_lines(failures, paths), _failure_order)
     path = failures_path(run)
-    unfinished = os.path.join(run.folder, f"{FAILURES}.part")
-    write_lines(path, (f"{line}\n" for line in lines), unfinished)
+    if files.exists(path) and not _lists_failures(path):
+        raise JobError(f"{path} is not a list of failures that recordmill wrote; move it away")
+    lines = in_order(_failure_lines(failures, paths), _failure_order)
+    write_lines(path, (f"{line}\n" for line in lines), run.folder)
     return path
+
+
+def _lists_failures(path: str) -> bool:
+    """Whether a file is a failures.jsonl: empty, or with a failure in its first line."""
+    if not files.is_file(path):
+        return False
+    with files.open_stream(path) as file:
+        line = file.readline(_LONGEST_LINE)
+    try:
+        return not line or {"key", "stage", "reason"} <= json.loads(line).keys()
+    except (ValueError, AttributeError, RecursionError):
+        return False
 
 
 def _failure_lines(failures: Iterable[Failure], paths: Iterable[str]) -> Iterator[str]:
@@ -166,12 +180,13 @@ def _files(output: str) -> set[str]:
 
 
 def _left_over(output: str) -> set[str]:
-    """Names of files that runs which did not publish may have left: failures, and what they announced."""
-    names = {FAILURES} if has_runs(output) else set()
-    for folder in run_folders(output):
+    """Names of the files that runs which did not publish have left: failures, and what they published."""
+    folders = marked_run_folders(output)
+    names = {FAILURES} if folders and _lists_failures(os.path.join(output, FAILURES)) else set()
+    for folder in folders:
         publication = noted_publication(output, folder)
         if publication is not None:
-            names |= publication.names
+            names |= publication.names - foreign_metadata(output, folder, publication)
     return names
 
 

@@ -1,4 +1,4 @@
-"""Who holds the lock of an output."""
+"""Which process holds the lock of an output, or made a folder."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import json
 import os
 import socket
 
+_START = b'{"token": "'
+
 
 @dataclasses.dataclass(frozen=True)
 class Owner:
-    """Who holds a lock.
+    """A process that holds a lock, or made a folder.
 
     Attributes:
         token: of the job.
@@ -45,8 +47,12 @@ class Owner:
         """Whether it was a process of this machine, and is none any more; False where that is not known."""
         return bool(self.place) and self.place == _place() and _born(self.pid) != self.born
 
+    def is_dead_here(self) -> bool:
+        """Whether it was a process on a host of this name, and there is none of its number and start."""
+        return self.host == socket.gethostname() and _born(self.pid) != self.born
+
     def to_json(self) -> bytes:
-        """As it is written into the lock."""
+        """As it is written into a lock, or into the marker of a folder."""
         return json.dumps(dataclasses.asdict(self)).encode()
 
     @staticmethod
@@ -56,6 +62,11 @@ class Owner:
             return Owner(**json.loads(text))
         except (ValueError, TypeError, RecursionError):
             return None
+
+    @staticmethod
+    def is_begun(text: bytes) -> bool:
+        """Whether text is the JSON of an owner, or the start of it, which may be empty."""
+        return _START.startswith(text[: len(_START)])
 
     def __str__(self) -> str:
         command = f" ({self.command})" if self.command else ""

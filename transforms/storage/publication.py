@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Collection, Iterable, Mapping
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 from transforms.records import JobError
 from transforms.storage import cloud, files, lock, objects
-from transforms.storage.durable import sync_folder, write_lines, write_text, write_unfinished
+from transforms.storage.durable import sync_folder, unfinished_file, write_lines, write_text
 from transforms.storage.layout import (
     DATASET_INFO,
     FAILURES,
@@ -27,6 +28,8 @@ from transforms.storage.sealed import is_sealed
 from transforms.storage.write_faults import naming_faults
 
 PUBLISHING = "publishing.json"
+METADATA = "metadata.json"
+"""In a run's folder: the digests of the metadata files that the run writes into the output."""
 _READ_BYTES = 1 << 20
 
 
@@ -259,11 +262,40 @@ def complete_moves(output: str, publication: Publication) -> None:
     _sync_folders(output, publication.names)
 
 
-def write_metadata_file(run: Run, name: str, text: str) -> None:
-    """Writes one file that describes the dataset, whole or not at all."""
-    path = os.path.join(run.output, name)
-    files.make_folder(os.path.dirname(path))
-    write_lines(path, [text], os.path.join(run.folder, f"{os.path.basename(name)}.part"))
+def write_metadata_files(run: Run, texts: Mapping[str, str]) -> Mapping[str, str]:
+    """Writes the files that describe the dataset, each whole or not at all; their SHA-256, by name."""
+    digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
+    written = _written_metadata(run.folder)
+    every = {name: [*written.get(name, ()), digest] for name, digest in digests.items()}
+    write_text(os.path.join(run.folder, METADATA), json.dumps(every))
+    for name, text in texts.items():
+        path = os.path.join(run.output, name)
+        files.make_folder(os.path.dirname(path))
+        write_lines(path, [text], run.folder)
+    return digests
+
+
+def _written_metadata(folder: str) -> Mapping[str, Collection[str]]:
+    """The digests of what a run wrote, or was about to write, under each name; of every try."""
+    try:
+        found: dict[str, list[str]] = json.loads(files.read_bytes(os.path.join(folder, METADATA)))
+        return found
+    except (FileNotFoundError, ValueError):
+        return {}
+
+
+def foreign_metadata(output: str, folder: str, publication: Publication) -> frozenset[str]:
+    """Names of metadata files that are there, and that the run in `folder` did not write."""
+    written = _written_metadata(folder)
+
+    def is_foreign(name: str) -> bool:
+        path = os.path.join(output, name)
+        if not files.is_file(path) or (name == REPORT and _is_our_page(output)):
+            return False
+        return file_sha256(path) not in written.get(name, ())
+
+    names = [name for name in publication.metadata if name not in publication.replaced_names]
+    return frozenset(itertools.compress(names, files.each(is_foreign, names)))
 
 
 def commit(run: Run, manifest: str) -> None:
@@ -276,9 +308,8 @@ def commit(run: Run, manifest: str) -> None:
     if is_remote(path):
         _commit_object(run, path, manifest)
         return
-    unfinished = os.path.join(run.folder, f"{MANIFEST}.part")
-    write_unfinished(unfinished, [manifest])
-    os.replace(unfinished, path)
+    with unfinished_file(path, [manifest.encode()], run.folder) as unfinished:
+        os.replace(unfinished, path)
     with contextlib.suppress(OSError):
         sync_folder(run.output)
 
@@ -303,7 +334,9 @@ def undo(output: str, folder: str, publication: Publication) -> None:
 
     Of the replaced dataset, which was withdrawn, the rest is removed.
     """
-    if DATASET_INFO in publication.metadata or DATASET_INFO in publication.replaced_names:
+    foreign = foreign_metadata(output, folder, publication)
+    made = publication.names | publication.replaced_names
+    if DATASET_INFO in made - foreign:
         _remove(output, DATASET_INFO)
         sync_folder(output)
     moves = [
@@ -311,8 +344,9 @@ def undo(output: str, folder: str, publication: Publication) -> None:
         for source, name in publication.moves.items()
     ]
     files.each(_take_back, moves)
-    _remove(output, *publication.metadata, *publication.shared, *publication.replaced_names)
-    _remove_empty_folders(output, publication.names | publication.replaced_names)
+    left = {*publication.metadata, *publication.shared, *publication.replaced_names} - foreign
+    _remove(output, *left)
+    _remove_empty_folders(output, made)
     _sync_folders(folder, publication.moves)
     sync_folder(output)
 

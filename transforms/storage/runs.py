@@ -1,4 +1,9 @@
-"""What runs leave under `.recordmill`: how they are known, how a new one settles it, and how one ends."""
+"""What runs leave under `.recordmill`: how it is recognised, recovered and removed.
+
+A run's folder has a marker, `run.json`. In a folder without one, only a scratch folder with its own marker is
+removed. In a folder with one, files with the names that runs give are removed, except those that were there
+before the marker.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +12,14 @@ import datetime
 import json
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from transforms.records import JobError
 from transforms.storage import files, lock
 from transforms.storage.durable import sync_folder, write_text
 from transforms.storage.layout import FAILURES, FORMAT_VERSION, MANIFEST, RUNS, Run
+from transforms.storage.marked import owner_of, remove_marked_folder
 from transforms.storage.paths import is_remote
 from transforms.storage.publication import PUBLISHING, noted_publication, undo
 
@@ -24,7 +31,12 @@ _STATE = ".state.json"
 # Names of the folders of runs, and of what is in them.
 _RUN = re.compile(r"[0-9a-f]{16}")
 _OUR_NAMES = re.compile(
-    r"scratch|shards|sample\.json|failures\.jsonl|publishing\.json|run\.json|tfrecord-.*|.*\.part", re.DOTALL
+    r"scratch|shards|sample\.json|failures\.jsonl|publishing\.json|metadata\.json|run\.json|tfrecord-.*|.+\.\w+\.part",
+    re.DOTALL,
+)
+_OUR_SHARDS = re.compile(
+    r".+-\d{5}(-\w[\w-]*)?\.(tfrecord|idx|failures|rows|jsonl\.gz|state\.json(\.failures)?)(\.\w+\.part)?",
+    re.DOTALL,
 )
 # What reading a damaged JSON file may raise.
 _DAMAGED = (ValueError, KeyError, TypeError, RecursionError)
@@ -33,6 +45,11 @@ _DAMAGED = (ValueError, KeyError, TypeError, RecursionError)
 def run_folders(output: str) -> list[str]:
     """The folders of all runs that have something in an output."""
     return [found.path for found in files.entries(os.path.join(output, RUNS)) if found.is_folder]
+
+
+def marked_run_folders(output: str) -> list[str]:
+    """Those of them that have a marker."""
+    return [folder for folder in run_folders(output) if _marker(folder) is not None]
 
 
 def strange_entries(output: str) -> list[str]:
@@ -50,7 +67,7 @@ def strange_entries(output: str) -> list[str]:
 
 def has_runs(output: str) -> bool:
     """Whether a run has begun in an output, and not published."""
-    return any(_marker(folder) is not None for folder in run_folders(output))
+    return bool(marked_run_folders(output))
 
 
 def has_withdrawn(output: str) -> bool:
@@ -59,19 +76,22 @@ def has_withdrawn(output: str) -> bool:
 
 
 def mark_run(run: Run, version: str) -> None:
-    """Makes the run's folder, known as one by its marker; touches nothing else.
+    """Makes the run's folder, with its marker, which lists what was there before; touches nothing else.
 
     Args:
         run: that starts, under the output's lock.
         version: of recordmill.
     """
     published = files.exists(os.path.join(run.output, MANIFEST))
+    before = _marker(run.folder)
+    foreign = _names_in(run) if before is None else before.get("foreign", [])
     marker = {
         "format_version": FORMAT_VERSION,
         "recordmill": version,
         "config_digest": run.digest,
         "started": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "replaces": published or has_withdrawn(run.output),
+        "foreign": foreign,
     }
     files.make_folder(run.folder)
     write_text(os.path.join(run.folder, _MARKER), json.dumps(marker))
@@ -87,15 +107,14 @@ def settle_runs(run: Run) -> None:
     What a publication that was cut off had made is taken back. The finished shards of the same run stay.
     """
     published = files.exists(os.path.join(run.output, MANIFEST))
-    folders = run_folders(run.output)
-    for folder in folders:
+    for folder in marked_run_folders(run.output):
         publication = noted_publication(run.output, folder)
         if publication is not None:
             # With a manifest it never began, or was complete.
             if not published:
                 undo(run.output, folder, publication)
             files.remove_if_there(os.path.join(folder, PUBLISHING))
-    for folder in folders:
+    for folder in run_folders(run.output):
         if folder != run.folder:
             _remove_run(folder)
     _tidy(run)
@@ -115,7 +134,25 @@ def remove_run(run: Run) -> None:
 
 def discard_run(run: Run) -> None:
     """Removes the folder of a version that is not published, with all that the run has left in it."""
-    files.remove_all([files.Found(run.output, is_folder=True, size=0)])
+    remove_staging(run.output)
+
+
+def remove_staging(folder: str) -> None:
+    """Removes the folder in which runs made a version, markers last; leaves one without a run as it is."""
+    if has_runs(folder):
+        runs = os.path.join(folder, RUNS)
+        files.remove_all(found for found in files.entries(folder) if found.path != runs)
+    remove_runs(folder)
+    with contextlib.suppress(OSError):  # something else is there
+        files.remove_folder(folder)
+
+
+def remove_runs(output: str) -> None:
+    """Removes what all runs have left under `.recordmill` in an output."""
+    for run in run_folders(output):
+        _remove_run(run)
+    with contextlib.suppress(OSError):  # something else is there
+        files.remove_folder(os.path.join(output, RUNS))
 
 
 def end_run(run: Run) -> None:
@@ -128,14 +165,13 @@ def end_run(run: Run) -> None:
 
 def finished_shards(output: str) -> int:
     """How many finished, unpublished shards runs have left in an output."""
-    runs = [folder for folder in run_folders(output) if _marker(folder) is not None]
-    shards = [files.entries(os.path.join(folder, _SHARDS)) for folder in runs]
+    shards = [files.entries(os.path.join(folder, _SHARDS)) for folder in marked_run_folders(output)]
     return sum(found.name.endswith(_STATE) for listed in shards for found in listed)
 
 
 def kept_bytes(output: str) -> int:
     """What the unpublished shards of runs take in an output already."""
-    shards = [files.entries(os.path.join(folder, _SHARDS)) for folder in run_folders(output)]
+    shards = [files.entries(os.path.join(folder, _SHARDS)) for folder in marked_run_folders(output)]
     return sum(found.size for listed in shards for found in listed)
 
 
@@ -145,7 +181,7 @@ def failures_path(run: Run) -> str:
     return os.path.join(run.folder if published else run.output, FAILURES)
 
 
-def _marker(folder: str) -> Mapping[str, object] | None:
+def _marker(folder: str) -> Mapping[str, Any] | None:
     try:
         marker = json.loads(files.read_bytes(os.path.join(folder, _MARKER)))
     except (FileNotFoundError, *_DAMAGED):
@@ -153,20 +189,45 @@ def _marker(folder: str) -> Mapping[str, object] | None:
     return marker if isinstance(marker, dict) and marker.get("format_version") == FORMAT_VERSION else None
 
 
+def _names_in(run: Run) -> list[str]:
+    """What a run's folder holds before the run begins, without a scratch folder of ours; `shards/x` in it."""
+    names = []
+    for found in files.entries(run.folder):
+        if found.path == run.shards and found.is_folder:
+            names += [f"{_SHARDS}/{shard.name}" for shard in files.entries(found.path)]
+        elif found.name != _SCRATCH or owner_of(found.path) is None:
+            names.append(found.name)
+    return names
+
+
+def _made_in(folder: str) -> Iterator[files.Found]:
+    """What runs made in a run's folder, without the scratch folder and what the run is recognised by."""
+    marker = _marker(folder)
+    if marker is None:
+        return
+    foreign = marker.get("foreign", ())
+    for found in files.entries(folder):
+        if found.name in (_SCRATCH, _MARKER, PUBLISHING) or not _OUR_NAMES.fullmatch(found.name):
+            continue
+        if found.name == _SHARDS and found.is_folder:
+            shards = (one for one in files.entries(found.path) if _OUR_SHARDS.fullmatch(one.name))
+            yield from (one for one in shards if f"{_SHARDS}/{one.name}" not in foreign and not one.is_folder)
+        elif found.name not in foreign:
+            yield found
+
+
 def _is_ours(folder: str) -> bool:
-    """Whether it holds only what jobs make: before it is a run, or, late, after it was removed."""
+    """Whether it has only names that jobs give: before it is a run, or, late, after it was removed."""
     names = [found.name for found in files.entries(folder)]
     return bool(_RUN.fullmatch(os.path.basename(folder))) and all(map(_OUR_NAMES.fullmatch, names))
 
 
 def _tidy(run: Run) -> None:
     """Leaves of a run's folder what this job needs, and the finished shards."""
-    kept = [os.path.join(run.folder, name) for name in (_MARKER, _SCRATCH)]
-    kept += [run.sample, run.shards, run.records]
-    files.remove_all(found for found in files.entries(run.folder) if found.path not in kept)
-    shards = files.entries(run.shards)
-    finished = _finished_files([found.path for found in shards if found.name.endswith(_STATE)])
-    files.remove_all(found for found in shards if found.name not in finished)
+    made = list(_made_in(run.folder))
+    finished = _finished_files([found.path for found in made if found.name.endswith(_STATE)])
+    kept = {run.sample, run.records, *(os.path.join(run.shards, name) for name in finished)}
+    files.remove_all(found for found in made if found.path not in kept)
 
 
 def _finished_files(states: Sequence[str]) -> Collection[str]:
@@ -183,9 +244,13 @@ def _files_of_state(path: str) -> Sequence[str]:
 
 
 def _remove_run(folder: str) -> None:
-    """Removes a run's folder: what it is known by, last."""
-    last = [os.path.join(folder, name) for name in (PUBLISHING, _MARKER)]
-    files.remove_all(found for found in files.entries(folder) if found.path not in last)
-    for path in last:
-        files.remove_if_there(path)
-    files.remove_folder(folder)
+    """Removes what runs made in a run's folder, the marker last; then the folder, if it is empty."""
+    made = list(_made_in(folder))
+    files.remove_all(made)
+    remove_marked_folder(os.path.join(folder, _SCRATCH))
+    if _marker(folder) is not None:
+        files.remove_if_there(os.path.join(folder, PUBLISHING))
+        files.remove_if_there(os.path.join(folder, _MARKER))
+    for emptied in (os.path.join(folder, _SHARDS), folder):
+        with contextlib.suppress(OSError):  # not there, or not empty
+            files.remove_folder(emptied)

@@ -1,4 +1,4 @@
-"""A folder of this process alone, for what goes on to a bucket: removed at its end, or by the next one."""
+"""The folder of this process for intermediate files, in one private folder of this user's processes."""
 
 from __future__ import annotations
 
@@ -7,52 +7,78 @@ import contextlib
 import fcntl
 import functools
 import os
-import shutil
+import stat
 import tempfile
 
-_PREFIX = "recordmill-"
-_UNLOCKED = ".new-recordmill-"
+from transforms.records import JobError
+from transforms.storage.marked import MARKER, make_marked_folder, owner_of, remove_marked_folder
 
 
 @functools.cache
 def scratch_folder() -> str:
-    """The folder, under the system's temporary one."""
-    parent = tempfile.gettempdir()
-    _sweep(parent)
-    unlocked = tempfile.mkdtemp(prefix=_UNLOCKED, dir=parent)
-    # Held as long as the process lives, and by its forks: by it the folder of one that died is known. It gets
-    # the name that others look for only once it is held.
-    fcntl.flock(os.open(unlocked, os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_SH)
-    folder = os.path.join(parent, _PREFIX + os.path.basename(unlocked).removeprefix(_UNLOCKED))
-    os.rename(unlocked, folder)
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    """The folder, made when it is first asked for. It is removed when the process ends, or by a later one.
+
+    Raises:
+        JobError: the private folder's name belongs to something else.
+    """
+    parent = _private_folder(os.path.join(tempfile.gettempdir(), f"recordmill-scratch-{os.getuid()}"))
+    for name in os.listdir(parent):
+        _remove_if_dead(os.path.join(parent, name))
+    folder = tempfile.mkdtemp(dir=parent)
+    make_marked_folder(folder)
+    with contextlib.suppress(OSError):  # without locks, no process removes what another leaves
+        _locked_marker(folder, fcntl.LOCK_SH)  # held as long as this process, or a fork of it, lives
+    atexit.register(_remove_own, folder, os.getpid())
     return folder
 
 
-def _sweep(parent: str) -> None:
-    """Removes what processes have left that were killed."""
-    with contextlib.suppress(OSError), os.scandir(parent) as entries:
-        for entry in entries:
-            if entry.name.startswith(_PREFIX) and entry.is_dir(follow_symlinks=False):
-                _remove_if_dead(entry.path)
+def _private_folder(path: str) -> str:
+    """Makes a folder that only this user may enter.
+
+    Raises:
+        JobError: something else has its name.
+    """
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+    found = os.lstat(path)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise JobError(
+            f"{path} is needed for intermediate files, and it is a link, a file, or another user's folder; "
+            "remove it, or set TMPDIR to another folder"
+        )
+    if stat.S_IMODE(found.st_mode) != 0o700:
+        os.chmod(path, 0o700)
+    return path
 
 
 def _remove_if_dead(folder: str) -> None:
+    """Removes the folder of a process of this machine that is gone: by its marker, which nobody locks."""
     with contextlib.suppress(OSError):
-        if os.stat(folder).st_uid != os.getuid():
+        owner = owner_of(folder)
+        if owner is None or not owner.is_dead_here():
             return
-        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = _locked_marker(folder, fcntl.LOCK_EX)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_marked_folder(folder)
         finally:
             os.close(descriptor)
 
 
-def _forget() -> None:
-    """In a forked child: the folder is the parent's."""
-    scratch_folder.cache_clear()
-    atexit.unregister(shutil.rmtree)
+def _locked_marker(folder: str, operation: int) -> int:
+    """Descriptor of a folder's marker, locked. Raises OSError where another process has it locked."""
+    descriptor = os.open(os.path.join(folder, MARKER), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
-os.register_at_fork(after_in_child=_forget)
+def _remove_own(folder: str, pid: int) -> None:
+    if os.getpid() == pid:  # a fork leaves the folder to its parent
+        with contextlib.suppress(OSError):
+            remove_marked_folder(folder)
+
+
+os.register_at_fork(after_in_child=scratch_folder.cache_clear)

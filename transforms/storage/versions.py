@@ -8,10 +8,11 @@ step of which may be cut off and is completed by whoever comes next.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from transforms.records import JobError
@@ -20,15 +21,20 @@ from transforms.storage.durable import write_lines, write_text
 from transforms.storage.layout import FORMAT_VERSION, LATEST, MANIFEST, RUNS, Run
 from transforms.storage.output import check_output, check_path
 from transforms.storage.paths import absolute, is_remote
-from transforms.storage.runs import has_runs, strange_entries
-from transforms.storage.versions_files import move_folder, remove_dataset, remove_listed
+from transforms.storage.runs import has_runs, remove_runs, remove_staging, strange_entries
+from transforms.storage.versions_files import (
+    move_folder,
+    remove_dataset,
+    remove_listed,
+    remove_staged_dataset,
+)
 
 AUTO = "auto"
 # What is at work on a home, under `.recordmill`: the version that is being exposed, and, of one that is being
 # removed, its manifest.
 _EXPOSING = "exposing.json"
 _REMOVING = re.compile(r"removing-(.+)\.json")
-_PART = ".part"
+_PART = re.compile(r"\.[0-9a-f]{12}\.part$")
 # Three numbers without leading zeros, as TFDS has them; short enough for any file system.
 _NUMBER = "(0|[1-9][0-9]{0,8})"
 _VERSION = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}")
@@ -103,7 +109,7 @@ def check_is_no_version(output: str) -> None:
 
 def published_versions(home: str) -> list[Version]:
     """The versions that are whole, where readers look for them; ascending."""
-    return _whole_in(home)
+    return _that_are(_is_whole, home)
 
 
 def staged_versions(home: str) -> list[Version]:
@@ -141,7 +147,7 @@ def version_to_write(home: str, asked: str) -> Version:
     Raises:
         ValueError: it is no version, or not higher than all that are there.
     """
-    unexposed = _whole_in(os.path.join(home, RUNS))
+    unexposed = _that_are(_is_staged, os.path.join(home, RUNS))
     there = {*_versions_in(home), *unexposed}
     following = max(there)._replace(patch=max(there).patch + 1) if there else _FIRST
     if asked == AUTO:
@@ -176,7 +182,7 @@ def settle_versions(home: str, working: str) -> list[Version]:
     state = os.path.join(home, RUNS)
     _settle_removals(home)
     exposed = []
-    for version in _whole_in(state):
+    for version in _that_are(_is_staged, state):
         if _settle_exposure(home, version):
             exposed.append(version)
     noted = _exposing(home)
@@ -186,8 +192,11 @@ def settle_versions(home: str, working: str) -> list[Version]:
         if _is_whole(version_folder(home, version)) and before == _latest_name(home):
             _write_latest(home, version)
         files.remove_if_there(os.path.join(state, _EXPOSING))
-    left = [found for found in files.entries(state) if found.is_folder and _named(found.name)]
-    files.remove_all(found for found in left if found.name != working)
+    for found in files.entries(state):
+        if found.is_folder and _named(found.name) and found.name != working:
+            remove_staging(found.path)
+        elif _PART.sub("", found.name) in (_EXPOSING, LATEST) and _is_begun_note(found.path):
+            files.remove_if_there(found.path)
     return exposed
 
 
@@ -201,13 +210,13 @@ def expose(run: Run) -> None:
     """
     home, version = run.home, parse_version(run.version)
     staging, published = staging_folder(home, version), version_folder(home, version)
-    if not _is_whole(staging):
+    if not _is_staged(staging):
         if not _is_whole(published):
             raise JobError(f"{staging} is gone, and with it the version; give the same command again")
         if (_exposing(home) or (None, ""))[0] != version:
             return
     lock.check(run.locked, run.token)
-    if _is_whole(staging):
+    if _is_staged(staging):
         if _is_taken(home, version):
             raise JobError(
                 f"--output is {home!r}, where something else has got the name {str(version)!r} meanwhile; "
@@ -254,17 +263,26 @@ def _versions_in(folder: str) -> list[Version]:
     return sorted(version for found in files.entries(folder) if (version := _named(found.name)))
 
 
-def _whole_in(folder: str) -> list[Version]:
-    """The versions in a folder that are whole; ascending."""
+def _that_are(is_so: Callable[[str], bool], folder: str) -> list[Version]:
+    """The versions in a folder for whose folders this is so; ascending."""
     versions = sorted(
         version for found in files.entries(folder) if found.is_folder and (version := _named(found.name))
     )
-    whole = files.each(_is_whole, [os.path.join(folder, str(version)) for version in versions])
-    return [version for version, is_whole in zip(versions, whole, strict=True) if is_whole]
+    found = files.each(is_so, [os.path.join(folder, str(version)) for version in versions])
+    return list(itertools.compress(versions, found))
 
 
 def _is_whole(folder: str) -> bool:
     return files.is_file(os.path.join(folder, MANIFEST))
+
+
+def _is_staged(folder: str) -> bool:
+    """Whether a folder under `.recordmill` has the manifest of the version that it is named after."""
+    try:
+        manifest = json.loads(files.read_bytes(os.path.join(folder, MANIFEST)))
+        return bool(manifest["version"] == os.path.basename(folder))
+    except (FileNotFoundError, *_DAMAGED):
+        return False
 
 
 def _check_names(home: str, names: Iterable[str]) -> None:
@@ -293,8 +311,16 @@ def _check_names(home: str, names: Iterable[str]) -> None:
 
 def _is_ours(name: str) -> bool:
     """Whether something under `.recordmill` is called like a note, or a version at work."""
-    name = name.removesuffix(_PART)
+    name = _PART.sub("", name)
     return bool(name in (_EXPOSING, LATEST) or _REMOVING.fullmatch(name) or _named(name))
+
+
+def _is_begun_note(path: str) -> bool:
+    """Whether a file is the start of a note of ours, whose writing was interrupted."""
+    if not _PART.search(path) or not files.is_file(path):
+        return False
+    begun = _version_text(_FIRST).encode()[: len('{"format_version": ')]
+    return begun.startswith(files.read_bytes(path)[: len(begun)])
 
 
 def _version_in(path: str) -> Version | None:
@@ -361,9 +387,9 @@ def _settle_exposure(home: str, version: Version) -> bool:
     if not _is_taken(home, version):
         _move_out(home, version)
         return True
-    if _is_whole(published):  # not exposed for that, by a job that has told so
-        files.remove_if_there(os.path.join(staging, MANIFEST))
-        files.remove_all([files.Found(staging, True, 0)])
+    if _is_whole(published):  # which is why a job has not published this one
+        remove_runs(staging)
+        remove_staged_dataset(staging)
         return False
     raise JobError(f"{published} is in the way of version {version}, which is to be put there; move it away")
 
@@ -373,14 +399,13 @@ def _move_out(home: str, version: Version) -> None:
     staging, published = staging_folder(home, version), version_folder(home, version)
     noted = {**json.loads(_version_text(version)), "before": _latest_name(home)}
     write_text(os.path.join(home, RUNS, _EXPOSING), json.dumps(noted))
-    files.remove_all(found for found in files.entries(staging) if found.name == RUNS)
+    remove_runs(staging)
     move_folder(staging, published)
 
 
 def _write_latest(home: str, version: Version) -> None:
     path = os.path.join(home, LATEST)
-    unfinished = os.path.join(home, RUNS, LATEST + _PART)
-    write_lines(path, [f"{_version_text(version)}\n"], unfinished)
+    write_lines(path, [f"{_version_text(version)}\n"], os.path.join(home, RUNS))
 
 
 def _settle_removals(home: str) -> None:

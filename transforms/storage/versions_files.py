@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections.abc import Iterable
 
 from transforms.records import JobError
 from transforms.storage import files, objects
@@ -61,12 +62,30 @@ def remove_listed(folder: str, note: str) -> None:
     for name in (MANIFEST, DATASET_INFO):  # a move of the manifest in a bucket may have got to the copy
         files.remove_if_there(os.path.join(folder, name))
     files.remove_if_there(*(os.path.join(folder, name) for name in names))
+    _remove_empty_folders(folder, names)
+    sync_folder(os.path.dirname(folder))
+    files.remove_if_there(note)
+
+
+def remove_staged_dataset(folder: str) -> None:
+    """Removes the files of a dataset that no reader sees, by its manifest, which goes last.
+
+    Raises:
+        JobError: the manifest does not say which files are the dataset's.
+    """
+    dataset = published_dataset(folder)
+    names = dataset.files if dataset is not None else ()
+    files.remove_if_there(*(os.path.join(folder, name) for name in names if name != MANIFEST))
+    files.remove_if_there(os.path.join(folder, MANIFEST))
+    _remove_empty_folders(folder, names)
+
+
+def _remove_empty_folders(folder: str, names: Iterable[str]) -> None:
+    """Removes the folders of files, and their own, as far as they are empty."""
     below = {os.path.join(folder, os.path.dirname(name)) for name in names if "/" in name}
     for emptied in [*sorted(below, reverse=True), folder]:
         with contextlib.suppress(OSError):  # not there, or not empty
             files.remove_folder(emptied)
-    sync_folder(os.path.dirname(folder))
-    files.remove_if_there(note)
 
 
 def _move_object(pair: tuple[str, str]) -> None:

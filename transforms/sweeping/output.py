@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 from collections.abc import Mapping
 
 from transforms.records import JobError
-from transforms.storage import files, objects
-from transforms.storage.durable import sync_folder
+from transforms.storage import files
+from transforms.storage.durable import sync_folder, unfinished_file, write_bytes
+from transforms.storage.marked import remove_marked_folder
 from transforms.storage.output import check_output, check_path
+from transforms.storage.owner import Owner
 from transforms.storage.paths import absolute, is_remote
 from transforms.storage.write_faults import naming_faults
 
@@ -16,15 +20,15 @@ SWEEP_JSON = "sweep.json"
 """Written last: where it is, the others are whole."""
 
 NAMES = ("sweep.csv", "sweep.png", "sweep.svg", "sweep.html", SWEEP_JSON)
-_UNFINISHED = ".part"
 _SCRATCH = ".sweep-"
+_CUT_OFF = ".sweep-unfinished.json"
 
 
 def check_sweep_output(output: str, overwrite: bool) -> None:
     """Raises ValueError unless `output` can take a sweep.
 
-    It may not exist, or be empty; with `overwrite`, it may hold a sweep, and other files beside it, or what
-    one left that was cut off.
+    It may not exist, or be empty; with `overwrite`, it may hold a sweep, complete or interrupted, and other
+    files next to it.
     """
     check_path(output)
     folder = absolute(output)
@@ -37,14 +41,15 @@ def check_sweep_output(output: str, overwrite: bool) -> None:
         check_output(output)
         return
     names = {name for name in found if not name.startswith(_SCRATCH)}
-    others = sorted(name for name in names if name.removesuffix(_UNFINISHED) not in NAMES)
-    # Of a sweep whose writing was cut off, the page at least is there, or about to be.
-    cut_off = any(name in names for name in ("sweep.html", "sweep.html" + _UNFINISHED))
-    if others and SWEEP_JSON not in names and not (overwrite and cut_off):
+    is_cut_off = _is_cut_off(folder)
+    has_sweep = is_cut_off or (SWEEP_JSON in names and _is_sweep(os.path.join(folder, SWEEP_JSON)))
+    # Next to a sweep, other files may lie: they stay.
+    others = [] if has_sweep else sorted(names)
+    if others:
         shown = ", ".join(repr(name) for name in others[:3]) + (", …" if len(others) > 3 else "")
         raise ValueError(f"--output is {output!r}, which is not empty ({shown}); give an empty or new folder")
     if names and not overwrite:
-        held = "a sweep already" if SWEEP_JSON in names else "what is left of a sweep that was cut off"
+        held = "the rest of an interrupted sweep" if is_cut_off else "a sweep already"
         raise ValueError(
             f"--output is {output!r}, which holds {held}; --overwrite replaces it, or give another folder"
         )
@@ -88,43 +93,59 @@ def write_sweep(output: str, contents: Mapping[str, bytes], scratch: str | None)
         scratch: of this job, to be removed.
 
     Raises:
-        JobError: names the file that cannot be written.
+        JobError: names the file that cannot be written, or that no sweep wrote.
     """
     folder = absolute(output)
     path = os.path.join(folder, SWEEP_JSON)
     with naming_faults(folder):
         files.make_folder(folder)
-    write = _write_objects if is_remote(folder) else _write_files
-    write(folder, contents)
-    if scratch is not None:
-        with naming_faults(folder):
-            files.remove_all([entry for entry in files.entries(folder) if entry.path == scratch])
+        _check_names(folder)
+        marker = os.path.join(folder, _CUT_OFF)
+        with contextlib.ExitStack() as stack:
+            if is_remote(folder):
+                unfinished = {}
+            else:
+                pieces = {name: [contents[name]] for name in NAMES}
+                unfinished = {
+                    name: stack.enter_context(unfinished_file(os.path.join(folder, name), pieces[name]))
+                    for name in NAMES
+                }
+            write_bytes(marker, Owner.here("", "").to_json())
+            files.remove_if_there(path)
+            for name in NAMES:
+                target = os.path.join(folder, name)
+                if is_remote(folder):
+                    write_bytes(target, contents[name])
+                else:
+                    os.replace(unfinished[name], target)
+        files.remove_if_there(marker)
+        sync_folder(folder)
+        if scratch is not None:
+            remove_marked_folder(scratch)
     return path
 
 
-def _write_objects(folder: str, contents: Mapping[str, bytes]) -> None:
-    """Each object whole; sweep.json is away meanwhile."""
-    files.remove_if_there(os.path.join(folder, SWEEP_JSON))
-    for name in NAMES:
-        path = os.path.join(folder, name)
-        with naming_faults(path):
-            objects.write(path, contents[name])
+def _check_names(folder: str) -> None:
+    """Raises JobError where a file that is not of a sweep has the name of one of its files."""
+    if _is_cut_off(folder) or _is_sweep(os.path.join(folder, SWEEP_JSON)):
+        return
+    taken = sorted(files.taken(folder, NAMES))
+    if taken:
+        raise JobError(f"{os.path.join(folder, taken[0])} is there, and no sweep wrote it; move it away")
 
 
-def _write_files(folder: str, contents: Mapping[str, bytes]) -> None:
-    """All files whole before the first of them takes the place of an older one."""
-    unfinished = {name: os.path.join(folder, name + _UNFINISHED) for name in NAMES}
+def _is_sweep(path: str) -> bool:
+    """Whether a file is the sweep.json of a sweep."""
     try:
-        for name, path in unfinished.items():
-            with naming_faults(path), open(path, "wb") as file:
-                file.write(contents[name])
-                file.flush()
-                os.fsync(file.fileno())
-    except BaseException:
-        files.remove_if_there(*unfinished.values())
-        raise
-    with naming_faults(folder):
-        files.remove_if_there(os.path.join(folder, SWEEP_JSON))
-        for name, path in unfinished.items():
-            os.replace(path, os.path.join(folder, name))
-        sync_folder(folder)
+        document = json.loads(files.read_bytes(path))
+        return bool({"format_version", "rows", "images", "packages"} <= document.keys())
+    except (FileNotFoundError, ValueError, AttributeError, RecursionError):
+        return False
+
+
+def _is_cut_off(folder: str) -> bool:
+    """Whether a sweep began to replace files in a folder, and did not end."""
+    try:
+        return Owner.of_json(files.read_bytes(os.path.join(folder, _CUT_OFF))) is not None
+    except FileNotFoundError:
+        return False

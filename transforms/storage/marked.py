@@ -1,0 +1,50 @@
+"""Folders for intermediate files, each with a marker: a folder without one is never removed.
+
+The marker is a file that only this program writes. It says which process made the folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from transforms.storage import files, objects
+from transforms.storage.cloud import ChangedError
+from transforms.storage.owner import Owner
+from transforms.storage.paths import is_remote
+
+MARKER = "made-by-recordmill.json"
+"""Name of the marker: JSON of an `Owner`."""
+
+
+def make_marked_folder(path: str) -> None:
+    """Makes a folder with a marker. A folder that is there, and is not empty, is left as it is."""
+    files.make_folder(path)
+    if not files.entries(path):
+        marker, text = os.path.join(path, MARKER), Owner.here("", "").to_json()
+        with contextlib.suppress(FileExistsError, ChangedError):  # another worker was faster
+            if is_remote(path):
+                objects.write(marker, text, objects.NEW)
+            else:
+                with open(marker, "xb") as file:
+                    file.write(text)
+
+
+def owner_of(path: str) -> Owner | None:
+    """The owner that a folder's marker names; None without a marker, and for a link to a folder."""
+    marker = os.path.join(path, MARKER)
+    try:
+        is_plain = is_remote(path) or (files.is_own_folder(path) and not os.path.islink(marker))
+        return Owner.of_json(files.read_bytes(marker)) if is_plain else None
+    except (FileNotFoundError, IsADirectoryError):
+        return None
+
+
+def remove_marked_folder(path: str) -> None:
+    """Removes a folder with all its contents, the marker last; leaves one without a marker as it is."""
+    if owner_of(path) is not None:
+        marker = os.path.join(path, MARKER)
+        files.remove_all(found for found in files.entries(path) if found.path != marker)
+        files.remove_if_there(marker)
+        with contextlib.suppress(OSError):  # something was added meanwhile
+            files.remove_folder(path)
