@@ -37,9 +37,8 @@ $(READY): requirements.lock setup.py
 # Without INPUT, a small sample is drawn and converted.
 convert: $(READY)
 ifeq ($(INPUT),)
-	@rm -rf $(SAMPLE_RECORDS)
 	@$(RUN) -m benchmarks.drawings $(SAMPLE)
-	@$(RUN) -m pipelines.convert --input $(SAMPLE) --output "$(or $(OUTPUT),$(SAMPLE_RECORDS))" $(ARGS)
+	@$(RUN) -m pipelines.convert --input $(SAMPLE) --output "$(or $(OUTPUT),$(SAMPLE_RECORDS))" $(if $(OUTPUT),,--overwrite) $(ARGS)
 else ifeq ($(OUTPUT),)
 	@echo "make: INPUT is $(INPUT), and OUTPUT is not given; name a new or empty folder with OUTPUT=…" >&2; exit 2
 else

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.contenders import Contender, convert
-from benchmarks.inputs import TEN, draw_jpegs, draw_pngs, once
+from benchmarks.inputs import TEN, draw_jpegs, draw_pngs, once, own_folder
 from benchmarks.measure import Times, wall_seconds
 from benchmarks.report import machine, markdown_table
 from pipelines.runner_flags import available_cores
@@ -91,14 +91,15 @@ def main(argv: Sequence[str] | None = None) -> None:
         for path in folder.rglob("*.*"):
             path.read_bytes()
     times: dict[str, Times] = defaultdict(Times)
-    for number in range(1, args.repeats + 1):
-        print(f"round {number} of {args.repeats}", file=sys.stderr)
-        for job in JOBS:
-            for contender in (job.ours, job.loop):
-                found = times[contender.name]
-                found.ten.append(_seconds(contender, few[job.kind], work / "output"))
-                found.everything.append(_seconds(contender, many[job.kind], work / "output"))
-                print(f"  {contender.name}: {found.everything[-1]:.2f} s", file=sys.stderr)
+    with own_folder(work) as folder:
+        for number in range(1, args.repeats + 1):
+            print(f"round {number} of {args.repeats}", file=sys.stderr)
+            for job in JOBS:
+                for contender in (job.ours, job.loop):
+                    found = times[contender.name]
+                    found.ten.append(_seconds(contender, few[job.kind], folder / "output"))
+                    found.everything.append(_seconds(contender, many[job.kind], folder / "output"))
+                    print(f"  {contender.name}: {found.everything[-1]:.2f} s", file=sys.stderr)
     print(f"{facts}.\n\n{_table(times, images)}")
 
 

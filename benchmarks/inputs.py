@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import gzip
 import io
-import shutil
 import struct
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -141,12 +142,17 @@ def draw_manifest(path: Path, number: int) -> None:
 
 
 def once(path: Path, make: Callable[[Path, int], None], number: int) -> Path:
-    """`path`, made unless it is there; what a cut-off run left half made is made anew."""
+    """`path`, made unless it is there, complete."""
     if not path.exists():
-        unfinished = path.with_name(f"unfinished-{path.name}")
-        if unfinished.is_dir():
-            shutil.rmtree(unfinished)
-        unfinished.parent.mkdir(parents=True, exist_ok=True)
-        make(unfinished, number)
-        unfinished.rename(path)
+        with own_folder(path.parent) as folder:
+            make(folder / path.name, number)
+            (folder / path.name).rename(path)
     return path
+
+
+@contextlib.contextmanager
+def own_folder(work: Path) -> Iterator[Path]:
+    """A new folder in `work`, removed at the end with all its contents."""
+    work.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="run-", dir=work) as folder:
+        yield Path(folder)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
@@ -90,7 +89,6 @@ def make_works(work: Path, images: int, digits: int) -> list[Work]:
 def _converted(source: Path, *flags: str) -> Path:
     output = source.with_name(f"records-{source.name}")
     if not (output / "manifest.json").exists():
-        shutil.rmtree(output, ignore_errors=True)
         wall_seconds(convert("--num_shards", "8", "--quiet", *flags)(source, output))
     return output
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.contenders import Q90_FLAGS, convert
-from benchmarks.inputs import draw_jpegs, once
+from benchmarks.inputs import draw_jpegs, once, own_folder
 from benchmarks.measure import Memory, megabytes, peak_memory, wall_seconds
 from benchmarks.report import machine, markdown_table
 from benchmarks.rerun_changes import HUNDREDTHS, NOTHING, TEN_NEW, Change, link_tree
@@ -107,17 +107,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     drawn = once(work / f"jpeg-{args.images:08d}", draw_jpegs, args.images)
     for path in drawn.rglob("*.jpg"):  # all of them are cached
         path.read_bytes()
-    bench = Bench(work / "rerun", drawn, args.shards)
     rows = []
-    for case in CASES:
-        found = bench.prepare(case)
-        for _ in range(args.repeats):
-            bench.time_round(case, found)
-            times = f"{found.rerun.wall[-1]:.2f} s, {found.scratch.wall[-1]:.2f} s"
-            print(f"{case.name}, {case.change.name}: {times}", file=sys.stderr)
-        bench.measure_memory(case, found)
-        rows.append(table_row(case, found))
-    bench.clear()
+    with own_folder(work) as folder:
+        bench = Bench(folder / "rerun", drawn, args.shards)
+        for case in CASES:
+            found = bench.prepare(case)
+            for _ in range(args.repeats):
+                bench.time_round(case, found)
+                times = f"{found.rerun.wall[-1]:.2f} s, {found.scratch.wall[-1]:.2f} s"
+                print(f"{case.name}, {case.change.name}: {times}", file=sys.stderr)
+            bench.measure_memory(case, found)
+            rows.append(table_row(case, found))
     told = f"{args.images:,} JPEGs of 480x360 in {args.shards} shards; rounds: {args.repeats}"
     print(f"{facts}. {told}.\n\n{markdown_table(HEADER, rows)}")
 

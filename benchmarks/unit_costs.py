@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks.inputs import TEN, draw_jpegs, draw_pngs, once
+from benchmarks.inputs import TEN, draw_jpegs, draw_pngs, once, own_folder
 from benchmarks.report import machine, markdown_table
 from benchmarks.unit_costs_cost import Cost
 from benchmarks.unit_costs_jobs import encoding_costs, request_costs, version_costs
@@ -67,15 +67,18 @@ def _lists(args: argparse.Namespace) -> list[Cost]:
 def _encodings(args: argparse.Namespace) -> list[Cost]:
     number = max(args.images // _PNG_PART, TEN)
     pngs = once(args.work.absolute() / f"png-{number:08d}", draw_pngs, number)
-    return encoding_costs(_jpegs(args, TEN), _jpegs(args, args.images), pngs, args.work.absolute())
+    with own_folder(args.work.absolute()) as folder:
+        return encoding_costs(_jpegs(args, TEN), _jpegs(args, args.images), pngs, folder)
 
 
 def _versions(args: argparse.Namespace) -> list[Cost]:
-    return version_costs(_jpegs(args, TEN), _jpegs(args, args.images), args.work.absolute())
+    with own_folder(args.work.absolute()) as folder:
+        return version_costs(_jpegs(args, TEN), _jpegs(args, args.images), folder)
 
 
 def _requests(args: argparse.Namespace) -> list[Cost]:
-    return request_costs(_jpegs(args, min(args.images, _REQUESTED)), args.work.absolute())
+    with own_folder(args.work.absolute()) as folder:
+        return request_costs(_jpegs(args, min(args.images, _REQUESTED)), folder)
 
 
 GROUPS: dict[str, Callable[[argparse.Namespace], list[Cost]]] = {

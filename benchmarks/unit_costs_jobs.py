@@ -62,8 +62,6 @@ def version_costs(ten: Path, photos: Path, work: Path) -> list[Cost]:
     """State, and CPU of a record in the next version, beyond what ten images take."""
     source, home, output = work / "versions-in", work / "versions", work / "output"
     flags = (f"--num_shards={_SHARDS}", "--dataset_version=auto", "--quiet")
-    shutil.rmtree(source, ignore_errors=True)
-    shutil.rmtree(home, ignore_errors=True)
     start = _cpu(convert(*flags)(ten, output), output)
     link_tree(photos, source)
     wall_seconds(convert(*flags)(source, home))
@@ -113,7 +111,6 @@ def _requests_of_jobs(
 ) -> dict[str, collections.Counter[str]]:
     """Requests of a first version, of a second where nothing has changed, and of two where something has."""
     source = work / "requests-in"
-    shutil.rmtree(source, ignore_errors=True)
     link_tree(photos, source)
     home = f"{buckets.uri}/out-{number}"
     flags = ("--dataset_version=auto", f"--num_shards={shards}", "--quiet")
@@ -132,7 +129,6 @@ def _requests_of_jobs(
 @contextmanager
 def _source(photos: Path, part: Path, every: int) -> Iterator[None]:
     """In the block, `part` holds every so-manieth image of a folder."""
-    shutil.rmtree(part, ignore_errors=True)
     for path in sorted(photos.rglob("*.jpg"))[::every]:
         target = part / path.relative_to(photos)
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -10,14 +10,13 @@ command, from the start of its process to its end; the contenders take turns, an
 from __future__ import annotations
 
 import argparse
-import shutil
 import statistics
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.goals import Goal
-from benchmarks.inputs import TEN, draw_jpegs, once
+from benchmarks.inputs import TEN, draw_jpegs, once, own_folder
 from benchmarks.measure import wall_seconds
 from benchmarks.report import goals_table, machine
 
@@ -43,12 +42,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     photos = once(work / f"jpeg-{args.images:08d}", draw_jpegs, args.images)
     goals = []
     for name, flags in _SETTINGS.items():
-        output = work / "verified"
-        shutil.rmtree(output, ignore_errors=True)
-        convert = ("convert", "--input", str(photos), "--output", str(output), "--quiet", "--num_shards=8")
-        wall_seconds(("-m", "pipelines.cli", *convert, *flags))
-        goals.append(goal(name, *times(output, args.repeats)))
-        shutil.rmtree(output, ignore_errors=True)
+        with own_folder(work) as folder:
+            output = folder / "verified"
+            convert = (
+                "convert",
+                "--input",
+                str(photos),
+                "--output",
+                str(output),
+                "--quiet",
+                "--num_shards=8",
+            )
+            wall_seconds(("-m", "pipelines.cli", *convert, *flags))
+            goals.append(goal(name, *times(output, args.repeats)))
     told = f"{machine()}. {args.images:,} JPEGs of 480x360; {_PROCESSES} processes; rounds: {args.repeats}."
     print(f"{told}\n\n{goals_table(goals)}")
 

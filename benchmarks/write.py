@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.contenders import CONTENDERS, Contender, MemoryCase, memory_cases
 from benchmarks.goals import graph_goals, memory_goals, speed_goals, tensorflow_goal
-from benchmarks.inputs import TEN, Inputs, draw_inputs
+from benchmarks.inputs import TEN, Inputs, draw_inputs, own_folder
 from benchmarks.measure import Memory, Peaks, Speeds, Times, megabytes, peak_memory, wall_seconds
 from benchmarks.report import goals_table, machine, memory_table, speed_table
 
@@ -33,7 +33,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     facts = machine()
     work = args.work.absolute()
     inputs = draw_inputs(work, args.images, args.digits, args.rows)
-    output = work / "output"
+    with own_folder(work) as folder:
+        text = _measured(args, inputs, facts, folder / "output")
+    print(text)
+    if args.output is not None:
+        args.output.write_text(text + "\n", encoding="utf-8")
+
+
+def _measured(args: argparse.Namespace, inputs: Inputs, facts: str, output: Path) -> str:
+    """All rounds, and their tables."""
     cases = memory_cases(inputs)
     for contender in CONTENDERS:  # compiles and caches what they import
         _time(contender, inputs.ten_images, output)
@@ -49,12 +57,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         tensorflow_goal(inputs, output),
         *graph_goals(inputs, output),
     ]
-    text = _report(
+    return _report(
         args, inputs, facts, [speed_table(inputs, speeds), memory_table(cases, peaks), goals_table(goals)]
     )
-    print(text)
-    if args.output is not None:
-        args.output.write_text(text + "\n", encoding="utf-8")
 
 
 def _parser() -> argparse.ArgumentParser:

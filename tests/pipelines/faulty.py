@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -34,6 +35,8 @@ from transforms.storage.scratch import scratch_folder
 from transforms.storage.write_faults import naming_faults
 
 SPLIT = "train"
+# What makes the name of an unfinished file unique.
+_UNIQUE = re.compile(r"\.[0-9a-f]{12}\.part$")
 _WRITING = frozenset("wxa+")
 _OPERATIONS = ("open", "replace", "remove", "unlink", "rmdir", "mkdir", "utime", "pwrite", "ftruncate")
 
@@ -85,7 +88,7 @@ class Machine:
             raise Killed  # what `finally` would do
         if isinstance(path, str) and path.startswith("/") and not path.startswith(self._output):
             return False
-        self.operations.append(f"{name} {path}")
+        self.operations.append(_UNIQUE.sub(".part", f"{name} {path}"))
         if len(self.operations) - 1 != self._at:
             return False
         self._dead = self._error is None

@@ -9,16 +9,16 @@ import contextlib
 import errno
 import itertools
 import os
+import re
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
 
 from transforms.storage import objects
 from transforms.storage.paths import is_remote
-from transforms.storage.scratch import scratch_folder
 from transforms.storage.write_faults import naming_faults
 
-_UNFINISHED = ".part"
+_UNFINISHED = re.compile(r"\.[0-9a-f]{12}\.part$")
 # Of an object that is written in one request.
 _HELD_BYTES = 16 << 20
 # A file system that cannot sync folders has no need to, or no way.
@@ -72,7 +72,7 @@ def unfinished_file(path: str, pieces: Iterable[bytes], folder: str = "") -> Ite
         JobError: names the file, where an OSError of a write does not.
     """
     folder = folder or os.path.dirname(path)
-    unfinished = os.path.join(folder, f"{os.path.basename(path)}.{uuid.uuid4().hex[:12]}{_UNFINISHED}")
+    unfinished = os.path.join(folder, f"{os.path.basename(path)}.{uuid.uuid4().hex[:12]}.part")
     try:
         with naming_faults(path), open(unfinished, "xb") as file:
             file.writelines(pieces)
@@ -82,6 +82,21 @@ def unfinished_file(path: str, pieces: Iterable[bytes], folder: str = "") -> Ite
     finally:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             os.remove(unfinished)
+
+
+def is_unfinished(path: str, name: str, start: str) -> bool:
+    """Whether a file of this machine is what an interrupted `unfinished_file` left.
+
+    Args:
+        path: of the file.
+        name: of the file that it was for.
+        start: of the contents of such a file; the one at `path` may be shorter.
+    """
+    if _UNFINISHED.sub("", os.path.basename(path)) != name or not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        begun = file.read(len(start.encode()))
+    return bool(_UNFINISHED.search(path)) and start.encode().startswith(begun)
 
 
 def _write_object(uri: str, lines: Iterable[str]) -> None:
@@ -96,6 +111,8 @@ def _write_object(uri: str, lines: Iterable[str]) -> None:
     else:
         objects.write(uri, b"".join(held))
         return
+    from transforms.storage.scratch import scratch_folder  # which writes its marker with this module
+
     with tempfile.NamedTemporaryFile(dir=scratch_folder()) as file:
         file.writelines(itertools.chain(held, pieces))
         file.flush()

@@ -20,6 +20,8 @@ STATE = "state"
 """In a version: what its shards were made from, for the next one."""
 FORMAT_VERSION = 1
 """Of manifest.json, and of what runs note under `.recordmill`."""
+NOTE_START = f'{{"format_version": {FORMAT_VERSION}, '
+"""What every note of a run starts with."""
 
 
 @dataclasses.dataclass(frozen=True)

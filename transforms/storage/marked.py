@@ -8,9 +8,9 @@ from __future__ import annotations
 import contextlib
 import os
 
-from transforms.storage import files, objects
-from transforms.storage.cloud import ChangedError
-from transforms.storage.owner import Owner
+from transforms.storage import files
+from transforms.storage.durable import is_unfinished, write_bytes
+from transforms.storage.owner import OWNER_START, Owner
 from transforms.storage.paths import is_remote
 
 MARKER = "made-by-recordmill.json"
@@ -20,14 +20,8 @@ MARKER = "made-by-recordmill.json"
 def make_marked_folder(path: str) -> None:
     """Makes a folder with a marker. A folder that is there, and is not empty, is left as it is."""
     files.make_folder(path)
-    if not files.entries(path):
-        marker, text = os.path.join(path, MARKER), Owner.here("", "").to_json()
-        with contextlib.suppress(FileExistsError, ChangedError):  # another worker was faster
-            if is_remote(path):
-                objects.write(marker, text, objects.NEW)
-            else:
-                with open(marker, "xb") as file:
-                    file.write(text)
+    if all(is_unfinished(found.path, MARKER, OWNER_START) for found in files.entries(path)):
+        write_bytes(os.path.join(path, MARKER), Owner.here("", "").to_json())
 
 
 def owner_of(path: str) -> Owner | None:

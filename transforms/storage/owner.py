@@ -10,7 +10,8 @@ import json
 import os
 import socket
 
-_START = b'{"token": "'
+OWNER_START = '{"token": "'
+"""What the JSON of every owner starts with."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Owner:
     @staticmethod
     def is_begun(text: bytes) -> bool:
         """Whether text is the JSON of an owner, or the start of it, which may be empty."""
-        return _START.startswith(text[: len(_START)])
+        return OWNER_START.encode().startswith(text[: len(OWNER_START)])
 
     def __str__(self) -> str:
         command = f" ({self.command})" if self.command else ""

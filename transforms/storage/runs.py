@@ -17,8 +17,8 @@ from typing import Any
 
 from transforms.records import JobError
 from transforms.storage import files, lock
-from transforms.storage.durable import sync_folder, write_text
-from transforms.storage.layout import FAILURES, FORMAT_VERSION, MANIFEST, RUNS, Run
+from transforms.storage.durable import is_unfinished, sync_folder, write_text
+from transforms.storage.layout import FAILURES, FORMAT_VERSION, MANIFEST, NOTE_START, RUNS, Run
 from transforms.storage.marked import owner_of, remove_marked_folder
 from transforms.storage.paths import is_remote
 from transforms.storage.publication import PUBLISHING, noted_publication, undo
@@ -195,9 +195,13 @@ def _names_in(run: Run) -> list[str]:
     for found in files.entries(run.folder):
         if found.path == run.shards and found.is_folder:
             names += [f"{_SHARDS}/{shard.name}" for shard in files.entries(found.path)]
-        elif found.name != _SCRATCH or owner_of(found.path) is None:
+        elif not (found.name == _SCRATCH and owner_of(found.path)) and not _is_unfinished_marker(found.path):
             names.append(found.name)
     return names
+
+
+def _is_unfinished_marker(path: str) -> bool:
+    return is_unfinished(path, _MARKER, NOTE_START)
 
 
 def _made_in(folder: str) -> Iterator[files.Found]:
@@ -245,8 +249,8 @@ def _files_of_state(path: str) -> Sequence[str]:
 
 def _remove_run(folder: str) -> None:
     """Removes what runs made in a run's folder, the marker last; then the folder, if it is empty."""
-    made = list(_made_in(folder))
-    files.remove_all(made)
+    files.remove_all(list(_made_in(folder)))
+    files.remove_all(found for found in files.entries(folder) if _is_unfinished_marker(found.path))
     remove_marked_folder(os.path.join(folder, _SCRATCH))
     if _marker(folder) is not None:
         files.remove_if_there(os.path.join(folder, PUBLISHING))

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from transforms.records import JobError
 from transforms.storage import files, lock, objects
-from transforms.storage.durable import write_lines, write_text
-from transforms.storage.layout import FORMAT_VERSION, LATEST, MANIFEST, RUNS, Run
+from transforms.storage.durable import is_unfinished, write_lines, write_text
+from transforms.storage.layout import FORMAT_VERSION, LATEST, MANIFEST, NOTE_START, RUNS, Run
 from transforms.storage.output import check_output, check_path
 from transforms.storage.paths import absolute, is_remote
 from transforms.storage.runs import has_runs, remove_runs, remove_staging, strange_entries
@@ -195,7 +195,7 @@ def settle_versions(home: str, working: str) -> list[Version]:
     for found in files.entries(state):
         if found.is_folder and _named(found.name) and found.name != working:
             remove_staging(found.path)
-        elif _PART.sub("", found.name) in (_EXPOSING, LATEST) and _is_begun_note(found.path):
+        elif any(is_unfinished(found.path, name, NOTE_START) for name in (_EXPOSING, LATEST)):
             files.remove_if_there(found.path)
     return exposed
 
@@ -313,14 +313,6 @@ def _is_ours(name: str) -> bool:
     """Whether something under `.recordmill` is called like a note, or a version at work."""
     name = _PART.sub("", name)
     return bool(name in (_EXPOSING, LATEST) or _REMOVING.fullmatch(name) or _named(name))
-
-
-def _is_begun_note(path: str) -> bool:
-    """Whether a file is the start of a note of ours, whose writing was interrupted."""
-    if not _PART.search(path) or not files.is_file(path):
-        return False
-    begun = _version_text(_FIRST).encode()[: len('{"format_version": ')]
-    return begun.startswith(files.read_bytes(path)[: len(begun)])
 
 
 def _version_in(path: str) -> Version | None:
