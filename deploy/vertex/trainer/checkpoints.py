@@ -28,7 +28,7 @@ class Checkpoints(keras.callbacks.Callback):
         tf.io.gfile.makedirs(self._folder)
         part = posixpath.join(self._folder, "unfinished.keras")
         self.model.save(part)
-        tf.io.gfile.rename(part, posixpath.join(self._folder, f"epoch-{epoch + 1:04d}.keras"), overwrite=True)
+        tf.io.gfile.rename(part, posixpath.join(self._folder, f"epoch-{epoch + 1:04d}.keras"))
 
 
 def newest(folder: str) -> tuple[keras.Model, int] | None:
