@@ -20,6 +20,8 @@ STATE = "state"
 """In a version: what its shards were made from, for the next one."""
 FORMAT_VERSION = 1
 """Of manifest.json, and of what runs note under `.recordmill`."""
+REPORT_FORMAT_VERSION = 2
+"""Of report.json."""
 
 
 @dataclasses.dataclass(frozen=True)
