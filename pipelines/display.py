@@ -26,6 +26,7 @@ _BAR_SECONDS = 0.1
 _FIRST_LINE_SECONDS = 2.0
 _LINE_SECONDS = 10.0
 _NOTE_SECONDS = 0.2
+_DOING = {"wrote": "writing", "verified": "verifying", "measured": "measuring"}
 
 
 @contextlib.contextmanager
@@ -97,7 +98,7 @@ def _update_bar(bar: Progress, task: TaskID, state: ProgressState) -> None:
         return
     bar.update(
         task,
-        description="writing",
+        description=_DOING[state.verb],
         total=state.records,
         completed=state.done_records,
         detail=_detail(state, _seconds(state)),
@@ -117,7 +118,10 @@ def _show_lines(console: Console, stop: threading.Event) -> None:
                 print(line, file=sys.stderr, flush=True)
             shown = line
             due = time.monotonic() + _LINE_SECONDS
-    notes.print(snapshot())
+    state = snapshot()
+    notes.print(state)
+    if shown and (line := _line(state)) not in ("", shown):
+        print(line, file=sys.stderr, flush=True)
 
 
 def _show_notes(console: Console, stop: threading.Event) -> None:
@@ -164,4 +168,5 @@ def _detail(state: ProgressState, seconds: float) -> str:
     """Images a second, and bytes."""
     if not state.done_records:
         return ""
-    return f"{state.done_records / seconds:,.0f} images/s, {decimal(state.done_bytes)}"
+    rate = state.done_records / seconds
+    return f"{rate:,.{0 if rate >= 10 else 1}f} images/s, {decimal(state.done_bytes)}"

@@ -13,9 +13,9 @@ from transforms.shards.guarded import IMAGE_SECONDS, SLOW_TIMES, GuardedWriter
 from transforms.shards.part import EncodedBatch, EncodeTask
 from transforms.shards.record_encoder import RecordSettings
 from transforms.shards.statistics import MOST_REENCODED, Statistics
+from transforms.storage.layout import REPORT_FORMAT_VERSION
 from transforms.storage.sealed import seal
 
-_FORMAT_VERSION = 1
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -32,7 +32,7 @@ def report_json(statistics: Mapping[str, Statistics], settings: RecordSettings) 
     for split in splits.values():
         del split["reencoded"]  # where images lie in the source
     return {
-        "format_version": _FORMAT_VERSION,
+        "format_version": REPORT_FORMAT_VERSION,
         "splits": splits,
         "crops": list(reencoded_crops(statistics.values(), settings)),
     }

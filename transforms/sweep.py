@@ -32,7 +32,7 @@ from transforms.survey import SurveyRecords
 from transforms.sweeping import page, plot, tables
 from transforms.sweeping.crops import Worst
 from transforms.sweeping.output import SWEEP_JSON, prepare_output, write_sweep
-from transforms.sweeping.results import Crop, Sweep
+from transforms.sweeping.results import Crop, Sweep, without_idle_conversions
 from transforms.sweeping.settings import SweepConfig, notes, settings
 from transforms.sweeping.sums import SweepSum
 from transforms.sweeping.tasks import CroppedImage, CropTask, MeasuredImage, MeasureTask
@@ -269,15 +269,18 @@ def write_files(
     if not total.images:
         raise JobError(nothing_measured(reasons))
     ordered = sorted(crops, key=lambda pair: pair[0][:4])
+    every = total.rows(settings(config))
+    rows = without_idle_conversions(every)
+    names = {row.setting.name for row in rows}
     sweep = Sweep(
         input=source.input,
         source_kind=source.kind,
         images=total.images,
         failures=dict(sorted(reasons.items())),
         started=source.started,
-        rows=total.rows(settings(config)),
-        crops=tuple(crop for _, found in ordered for crop in found),
-        notes=notes(config, total.refused(), len(repeated)),
+        rows=rows,
+        crops=tuple(crop for _, found in ordered for crop in found if crop.setting in names),
+        notes=notes(config, total.refused(), len(repeated), converts=len(rows) == len(every)),
         packages=codec_versions(),
     )
     pictures = plot.render(sweep)

@@ -141,7 +141,7 @@ class ScanFn(TaskFn):
     def results(self, about: Any, batch: EncodedBatch) -> Iterator[Any]:
         """Its records, and what is wrong with the file."""
         if isinstance(batch, Verified):
-            progress.add_listed(batch.tally.checked["records"])
+            progress.add_total(sum(len(records.lengths) for records in batch.ranges))
             count_faults(batch.tally)
             yield from batch.ranges
             yield beam.pvalue.TaggedOutput(_TALLIES, batch.tally)
@@ -154,9 +154,6 @@ class CheckFn(TaskFn):
         """Nothing handed out, no key seen."""
         super().start_bundle()
         self._keys = bytearray()
-        state = progress.snapshot()
-        if not state.records:
-            progress.set_totals(state.listed, 0)
 
     def process(self, records: RecordRange, expected: Expected) -> Iterator[Any]:
         """Some records."""

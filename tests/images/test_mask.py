@@ -16,7 +16,7 @@ from PIL import Image
 from tests.images.drawn import Array, chunk, deep_png, encoded, gradient, png_file, tensorflow_pixels
 from tests.images.test_geometry import POLICIES, SIZES, asked, moved_one_by_one, numbered
 from transforms.images.geometry import plan_geometry
-from transforms.images.mask import decode_mask, encode_mask, moved_mask
+from transforms.images.mask import decode_mask, encode_mask, moved_mask, pixel_counts
 from transforms.images.policy import FITS, ImagePolicy
 from transforms.records import BadInput
 
@@ -104,6 +104,14 @@ def test_ids_are_the_samples_of_the_png(dtype: str) -> None:
     again = decode_mask(data)
     assert again.dtype == ids.dtype
     np.testing.assert_array_equal(again, ids)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16"])
+def test_pixels_of_each_class_id(dtype: str) -> None:
+    ids = np.array([[0, 0, 255, 7], [7, 7, 7, np.iinfo(dtype).max]], dtype)
+    expected = {0: 2, 7: 4, 255: 2} if dtype == "uint8" else {0: 2, 7: 4, 255: 1, 65_535: 1}
+    assert pixel_counts(ids) == expected
+    assert {type(value) for pair in pixel_counts(ids).items() for value in pair} == {int}
 
 
 def test_masks_encode_smaller_than_as_photographs() -> None:

@@ -22,6 +22,8 @@ from transforms.examples.features import int64_feature
 from transforms.examples.labels import LabelMap
 from transforms.examples.schema import FeatureSettings
 from transforms.examples.tabular import FEATURES_ALONE
+from transforms.reading.dataset import find_dataset
+from transforms.reporting.findings import gather
 from transforms.shards.counted import CountedFeatures
 from transforms.storage.sealed import is_sealed
 
@@ -88,10 +90,61 @@ def test_figures_of_a_detection_dataset_are_those_of_its_records(coco: Path, tmp
             "least": min(areas)[1:],
             "most": max(areas)[1:],
             "labels": {},
+            "pixels": {},
+            "pixel_images": {},
             **counts,
         }
     }
     assert sum(counts["objects"].values()) == sum(number % 5 for number in range(36))
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> dict[str, Counter[str]]:
+    """Images with masks of class ids, in two splits: their pixels, by split."""
+    pixels: dict[str, Counter[str]] = {"train": Counter(), "val": Counter()}
+    rng = np.random.default_rng(3)
+    for number in range(7):
+        split = "val" if number > 4 else "train"
+        ids = rng.choice([0, 1, 2, 17, 255], (20 + number, 30)).astype(np.uint8)
+        for folder in ("images", "masks"):
+            (tmp_path / "in" / folder / split).mkdir(parents=True, exist_ok=True)
+        draw("circle", number, 30, 20 + number).save(tmp_path / f"in/images/{split}/{number}.jpg")
+        Image.fromarray(ids).save(tmp_path / f"in/masks/{split}/{number}.png")
+        pixels[split].update(map(str, ids.ravel().tolist()))
+    return pixels
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [(), ("--schema=plain",), ("--writer=beam",), ("--schema=classification,segmentation", "--num_shards=3")],
+    ids=" ".join,
+)
+def test_pixels_of_masks_are_those_of_the_source(
+    flags: tuple[str, ...], pairs: dict[str, Counter[str]], tmp_path: Path
+) -> None:
+    found = published(tmp_path / "in", tmp_path / "out", *flags)["splits"]
+    assert {split: one["pixels"] for split, one in found.items()} == pairs
+    assert found["val"]["pixel_images"] == dict.fromkeys(["0", "1", "2", "17", "255"], 2)
+    again = find_dataset(str(tmp_path / "out"))
+    counted = gather(again, again.manifest, None, None, has_samples=False).statistics
+    assert {split: one.as_json() for split, one in counted.items()} == {
+        split: {**one, "reencoded": []} for split, one in found.items()
+    }
+
+
+def test_pixels_of_reused_masks_are_counted(pairs: dict[str, Counter[str]], tmp_path: Path) -> None:
+    """The second version reuses the whole shard of val, and all masks of train but the one that changes."""
+    changed = tmp_path / "in/masks/train/0.png"
+    for version in ("1.0.0", "1.0.1"):
+        flags = (f"--dataset_version={version}", "--num_shards=1", "--quiet")
+        assert convert("--input", tmp_path / "in", "--output", tmp_path / "out", *flags) == 0
+        found = json.loads((tmp_path / "out" / version / "report.json").read_text())["splits"]
+        assert {split: one["pixels"] for split, one in found.items()} == pairs
+        with Image.open(changed) as mask:
+            pairs["train"].subtract(map(str, np.asarray(mask).ravel().tolist()))
+        Image.fromarray(np.full((20, 30), 2, np.uint8)).save(changed)
+        pairs["train"]["2"] += 600
+    assert manifest(tmp_path / "out/1.0.1")["provenance"]["work"]["masks"] == 1
 
 
 @pytest.mark.slow

@@ -141,6 +141,19 @@ def test_the_quality_is_what_another_program_finds(photos: Path, swept: Path) ->
     assert found[row["ssim_worst_key"]] == pytest.approx(row["ssim_worst"], abs=2e-3)
 
 
+def test_jpegs_alone_have_no_rows_that_convert_pngs(photos: Path, tmp_path: Path) -> None:
+    call = ("--input", photos, "--output", tmp_path / "out", "--include=*/1.jpg", "--quiet")
+    assert sweep(*call, "--qualities=80", "--target_ssim=none", "--worst=1") == 0
+    expected = [row.name for row in settings(CONFIG)[:-1] if "PNG" not in row.name]
+    assert list(rows(tmp_path / "out")) == expected and len(expected) == 7
+    page = (tmp_path / "out" / "sweep.html").read_text()
+    assert page.count("PNG to JPEG") == 1  # the note
+    assert "<li>PNG to JPEG is left out: it converts no image of this input.</li>" in page
+    assert (
+        "PNG to JPEG is left out: it converts no image of this input." in figures(tmp_path / "out")["notes"]
+    )
+
+
 def test_lossless_rows_and_the_target(swept: Path) -> None:
     found = rows(swept)
     for name in ("raw pixels", "files as they are", "lossless", "lossless, progressive"):

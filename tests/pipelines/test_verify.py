@@ -17,6 +17,7 @@ from pipelines.verify_options import parse_verify
 from tests.buckets.server import BucketServer
 from tests.pipelines.conversion import convert
 from transforms.framing import read_records
+from transforms.shards import progress
 
 
 def verify(*args: object) -> int:
@@ -55,6 +56,11 @@ def out(published: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(published, tmp_path / "out"))
 
 
+def payloads(path: Path) -> list[bytes]:
+    with open(path, "rb") as file:
+        return list(read_records(file))
+
+
 def report(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(path.read_text("utf-8"))
     return found
@@ -70,6 +76,16 @@ def test_a_sound_dataset(published: Path, tmp_path: Path, capsys: pytest.Capture
     assert before == {path: path.read_bytes() for path in published.rglob("*") if path.is_file()}
     assert verify(published, "--quiet") == 0
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("against", [False, True], ids=["dataset", "against its source"])
+def test_progress_ends_at_all_records(against: bool, photos: Path, published: Path) -> None:
+    """The records that the source lists are not records to verify."""
+    assert verify(published, "--quiet", *(("--input", photos) if against else ())) == 0
+    state = progress.snapshot()
+    sizes = [len(payload) for path in published.glob("*.tfrecord") for payload in payloads(path)]
+    assert (state.records, state.done_records, state.done_bytes) == (5, 5, sum(sizes))
+    assert state.verb == "verified"
 
 
 def test_damage_is_named_and_the_status_is_1(

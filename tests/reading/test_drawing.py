@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image, ImageFont
+from skimage.color import rgb2lab
 
 from transforms.images.tensor import tensor_bytes
 from transforms.reading import drawing_text
@@ -214,6 +216,13 @@ def test_a_colour_for_each_class() -> None:
     assert color_of("dog") == color_of("dog") != color_of("cat")
     for label in (-1, 2**63 - 1, "", "\udcff"):
         assert all(0 <= value <= 255 for value in color_of(label))
+
+
+def test_the_first_class_ids_have_colours_that_are_clearly_apart() -> None:
+    """CIELAB distances; class ids 0 and 1, two reds, were 12 apart. A mask shows 40 % of a colour."""
+    colors = rgb2lab(np.array([[color_of(number) for number in range(24)]], np.uint8))[0]
+    apart = [np.linalg.norm(one - other) for one, other in itertools.combinations(colors, 2)]
+    assert min(apart) > 33
 
 
 def test_a_sequence_shows_its_first_and_its_last_frame() -> None:

@@ -20,6 +20,7 @@ from transforms.examples.features import (
     float_feature,
 )
 from transforms.examples.tfrecord import RecordWriter
+from transforms.images.mask import encode_mask
 from transforms.reading.dataset import find_dataset
 from transforms.records import Failure
 from transforms.reporting import findings as gathering
@@ -28,6 +29,7 @@ from transforms.reporting.count import RecordPlace, count_records
 from transforms.reporting.findings import Findings, check_report, gather, read_failures
 from transforms.reporting.samples import MOST, choose, spread
 from transforms.shards.statistics import Statistics
+from transforms.storage.layout import REPORT_FORMAT_VERSION
 
 
 def png(width: int, height: int, shade: int = 90) -> bytes:
@@ -127,6 +129,61 @@ def test_sequences(tmp_path: Path) -> None:
     assert [(one.group, one.size) for one in found.samples] == [("walk", (10, 20))]
 
 
+def masked(key: str, ids: Any, name: str = "image/segmentation/class/encoded") -> bytes:
+    """A mask of classes, as a PNG or as raw bytes."""
+    height, width = ids.shape
+    mask = ids.tobytes() if name == "mask_raw" else encode_mask(ids)
+    return build_example(
+        {
+            "image/encoded": png(width, height),
+            "image/filename": key,
+            "image/height": height,
+            "image/width": width,
+            name: mask,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["image/segmentation/class/encoded", "image/panoptic/category/encoded", "mask_raw"]
+)
+def test_pixels_of_masks(tmp_path: Path, name: str) -> None:
+    one, other = np.full((4, 6), 3, np.uint8), np.zeros((5, 5), np.uint8)
+    one[0], other[1:3] = 255, 7
+    write(
+        tmp_path / "train.tfrecord", [masked("a", one, name), masked("b", other, name), labelled("c", 1, "x")]
+    )
+    write(tmp_path / "val.tfrecord", [masked("d", other, name)])
+    found = gathered(tmp_path)
+    train, val = found.statistics["train"], found.statistics["val"]
+    assert train.pixels == {3: 18, 255: 6, 0: 15, 7: 10} and train.pixel_images == {3: 1, 255: 1, 0: 1, 7: 1}
+    assert val.pixels == {0: 15, 7: 10} and not found.faults
+
+
+def test_a_mask_that_cannot_be_decoded_is_a_fault(tmp_path: Path) -> None:
+    broken = build_example(
+        {"image/encoded": png(6, 4), "image/segmentation/class/encoded": png(6, 4), "image/class/label": 2}
+    )
+    found = gathered(write(tmp_path / "x.tfrecord", [broken, masked("b", np.ones((2, 3), np.uint8))]))
+    [(reason, count)] = found.faults.items()
+    assert count == 1 and found.statistics["train"].pixels == {1: 6}
+    assert (found.statistics["train"].records, found.statistics["train"].labels) == (2, {2: 1})
+
+
+def test_the_report_of_an_earlier_version_is_counted_again(tmp_path: Path) -> None:
+    """Its figures have no pixels; its crops are shown."""
+    name = "train-00000-of-00001.tfrecord"
+    write(tmp_path / name, [masked("a", np.full((4, 6), 3, np.uint8))])
+    figures = {split: one.as_json() for split, one in {"train": Statistics(records=9)}.items()}
+    del figures["train"]["pixels"], figures["train"]["pixel_images"]
+    crop = {"key": "a", "ssim": 0.9, "before": "AAAA", "after": "AAAA", "source_bytes": 9, "stored_bytes": 5}
+    report = {"format_version": 1, "splits": figures, "crops": [crop]}
+    check_report(report)
+    found = gather(str(tmp_path), manifest(tmp_path, name), report, None)
+    assert found.statistics["train"].pixels == {3: 24} and found.statistics["train"].records == 1
+    assert [one.key for one in found.crops] == ["a"]
+
+
 def test_what_cannot_be_understood_is_told(tmp_path: Path) -> None:
     path = write(tmp_path / "x.tfrecord", [labelled("a", 1, "cat"), b"\xff\xff", labelled("b", 1, "cat")])
     found = gathered(path)
@@ -180,7 +237,7 @@ def test_a_dataset_that_is_not_published_yet(tmp_path: Path, monkeypatch: pytest
     statistics = Statistics()
     statistics.add([(7, 9)], [1])
     monkeypatch.setattr(gathering, "count_records", None)
-    report = {"format_version": 1, "splits": {"train": statistics.as_json()}, "crops": []}
+    report = {"format_version": REPORT_FORMAT_VERSION, "splits": {"train": statistics.as_json()}, "crops": []}
     found = gather(str(tmp_path), manifest(tmp_path, name), json.loads(json.dumps(report)), None)
     assert found.name == "zoo" and found.statistics["train"] == statistics
     assert [(one.group, one.key) for one in found.samples] == [("cat", "a"), ("cat", "b")]
@@ -208,7 +265,16 @@ def test_failures_by_kind_the_first_of_many(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "report",
-    [{}, {"splits": []}, {"splits": {"train": {}}}, {"splits": {}, "crops": [{"key": "a"}]}],
+    [
+        {},
+        [],
+        {"format_version": "x"},
+        {"format_version": REPORT_FORMAT_VERSION},
+        {"format_version": REPORT_FORMAT_VERSION, "splits": []},
+        {"format_version": REPORT_FORMAT_VERSION, "splits": {"train": {}}},
+        {"format_version": REPORT_FORMAT_VERSION, "splits": {}, "crops": [{"key": "a"}]},
+        {"format_version": 1, "crops": [{"key": "a"}]},
+    ],
 )
 def test_a_damaged_report(report: Any) -> None:
     with pytest.raises(ValueError, match="report.json does not hold what it should"):
@@ -268,7 +334,7 @@ def test_few_records_of_few_shards_are_looked_at(tmp_path: Path, monkeypatch: py
         return record_at(path, offset, length)
 
     monkeypatch.setattr(sampling, "record_at", counting)
-    report = {"splits": {"train": Statistics().as_json()}}
+    report = {"format_version": REPORT_FORMAT_VERSION, "splits": {"train": Statistics().as_json()}}
     found = gather(str(tmp_path), manifest(tmp_path, *names), report, None)
     assert len(found.samples) == MOST
     assert len(read) == 24 and sum(read.values()) == 144 + MOST

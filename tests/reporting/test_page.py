@@ -9,7 +9,7 @@ from PIL import Image
 
 from tests.reporting.found import EVIL, RTL, findings, manifest, picture
 from tests.sweeping.test_page import Page
-from transforms.reporting.balance import MOST_CLASSES, balance
+from transforms.reporting.balance import MOST_CLASSES, balance, pixel_balance
 from transforms.reporting.page import html_text
 from transforms.reporting.wording import (
     ACTIONS,
@@ -149,6 +149,47 @@ def test_class_balance() -> None:
     assert widths == [66.7, 100, 44.4, 33.3, 22.2, 0]
     assert "1 of 3 classes have no label in val: a\\u202egnp.x." in said(text)
     assert "1 of 4 named classes have no label at all: unused." in said(text)
+
+
+def masked(*records: dict[int, int]) -> Statistics:
+    """Images of 100 by 100 pixels, with the pixels of their masks."""
+    found = Statistics()
+    for pixels in records:
+        found.add([(100, 100)], pixels=pixels)
+    return found
+
+
+def test_pixels_of_masks() -> None:
+    train = masked({0: 6000, 1: 3000, 255: 1000}, {0: 10_000})
+    val = masked({0: 9000, 2: 1000})
+    text = html_text(
+        findings(statistics={"train": train, "val": val}, labels={1: "cat", 2: "dog", 255: "void"})
+    )
+    table = text[text.index("<h3>Pixels of masks</h3>") :].split("</section>")[0]
+    cells = [said(cell) for cell in re.findall(r"<t[hd] .*?</t[hd]>|<td>.*?</td>", table)]
+    assert cells == [
+        "class",
+        "train19,000 pixels",
+        "val10,000 pixels",
+        *("background", "16,00084 %in 2 images", "9,00090 %in 1 image"),
+        *("cat", "3,00016 %in 1 image", "0none"),
+        *("dog", "0none", "1,00010 %in 1 image"),
+    ]
+    words = said(table)
+    assert "3 classes. background has the most (25,000), dog the fewest (1,000): 25 times as many." in words
+    assert "1 of 3 classes have no pixel in val: cat." in words and "void" not in words
+    assert (
+        "3.3 % of all pixels have the ignore label 255 and are not in the table: train 1,000, val 0." in words
+    )
+
+
+def test_masks_without_class_names_and_without_ignored_pixels() -> None:
+    words = said(pixel_balance({"train": masked({0: 7, 4: 3})}, {}))
+    assert "2 classes. 0 has the most (7), 4 the fewest (3)" in words and "ignore" not in words
+    assert pixel_balance({"train": masked({})}, {0: "a"}) == ""
+    words = said(pixel_balance({"train": masked({255: 9})}, {1: "a"}))
+    ignored = "100 % of all pixels have the ignore label 255 and are not in the table: train 9."
+    assert words == f"Pixels of masks\n{ignored}\n"
 
 
 def test_only_the_largest_classes_have_a_line() -> None:

@@ -33,6 +33,8 @@ STATS = WriteStats(
         least=(4, 5),
         most=(6, 7),
         labels=Counter({-1: 1, 3: 1}),
+        pixels=Counter({0: 20, 255: 22}),
+        pixel_images=Counter({0: 2, 255: 1}),
         reencoded=[("a.jpg", b"\0\xff")],
     ),
 )
@@ -102,6 +104,21 @@ def test_what_is_not_whole_is_not_reused(tmp_path: Path, name: str, text: str | 
     assert state.reusable([], sizes(state.folder)) is None
     state.discard(sizes(state.folder))
     assert not Path(state.path).exists()
+
+
+def test_what_an_earlier_version_wrote_is_not_reused(tmp_path: Path) -> None:
+    """It has no pixel counts."""
+    state, _ = finished(tmp_path)
+    noted = json.loads(Path(state.path).read_text())
+    assert noted["format_version"] == 6
+    statistics = noted["report"]["file"]["stats"]["statistics"]
+    assert (statistics.pop("pixels"), statistics.pop("pixel_images")) == (
+        {"0": 20, "255": 22},
+        {"0": 2, "255": 1},
+    )
+    for version in (5, 6):
+        Path(state.path).write_text(json.dumps({**noted, "format_version": version}))
+        assert state.reusable([], sizes(state.folder)) is None
 
 
 def test_another_digest_is_not_reused_and_all_of_it_removed(tmp_path: Path) -> None:

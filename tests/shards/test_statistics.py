@@ -4,6 +4,7 @@ import json
 import math
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,15 +21,16 @@ RECORDS = st.lists(
         LABELS,
         LABELS,
         st.none() | st.lists(st.tuples(SHARE, SHARE, SHARE, SHARE), max_size=3),
+        st.dictionaries(st.integers(0, 65_535), st.integers(1, 10**9), max_size=3),
     ),
     max_size=6,
 )
 
 
-def one(width: int = 640, height: int = 480, *boxes: Sides) -> Statistics:
+def one(width: int = 640, height: int = 480, *boxes: Sides, **others: Any) -> Statistics:
     """Of one record."""
     statistics = Statistics()
-    statistics.add([(width, height)], boxes=boxes)
+    statistics.add([(width, height)], boxes=boxes, **others)
     return statistics
 
 
@@ -37,18 +39,21 @@ def test_a_few_records() -> None:
     statistics.add([(640, 480)], [3], [1, 1, 2], [(0, 0, 0.5, 0.5), (0, 0, 1, 1), (0.25, 0.5, 0.5, 1)])
     statistics.add([(32, 64)], [3, 4], [], [])
     statistics.add([], [5])
-    statistics.add([(32, 64), (640, 480)], boxes=None)
+    statistics.add([(32, 64), (640, 480)], boxes=None, pixels={0: 2000, 7: 48})
+    statistics.merge(one(640, 480, pixels={7: 300_000, 255: 7200}))
     assert statistics == Statistics(
-        records=4,
-        images=4,
-        widths=Counter({19: 2, 10: 2}),  # 2^(19/2) is 724, and nearer to 640 than 512 is
-        heights=Counter({18: 2, 12: 2}),
-        aspects=Counter({2: 2, -4: 2}),
+        records=5,
+        images=5,
+        widths=Counter({19: 3, 10: 2}),  # 2^(19/2) is 724, and nearer to 640 than 512 is
+        heights=Counter({18: 3, 12: 2}),
+        aspects=Counter({2: 3, -4: 2}),
         least=(32, 64),
         most=(640, 480),
         labels=Counter({3: 2, 4: 1, 5: 1}),
         objects=Counter({1: 2, 2: 1}),
-        boxes_per_image=Counter({3: 1, 0: 1}),
+        pixels=Counter({0: 2000, 7: 300_048, 255: 7200}),
+        pixel_images=Counter({0: 1, 7: 2, 255: 1}),
+        boxes_per_image=Counter({3: 1, 0: 2}),
         box_sides=Counter({-2: 1, 0: 1, -3: 1}),  # 1/2, 1, and the root of 1/8
         box_aspects=Counter({2: 2, -2: 1}),  # 4:3 twice; 160 by 240
     )
@@ -105,7 +110,7 @@ def test_boxes_are_counted_as_records_store_them() -> None:
 
 @given(RECORDS, st.randoms())
 def test_the_sum_does_not_depend_on_parts_and_order(
-    records: list[tuple[list[tuple[int, int]], list[int], list[int], list[Sides] | None]],
+    records: list[tuple[list[tuple[int, int]], list[int], list[int], list[Sides] | None, dict[int, int]]],
     order: random.Random,
 ) -> None:
     whole = Statistics()

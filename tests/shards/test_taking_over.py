@@ -228,7 +228,7 @@ def test_a_shard_that_was_touched_is_not_taken_whole(name: str, tmp_path: Path) 
 def test_a_state_of_another_format_is_none(tmp_path: Path) -> None:
     path = tmp_path / "state.jsonl.gz"
     path.write_bytes(gzip.compress(json.dumps({"format_version": 99}).encode() + b"\n"))
-    with pytest.raises(DamagedStateError, match="format_version is 99, not 1"):
+    with pytest.raises(DamagedStateError, match="format_version is 99, not 2"):
         read_state(str(path))
 
 

@@ -70,10 +70,28 @@ def test_svg_has_no_color_without_a_dark_one(drawn: dict[str, bytes]) -> None:
     assert all("fill: #" in node.attrib["style"] for node in tree.iter(f"{SVG}text"))
 
 
-def test_raw_pixels_are_to_scale_where_they_are_near() -> None:
-    svg = plot.render(of(row(RAW, 11_000, 1.0, 1.0), row(FILES, 10_500, 1.0, 1.0)))["sweep.svg"]
+def drawn_at(*rows: Row) -> list[list[tuple[float, float]]]:
+    """The points of each part of the plot."""
+    figure = plot._figure(rows, 10)
+    return [
+        sorted((float(x), float(y)) for line in axis.lines for x, y in zip(*line.get_data(), strict=True))
+        for axis in figure.axes
+    ]
+
+
+@pytest.mark.parametrize("size", [11_000, 18_400, 26_000])
+def test_raw_pixels_are_to_scale_where_they_are_near(size: int) -> None:
+    rows = (row(RAW, size, 1.0, 1.0), row(FILES, 10_500, 1.0, 1.0))
+    svg = plot.render(of(*rows))["sweep.svg"]
     assert "raw pixels" in texts(svg)
     assert not any("→" in text for text in texts(svg))
+    assert drawn_at(*rows) == [[(1.05, 1.0), (size / 10_000, 1.0)]] * 2
+
+
+def test_raw_pixels_that_are_far_off_are_named_and_not_drawn() -> None:
+    rows = (row(RAW, 27_000, 1.0, 1.0), row(FILES, 10_500, 1.0, 1.0))
+    assert texts(plot.render(of(*rows))["sweep.svg"]).count("raw pixels: 2.7× →") == 2
+    assert drawn_at(*rows) == [[(1.05, 1.0)]] * 2
 
 
 def test_bytes_an_image_where_the_files_have_no_size() -> None:

@@ -104,3 +104,5 @@ def test_notes_tell_what_was_refused_and_what_kept_its_alpha() -> None:
     assert len(kept) == 2 and "transparency" in kept[1]
     refused = notes(SweepConfig(), {"encode: transparent": 1200})
     assert refused[1:] == ("Refused by a setting (images, at most 1,200): encode: transparent.",)
+    idle = notes(SweepConfig(), {}, converts=False)
+    assert idle[1:] == ("PNG to JPEG is left out: it converts no image of this input.",)

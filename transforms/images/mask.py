@@ -83,6 +83,16 @@ def encode_mask(pixels: Array) -> bytes:
     return png_pixels.encoded_rows(rows.tobytes(), height, width, depth, png.GRAY, level=8)
 
 
+def pixel_counts(ids: Array) -> dict[int, int]:
+    """The number of pixels of each class id that occurs in a mask.
+
+    Args:
+        ids: uint8 or uint16.
+    """
+    counts = np.bincount(ids.ravel())
+    return {int(one): int(counts[one]) for one in np.flatnonzero(counts)}
+
+
 def decode_mask(data: bytes) -> Array:
     """The class ids in a PNG, GIF, BMP or TIFF: palette indices, or grey samples as they are stored.
 

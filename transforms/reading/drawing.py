@@ -35,21 +35,32 @@ _TINT = 0.4  # share of its class's colour in a pixel of a mask
 _DARK, _LIGHT = (0, 0, 0), (255, 255, 255)
 _CHECKS = (255, 204)  # grey levels of the checkerboard that shows through transparent pixels
 _CHECK_SIDE = 8
-# Hues far from each other, the first ones told apart by people who see fewer colours too; then by the golden
-# angle, so that no two of the next hundred ids are alike.
+# Each colour is as far as possible, in CIELAB, from all colours before it. The index is the class id.
 _COLORS: tuple[Color, ...] = (
+    (105, 225, 255),
     (230, 60, 50),
     (20, 140, 255),
     (255, 190, 0),
     (0, 190, 120),
-    (225, 80, 210),
-    (0, 200, 225),
-    (255, 125, 20),
-    (140, 95, 255),
-    (150, 205, 30),
-    (255, 110, 150),
-    (190, 130, 70),
-    (70, 110, 200),
+    (255, 0, 255),
+    (0, 255, 0),
+    (150, 45, 120),
+    (105, 90, 45),
+    (0, 60, 255),
+    (30, 90, 120),
+    (195, 240, 90),
+    (255, 180, 135),
+    (255, 135, 255),
+    (255, 0, 135),
+    (90, 135, 15),
+    (255, 135, 165),
+    (135, 30, 180),
+    (0, 105, 75),
+    (165, 90, 0),
+    (150, 60, 60),
+    (0, 180, 15),
+    (75, 75, 150),
+    (255, 120, 0),
 )
 _GOLDEN = 0.618033988749895
 _BACKGROUNDS = frozenset(("background", "_background_", "__background__", "unlabeled", "void", "ignore"))
@@ -58,14 +69,15 @@ _FRAME_GAP = 2
 
 
 def color_of(label: int | str) -> Color:
-    """The colour of a class: the same in every picture.
+    """The colour of a class, the same in every picture.
 
     Args:
-        label: id of the class, or its name where it has no id.
+        label: id of the class, or its name if it has no id.
     """
     number = label if isinstance(label, int) else zlib.crc32(label.encode("utf-8", "surrogateescape"))
-    if 1 <= number <= len(_COLORS):
-        return _COLORS[number - 1]
+    if 0 <= number < len(_COLORS):
+        return _COLORS[number]
+    # The golden angle gives neighbouring ids hues that are far apart.
     red, green, blue = colorsys.hsv_to_rgb(number * _GOLDEN % 1, (0.85, 0.6)[number // 3 % 2], 0.95)
     return round(red * 255), round(green * 255), round(blue * 255)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from transforms.records import IGNORE
 from transforms.reporting.wording import counted, share_text, shown
+from transforms.shards.statistics import Statistics
 from transforms.sweeping.markup import joined
 
 MOST_CLASSES = 40
@@ -15,7 +17,43 @@ _MOST_NAMED = 12
 _LONGEST_NAME = 60
 
 
-def balance(title: str, noun: str, counts: Mapping[str, Counter[int]], labels: Mapping[int, str]) -> str:
+def pixel_balance(statistics: Mapping[str, Statistics], labels: Mapping[int, str]) -> str:
+    """Pixels of masks by class and split; empty without masks. Ignored pixels are counted apart.
+
+    Args:
+        statistics: by split.
+        labels: class name by id. Id 0 is the background if only other ids have names.
+    """
+    title = "Pixels of masks"
+    total = sum(one.pixels.total() for one in statistics.values())
+    if not total:
+        return ""
+    counts = {split: _without_ignored(one.pixels) for split, one in statistics.items()}
+    images = {split: one.pixel_images for split, one in statistics.items()}
+    labels = {one: name for one, name in labels.items() if one != IGNORE}
+    if labels and 0 not in labels and any(found[0] for found in counts.values()):
+        labels = {0: "background", **labels}
+    table = balance(title, "pixel", counts, labels, images) or f"<h3>{title}</h3>\n"
+    ignored = {split: one.pixels[IGNORE] for split, one in statistics.items()}
+    if not any(ignored.values()):
+        return table
+    by_split = ", ".join(f"{shown(split)} {count:,}" for split, count in ignored.items())
+    share = share_text(sum(ignored.values()) / total)
+    line = f"{share} of all pixels have the ignore label {IGNORE} and are not in the table: {by_split}."
+    return f'{table}<p class="quiet">{line}</p>\n'
+
+
+def _without_ignored(pixels: Counter[int]) -> Counter[int]:
+    return Counter({one: count for one, count in pixels.items() if one != IGNORE})
+
+
+def balance(
+    title: str,
+    noun: str,
+    counts: Mapping[str, Counter[int]],
+    labels: Mapping[int, str],
+    images: Mapping[str, Counter[int]] | None = None,
+) -> str:
     """Classes by split as a table with bars, and remarks on it; empty where nothing is counted.
 
     Args:
@@ -23,6 +61,7 @@ def balance(title: str, noun: str, counts: Mapping[str, Counter[int]], labels: M
         noun: what is counted: `label` or `object`.
         counts: by class id, by split.
         labels: class name by id.
+        images: number of images that a class occurs in, by split; None where that is not shown.
     """
     total: Counter[int] = Counter()
     for found in counts.values():
@@ -34,42 +73,63 @@ def balance(title: str, noun: str, counts: Mapping[str, Counter[int]], labels: M
     return (
         f"<h3>{title}</h3>\n"
         + "".join(f"<p{kind}>{remark}</p>\n" for kind, remark in remarks)
-        + _table(order, noun, counts, labels)
+        + _table(order, noun, counts, labels, images)
     )
 
 
-def _table(order: list[int], noun: str, counts: Mapping[str, Counter[int]], labels: Mapping[int, str]) -> str:
-    rows = [(name_of(one, labels), {split: found[one] for split, found in counts.items()}) for one in order]
+def _table(
+    order: list[int],
+    noun: str,
+    counts: Mapping[str, Counter[int]],
+    labels: Mapping[int, str],
+    images: Mapping[str, Counter[int]] | None,
+) -> str:
+    rows = [
+        (
+            name_of(one, labels),
+            {split: found[one] for split, found in counts.items()},
+            {split: found[one] for split, found in (images or {}).items()},
+        )
+        for one in order
+    ]
     rest = rows[MOST_CLASSES:]
     rows = rows[:MOST_CLASSES]
     totals = {split: sum(found.values()) for split, found in counts.items()}
     widest = max(
-        count / totals[split] for _, found in rows for split, count in found.items() if totals[split]
+        count / totals[split] for _, found, _ in rows for split, count in found.items() if totals[split]
     )
-    lines = [_line(name, found, totals, widest) for name, found in rows]
+    lines = [_line(name, found, totals, widest, occurs) for name, found, occurs in rows]
     if rest:
-        found = {split: sum(one[split] for _, one in rest) for split in counts}
+        found = {split: sum(one[split] for _, one, _ in rest) for split in counts}
         other = counted(len(rest), "other class", "other classes")
-        lines.append(_line(f"<i>{other}</i>", found, totals, 0))
+        lines.append(_line(f"<i>{other}</i>", found, totals, 0, {}))
     head = "".join(
         f'<th scope="col">{shown(split)}<span>{counted(totals[split], noun)}</span></th>' for split in counts
     )
     return (
-        f'<div class="scroll" tabindex="0"><table class="balance">\n'
+        f'<div class="scroll" tabindex="0"><table class="balance{" wide" if images else ""}">\n'
         f'<thead><tr><th scope="col">class</th>{head}'
         f"</tr></thead>\n<tbody>\n{joined(lines)}</tbody>\n</table></div>"
     )
 
 
-def _line(name: str, found: Mapping[str, int], totals: Mapping[str, int], widest: float) -> str:
+def _line(
+    name: str,
+    found: Mapping[str, int],
+    totals: Mapping[str, int],
+    widest: float,
+    images: Mapping[str, int],
+) -> str:
     cells = []
     for split, count in found.items():
         share = count / totals[split] if totals[split] else 0.0
         bar = f'<i style="width:{100 * share / widest:.1f}%"></i>' if widest else ""
         told = share_text(share) if count else "none"
+        occurs = f"<small>in {counted(images[split], 'image')}</small>" if count and split in images else ""
         empty = "" if count else ' class="none"'
         cells.append(
-            f'<td{empty}><div class="share"><div>{bar}</div><b>{count:,}</b><span>{told}</span></div></td>'
+            f'<td{empty}><div class="share"><div>{bar}</div><b>{count:,}</b><span>{told}</span>{occurs}'
+            "</div></td>"
         )
     return f'<tr><th scope="row">{name}</th>{"".join(cells)}</tr>'
 

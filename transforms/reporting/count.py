@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from transforms.framing import FRAME_BYTES, DamagedRecordError, read_frames
+from transforms.images.mask import pixel_counts
 from transforms.reading.class_names import class_names
 from transforms.reading.dataset import Dataset, ShardEntry
 from transforms.reading.stored_record import StoredImageBytes
-from transforms.records import AnnotatedObject, BadInput, ImageRef
+from transforms.records import AnnotatedObject, BadInput, ImageRef, MaskImage
 from transforms.shards.statistics import Sides, Statistics
 from transforms.sources.formats.tfrecord_features import Fields
 from transforms.sources.formats.tfrecord_files import opened
@@ -162,11 +163,17 @@ class _Counting:
         objects = annotations.objects
         told = Fields(payload, features, _refer).shape()
         sizes, fault = _sizes(payload, images, (told.width or 0, told.height or 0))
+        pixels: dict[int, int] = {}
+        try:
+            pixels = _pixels(payload, annotations.masks.get("class"))
+        except BadInput as error:
+            fault = error
         statistics.add(
             sizes,
             map(self._id, labels),
             [self._id(one.label) for one in objects],
             _boxes(objects) if BOX_KEYS[0] in features else None,
+            pixels,
         )
         if fault is not None:
             raise fault
@@ -204,6 +211,19 @@ def _sizes(
         except BadInput as error:
             fault = error
     return sizes, fault
+
+
+def _pixels(payload: bytes, mask: MaskImage | None) -> dict[int, int]:
+    """The number of pixels of each class id; none without a mask.
+
+    Raises:
+        BadInput: the mask cannot be decoded.
+    """
+    if mask is None:
+        return {}
+    image = mask.image
+    data = payload[image.offset : image.offset + (image.length or 0)]
+    return pixel_counts(StoredImageBytes(data, image.pixels).ids())
 
 
 def _boxes(objects: tuple[AnnotatedObject, ...]) -> list[Sides]:

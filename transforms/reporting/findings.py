@@ -15,7 +15,7 @@ from transforms.records import Failure
 from transforms.reporting.count import Count, count_records
 from transforms.reporting.samples import Sample, places_in, samples
 from transforms.shards.statistics import Statistics
-from transforms.storage.layout import INDEX
+from transforms.storage.layout import INDEX, REPORT_FORMAT_VERSION
 from transforms.storage.places import open_file
 
 MOST_FAILURES = 50
@@ -106,7 +106,8 @@ def gather(
     Args:
         place: folder of the dataset, where its manifest need not lie yet; or what `find_dataset` found.
         manifest: parsed; None where there is none.
-        report: report.json, parsed; None where there is none: then all records are read and counted.
+        report: report.json, parsed; None where there is none. All records are read and counted without
+            its figures, or if an earlier program version wrote it.
         failures_path: of failures.jsonl; None where there is none.
         has_samples: whether records are drawn.
 
@@ -116,7 +117,7 @@ def gather(
     """
     dataset = place if isinstance(place, Dataset) else _dataset(place, manifest)
     whole = manifest if dataset.is_whole else None
-    count = None if report is not None else count_records(dataset)
+    count = count_records(dataset) if report is None or _is_old(report) else None
     labels = dataset.labels if count is None else count.labels
     places = places_in(dataset) if count is None else count.places
     return Findings(
@@ -163,8 +164,17 @@ def _dataset(folder: str, manifest: Mapping[str, Any] | None) -> Dataset:
 
 def check_report(report: Mapping[str, Any]) -> None:
     """Raises ValueError, one line, unless it is what report.json holds."""
-    _statistics(report)
+    if not _is_old(report):
+        _statistics(report)
     _crops(report)
+
+
+def _is_old(report: Mapping[str, Any]) -> bool:
+    """Whether an earlier program version wrote report.json. Version 1 has no pixel counts."""
+    try:
+        return int(report["format_version"]) < REPORT_FORMAT_VERSION
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"report.json does not hold what it should: {error!r}") from error
 
 
 def _statistics(report: Mapping[str, Any]) -> dict[str, Statistics]:

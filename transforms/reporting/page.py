@@ -6,7 +6,7 @@ nothing of the time at which it is made, so that a dataset has one page.
 
 from __future__ import annotations
 
-from transforms.reporting.balance import balance
+from transforms.reporting.balance import balance, pixel_balance
 from transforms.reporting.figures import images, objects
 from transforms.reporting.findings import Findings
 from transforms.reporting.origin import provenance, shards
@@ -63,5 +63,6 @@ def _classes(findings: Findings) -> str:
     parts = (
         balance("Labels of images", "label", labels, findings.labels),
         balance("Objects", "object", found, findings.labels),
+        pixel_balance(statistics, findings.labels),
     )
     return "".join(parts)

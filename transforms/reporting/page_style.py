@@ -31,6 +31,8 @@ h1 bdi, h3 bdi { overflow-wrap: anywhere; } section { scroll-margin-top: 12px; }
 .share { display: grid; grid-template-columns: 1fr 58px 74px; gap: 8px; align-items: center; }
 .share i { display: block; height: 12px; background: var(--bar); border-radius: 2px; }
 .share b { font-weight: 500; } .share span { color: var(--quiet); font-size: 13px; }
+.wide td { min-width: 320px; } .wide .share { grid-template-columns: 1fr 100px 74px 104px; }
+.share small { color: var(--quiet); font-size: 13px; }
 .none b, .none span { color: var(--warn); }
 .bars div { min-width: 0; white-space: nowrap; } .bars i { flex: none; }
 .bars small { display: block; color: var(--quiet); line-height: 1.3; }
@@ -48,7 +50,7 @@ h1 bdi, h3 bdi { overflow-wrap: anywhere; } section { scroll-margin-top: 12px; }
 details > summary { cursor: pointer; margin: 8px 0; } code { overflow-wrap: anywhere; }
 @media (max-width: 760px) { .samples { grid-template-columns: repeat(auto-fill, minmax(140px, 1fr));
   gap: 12px 8px; }
-  .balance td { min-width: 96px; } .share { grid-template-columns: 1fr auto; gap: 0 6px; }
+  .balance td { min-width: 96px; } .share, .wide .share { grid-template-columns: 1fr auto; gap: 0 6px; }
   .share div { grid-column: 1 / -1; order: 1; } .share span { text-align: right; }
   .share b { text-align: left; }
   .balance tbody th { max-width: 130px; } .text th:first-child { position: static; }

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
+
+import numpy as np
 
 from transforms.examples.features import Feature
 from transforms.examples.schema import DatasetSummary, FeatureSettings, Schema, all_specs
+from transforms.images.mask import decode_mask, pixel_counts
 from transforms.images.policy import LOSSY
 from transforms.records import StoredImage
 from transforms.shards.statistics import Sides
@@ -14,6 +18,10 @@ from transforms.shards.statistics import Sides
 _BOX = "image/object/bbox/"
 # Schema `imagenet` has the classes of objects beside their boxes.
 _OBJECT_LABELS = (f"{_BOX}label",)
+# Masks of the classes of a whole image, as `Placed.masks` names them. A record with several has equal ones.
+_CLASS_MASKS = ("class_png", "class_raw", "panoptic_category_png")
+_NO_PIXELS: Mapping[int, int] = MappingProxyType({})
+_NO_MASKS: Mapping[str, bytes] = MappingProxyType({})
 _ENCODED = frozenset({"reencoded", "transcoded"})
 
 
@@ -24,11 +32,13 @@ class Counted(NamedTuple):
         labels: class ids of the whole image, or of the sequence and of its steps.
         objects: class ids of objects.
         boxes: of objects; None where no record has any.
+        pixels: number of pixels of each class id in the mask of the whole image.
     """
 
     labels: Sequence[int] = ()
     objects: Sequence[int] = ()
     boxes: Sequence[Sides] | None = None
+    pixels: Mapping[int, int] = _NO_PIXELS
 
 
 class CountedFeatures:
@@ -49,22 +59,36 @@ class CountedFeatures:
         self._objects = objects[0] if objects else ""
 
     def of(
-        self, features: Mapping[str, Feature], lists: Mapping[str, Sequence[Feature]] | None = None
+        self,
+        features: Mapping[str, Feature],
+        lists: Mapping[str, Sequence[Feature]] | None = None,
+        masks: Mapping[str, bytes] = _NO_MASKS,
     ) -> Counted:
         """What is counted of one record.
 
         Args:
             features: of the record, under our names; of a sequence, its context.
             lists: of a sequence.
+            masks: of the whole image, as `Placed.masks`.
         """
         labels: Sequence[int] = features[self._labels].values if self._labels in features else ()
         if lists is not None:
             labels = [*labels, *(label for step in lists.get(self._labels, ()) for label in step.values)]
+        pixels = _class_pixels(masks)
         if not self._objects:
-            return Counted(labels)
+            return Counted(labels, pixels=pixels)
         xmin, ymin, xmax, ymax = (features[_BOX + side].values for side in ("xmin", "ymin", "xmax", "ymax"))
         boxes = list(zip(xmin, ymin, xmax, ymax, strict=True))
-        return Counted(labels, features[self._objects].values, boxes)
+        return Counted(labels, features[self._objects].values, boxes, pixels)
+
+
+def _class_pixels(masks: Mapping[str, bytes]) -> Mapping[int, int]:
+    """The pixels of each class. The stored bytes are counted, because a reused mask has nothing else."""
+    name = next((name for name in _CLASS_MASKS if name in masks), None)
+    if name is None:
+        return _NO_PIXELS
+    ids = np.frombuffer(masks[name], np.uint8) if name == "class_raw" else decode_mask(masks[name])
+    return pixel_counts(ids)
 
 
 def is_lossy(images: Iterable[StoredImage]) -> bool:

@@ -13,11 +13,11 @@ class ProgressState:
 
     Attributes:
         listed: records and failures that the source has yielded.
-        records: records to write, once the list is complete, else 0.
+        records: records to write or verify, once their number is known, else 0.
         source_bytes: their bytes, where the listing told.
         done_records: records that were written or failed.
         done_bytes: their bytes.
-        writing_since: `time.monotonic` of the first `set_totals`.
+        writing_since: `time.monotonic` of the last change of `records`.
         notes: what a person should know, in order.
         verb: what is done to records.
     """
@@ -60,6 +60,13 @@ def set_totals(records: int, source_bytes: int) -> None:
     with _lock:
         _state.records = records
         _state.source_bytes = source_bytes
+        _state.writing_since = time.monotonic()
+
+
+def add_total(records: int) -> None:
+    """Adds records to verify: those of one more shard."""
+    with _lock:
+        _state.records += records
         _state.writing_since = time.monotonic()
 
 

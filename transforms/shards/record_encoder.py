@@ -186,7 +186,7 @@ class RecordEncoder:
             features, placed = self._features(record, image, masks, same)
             payload = build_example(self._named(features))
             images = (image,) if image else ()
-            counted = self._counted.of(features)
+            counted = self._counted.of(features, masks=placed.masks)
             return EncodedRecord(
                 payload, images, source_bytes, placed, counted, annotations, self._is_as_listed
             )

@@ -23,7 +23,7 @@ from transforms.shards.state import stats_json, stats_of
 from transforms.shards.statistics import Statistics
 from transforms.storage import files
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 ENDING = ".jsonl.gz"
 _LEVEL = 5
 _READ_BYTES = 1 << 20

@@ -21,7 +21,7 @@ from transforms.storage import files
 from transforms.storage.durable import write_text
 from transforms.storage.reader import ImageReader
 
-_FORMAT_VERSION = 5
+_FORMAT_VERSION = 6
 _ENDING = ".state.json"
 _length = struct.Struct("<I").pack
 

@@ -9,6 +9,7 @@ import math
 import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 MOST_REENCODED = 4
@@ -18,6 +19,8 @@ MOST_BOXES = 100
 _ASPECTS = (-12, 12)
 _BOX_SIDES = (-16, 0)
 _four_floats = struct.Struct("<4f")
+
+_NO_PIXELS: Mapping[int, int] = MappingProxyType({})
 
 Sides = tuple[float, float, float, float]
 """xmin, ymin, xmax, ymax of a box: shares of width and height."""
@@ -37,6 +40,8 @@ class Statistics:
         most: of the largest.
         labels: class ids of whole images, each counted once a label.
         objects: class ids of objects.
+        pixels: number of pixels of each class id in masks of whole images; 255 is the ignore label.
+        pixel_images: number of images in whose mask a class id occurs.
         boxes_per_image: number of boxes of each image; more than 100 are 100.
         box_sides: square root of the share of the image that a box covers, by bin: the bin b has those of
             2^(b/2), rounded; from -16 to 0.
@@ -54,6 +59,8 @@ class Statistics:
     most: tuple[int, int] | None = None
     labels: Counter[int] = dataclasses.field(default_factory=Counter)
     objects: Counter[int] = dataclasses.field(default_factory=Counter)
+    pixels: Counter[int] = dataclasses.field(default_factory=Counter)
+    pixel_images: Counter[int] = dataclasses.field(default_factory=Counter)
     boxes_per_image: Counter[int] = dataclasses.field(default_factory=Counter)
     box_sides: Counter[int] = dataclasses.field(default_factory=Counter)
     box_aspects: Counter[int] = dataclasses.field(default_factory=Counter)
@@ -65,6 +72,7 @@ class Statistics:
         labels: Iterable[int] = (),
         objects: Iterable[int] = (),
         boxes: Sequence[Sides] | None = None,
+        pixels: Mapping[int, int] = _NO_PIXELS,
     ) -> None:
         """Counts one record.
 
@@ -73,6 +81,7 @@ class Statistics:
             labels: class ids of the whole image.
             objects: class ids of its objects.
             boxes: of its objects; None where records of its kind have no boxes at all.
+            pixels: number of pixels of each class id in the mask of the whole image.
         """
         self.records += 1
         size = None
@@ -82,6 +91,8 @@ class Statistics:
             self.labels[label] += 1
         for label in objects:
             self.objects[label] += 1
+        self.pixels.update(pixels)
+        self.pixel_images.update(pixels.keys())
         if boxes is not None:
             self.boxes_per_image[min(len(boxes), MOST_BOXES)] += 1
             for box in boxes:

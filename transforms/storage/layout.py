@@ -22,6 +22,8 @@ FORMAT_VERSION = 1
 """Of manifest.json, and of what runs note under `.recordmill`."""
 NOTE_START = f'{{"format_version": {FORMAT_VERSION}, '
 """What every note of a run starts with."""
+REPORT_FORMAT_VERSION = 2
+"""Of report.json."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -35,7 +35,8 @@ _SIZES = [digit * 10.0**power for power in range(-4, 9) for digit in (1, 1.5, 2,
 _SSIMS = [1, 0.9999, 0.999, 0.998, 0.995, 0.99, 0.98, 0.97, 0.95, 0.93, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.3, 0]
 _LEAST_GAP = 0.045
 _LABEL_SIZE = 9
-_FARTHEST = 1.6
+# Raw pixels that take more than this times the next largest size would leave no room for the other points.
+_FARTHEST = 2.5
 
 
 def render(sweep: Sweep) -> dict[str, bytes]:
@@ -80,8 +81,9 @@ def _figure(rows: Sequence[Row], images: int) -> Figure:
             axis.set_axis_off()
         figure.text(0.5, 0.5, "No setting's pixels could be compared.", ha="center", fontsize=14)
         return figure
+    within = [row for row in rows if not _is_beyond(row, rows)]
     for axis, worst in zip(axes, (False, True), strict=True):
-        _draw(axis, rows, worst)
+        _draw(axis, within, worst)
     axes[0].set_title("SSIM, mean of all images", loc="left", fontsize=11)
     axes[1].set_title("SSIM of the image that suffers most", loc="left", fontsize=11)
     handles, names = axes[0].get_legend_handles_labels()
@@ -132,25 +134,25 @@ def _size(row: Row, rows: Sequence[Row]) -> float:
     return size
 
 
-def _edge(rows: Sequence[Row]) -> float:
-    """The largest size that is drawn to scale: raw pixels are so far off that the rest would be a smudge."""
-    sizes = [_size(row, rows) for row in rows if row.setting.group != "pixels"]
-    return _FARTHEST * max(sizes) if sizes else np.inf
+def _is_beyond(row: Row, rows: Sequence[Row]) -> bool:
+    """Whether a row lies to the right of the plot: only its label is written, at the right edge."""
+    sizes = [_size(one, rows) for one in rows if one.setting.group != "pixels"]
+    return bool(sizes) and _size(row, rows) > _FARTHEST * max(sizes)
 
 
 def _points(rows: Sequence[Row], worst: bool) -> list[tuple[float, float]]:
     """Size and SSIM of each row."""
-    edge, points = _edge(rows), []
+    points = []
     for row in rows:
         ssim = row.ssim_worst if worst else row.ssim_mean
         assert ssim is not None, row
-        points.append((min(_size(row, rows), edge), ssim))
+        points.append((_size(row, rows), ssim))
     return points
 
 
 def _label_text(row: Row, rows: Sequence[Row]) -> str:
     value, size = row.setting.value, _size(row, rows)
-    if size > _edge(rows):
+    if _is_beyond(row, rows):
         return (
             f"{row.setting.name}: {size:,.1f}× →"
             if _has_ratios(rows)
@@ -204,16 +206,17 @@ def _set_ticks(axis: Any, places: Sequence[tuple[float, float, str]], low: float
 
 def _add_labels(axis: Axes, rows: Sequence[Row], worst: bool, renderer: Any) -> None:
     labels = []
+    box = axis.get_window_extent(renderer)
     for row, point in zip(rows, _points(rows, worst), strict=True):
         text, color = _label_text(row, rows), STYLES[row.setting.group].color
         drawn = axis.text(0, 0, text, fontsize=_LABEL_SIZE)
         extent = drawn.get_window_extent(renderer)
         drawn.remove()
         x, y = axis.transData.transform(point)
+        x = min(x, box.x1)
         labels.append(Label(text, float(x), float(y), extent.width, extent.height, color))
     lines = [line for line in axis.lines if line.get_linewidth()]
     curves = [line.get_transform().transform(np.column_stack(line.get_data())) for line in lines]
-    box = axis.get_window_extent(renderer)
     for label, place in zip(
         labels, place_labels(labels, curves, (box.x0, box.y0, box.x1, box.y1)), strict=True
     ):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from transforms.images.policy import ImagePolicy
 
@@ -160,6 +160,28 @@ class Sweep:
     crops: tuple[Crop, ...]
     notes: tuple[str, ...]
     packages: Mapping[str, str]
+
+
+# What the rows of a group store where no image has to be converted.
+_UNCONVERTED = {"png to jpeg": "files", "png to jpeg, optimised": "lossless"}
+
+
+def without_idle_conversions(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """The rows without the groups that convert PNGs to JPEGs, if the input has nothing to convert.
+
+    A group is left out if each of its rows stores the same bytes as the row that converts nothing.
+    """
+    stored = {group: {_stored(row) for row in rows if row.setting.group == group} for group in GROUPS}
+    idle = {
+        group
+        for group, other in _UNCONVERTED.items()
+        if len(stored[group]) == 1 and stored[group] <= stored[other]
+    }
+    return tuple(row for row in rows if row.setting.group not in idle)
+
+
+def _stored(row: Row) -> tuple[int, ...]:
+    return row.images, row.failed, row.image_bytes, row.tfrecord_bytes, row.identical
 
 
 def _flag_value(name: str, value: object) -> str:

@@ -82,13 +82,16 @@ def settings(config: SweepConfig) -> tuple[Setting, ...]:
     )
 
 
-def notes(config: SweepConfig, refused: Mapping[str, int], repeated: int = 0) -> tuple[str, ...]:
+def notes(
+    config: SweepConfig, refused: Mapping[str, int], repeated: int = 0, converts: bool = True
+) -> tuple[str, ...]:
     """What belongs to the figures of a sweep, in sentences.
 
     Args:
         config: of the sweep.
         refused: images that a setting refused at most, by reason.
         repeated: keys that are not unique.
+        converts: whether `PNG to JPEG` converts any image.
     """
     found = ["Seconds are of CPU time, in all threads of the process: reading the files is not in them."]
     if config.alpha == "keep":
@@ -96,6 +99,8 @@ def notes(config: SweepConfig, refused: Mapping[str, int], repeated: int = 0) ->
             "Transparent images keep their transparency: JPEG settings store them as PNG or WebP, without "
             "loss; WebP settings encode them anew."
         )
+    if not converts:
+        found.append("PNG to JPEG is left out: it converts no image of this input.")
     if repeated:
         found.append(f"Keys that are not unique: {repeated:,}. A conversion refuses them.")
     for reason, images in sorted(refused.items()):
