@@ -128,7 +128,7 @@ def test_image_column_may_have_any_name(images: Path) -> None:
     ("column", "cell", "split"),
     [
         ("split", "train", "train"),
-        ("Subset", " Val ", "Val"),
+        ("Subset", " Val ", "val"),
         ("set", "", None),
         ("split", "UNASSIGNED", "UNASSIGNED"),
         ("ml_use", "UNASSIGNED", None),

@@ -57,7 +57,7 @@ def faults(items: Iterable[ImageRecord | Failure]) -> list[tuple[str, str, bool]
             ["train/cat/x/1.jpg", "Validation/dog/1.jpg", "test/1.jpg", "1.jpg"],
             [
                 ("1.jpg", None, ()),
-                ("Validation/dog/1.jpg", "Validation", ("dog",)),
+                ("Validation/dog/1.jpg", "validation", ("dog",)),
                 ("test/1.jpg", "test", ()),
                 ("train/cat/x/1.jpg", "train", ("cat",)),
             ],
@@ -323,7 +323,7 @@ def test_a_lone_image_that_vanishes_is_a_failure(tmp_path: Path, monkeypatch: py
     ("names", "input", "splits"),
     [
         (["train/x/1.jpg", "validation/x/1.jpg"], "", ("train", "validation")),
-        (["Train/1.jpg", "test/"], "", ("Train", "test")),
+        (["Train/1.jpg", "test/"], "", ("test", "train")),
         (["train/1.jpg", "1.jpg"], "", ("train",)),
         (["cat/1.jpg", "dog/1.jpg"], "", ()),
         (["train/1.jpg", "cat/1.jpg"], "", ()),

@@ -286,7 +286,7 @@ def test_images_that_come_late_among_features_alone_are_failures(images: Path, n
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        ([{"set": "train"}, {"set": None}, {"set": "VAL"}], [("train", {}), (None, {}), ("VAL", {})]),
+        ([{"set": "train"}, {"set": None}, {"set": "VAL"}], [("train", {}), (None, {}), ("val", {})]),
         ([{"set": "train"}, {"set": 3}], [(None, {"set": "train"}), (None, {"set": 3})]),
         ([{"set": "train", "split": "a"}, {"set": "val"}], [("a", {"set": "train"}), (None, {"set": "val"})]),
         ([{"Subset": "test"}, {"split": "val"}], [("test", {}), ("val", {})]),

@@ -18,10 +18,11 @@ from transforms.records import Annotations, BadInput, Failure, ImageRecord, Imag
 from transforms.sources.listed import HIDDEN, NOT_AN_IMAGE, failed
 from transforms.sources.names import (
     IMAGE_EXTENSIONS,
-    SPLIT_NAMES,
     extension_of,
     is_image_name,
     is_split_name,
+    next_in_split_name,
+    normal_split,
 )
 from transforms.sources.selection import (
     EXCLUDED,
@@ -170,7 +171,9 @@ class _Listing:
 
     def split_names(self) -> tuple[str, ...]:
         """The splits that the first-level folders name."""
-        return self._splits(entries(self._path)) if is_folder(self._path) else ()
+        if not is_folder(self._path):
+            return ()
+        return tuple(sorted(set(map(normal_split, self._splits(entries(self._path))))))
 
     def _learn_splits(self, found: Entries) -> None:
         self._has_splits = bool(self._splits(found))
@@ -214,7 +217,7 @@ class _Listing:
     def _told_by_folders(self, key: str) -> tuple[str, str | None, Annotations]:
         """The folders in a key, and the split and the label that they are named as."""
         *folders, _ = key.split("/")
-        split = folders[0] if self._has_splits and folders else None
+        split = normal_split(folders[0]) if self._has_splits and folders else None
         labels = folders[split is not None :][:1]
         return key.rpartition("/")[0], split, Annotations(tuple(labels))
 
@@ -228,14 +231,7 @@ def _names_split(uri: str) -> bool:
     """Whether a first-level folder of a bucket's folder is named like a split, without listing them all."""
     spelled = [""]
     while spelled:
-        longer = {
-            f"{one}{char}"
-            for one in spelled
-            for name in SPLIT_NAMES
-            if name.startswith(one.lower())
-            for char in {f"{name}/"[len(one)], name[len(one) : len(one) + 1].upper()} - {""}
-        }
-        asked = sorted(longer)
+        asked = sorted(f"{one}{char}" for one in spelled for char in next_in_split_name(one))
         found = in_parallel(lambda prefix: bool(list_names(uri, prefix, most=1)[0]), asked)
         spelled = [prefix for prefix, is_there in zip(asked, found, strict=True) if is_there]
         if any(prefix.endswith("/") for prefix in spelled):

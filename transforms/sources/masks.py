@@ -83,7 +83,7 @@ class MasksSource:
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
         with readable("--input", config.input):
             if lists := split_lists(root_of(config)):
-                return tuple(sorted(lists))
+                return tuple(sorted(set(lists.values())))
             splits = {folder_split(image) for image in _listing(config).matched.masks}
             return tuple(sorted(filter(None, splits)))
 
@@ -120,7 +120,7 @@ def _listing(config: SourceConfig) -> _Listing:
     pattern = None if config.mask_pattern is None else MaskPattern(config.mask_pattern)
     matched = match_masks(files, apart, pattern)
     file = _classes(config, _Listing(files, matched, [])).file if matched.masks else ""
-    used = {file, *map(os.path.basename, split_lists(root).values())}
+    used = {file, *map(os.path.basename, split_lists(root))}
     if outside := [one for one in failures if one.key in used]:
         raise ValueError(f"--input is {config.input!r}: {outside[0].key} is {outside[0].reason}")
     for item in others:
@@ -177,7 +177,7 @@ def _pairs(config: SourceConfig, listing: _Listing) -> Iterator[_Pair | Failure]
     matched = listing.matched
     lists = split_lists(root_of(config))
     seen: set[str] = set()
-    for split, path in lists.items():
+    for path, split in lists.items():
         for found in listed_pairs(path, matched.images, listing.files):
             if isinstance(found, Failure):
                 yield found

@@ -22,7 +22,7 @@ from transforms.sources.formats.parquet_columns import (
 )
 from transforms.sources.formats.parquet_rows import TableRows, cells, not_parquet
 from transforms.sources.listed import failed, skipped
-from transforms.sources.names import is_image_name, is_split_name
+from transforms.sources.names import is_image_name, split_named, splits_in
 from transforms.sources.selection import check_selection, limited, listing_faults
 from transforms.sources.source import (
     Description,
@@ -156,10 +156,10 @@ def _split_of(key: str) -> str | None:
     """The split of a file: `train` of `train-00000-of-00002`, of `x-train` or of `train/0000`."""
     *folders, name = key.split("/")
     shard = _SHARD.fullmatch(name)
-    named = {part for part in re.split(r"[-_.]", name) if is_split_name(part)}
+    named = splits_in(name)
     if len(named) == 1:
         return named.pop()
-    found = next(filter(is_split_name, reversed(folders)), None)
+    found = next(filter(None, map(split_named, reversed(folders))), None)
     if found is None and shard is not None and re.fullmatch(r"[A-Za-z0-9_]+", shard[1]):
         return shard[1] if shard[1] not in ("data", "part") else None
     return found

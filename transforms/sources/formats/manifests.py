@@ -6,11 +6,10 @@ import contextlib
 import dataclasses
 import io
 import os
-import re
 from collections.abc import Iterator
 from typing import TextIO
 
-from transforms.sources.names import is_split_name, is_unicode, printable
+from transforms.sources.names import is_unicode, printable, splits_in
 from transforms.sources.source import SourceConfig, check_input_exists, check_path, readable
 from transforms.storage.paths import below, is_remote, real_path
 from transforms.storage.places import is_file, is_folder, is_there, may_be_there, open_file
@@ -111,7 +110,7 @@ def splits_by_name(config: SourceConfig) -> dict[str, str]:
     splits = {}
     for manifest in found:
         stem = os.path.splitext(os.path.basename(manifest.path))[0]
-        named = {part for part in re.split(r"[_.\-]", stem) if is_split_name(part)}
+        named = splits_in(stem)
         if len(named) != 1:
             return {}
         splits[manifest.path] = named.pop()

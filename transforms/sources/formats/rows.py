@@ -18,7 +18,7 @@ from transforms.records import (
     ImageRef,
 )
 from transforms.sources.formats.manifests import Manifest, flag_of, input_root
-from transforms.sources.names import is_image_name, is_split_name, printable
+from transforms.sources.names import is_image_name, is_split_name, normal_split, printable
 from transforms.sources.selection import EXCLUDED, Selection, label_pattern
 from transforms.sources.source import SourceConfig
 from transforms.storage.paths import (
@@ -189,13 +189,13 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def split_name(value: str, column: str | None) -> str | None:
-    """The split that a cell names: as it is, but for Vertex AI's ml_use.
+    """The split that a cell names, normalised; for `ml_use`, Vertex AI's names.
 
     It may be no name for a split at all: whether that matters is known where `--splits` is.
     """
     if column is not None and column.lower() == "ml_use" and value.lower() in VERTEX_SPLITS:
         return VERTEX_SPLITS[value.lower()]
-    return value or None
+    return normal_split(value) or None
 
 
 class RowRecords:
