@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from transforms.examples.labels import LabelMap
 from transforms.records import Annotations, ClassNames, Failure, ImageRecord, ImageRef, JobError
 from transforms.sources.csv_manifest import CsvSource
 from transforms.sources.formats.manifests import MAX_LINE, PEEKED
@@ -117,6 +118,15 @@ def test_label_columns(images: Path, options: dict[str, str], labels: tuple[str,
     ((_, _, found, features),) = records(listed(images, text, **options))
     assert found == labels
     assert sorted(map(str, features.values())) == sorted({"1", "2", "3", "4"} - set(labels))
+
+
+def test_integers_that_pandas_wrote_as_floats_have_their_own_ids(images: Path) -> None:
+    written = listed(images, 'image,label\na.jpg,10.0\nb.jpg,2.0\nsub/c.jpg,\n"d, e.jpg","[0.0, 2.0]"\n')
+    labels = [labels for _, _, labels, _ in records(written)]
+    assert labels == [("10.0",), ("2.0",), (), (0, 2)]
+    ids = LabelMap.build(label for one in labels for label in one)
+    assert [[ids.id_of(label) for label in one] for one in labels] == [[10], [2], [], [0, 2]]
+    assert ids.labels == {0: "0", 2: "2", 10: "10"}
 
 
 def test_image_column_may_have_any_name(images: Path) -> None:

@@ -16,11 +16,13 @@ from transforms.records import BadInput, Failure, ImageRecord, JobError
 from transforms.sources.formats.parquet_columns import (
     TableColumns,
     is_binary,
+    is_float_label,
     is_image_struct,
     looks_like_image,
     pick,
 )
 from transforms.sources.formats.parquet_rows import TableRows, cells, not_parquet
+from transforms.sources.formats.rows import is_missing
 from transforms.sources.listed import failed, skipped
 from transforms.sources.names import is_image_name, split_named, splits_in
 from transforms.sources.selection import check_selection, limited, listing_faults
@@ -44,6 +46,7 @@ _NOT_PARQUET = "not a Parquet file by name"
 _SHARD = re.compile(r"(.+?)-\d{5}-of-\d{5}.*")
 _SNIFFED = 1_000
 _PEEKED = 8
+_PEEKED_LABELS = 1024
 _BUFFER = 1 << 20
 
 
@@ -188,7 +191,7 @@ def columns_of(table: pyarrow.parquet.ParquetFile, config: SourceConfig) -> Tabl
     rows = next(table.iter_batches(_PEEKED, columns=peeked, use_threads=False), None) if peeked else None
     seen = {name: rows.column(name).to_pylist() for name in peeked} if rows is not None else {}
     images = [name for name in binary if any(map(looks_like_image, seen.get(name, ())))]
-    found = pick(schema, images, asked, config.label_column)
+    found = pick(schema, images, asked, config.label_column, _whole_floats(table))
     if asked is not None and not (
         asked in binary or asked in peeked or is_image_struct(schema.field(asked).type)
     ):
@@ -212,6 +215,15 @@ def columns_of(table: pyarrow.parquet.ParquetFile, config: SourceConfig) -> Tabl
             listed = ", ".join(schema.names)
             raise ValueError(f"--image_root is given, and no column has images; the columns are {listed}")
     return found
+
+
+def _whole_floats(table: pyarrow.parquet.ParquetFile) -> list[str]:
+    """Columns of floats called like labels whose first values are whole: integers next to an empty cell."""
+    names = [name for name in table.schema_arrow.names if is_float_label(table.schema_arrow.field(name))]
+    rows = next(table.iter_batches(_PEEKED_LABELS, columns=names, use_threads=False), None) if names else None
+    found = {} if rows is None else {name: rows.column(name).to_pylist() for name in names}
+    values = {name: [one for one in column if not is_missing(one)] for name, column in found.items()}
+    return [name for name, column in values.items() if column and all(map(float.is_integer, column))]
 
 
 def _is_text(schema: pyarrow.Schema, name: str) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from transforms.records import (
@@ -186,6 +187,37 @@ def usual_name(usual: Iterable[str], names: Sequence[str]) -> str | None:
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:30]) + (f", … ({len(names)})" if len(names) > 30 else "")
+
+
+def whole(value: Any) -> Any:
+    """A float without a fraction as the integer; any other value as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def is_missing(value: object) -> bool:
+    """Whether a typed cell has no value: null, NaN or an empty text."""
+    return value is None or value == "" or value != value
+
+
+def labels_in(value: object, column: str = "") -> tuple[str | int, ...]:
+    """The labels of a typed cell: none, one or those of a list.
+
+    Args:
+        value: of the cell.
+        column: named in messages.
+
+    Raises:
+        BadInput: stage `manifest`: a label is neither text nor a whole number.
+    """
+    if is_missing(value):
+        return ()
+    labels = tuple(map(whole, value if isinstance(value, list) else [value]))
+    if any(isinstance(label, bool) or not isinstance(label, str | int) for label in labels):
+        shown = json.dumps(value, ensure_ascii=False)[:100]
+        raise BadInput(
+            "manifest", "label is not text or an integer", f"{column} is {shown}" if column else shown
+        )
+    return labels
 
 
 def split_name(value: str, column: str | None) -> str | None:
