@@ -409,6 +409,7 @@ def test_where_paths_are_looked_for_and_what_keys_are(tmp_path: Path) -> None:
         ("image,x\na,b\n", {"label_column": "x,y"}, "--label_column is 'y'"),
         ("image,x\na,b\n", {"label_column": "image"}, "which is the column of the image paths"),
         ("image,x\na,b\n", {"label_pattern": "x"}, "--label_pattern is 'x', which has no group"),
+        ("Image Path,n\na.jpg,1\n", {}, "by name, such as 'a.jpg'; give --image_column 'Image Path'$"),
         ("x,y\na,b\n", {"image_roots": (".",)}, "no column is named like one of image paths"),
         ("\ufeff".encode("utf-16"), {}, "which is empty|which is UTF-16"),
         ("image\na".encode("utf-16"), {}, "which is UTF-16; save it as UTF-8"),

@@ -12,6 +12,7 @@ import re
 from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from transforms.flags import flag_with
 from transforms.records import BadInput, Failure, ImageRecord, JobError
 from transforms.sources.formats.parquet_columns import (
     TableColumns,
@@ -209,7 +210,7 @@ def columns_of(table: pyarrow.parquet.ParquetFile, config: SourceConfig) -> Tabl
             if 2 * sum(map(is_image_name, values)) > len(values):
                 raise ValueError(
                     f"--input is {config.input!r}: no column has images, and {name!r} has names of "
-                    f"some, such as {values[0][:100]!r}; give --image_column {name}"
+                    f"some, such as {values[0][:100]!r}; give {flag_with('--image_column', name)}"
                 )
         if config.image_roots:
             listed = ", ".join(schema.names)

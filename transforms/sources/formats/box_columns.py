@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from transforms.flags import flag_with
 from transforms.records import BadInput, Box, Scalar
 from transforms.sources.formats.rows import LABEL_COLUMNS, Columns, is_missing, usual_name, whole
 from transforms.sources.source import SourceConfig
@@ -90,7 +91,7 @@ def find_box_columns(
             return None
         raise ValueError(
             f"--image_column is not given, and boxes ({', '.join(found)}) want an image; "
-            f"give --image_column {image}, if it tells the image's file"
+            f"give {flag_with('--image_column', image)}, if it tells the image's file"
         )
     if len(asked) > 1:
         raise ValueError(f"--label_column is {config.label_column!r}, and a row with a box has one label")

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
+from transforms.flags import flag_with
 from transforms.records import (
     AnnotatedObject,
     Annotations,
@@ -150,7 +151,7 @@ def _check_no_images(
             raise ValueError(
                 f"{flag_of(config)} is {manifest.path!r}, where no column is named like one of image paths, "
                 f"and the column {name!r} has images by name, such as {images[0][:100]!r}; "
-                f"give --image_column {name}"
+                f"give {flag_with('--image_column', name)}"
             )
 
 
