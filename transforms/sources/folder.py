@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from transforms.records import Annotations, BadInput, Failure, ImageRecord, ImageRef
@@ -26,11 +26,14 @@ from transforms.sources.names import (
 )
 from transforms.sources.selection import (
     EXCLUDED,
+    NO_LABEL,
+    LabelPattern,
     Selection,
     check_selection,
     label_pattern,
     limited,
     listing_faults,
+    why_nothing,
 )
 from transforms.sources.source import (
     Description,
@@ -74,8 +77,9 @@ class FolderSource:
         with readable("--input", config.input):
             if is_file(config.input):
                 return "it is an image file by name" if is_image_name(config.input) else None
-            items = _items(dataclasses.replace(config, label_pattern=None, include=(), exclude=()))
-            described = _describe(items, _SNIFFED_REMOTE if is_remote(config.input) else math.inf)
+            every = dataclasses.replace(config, label_pattern=None, include=(), exclude=())
+            most = _SNIFFED_REMOTE if is_remote(config.input) else math.inf
+            described = _describe(_Listing(every), most, label_pattern(config))
             if described is not None:
                 check_unread(config)
             return described
@@ -85,6 +89,7 @@ class FolderSource:
         check_unused(config, self.name, "annotations", "image_column", "label_column")
         check_selection(config)
         reasons: collections.Counter[str] = collections.Counter()
+        examples: dict[str, str] = {}
         with readable("--input", config.input):
             if is_file(config.input) and not is_image_name(config.input):
                 raise ValueError(f"--input is {config.input!r}, a file that is not an image by its name")
@@ -92,8 +97,12 @@ class FolderSource:
                 if isinstance(item, ImageRecord):
                     return
                 reasons[item.reason] += 1
+                examples.setdefault(item.reason, item.key)
                 if is_remote(config.input) and reasons.total() >= _SNIFFED_REMOTE:
                     return  # the job will see
+        example = examples.get(NO_LABEL) or examples.get(EXCLUDED, "")
+        if (why := why_nothing(config, reasons, example)) is not None:
+            raise ValueError(why)
         found = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common()) or "it is empty"
         raise ValueError(f"--input is {config.input!r}: there is no image to convert ({found})")
 
@@ -135,7 +144,11 @@ def _items(config: SourceConfig) -> Iterator[ImageRecord | Failure]:
 
 
 class _Listing:
-    """One walk over the input, in code-point order of the keys. Holds one folder's names a level."""
+    """One walk over the input, in code-point order of the keys. Holds one folder's names a level.
+
+    Attributes:
+        splits: that the first-level folders name, once `items` has listed them.
+    """
 
     def __init__(self, config: SourceConfig) -> None:
         self._selection = Selection(config)
@@ -146,6 +159,7 @@ class _Listing:
         self._takes_all = not (config.include or config.exclude)
         self._tree = Tree(folder, config.image_roots, config.skip_dirs, self._passed_over)
         self._has_splits = False
+        self.splits: tuple[str, ...] = ()
         self._told: tuple[str, str | None, Annotations] = ("", None, Annotations())
 
     def items(self, part: FolderPart) -> Iterator[ImageRecord | Failure]:
@@ -173,10 +187,11 @@ class _Listing:
         """The splits that the first-level folders name."""
         if not is_folder(self._path):
             return ()
-        return tuple(sorted(set(map(normal_split, self._splits(entries(self._path))))))
+        return _normal(self._splits(entries(self._path)))
 
     def _learn_splits(self, found: Entries) -> None:
-        self._has_splits = bool(self._splits(found))
+        self.splits = _normal(self._splits(found))
+        self._has_splits = bool(self.splits)
 
     def _splits(self, found: Iterable[tuple[str, object]]) -> tuple[str, ...]:
         """The first-level folders that are splits: all that are named so, if no other one holds an image."""
@@ -222,6 +237,10 @@ class _Listing:
         return key.rpartition("/")[0], split, Annotations(tuple(labels))
 
 
+def _normal(splits: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(map(normal_split, splits))))
+
+
 def _folders(uri: str) -> Iterator[tuple[str, None]]:
     """The folders in a folder of a bucket, of which nothing else is held."""
     return ((name, None) for name, _ in list_folder(uri) if name.endswith("/"))
@@ -239,9 +258,15 @@ def _names_split(uri: str) -> bool:
     return False
 
 
-def _describe(items: Iterator[ImageRecord | Failure], most: float) -> str | None:
-    """What a folder's first files show, or None where none of `most` files is an image by name."""
-    splits: dict[str, None] = {}
+def _describe(listing: _Listing, most: float, pattern: LabelPattern | None) -> str | None:
+    """What a folder's first files show, or None where none of `most` files is an image by name.
+
+    Args:
+        listing: of all files, whatever the selection.
+        most: files that are looked at.
+        pattern: by which labels are read; None for the folders' names.
+    """
+    items = listing.items(_ALL)
     labels: dict[str, None] = {}
     example = ""
     unread: collections.Counter[str] = collections.Counter()
@@ -251,13 +276,14 @@ def _describe(items: Iterator[ImageRecord | Failure], most: float) -> str | None
             break
         if isinstance(item, ImageRecord):
             example = example or item.key
-            splits.update(dict.fromkeys([item.split] if item.split else []))
-            labels.update(dict.fromkeys(map(str, item.annotations.labels)))
+            found = item.annotations.labels if pattern is None else _labels_by(pattern, item.key)
+            labels.update(dict.fromkeys(map(str, found)))
         elif item.reason == NOT_AN_IMAGE:
             unread[extension_of(item.key)] += 1
     if not example:
         return None
-    text = f"it holds image files such as {example!r}; splits: {_names(splits)}; labels: {_names(labels)}"
+    named = f"splits: {_names(listing.splits)}; labels: {_names(labels)}"
+    text = f"it holds image files such as {example!r}; {named}"
     if unread:
         others = (
             f"{count} {f'.{ext}' if ext else 'without extension'}" for ext, count in unread.most_common(5)
@@ -266,6 +292,13 @@ def _describe(items: Iterator[ImageRecord | Failure], most: float) -> str | None
     return text
 
 
-def _names(found: dict[str, None]) -> str:
+def _labels_by(pattern: LabelPattern, key: str) -> tuple[str, ...]:
+    try:
+        return (pattern.label(key),)
+    except BadInput:
+        return ()
+
+
+def _names(found: Collection[str]) -> str:
     shown = ", ".join(itertools.islice(found, 5))
     return f"{shown}, …" if len(found) > 5 else shown or "none"
