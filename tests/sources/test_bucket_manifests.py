@@ -256,3 +256,10 @@ def test_a_manifest_in_the_input_needs_no_bucket_before_its_name(
         ("a.jpg", "lists/m.csv, line 2"),
         ("sub/b.jpg", "lists/m.csv, line 3"),
     ]
+
+
+def test_a_table_in_utf_16_in_a_bucket(bucket_server: BucketServer, photos: str) -> None:
+    bucket_server.put(f"{photos}/m.csv", "image|label\na.jpg|é\nnone.jpg|é\n".encode("utf-16"))
+    items = read("csv", f"{photos}/m.csv")
+    assert records(items) == [("a.jpg", f"{photos}/a.jpg", 12, "m.csv, line 2")]
+    assert reasons(items) == [("m.csv:3", "not found")]

@@ -50,7 +50,7 @@ from transforms.sources.selection import check_selection, limited
 from transforms.sources.source import Description, Item, SourceConfig, readable
 from transforms.storage.paths import scheme_of
 
-_DELIMITERS = (",", ";", "\t")
+_DELIMITERS = (",", ";", "\t", "|")
 
 
 class CsvSource:
@@ -58,7 +58,8 @@ class CsvSource:
 
     name = "csv"
     description = Description(
-        reads="`.csv`, `.tsv`: a header and a row an image, or a row a box; comma, semicolon or tab; "
+        reads="`.csv`, `.tsv`: a header and a row an image, or a row a box; comma, semicolon, tab "
+        "or vertical bar; UTF-8 or UTF-16; "
         "Vertex AI's import file without a header",
         label="the label column",
         split="the split column",
@@ -199,11 +200,6 @@ def read_layout(manifest: Manifest, config: SourceConfig) -> CsvLayout:
     layout = CsvLayout(delimiter, header, Columns(None, (), None))
     peeked = [dict(zip(header, cells, strict=False)) for cells in _peek(manifest, layout)]
     columns = pick_columns([name for name in header if name], peeked, config, manifest)
-    if columns.image is None and len(header) == 1 and "|" in header[0]:
-        raise ValueError(
-            f"{flag} is {manifest.path!r}, whose only column is {header[0]!r}; "
-            "columns are separated by commas, semicolons or tabs, not by |"
-        )
     boxes = find_box_columns([name for name in header if name], peeked, columns, config)
     boxes = None if boxes is None else with_unit(boxes, peeked)
     return dataclasses.replace(layout, columns=columns, boxes=boxes)
@@ -244,10 +240,15 @@ def _told(fault: BadInput) -> str:
 
 
 def _first_row(manifest: Manifest, flag: str) -> tuple[str, list[str]]:
-    """The first row that is not blank, cut by the delimiter that gives the most cells."""
+    """The first row that is not blank, cut by the delimiter that gives the most cells.
+
+    `|` counts only where no other one separates: cells have it between several labels.
+    """
     best: tuple[str, list[str]] | None = None
     fault: BadInput | None = None
     for delimiter in _DELIMITERS:
+        if delimiter == "|" and best is not None and len(best[1]) > 1:
+            break
         layout = CsvLayout(delimiter, None, Columns(None, (), None))
         _, cells = next(_all_rows(manifest, layout), (0, None))
         if isinstance(cells, BadInput):  # as quoted cells are by another delimiter than theirs
