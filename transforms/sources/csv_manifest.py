@@ -74,10 +74,13 @@ class CsvSource:
             return None
         why = f"{paths[0]!r} is a CSV file by name"
         try:
-            layout = read_layout(manifests(config)[0], config)
+            manifest = manifests(config)[0]
+            layout = read_layout(manifest, config)
+            folder = RowRecords(config, manifest).find_folder(layout.images)
         except (OSError, ValueError):  # `check` says what is wrong
             return why
-        return f"{why}; {layout.describe()}"
+        where = "" if folder is None else f"; images are found in {folder!r}"
+        return f"{why}; {layout.describe()}{where}"
 
     def check(self, config: SourceConfig) -> None:
         with readable("--input", config.input):
@@ -112,6 +115,7 @@ class CsvLayout:
         columns: which is what.
         boxes: which of them hold boxes, where a row is a box.
         has_vertex_boxes: it is Vertex AI's file for object detection.
+        images: of the first rows below a header.
     """
 
     delimiter: str
@@ -119,6 +123,7 @@ class CsvLayout:
     columns: Columns
     boxes: BoxColumns | None = None
     has_vertex_boxes: bool = False
+    images: tuple[str, ...] = ()
 
     @property
     def has_boxes(self) -> bool:
@@ -150,6 +155,7 @@ def _records(config: SourceConfig) -> Iterator[ImageRecord | Failure]:
     for manifest, layout in read:
         names_splits = layout.columns.split is not None
         rows = RowRecords(config, manifest, None if names_splits else splits.get(manifest.path))
+        rows.find_folder(layout.images)
         parse = layout.parser()
         for line, cells in read_rows(manifest, layout):
             try:
@@ -202,7 +208,8 @@ def read_layout(manifest: Manifest, config: SourceConfig) -> CsvLayout:
     columns = pick_columns([name for name in header if name], peeked, config, manifest)
     boxes = find_box_columns([name for name in header if name], peeked, columns, config)
     boxes = None if boxes is None else with_unit(boxes, peeked)
-    return dataclasses.replace(layout, columns=columns, boxes=boxes)
+    images = tuple(image for row in peeked if (image := row.get(columns.image or "", "")).strip())
+    return dataclasses.replace(layout, columns=columns, boxes=boxes, images=images)
 
 
 def _peek(manifest: Manifest, layout: CsvLayout) -> list[list[str]]:

@@ -85,7 +85,8 @@ class JsonlSource:
             first = _peek(manifest)
             layout = _layout(first, _names(first), config, manifest)
             told = f"columns: {describe(layout.columns)}" if layout.boxes is None else layout.boxes.describe()
-            return f"{why}; {told}"
+            folder = RowRecords(config, manifest).find_folder(_first_images(layout))
+            return f"{why}; {told}" + ("" if folder is None else f"; images are found in {folder!r}")
         except (OSError, ValueError):  # `check` says what is wrong
             return why
 
@@ -183,6 +184,7 @@ def _records(config: SourceConfig) -> Iterator[ImageRecord | Failure]:
     for manifest, layout in read:
         names_splits = layout.columns.split is not None
         rows = RowRecords(config, manifest, None if names_splits else splits.get(manifest.path))
+        rows.find_folder(_first_images(layout))
         for line, row in _rows(manifest, layout, config):
             if not isinstance(row, Row):
                 yield rows.failure(line, row)
@@ -192,6 +194,11 @@ def _records(config: SourceConfig) -> Iterator[ImageRecord | Failure]:
                 yield item
     if boxes is not None:
         yield from boxes.records()
+
+
+def _first_images(layout: _Layout) -> list[str]:
+    images = (flat(row, strict=False).get(layout.columns.image or "") for row in layout.first)
+    return [image for image in images if isinstance(image, str) and image.strip()]
 
 
 def _rows(manifest: Manifest, layout: _Layout, config: SourceConfig) -> Iterator[tuple[int, Row | BadInput]]:
