@@ -239,7 +239,11 @@ def split_name(value: str, column: str | None) -> str | None:
 
 def _image_folders(place: str) -> list[str]:
     """The folders in a folder that are called like those of images or like splits, and the only one."""
-    names = (name for name in sorted(names_in(place, _LISTED)) if "." not in name and not is_hidden(name))
+    try:
+        listed = sorted(names_in(place, _LISTED))
+    except PermissionError:  # files in it may be readable
+        return []
+    names = (name for name in listed if "." not in name and not is_hidden(name))
     folders = [name for name in itertools.islice(names, _LOOKED_AT) if is_folder(f"{place}/{name}")]
     likely = [name for name in folders if name.lower() in IMAGE_FOLDERS or is_split_name(name)]
     return [f"{place}/{name}" for name in (folders if len(folders) == 1 else likely)]
