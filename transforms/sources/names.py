@@ -51,6 +51,8 @@ def is_hidden(name: str) -> bool:
 
 def split_named(name: str) -> str | None:
     """The split that a name means: in lower case and without a year; None where it is no split's name."""
+    if name in SPLIT_NAMES:  # as most rows of a table spell it
+        return name
     split = without_year(name).lower()
     return split if split in SPLIT_NAMES else None
 
