@@ -11,13 +11,15 @@ BEAM, TENSORFLOW = "apache_beam", "tensorflow"
 # What a file may import of our own, by the longest prefix of its module.
 ALLOWED = {
     "transforms.records": (),
-    "transforms.storage": ("transforms.records", "transforms.storage"),
+    "transforms.flags": (),
+    "transforms.storage": ("transforms.records", "transforms.flags", "transforms.storage"),
     "transforms.images": ("transforms.records", "transforms.images"),
     "transforms.framing": (),
     "transforms.annotations": ("transforms.records", "transforms.images", "transforms.annotations"),
     "transforms.examples": ("transforms.records", "transforms.framing", "transforms.examples"),
     "transforms.sources": (
         "transforms.records",
+        "transforms.flags",
         "transforms.framing",
         "transforms.storage",
         "transforms.sources",
@@ -74,6 +76,7 @@ WITH_TENSORFLOW = ("pipelines.input", "benchmarks")
 # Modules that a spawned writer, or the launcher before it has checked a call, must be able to import.
 WITHOUT_BEAM = (
     "transforms.records",
+    "transforms.flags",
     "transforms.framing",
     "transforms.config",
     "transforms.storage",

@@ -19,6 +19,7 @@ from transforms.shards.plan import DatasetPlan, plan_dataset, slots_warning
 from transforms.shards.previous import find_previous
 from transforms.shards.programs import package_version, program_versions
 from transforms.shards.recipe import Recipe
+from transforms.shards.reconcile import most_often
 from transforms.shards.totals import Totals, merged_totals
 from transforms.storage import lock
 from transforms.storage.durable import write_text
@@ -155,23 +156,24 @@ def _some(
     """The sum of totals, which are not those of nothing."""
     total = merged_totals(totals, config.untyped_features)
     if not total.records:
-        raise JobError(_nothing_to_write(failures, failures_path(run) if run is not None else ""))
+        raise JobError(nothing_to_write(failures, failures_path(run) if run is not None else ""))
     return total
 
 
-def _nothing_to_write(failures: Iterable[Failure], path: str) -> str:
-    skipped = 0
-    failed: Counter[str] = Counter()
+def nothing_to_write(failures: Iterable[Failure], path: str) -> str:
+    """The message of a job without a record: why, by reason, and the first input of the main one by key."""
+    failed: Counter[tuple[str, str]] = Counter()
+    skipped: Counter[tuple[str, str]] = Counter()
+    first: dict[tuple[str, str], tuple[str, str]] = {}
     for failure in failures:
-        if failure.skipped:
-            skipped += 1
-        else:
-            detail = f" ({failure.detail})" if failure.detail else ""
-            failed[f"{failure.stage}: {failure.reason}{detail}"] += 1
-    message = f"there is no record to write: {failed.total()} inputs failed, {skipped} were skipped"
-    if failed:
-        reason, times = failed.most_common(1)[0]
-        message += f"; most often, {times} times, {reason}"
+        reason = failure.stage, failure.reason
+        (skipped if failure.skipped else failed)[reason] += 1
+        example = failure.key, failure.detail
+        first[reason] = min(example, first.get(reason, example))
+    message = f"there is no record to write: {failed.total()} inputs failed, {skipped.total()} were skipped"
+    if counts := failed or skipped:
+        key, detail = first[min(counts, key=lambda reason: (-counts[reason], reason))]
+        message += f"; {most_often(counts)}; such as {key!r}{f' ({detail})' if detail else ''}"
     return f"{message}; {path} names each" if path else message
 
 

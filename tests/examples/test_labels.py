@@ -22,6 +22,12 @@ from transforms.records import BadInput
         ([3, "3"], None, 0, {3: 3, "3": 3}),
         ([1, 2], None, -1, {1: 0, 2: 1}),
         (["0", "007"], None, 0, {"0": 0, "007": 1}),
+        # Integers that pandas wrote as floats.
+        (["0.0", "2.0", "11.0"], None, 0, {"0.0": 0, "2.0": 2, "11.0": 11}),
+        (["3.0", "3", 3, "4.00"], None, 1, {"3.0": 4, "3": 4, 3: 4, "4.00": 5}),
+        (["0.0", "1.5", "10.0"], None, 0, {"0.0": 0, "1.5": 1, "10.0": 2}),
+        (["1.0", "2.0"], ["dog", "cat", "owl"], 0, {"1.0": 1, "2.0": 2}),
+        (["1.0", "2.0"], ["2.0", "1.0"], 0, {"1.0": 1, "2.0": 0}),
         (["10", "9", "x"], None, 0, {"10": 0, "9": 1, "x": 2}),
         ([10, "9", "x"], None, 0, {10: 0, "9": 1, "x": 2}),
         # Too long for an id, so a name.
@@ -68,6 +74,16 @@ def test_labels_without_an_id(
 def test_a_bad_label_leaves_the_others_their_ids() -> None:
     label_map = LabelMap.build(["5", "-3", "7"])
     assert label_map.labels == {5: "5", 7: "7"}
+
+
+def test_integers_written_as_floats_are_the_integers() -> None:
+    floats = LabelMap.build([f"{number}.0" for number in range(12)], first_id=1)
+    integers = LabelMap.build([str(number) for number in range(12)], first_id=1)
+    assert floats.class_names() == integers.class_names()
+    assert [floats.id_of(f"{number}.0") for number in range(12)] == list(range(1, 13))
+    assert floats.text_of("2.0") == "2"
+    with pytest.raises(BadInput, match="negative label"):
+        LabelMap.build(["0.0", "-1.0"]).id_of("-1.0")
 
 
 def test_texts_and_mapping() -> None:

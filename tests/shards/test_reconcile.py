@@ -8,7 +8,7 @@ from tests.shards.planned import plan
 from transforms.config import DatasetConfig
 from transforms.records import Failure, JobError
 from transforms.shards.plan import DatasetPlan
-from transforms.shards.reconcile import Reconciled, reconcile
+from transforms.shards.reconcile import Reconciled, most_often, reconcile
 from transforms.shards.report import ShardFile, ShardReport, WriteStats
 from transforms.shards.statistics import Statistics
 
@@ -104,6 +104,11 @@ def test_the_gate_names_the_file_of_failures() -> None:
     reports = [report("train", 0, stats(0)), report("val", 0, stats(5))]
     with pytest.raises(JobError, match="split 'train' is empty: all its 5 .* /out/failures.jsonl says why"):
         read_back(reports, [("train", stats(0, failed=5)), ("val", stats(5))], ratio=1)
+
+
+def test_failures_are_summed_up_by_reason() -> None:
+    counts = {("load", "gone"): 2, ("decode", "cut"): 9, ("list", "b"): 1, ("list", "a"): 1, ("list", "c"): 1}
+    assert most_often(counts) == "most often decode: cut, 9; load: gone, 2; list: a, 1; 2 more reasons"
 
 
 def test_reports_of_whole_shards_count_their_failures_themselves() -> None:

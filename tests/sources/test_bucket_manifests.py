@@ -256,3 +256,90 @@ def test_a_manifest_in_the_input_needs_no_bucket_before_its_name(
         ("a.jpg", "lists/m.csv, line 2"),
         ("sub/b.jpg", "lists/m.csv, line 3"),
     ]
+
+
+def test_a_table_in_utf_16_in_a_bucket(bucket_server: BucketServer, photos: str) -> None:
+    bucket_server.put(f"{photos}/m.csv", "image|label\na.jpg|é\nnone.jpg|é\n".encode("utf-16"))
+    items = read("csv", f"{photos}/m.csv")
+    assert records(items) == [("a.jpg", f"{photos}/a.jpg", 12, "m.csv, line 2")]
+    assert reasons(items) == [("m.csv:3", "not found")]
+
+
+def _write(place: str, server: BucketServer, name: str, data: bytes) -> None:
+    if place.startswith("gs://"):
+        server.put(f"{place}/{name}", data)
+        return
+    Path(place, name).parent.mkdir(parents=True, exist_ok=True)
+    Path(place, name).write_bytes(data)
+
+
+@pytest.fixture(params=["disk", "bucket"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, bucket: str) -> str:
+    """A folder without anything in it."""
+    return str(tmp_path / "in") if request.param == "disk" else f"{bucket}/in"
+
+
+@pytest.mark.parametrize("folder", ["train", "Val2017", "images", "anything"])
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_images_in_a_folder_next_to_the_manifest_are_found(
+    bucket_server: BucketServer, place: str, kind: str, folder: str
+) -> None:
+    names = [f"{at}.jpg" for at in range(150)]
+    rows = [json.dumps({"image": name}) for name in names]
+    text = "\n".join(rows).encode() if kind == "jsonl" else table(*names)
+    for name in names:
+        _write(place, bucket_server, f"{folder}/{name}", b"x")
+    _write(place, bucket_server, f"labels.{kind}", text)
+    items = read(kind, f"{place}/labels.{kind}")
+    assert [(key, uri) for key, uri, _, _ in records(items)] == [
+        (f"{folder}/{name}", f"{place}/{folder}/{name}") for name in names
+    ]
+    assert reasons(items) == []
+    said = SOURCES[kind].sniff(SourceConfig("auto", f"{place}/labels.{kind}"))
+    assert said is not None and said.endswith(f"; images are found in '{place}/{folder}'")
+
+
+@pytest.mark.parametrize(
+    ("train", "test"), [((0, 1), (2, 3)), ((0, 1, 2, 3), (0, 1, 2, 3)), ((0, 1, 2), ()), ((), (0,))]
+)
+def test_where_no_single_folder_has_all_images_the_remedy_is_named(
+    bucket_server: BucketServer, place: str, train: tuple[int, ...], test: tuple[int, ...]
+) -> None:
+    for folder, numbers in {"train": train, "test": test, "other": (9,)}.items():
+        for number in numbers:
+            _write(place, bucket_server, f"{folder}/{number}.jpg", b"x")
+    _write(place, bucket_server, "m.csv", table("0.jpg", "1.jpg", "2.jpg", "3.jpg"))
+    items = read("csv", f"{place}/m.csv")
+    assert reasons(items) == [(f"m.csv:{line}", "not found") for line in range(2, 6)]
+    remedies = {
+        number: next((name for name, has in (("test", test), ("train", train)) if number in has), None)
+        for number in range(4)
+    }
+    base = f"looked for in {place}"
+    assert [item.detail for item in items if isinstance(item, Failure)] == [
+        f"'{number}.jpg', {base}" + (f"; --image_root {place}/{name} finds it" if name else "")
+        for number, name in remedies.items()
+    ]
+    roots = tuple(sorted({f"{place}/{name}" for name in remedies.values() if name}))
+    found = records(read("csv", f"{place}/m.csv", image_roots=roots))
+    assert len(found) == sum(name is not None for name in remedies.values())
+
+
+def test_folders_next_to_the_manifest_are_not_looked_at_where_images_lie_where_it_says(
+    bucket_server: BucketServer, place: str
+) -> None:
+    for name in ("0.jpg", "train/0.jpg", "train/1.jpg"):
+        _write(place, bucket_server, name, b"x")
+    _write(place, bucket_server, "m.csv", table("0.jpg", "1.jpg"))
+    items = read("csv", f"{place}/m.csv")
+    assert [key for key, *_ in records(items)] == ["0.jpg"]
+    assert reasons(items) == [("m.csv:3", "not found")]
+
+
+def test_only_the_first_faults_name_the_folder(bucket_server: BucketServer, place: str) -> None:
+    for number in range(1, 150):
+        _write(place, bucket_server, f"train/{number}.jpg", b"x")
+    _write(place, bucket_server, "m.csv", table(*(f"{number}.jpg" for number in range(150))))
+    details = [item.detail for item in read("csv", f"{place}/m.csv") if isinstance(item, Failure)]
+    assert len(details) == 150
+    assert [at for at, detail in enumerate(details) if "--image_root" in detail] == list(range(1, 100))

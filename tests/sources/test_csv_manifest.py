@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from transforms.examples.labels import LabelMap
 from transforms.records import Annotations, ClassNames, Failure, ImageRecord, ImageRef, JobError
 from transforms.sources.csv_manifest import CsvSource
 from transforms.sources.formats.manifests import MAX_LINE, PEEKED
@@ -119,6 +120,50 @@ def test_label_columns(images: Path, options: dict[str, str], labels: tuple[str,
     assert sorted(map(str, features.values())) == sorted({"1", "2", "3", "4"} - set(labels))
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_utf_16_is_read_as_utf_8_is(images: Path, encoding: str) -> None:
+    text = 'image,label,note\r\na.jpg,"chien\r\n🐶",é\r\n\r\ngone.jpg,chat,\r\nb.jpg,chat,x\r\n'
+    expected = listed(images, text)
+    assert [item.origin for item in expected if isinstance(item, ImageRecord)] == [
+        "m.csv, line 2",
+        "m.csv, line 6",
+    ]
+    assert faults(expected) == [("m.csv:5", "not found")]
+    mark = b"" if encoding == "utf-16" else b"\xfe\xff"
+    assert listed(images, mark + text.encode(encoding)) == expected
+
+
+def test_damaged_utf_16_costs_its_rows(images: Path) -> None:
+    good, half = "image,label\na.jpg,x\n".encode("utf-16"), b"\x00\xd8"
+    items = listed(images, good + half + "b.jpg,y\nsub/c.jpg,z".encode("utf-16-le") + b"\x41")
+    assert [row[0] for row in records(items)] == ["a.jpg"]
+    assert faults(items) == [("m.csv:3", "row is not UTF-16"), ("m.csv:4", "row is not UTF-16")]
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_the_header_tells_the_separator(images: Path, delimiter: str) -> None:
+    rows = [["image", "label", "note"], ["a.jpg", "cat", "x.y"], ["b.jpg", "dog", ""]]
+    text = "".join(delimiter.join(row) + "\n" for row in rows)
+    assert records(listed(images, text)) == [
+        ("a.jpg", None, ("cat",), {"note": "x.y"}),
+        ("b.jpg", None, ("dog",), {}),
+    ]
+
+
+def test_vertical_bars_in_cells_separate_nothing(images: Path) -> None:
+    (row,) = records(listed(images, "image,tag|x|y\na.jpg,a|b|c\n"))
+    assert row == ("a.jpg", None, (), {"tag|x|y": "a|b|c"})
+
+
+def test_integers_that_pandas_wrote_as_floats_have_their_own_ids(images: Path) -> None:
+    written = listed(images, 'image,label\na.jpg,10.0\nb.jpg,2.0\nsub/c.jpg,\n"d, e.jpg","[0.0, 2.0]"\n')
+    labels = [labels for _, _, labels, _ in records(written)]
+    assert labels == [("10.0",), ("2.0",), (), (0, 2)]
+    ids = LabelMap.build(label for one in labels for label in one)
+    assert [[ids.id_of(label) for label in one] for one in labels] == [[10], [2], [], [0, 2]]
+    assert ids.labels == {0: "0", 2: "2", 10: "10"}
+
+
 def test_image_column_may_have_any_name(images: Path) -> None:
     text = "image,photo\n7,a.jpg\n"
     assert records(listed(images, text, image_column="Photo")) == [("a.jpg", None, (), {"image": "7"})]
@@ -128,7 +173,7 @@ def test_image_column_may_have_any_name(images: Path) -> None:
     ("column", "cell", "split"),
     [
         ("split", "train", "train"),
-        ("Subset", " Val ", "Val"),
+        ("Subset", " Val ", "val"),
         ("set", "", None),
         ("split", "UNASSIGNED", "UNASSIGNED"),
         ("ml_use", "UNASSIGNED", None),
@@ -399,9 +444,12 @@ def test_where_paths_are_looked_for_and_what_keys_are(tmp_path: Path) -> None:
         ("image,x\na,b\n", {"label_column": "x,y"}, "--label_column is 'y'"),
         ("image,x\na,b\n", {"label_column": "image"}, "which is the column of the image paths"),
         ("image,x\na,b\n", {"label_pattern": "x"}, "--label_pattern is 'x', which has no group"),
+        ("Image Path,n\na.jpg,1\n", {}, "by name, such as 'a.jpg'; give --image_column 'Image Path'$"),
         ("x,y\na,b\n", {"image_roots": (".",)}, "no column is named like one of image paths"),
-        ("\ufeff".encode("utf-16"), {}, "which is empty|which is UTF-16"),
-        ("image\na".encode("utf-16"), {}, "which is UTF-16; save it as UTF-8"),
+        (b"\xff\xfe", {}, "which is empty"),
+        ("image\na".encode("utf-16-le"), {}, "looks like UTF-16 without a byte order mark; save it as UTF-8"),
+        ("image\na".encode("utf-16-be"), {}, "looks like UTF-16 without a byte order mark; save it as UTF-8"),
+        ("image\na".encode("utf-32"), {}, "which is UTF-32; save it as UTF-8"),
         (b"\x89PNG\0\0", {}, "which is not a text file"),
         ('{"image": "a.jpg"}\n', {}, "which looks like JSON; --source jsonl"),
         ('image,"x\n', {}, "first row cannot be read: not CSV: unexpected end of data, up to line 1"),
@@ -411,7 +459,7 @@ def test_where_paths_are_looked_for_and_what_keys_are(tmp_path: Path) -> None:
             "no row below the header can be read: not CSV: unexpected end of data, up to line 3, "
             "in the row that starts at line 2",
         ),
-        ("photo|label\na.jpg|cat\n", {}, "whose only column is 'photo|label'; columns are separated by"),
+        ("photo|label\na.jpg|cat\n", {}, "give --image_column photo$"),
         (
             "id,photo\n1,a.jpg\n2,b.PNG \n3,\n",
             {},

@@ -57,7 +57,7 @@ def faults(items: Iterable[ImageRecord | Failure]) -> list[tuple[str, str, bool]
             ["train/cat/x/1.jpg", "Validation/dog/1.jpg", "test/1.jpg", "1.jpg"],
             [
                 ("1.jpg", None, ()),
-                ("Validation/dog/1.jpg", "Validation", ("dog",)),
+                ("Validation/dog/1.jpg", "validation", ("dog",)),
                 ("test/1.jpg", "test", ()),
                 ("train/cat/x/1.jpg", "train", ("cat",)),
             ],
@@ -319,11 +319,20 @@ def test_a_lone_image_that_vanishes_is_a_failure(tmp_path: Path, monkeypatch: py
     assert faults(listed(tmp_path / "a/1.jpg")) == [("1.jpg", "not found", False)]
 
 
+def test_what_is_said_of_a_folder(tmp_path: Path) -> None:
+    names = [f"train/{at % 3}-{at}.jpg" for at in range(1200)]
+    grow(tmp_path, [*names, "val/7-1.jpg", "Test2017/8-1.jpg"])
+    said = SOURCE.sniff(SourceConfig("auto", str(tmp_path), label_pattern="/([0-9])-"))
+    assert said == (
+        "it holds image files such as 'Test2017/8-1.jpg'; splits: test, train, val; labels: 8, 0, 1, 2"
+    )
+
+
 @pytest.mark.parametrize(
     ("names", "input", "splits"),
     [
         (["train/x/1.jpg", "validation/x/1.jpg"], "", ("train", "validation")),
-        (["Train/1.jpg", "test/"], "", ("Train", "test")),
+        (["Train/1.jpg", "test/"], "", ("test", "train")),
         (["train/1.jpg", "1.jpg"], "", ("train",)),
         (["cat/1.jpg", "dog/1.jpg"], "", ()),
         (["train/1.jpg", "cat/1.jpg"], "", ()),
@@ -379,8 +388,21 @@ def test_keys_come_in_code_point_order_whatever_the_order_of_creation(
     [
         ([], {}, r"there is no image to convert \(it is empty\)"),
         (["a.txt", "b.txt", ".c"], {}, r"\(2 not an image by name, 1 hidden\)"),
-        (["a.jpg"], {"include": ("*.png",)}, r"\(1 excluded by --include/--exclude\)"),
-        (["a.jpg"], {"label_pattern": "(x)"}, r"\(1 label pattern does not match\)"),
+        (
+            ["a/b.jpg", "c.jpg", "d.txt"],
+            {"include": ("*.png",)},
+            r"^--include is '\*.png', which leaves out all 2 images, such as 'a/b.jpg'$",
+        ),
+        (
+            ["a.jpg"],
+            {"include": ("*.jpg",), "exclude": ("a*", "b*")},
+            r"^--include is '\*.jpg' and --exclude is 'a\*', 'b\*', which leaves out all 1 images",
+        ),
+        (
+            ["a.jpg", "b.jpg", "c.png"],
+            {"label_pattern": "(x)", "include": ("*.jpg",)},
+            r"^--label_pattern is '\(x\)', which matches none of 2 keys, such as 'a.jpg'$",
+        ),
         (["a.jpg"], {"label_pattern": "x"}, "--label_pattern is 'x', which has no group"),
         (
             ["a.jpg"],

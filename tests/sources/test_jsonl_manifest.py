@@ -286,7 +286,7 @@ def test_images_that_come_late_among_features_alone_are_failures(images: Path, n
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        ([{"set": "train"}, {"set": None}, {"set": "VAL"}], [("train", {}), (None, {}), ("VAL", {})]),
+        ([{"set": "train"}, {"set": None}, {"set": "VAL"}], [("train", {}), (None, {}), ("val", {})]),
         ([{"set": "train"}, {"set": 3}], [(None, {"set": "train"}), (None, {"set": 3})]),
         ([{"set": "train", "split": "a"}, {"set": "val"}], [("a", {"set": "train"}), (None, {"set": "val"})]),
         ([{"Subset": "test"}, {"split": "val"}], [("test", {}), ("val", {})]),
@@ -442,3 +442,18 @@ def test_any_objects_are_records_or_failures(
             scalars = {name: value for name, value in row.items() if isinstance(value, str | int | float)}
             features = item.annotations.features
             assert {name: features[name] for name in scalars if name in features} == scalars
+
+
+def test_labels_that_are_whole_floats_are_integers(images: Path) -> None:
+    values = ("3.0", "NaN", "null", "[1.0, 2]", "0.5")
+    items = listed(images, "".join(f'{{"image": "a.jpg", "label": {value}}}\n' for value in values))
+    labels = [item.annotations.labels for item in items if isinstance(item, ImageRecord)]
+    assert labels == [(3,), (), (), (1, 2)]
+    assert [item.detail for item in items if isinstance(item, Failure)] == ["0.5"]
+
+
+def test_labels_of_boxes_that_are_whole_floats_are_integers(images: Path) -> None:
+    row = {"image": "a.jpg", "xmin": 1, "ymin": 1, "xmax": 2, "ymax": 2, "label": 3.0}
+    (item,) = listed(images, json.dumps(row))
+    assert isinstance(item, ImageRecord)
+    assert [one.label for one in item.annotations.objects] == [3]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 
@@ -342,3 +343,39 @@ def test_real_masks_whose_images_are_elsewhere(corpus: Path) -> None:
     }
     with pytest.raises(ValueError, match="the masks are in colours"):
         listed(f"{corpus}/layouts/camvid_dataset")
+
+
+@pytest.mark.parametrize(
+    ("images", "options"),
+    [
+        (("images/a/1.jpg", "images/b/1.jpg"), {"mask_pattern": "masks/{stem}.png"}),
+        (("images/1.jpg", "images/1.jpeg"), {"mask_pattern": "masks/{stem}.png"}),
+        (("images/1.jpg", "images/1.jpeg"), {}),
+        (("images/a/1.jpg", "images/b/1.jpg"), {}),
+    ],
+)
+def test_images_that_share_a_mask_fail(
+    tmp_path: Path, images: tuple[str, str], options: dict[str, object]
+) -> None:
+    place = tree(tmp_path, *images, "masks/1.png", *(("images/2.jpg", "masks/2.png") if options else ()))
+    items = listed(place, **options)
+    fault = Failure(
+        "", "annotations", "several images of one name", "masks/1.png may be of each; --exclude all but one"
+    )
+    assert [item for item in items if isinstance(item, Failure)] == [
+        dataclasses.replace(fault, key=image) for image in sorted(images)
+    ]
+    assert pairs(items, tmp_path) == ({"images/2.jpg": ("masks/2.png", None)} if options else {})
+    kept = listed(place, exclude=(images[0],), **options)
+    assert pairs(kept, tmp_path)[images[1]] == ("masks/1.png", None)
+
+
+def test_a_list_may_give_two_images_one_mask(tmp_path: Path) -> None:
+    place = tree(
+        tmp_path,
+        "a/images/1.jpg",
+        "b/images/1.jpg",
+        "masks/1.png",
+        train_txt="a/images/1.jpg masks/1.png\nb/images/1.jpg masks/1.png\n",
+    )
+    assert set(pairs(listed(place), tmp_path).values()) == {("masks/1.png", "train")}

@@ -86,6 +86,31 @@ def test_objects(tmp_path: Path, is_list: bool) -> None:
     assert SOURCE.schemas(SourceConfig("parquet", str(tmp_path))) == ("detection",)
 
 
+@pytest.mark.parametrize(
+    ("values", "labels", "features"),
+    [
+        ([3.0, None, 11.0], [(3,), (), (11,)], [{}, {}, {}]),
+        ([3.0, float("nan"), 11.0], [(3,), (), (11,)], [{}, {}, {}]),
+        ([3.0, 0.5, None], [(), (), ()], [{"label": 3.0}, {"label": 0.5}, {}]),
+    ],
+)
+def test_labels_in_a_column_of_floats(
+    tmp_path: Path, values: list[float | None], labels: object, features: object
+) -> None:
+    save(tmp_path / "a.parquet", {"image": images(list(PICTURES[:3])), "label": pyarrow.array(values)})
+    found = [record.annotations for record in records(listed(tmp_path, tmp_path))]
+    assert [one.labels for one in found] == labels
+    assert [one.features for one in found] == features
+
+
+def test_a_late_fraction_in_a_column_of_labels_fails_its_row(tmp_path: Path) -> None:
+    values = pyarrow.array([1.0] * 1024 + [0.5])
+    save(tmp_path / "a.parquet", {"image": images([PICTURES[0]] * 1025), "label": values})
+    *found, last = listed(tmp_path, tmp_path)
+    assert {one.annotations.labels for one in found if isinstance(one, ImageRecord)} == {(1,)}
+    assert isinstance(last, Failure) and last.reason == "label is neither whole number nor text"
+
+
 def test_paths_stay_below_the_input(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.jpg").write_bytes(PICTURES[1])

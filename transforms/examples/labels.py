@@ -15,6 +15,7 @@ Label = str | int
 MAX_FILLERS = 100_000
 _INT64_MAX = 2**63 - 1
 _INTEGER = re.compile(r"0|-?[1-9][0-9]*")  # canonical: neither 007, +5 nor -0
+_WHOLE = re.compile(rf"({_INTEGER.pattern})\.0+")  # as pandas writes integers next to an empty cell
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 _BACKGROUND = frozenset({"background", "_background_", "__background__"})
 
@@ -28,6 +29,7 @@ class LabelMap:
       of the file.
     - Else, where the source names its classes, its own ids are the ids.
     - Else labels that are all integers (`3`, or the text `3`) are the ids themselves.
+    - Where all labels are integers and some are written as `3.0`, these count as the text `3`.
     - Any others are numbered in code-point order of their names.
 
     The text of an integer counts as the integer only where no name is an integer itself. The offset is
@@ -76,6 +78,11 @@ class LabelMap:
                 two classes.
         """
         distinct = set(labels)
+        if written := _whole_numbers(distinct):
+            integers = {written.get(label, label) for label in distinct}
+            found = cls.build(integers, names, offset, classes, texts, first_id)
+            known = {label: found.ids[text] for label, text in written.items() if text in found.ids}
+            return dataclasses.replace(found, ids={**known, **found.ids})
         called = dict(texts or {})
         if names is not None:
             lines = dict(names if isinstance(names, Mapping) else enumerate(names))
@@ -167,7 +174,7 @@ class LabelMap:
         number = self.ids.get(label)
         if number is not None:
             return number
-        integer = _integer(label)
+        integer = _integer(_whole(label))
         if integer is not None and min(integer, integer + self.offset) < 0:
             detail = (
                 f"label {label}, offset {self.offset}: ids are 0 or more; correct it, or give a label file"
@@ -344,6 +351,19 @@ def _integer(label: Label) -> int | None:
         return None
     number = int(label)
     return number if -_INT64_MAX <= number <= _INT64_MAX else None
+
+
+def _whole(label: Label) -> Label:
+    """The text of the integer that a label writes as `3.0`; any other label as it is."""
+    match = _WHOLE.fullmatch(label) if isinstance(label, str) else None
+    return match[1] if match else label
+
+
+def _whole_numbers(labels: set[Label]) -> dict[Label, Label]:
+    """The labels that write an integer as `3.0`, with its text; none unless all labels are integers."""
+    if any(_integer(_whole(label)) is None for label in labels):
+        return {}
+    return {label: text for label in labels if (text := _whole(label)) != label}
 
 
 def _one_line(name: str) -> str:

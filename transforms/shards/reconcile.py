@@ -12,6 +12,8 @@ from transforms.shards.report import ShardReport, WriteStats, merged
 from transforms.shards.statistics import Statistics
 from transforms.storage.layout import FAILURES
 
+_SHOWN = 3  # reasons in a message
+
 
 @dataclasses.dataclass(frozen=True)
 class Reconciled:
@@ -156,12 +158,19 @@ def _check_gate(result: Reconciled, max_failure_ratio: float, failures_path: str
     failed = sum(result.failed.values())
     tried = result.read - sum(result.skipped.values())
     if failed > max_failure_ratio * tried:
-        (stage, reason), times = Counter(result.failed).most_common(1)[0]
         raise JobError(
             f"{failed} of {tried} inputs failed ({failed / tried:.2%}; "
-            f"most often {stage}: {reason}, {times}), above --max_failure_ratio={max_failure_ratio:g}; "
+            f"{most_often(result.failed)}), above --max_failure_ratio={max_failure_ratio:g}; "
             f"nothing is published, {failures_path} names each"
         )
+
+
+def most_often(counts: Mapping[tuple[str, str], int]) -> str:
+    """The most frequent of some failures, counted by (stage, reason), for messages."""
+    ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    shown = "; ".join(f"{stage}: {reason}, {times}" for (stage, reason), times in ranked[:_SHOWN])
+    others = len(ranked) - _SHOWN
+    return f"most often {shown}{f'; {others} more reasons' if others > 0 else ''}"
 
 
 def _check_split(name: str, listed: int, stats: WriteStats, failures_path: str) -> None:

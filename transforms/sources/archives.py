@@ -16,7 +16,14 @@ from transforms.sources.formats.members import Member
 from transforms.sources.formats.tar_members import DAMAGED, TarMember, is_gzip, tar_members
 from transforms.sources.formats.zip_members import zip_members
 from transforms.sources.listed import failed, skipped
-from transforms.sources.names import is_image_name, is_split_name, printable
+from transforms.sources.names import (
+    is_image_name,
+    is_split_name,
+    normal_split,
+    printable,
+    split_named,
+    splits_in,
+)
 from transforms.sources.selection import (
     EXCLUDED,
     Selection,
@@ -150,10 +157,10 @@ def _matches(name: str, kinds: str) -> re.Match[str] | None:
 def _split_of(key: str) -> str | None:
     """The split that a part of a file's name is, as in `imagenet-train-000000.tar`; else a folder's name."""
     *folders, name = key.split("/")
-    named = {part for part in re.split(r"[-_.]", name) if is_split_name(part)}
+    named = splits_in(name)
     if len(named) == 1:
         return named.pop()
-    return next(filter(is_split_name, reversed(folders)), None)
+    return next(filter(None, map(split_named, reversed(folders))), None)
 
 
 def first_archive(config: SourceConfig, kinds: str = ".+") -> Archive | None:
@@ -297,5 +304,5 @@ def layout_of(members: Iterator[Member | TarMember | Failure]) -> Layout:
 def placed(name: str, layout: Layout) -> tuple[str | None, str | None]:
     """Split and label of a member, by its folders."""
     folders = name.split("/")[layout.above : -1]
-    split = folders.pop(0) if layout.has_splits and folders else None
+    split = normal_split(folders.pop(0)) if layout.has_splits and folders else None
     return split, folders[0] if folders else None

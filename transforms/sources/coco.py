@@ -75,7 +75,7 @@ class CocoSource:
 
     def check(self, config: SourceConfig) -> None:
         if config.annotations or not is_folder(config.input):
-            check_manifests(config, self.name)
+            check_manifests(config, self.name, takes_utf16=False)
         check_input_exists(config)
         check_unused(config, self.name, *_UNUSED)
         check_selection(config)

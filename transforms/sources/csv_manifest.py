@@ -50,7 +50,7 @@ from transforms.sources.selection import check_selection, limited
 from transforms.sources.source import Description, Item, SourceConfig, readable
 from transforms.storage.paths import scheme_of
 
-_DELIMITERS = (",", ";", "\t")
+_DELIMITERS = (",", ";", "\t", "|")
 
 
 class CsvSource:
@@ -58,7 +58,8 @@ class CsvSource:
 
     name = "csv"
     description = Description(
-        reads="`.csv`, `.tsv`: a header and a row an image, or a row a box; comma, semicolon or tab; "
+        reads="`.csv`, `.tsv`: a header and a row an image, or a row a box; comma, semicolon, tab "
+        "or vertical bar; UTF-8 or UTF-16; "
         "Vertex AI's import file without a header",
         label="the label column",
         split="the split column",
@@ -73,10 +74,13 @@ class CsvSource:
             return None
         why = f"{paths[0]!r} is a CSV file by name"
         try:
-            layout = read_layout(manifests(config)[0], config)
+            manifest = manifests(config)[0]
+            layout = read_layout(manifest, config)
+            folder = RowRecords(config, manifest).find_folder(layout.images)
         except (OSError, ValueError):  # `check` says what is wrong
             return why
-        return f"{why}; {layout.describe()}"
+        where = "" if folder is None else f"; images are found in {folder!r}"
+        return f"{why}; {layout.describe()}{where}"
 
     def check(self, config: SourceConfig) -> None:
         with readable("--input", config.input):
@@ -111,6 +115,7 @@ class CsvLayout:
         columns: which is what.
         boxes: which of them hold boxes, where a row is a box.
         has_vertex_boxes: it is Vertex AI's file for object detection.
+        images: of the first rows below a header.
     """
 
     delimiter: str
@@ -118,6 +123,7 @@ class CsvLayout:
     columns: Columns
     boxes: BoxColumns | None = None
     has_vertex_boxes: bool = False
+    images: tuple[str, ...] = ()
 
     @property
     def has_boxes(self) -> bool:
@@ -149,6 +155,7 @@ def _records(config: SourceConfig) -> Iterator[ImageRecord | Failure]:
     for manifest, layout in read:
         names_splits = layout.columns.split is not None
         rows = RowRecords(config, manifest, None if names_splits else splits.get(manifest.path))
+        rows.find_folder(layout.images)
         parse = layout.parser()
         for line, cells in read_rows(manifest, layout):
             try:
@@ -199,14 +206,10 @@ def read_layout(manifest: Manifest, config: SourceConfig) -> CsvLayout:
     layout = CsvLayout(delimiter, header, Columns(None, (), None))
     peeked = [dict(zip(header, cells, strict=False)) for cells in _peek(manifest, layout)]
     columns = pick_columns([name for name in header if name], peeked, config, manifest)
-    if columns.image is None and len(header) == 1 and "|" in header[0]:
-        raise ValueError(
-            f"{flag} is {manifest.path!r}, whose only column is {header[0]!r}; "
-            "columns are separated by commas, semicolons or tabs, not by |"
-        )
     boxes = find_box_columns([name for name in header if name], peeked, columns, config)
     boxes = None if boxes is None else with_unit(boxes, peeked)
-    return dataclasses.replace(layout, columns=columns, boxes=boxes)
+    images = tuple(image for row in peeked if (image := row.get(columns.image or "", "")).strip())
+    return dataclasses.replace(layout, columns=columns, boxes=boxes, images=images)
 
 
 def _peek(manifest: Manifest, layout: CsvLayout) -> list[list[str]]:
@@ -244,10 +247,15 @@ def _told(fault: BadInput) -> str:
 
 
 def _first_row(manifest: Manifest, flag: str) -> tuple[str, list[str]]:
-    """The first row that is not blank, cut by the delimiter that gives the most cells."""
+    """The first row that is not blank, cut by the delimiter that gives the most cells.
+
+    `|` counts only where no other one separates: cells have it between several labels.
+    """
     best: tuple[str, list[str]] | None = None
     fault: BadInput | None = None
     for delimiter in _DELIMITERS:
+        if delimiter == "|" and best is not None and len(best[1]) > 1:
+            break
         layout = CsvLayout(delimiter, None, Columns(None, (), None))
         _, cells = next(_all_rows(manifest, layout), (0, None))
         if isinstance(cells, BadInput):  # as quoted cells are by another delimiter than theirs

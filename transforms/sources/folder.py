@@ -11,25 +11,29 @@ import dataclasses
 import itertools
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from transforms.records import Annotations, BadInput, Failure, ImageRecord, ImageRef
 from transforms.sources.listed import HIDDEN, NOT_AN_IMAGE, failed
 from transforms.sources.names import (
     IMAGE_EXTENSIONS,
-    SPLIT_NAMES,
     extension_of,
     is_image_name,
     is_split_name,
+    next_in_split_name,
+    normal_split,
 )
 from transforms.sources.selection import (
     EXCLUDED,
+    NO_LABEL,
+    LabelPattern,
     Selection,
     check_selection,
     label_pattern,
     limited,
     listing_faults,
+    why_nothing,
 )
 from transforms.sources.source import (
     Description,
@@ -73,8 +77,9 @@ class FolderSource:
         with readable("--input", config.input):
             if is_file(config.input):
                 return "it is an image file by name" if is_image_name(config.input) else None
-            items = _items(dataclasses.replace(config, label_pattern=None, include=(), exclude=()))
-            described = _describe(items, _SNIFFED_REMOTE if is_remote(config.input) else math.inf)
+            every = dataclasses.replace(config, label_pattern=None, include=(), exclude=())
+            most = _SNIFFED_REMOTE if is_remote(config.input) else math.inf
+            described = _describe(_Listing(every), most, label_pattern(config))
             if described is not None:
                 check_unread(config)
             return described
@@ -84,6 +89,7 @@ class FolderSource:
         check_unused(config, self.name, "annotations", "image_column", "label_column")
         check_selection(config)
         reasons: collections.Counter[str] = collections.Counter()
+        examples: dict[str, str] = {}
         with readable("--input", config.input):
             if is_file(config.input) and not is_image_name(config.input):
                 raise ValueError(f"--input is {config.input!r}, a file that is not an image by its name")
@@ -91,8 +97,12 @@ class FolderSource:
                 if isinstance(item, ImageRecord):
                     return
                 reasons[item.reason] += 1
+                examples.setdefault(item.reason, item.key)
                 if is_remote(config.input) and reasons.total() >= _SNIFFED_REMOTE:
                     return  # the job will see
+        example = examples.get(NO_LABEL) or examples.get(EXCLUDED, "")
+        if (why := why_nothing(config, reasons, example)) is not None:
+            raise ValueError(why)
         found = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common()) or "it is empty"
         raise ValueError(f"--input is {config.input!r}: there is no image to convert ({found})")
 
@@ -134,7 +144,11 @@ def _items(config: SourceConfig) -> Iterator[ImageRecord | Failure]:
 
 
 class _Listing:
-    """One walk over the input, in code-point order of the keys. Holds one folder's names a level."""
+    """One walk over the input, in code-point order of the keys. Holds one folder's names a level.
+
+    Attributes:
+        splits: that the first-level folders name, once `items` has listed them.
+    """
 
     def __init__(self, config: SourceConfig) -> None:
         self._selection = Selection(config)
@@ -145,6 +159,7 @@ class _Listing:
         self._takes_all = not (config.include or config.exclude)
         self._tree = Tree(folder, config.image_roots, config.skip_dirs, self._passed_over)
         self._has_splits = False
+        self.splits: tuple[str, ...] = ()
         self._told: tuple[str, str | None, Annotations] = ("", None, Annotations())
 
     def items(self, part: FolderPart) -> Iterator[ImageRecord | Failure]:
@@ -170,10 +185,13 @@ class _Listing:
 
     def split_names(self) -> tuple[str, ...]:
         """The splits that the first-level folders name."""
-        return self._splits(entries(self._path)) if is_folder(self._path) else ()
+        if not is_folder(self._path):
+            return ()
+        return _normal(self._splits(entries(self._path)))
 
     def _learn_splits(self, found: Entries) -> None:
-        self._has_splits = bool(self._splits(found))
+        self.splits = _normal(self._splits(found))
+        self._has_splits = bool(self.splits)
 
     def _splits(self, found: Iterable[tuple[str, object]]) -> tuple[str, ...]:
         """The first-level folders that are splits: all that are named so, if no other one holds an image."""
@@ -214,9 +232,13 @@ class _Listing:
     def _told_by_folders(self, key: str) -> tuple[str, str | None, Annotations]:
         """The folders in a key, and the split and the label that they are named as."""
         *folders, _ = key.split("/")
-        split = folders[0] if self._has_splits and folders else None
+        split = normal_split(folders[0]) if self._has_splits and folders else None
         labels = folders[split is not None :][:1]
         return key.rpartition("/")[0], split, Annotations(tuple(labels))
+
+
+def _normal(splits: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(map(normal_split, splits))))
 
 
 def _folders(uri: str) -> Iterator[tuple[str, None]]:
@@ -228,14 +250,7 @@ def _names_split(uri: str) -> bool:
     """Whether a first-level folder of a bucket's folder is named like a split, without listing them all."""
     spelled = [""]
     while spelled:
-        longer = {
-            f"{one}{char}"
-            for one in spelled
-            for name in SPLIT_NAMES
-            if name.startswith(one.lower())
-            for char in {f"{name}/"[len(one)], name[len(one) : len(one) + 1].upper()} - {""}
-        }
-        asked = sorted(longer)
+        asked = sorted(f"{one}{char}" for one in spelled for char in next_in_split_name(one))
         found = in_parallel(lambda prefix: bool(list_names(uri, prefix, most=1)[0]), asked)
         spelled = [prefix for prefix, is_there in zip(asked, found, strict=True) if is_there]
         if any(prefix.endswith("/") for prefix in spelled):
@@ -243,9 +258,15 @@ def _names_split(uri: str) -> bool:
     return False
 
 
-def _describe(items: Iterator[ImageRecord | Failure], most: float) -> str | None:
-    """What a folder's first files show, or None where none of `most` files is an image by name."""
-    splits: dict[str, None] = {}
+def _describe(listing: _Listing, most: float, pattern: LabelPattern | None) -> str | None:
+    """What a folder's first files show, or None where none of `most` files is an image by name.
+
+    Args:
+        listing: of all files, whatever the selection.
+        most: files that are looked at.
+        pattern: by which labels are read; None for the folders' names.
+    """
+    items = listing.items(_ALL)
     labels: dict[str, None] = {}
     example = ""
     unread: collections.Counter[str] = collections.Counter()
@@ -255,13 +276,14 @@ def _describe(items: Iterator[ImageRecord | Failure], most: float) -> str | None
             break
         if isinstance(item, ImageRecord):
             example = example or item.key
-            splits.update(dict.fromkeys([item.split] if item.split else []))
-            labels.update(dict.fromkeys(map(str, item.annotations.labels)))
+            found = item.annotations.labels if pattern is None else _labels_by(pattern, item.key)
+            labels.update(dict.fromkeys(map(str, found)))
         elif item.reason == NOT_AN_IMAGE:
             unread[extension_of(item.key)] += 1
     if not example:
         return None
-    text = f"it holds image files such as {example!r}; splits: {_names(splits)}; labels: {_names(labels)}"
+    named = f"splits: {_names(listing.splits)}; labels: {_names(labels)}"
+    text = f"it holds image files such as {example!r}; {named}"
     if unread:
         others = (
             f"{count} {f'.{ext}' if ext else 'without extension'}" for ext, count in unread.most_common(5)
@@ -270,6 +292,13 @@ def _describe(items: Iterator[ImageRecord | Failure], most: float) -> str | None
     return text
 
 
-def _names(found: dict[str, None]) -> str:
+def _labels_by(pattern: LabelPattern, key: str) -> tuple[str, ...]:
+    try:
+        return (pattern.label(key),)
+    except BadInput:
+        return ()
+
+
+def _names(found: Collection[str]) -> str:
     shown = ", ".join(itertools.islice(found, 5))
     return f"{shown}, …" if len(found) > 5 else shown or "none"

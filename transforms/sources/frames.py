@@ -17,7 +17,7 @@ from transforms.sources.formats.frame_files import (
     read_times,
 )
 from transforms.sources.formats.xml_files import first_files
-from transforms.sources.names import IMAGE_EXTENSIONS, is_image_name
+from transforms.sources.names import IMAGE_EXTENSIONS, is_image_name, is_split_name, normal_split
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, label_pattern, limited
 from transforms.sources.source import (
     Description,
@@ -111,7 +111,7 @@ class _Clips:
     def __init__(self, config: SourceConfig) -> None:
         self._selection = Selection(config)
         self._label_pattern = label_pattern(config)
-        self._splits = FolderSource().split_names(config)
+        self._has_splits = bool(FolderSource().split_names(config))
         self._tree = Tree(config.input, config.image_roots, config.skip_dirs)
         self._root_key = os.path.basename(real_path(config.input)) or "clip"
 
@@ -154,7 +154,8 @@ class _Clips:
 
     def _clip(self, key: str, folder: _Folder) -> ImageRecord:
         parts = folder.prefix.split("/")[:-1]
-        split = parts.pop(0) if parts and parts[0] in self._splits else None
+        in_split = self._has_splits and parts and is_split_name(parts[0])
+        split = normal_split(parts.pop(0)) if in_split else None
         labels: tuple[str, ...] = (parts[-2],) if len(parts) > 1 else ()
         if self._label_pattern is not None:
             labels = (self._label_pattern.label(key),)

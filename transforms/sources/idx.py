@@ -20,7 +20,7 @@ import zlib
 from collections.abc import Generator, Iterator
 
 from transforms.records import Annotations, Failure, ImageRecord, ImageRef, JobError
-from transforms.sources.names import printable
+from transforms.sources.names import normal_split, printable
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import (
     Description,
@@ -194,7 +194,7 @@ def _pairs(config: SourceConfig) -> tuple[list[_Pair], list[Failure]]:
 
 
 def _pair(folder: str, subset: str, images: str, labels: str | None) -> _Pair:
-    split = _SPLITS.get(re.split("[-_.]", subset)[-1])
+    split = _SPLITS.get(normal_split(re.split("[-_.]", subset)[-1]))
     name = _SPLITS.get(subset) or subset or "images"
     return _Pair(name, split, os.path.join(folder, images), labels and os.path.join(folder, labels))
 

@@ -39,7 +39,15 @@ from transforms.sources.formats.manifests import (
     open_manifest,
     splits_by_name,
 )
-from transforms.sources.formats.rows import Columns, Row, RowRecords, describe, pick_columns, split_name
+from transforms.sources.formats.rows import (
+    Columns,
+    Row,
+    RowRecords,
+    describe,
+    labels_in,
+    pick_columns,
+    split_name,
+)
 from transforms.sources.names import extension_of, is_unicode
 from transforms.sources.selection import check_selection, limited
 from transforms.sources.source import Description, Item, SourceConfig, readable
@@ -77,7 +85,8 @@ class JsonlSource:
             first = _peek(manifest)
             layout = _layout(first, _names(first), config, manifest)
             told = f"columns: {describe(layout.columns)}" if layout.boxes is None else layout.boxes.describe()
-            return f"{why}; {told}"
+            folder = RowRecords(config, manifest).find_folder(_first_images(layout))
+            return f"{why}; {told}" + ("" if folder is None else f"; images are found in {folder!r}")
         except (OSError, ValueError):  # `check` says what is wrong
             return why
 
@@ -175,6 +184,7 @@ def _records(config: SourceConfig) -> Iterator[ImageRecord | Failure]:
     for manifest, layout in read:
         names_splits = layout.columns.split is not None
         rows = RowRecords(config, manifest, None if names_splits else splits.get(manifest.path))
+        rows.find_folder(_first_images(layout))
         for line, row in _rows(manifest, layout, config):
             if not isinstance(row, Row):
                 yield rows.failure(line, row)
@@ -184,6 +194,11 @@ def _records(config: SourceConfig) -> Iterator[ImageRecord | Failure]:
                 yield item
     if boxes is not None:
         yield from boxes.records()
+
+
+def _first_images(layout: _Layout) -> list[str]:
+    images = (flat(row, strict=False).get(layout.columns.image or "") for row in layout.first)
+    return [image for image in images if isinstance(image, str) and image.strip()]
 
 
 def _rows(manifest: Manifest, layout: _Layout, config: SourceConfig) -> Iterator[tuple[int, Row | BadInput]]:
@@ -307,7 +322,7 @@ def _plain_row(item: dict[str, Any], columns: Columns, layout: _Layout) -> Row:
         boxes, relative = _boxes(item, columns, layout)
     except BadInput as fault:
         return Row(image, (), split, {}, fault=fault)
-    labels = tuple(label for name in columns.labels for label in _labels(take(item, name)))
+    labels = tuple(label for name in columns.labels for label in labels_in(take(item, name)))
     if boxes is None:
         return Row(image, labels, split, flat(item))
     return Row(image, (*boxes.labels, *labels), split, flat(item), boxes.objects, boxes.size, relative)
@@ -336,17 +351,8 @@ def _vertex_row(item: dict[str, Any]) -> Row:
     one = item.pop("classificationAnnotation", None)
     found = (several if isinstance(several, list) else [several]) + ([] if one is None else [one])
     names = [part.get("displayName") if isinstance(part, dict) else part for part in found]
-    labels = tuple(label for name in names for label in _labels(name))
+    labels = tuple(label for name in names for label in labels_in(name))
     objects = take_vertex_boxes(item)
     value = take(item, f"dataItemResourceLabels/{_VERTEX_ML_USE}")
     split = split_name("" if value is None else str(value), "ml_use")
     return Row(image, labels, split, flat(item), objects, relative=True)
-
-
-def _labels(value: Any) -> tuple[str | int, ...]:
-    if value is None or value == "":
-        return ()
-    labels = value if isinstance(value, list) else [value]
-    if any(isinstance(label, bool) or not isinstance(label, str | int) for label in labels):
-        raise BadInput("manifest", "label is not text or an integer", json.dumps(value)[:100])
-    return tuple(labels)

@@ -21,7 +21,7 @@ from transforms.sources.formats.labelme_xml import WebAnnotation, WebObject, is_
 from transforms.sources.formats.voc_classes import read_classes
 from transforms.sources.formats.voc_images import NO_IMAGE, folder_of, without_extension
 from transforms.sources.formats.xml_files import first_files, head_of, read_files
-from transforms.sources.names import extension_of, is_image_name
+from transforms.sources.names import extension_of, is_image_name, normal_split
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import (
     Description,
@@ -81,7 +81,7 @@ class LabelmeSource:
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
         with readable("--input", config.input):
-            return walk(config).splits()
+            return tuple(sorted(set(map(normal_split, walk(config).splits()))))
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("detection",)
@@ -225,7 +225,7 @@ class _Listing:
         return ImageRecord(image.key, image.ref, split, annotations, file.key, image.size)
 
     def _split(self, file: TreeFile) -> str | None:
-        return next((part for part in file.key.split("/")[:-1] if part in self._splits), None)
+        return next((normal_split(part) for part in file.key.split("/")[:-1] if part in self._splits), None)
 
 
 def _stem(file: TreeFile) -> str:

@@ -7,6 +7,7 @@ Sibling folders (`images` and `masks`, `JPEGImages` and `SegmentationClass`, Cam
 
 from __future__ import annotations
 
+import collections
 import heapq
 import os
 from collections.abc import Iterator, Mapping
@@ -83,7 +84,7 @@ class MasksSource:
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
         with readable("--input", config.input):
             if lists := split_lists(root_of(config)):
-                return tuple(sorted(lists))
+                return tuple(sorted(set(lists.values())))
             splits = {folder_split(image) for image in _listing(config).matched.masks}
             return tuple(sorted(filter(None, splits)))
 
@@ -120,7 +121,7 @@ def _listing(config: SourceConfig) -> _Listing:
     pattern = None if config.mask_pattern is None else MaskPattern(config.mask_pattern)
     matched = match_masks(files, apart, pattern)
     file = _classes(config, _Listing(files, matched, [])).file if matched.masks else ""
-    used = {file, *map(os.path.basename, split_lists(root).values())}
+    used = {file, *map(os.path.basename, split_lists(root))}
     if outside := [one for one in failures if one.key in used]:
         raise ValueError(f"--input is {config.input!r}: {outside[0].key} is {outside[0].reason}")
     for item in others:
@@ -151,11 +152,15 @@ def _items(config: SourceConfig) -> Iterator[Item]:
     yield from listing.failures
     matched = listing.matched
     selection = Selection(config)
+    sharing = _sharing({image: masks for image, masks in matched.masks.items() if selection.takes(image)})
     for pair in _pairs(config, listing):
         if isinstance(pair, Failure):
             yield pair
         elif not selection.takes(pair.key):
             yield Failure(pair.key, "list", EXCLUDED, skipped=True)
+        elif pair.key in sharing and not pair.is_given:
+            detail = f"{pair.masks[0]} may be of each; --exclude all but one"
+            yield Failure(pair.key, "annotations", "several images of one name", detail)
         else:
             yield _record(listing.files, pair, classes)
     for key, reason in matched.others.items():
@@ -165,26 +170,41 @@ def _items(config: SourceConfig) -> Iterator[Item]:
 
 
 class _Pair(NamedTuple):
-    """An image, the masks that are called like it, its split, and where that is told."""
+    """An image and its masks.
+
+    Attributes:
+        key: of the image.
+        masks: the keys of those that are called like the image, or of the one that a list gives.
+        split: of the image.
+        origin: the line of a list; may be empty.
+        is_given: a list gives the mask.
+    """
 
     key: str
     masks: list[str]
     split: str | None
     origin: str
+    is_given: bool = False
+
+
+def _sharing(masks: Mapping[str, list[str]]) -> frozenset[str]:
+    """The images that share a mask with another image."""
+    images = collections.Counter(mask for found in masks.values() for mask in found)
+    return frozenset(image for image, found in masks.items() if any(images[mask] > 1 for mask in found))
 
 
 def _pairs(config: SourceConfig, listing: _Listing) -> Iterator[_Pair | Failure]:
     matched = listing.matched
     lists = split_lists(root_of(config))
     seen: set[str] = set()
-    for split, path in lists.items():
+    for path, split in lists.items():
         for found in listed_pairs(path, matched.images, listing.files):
             if isinstance(found, Failure):
                 yield found
             else:
                 seen.add(found.key)
                 masks = [found.mask] if found.mask else matched.masks.get(found.key, [])
-                yield _Pair(found.key, masks, split, found.origin)
+                yield _Pair(found.key, masks, split, found.origin, bool(found.mask))
     for key in matched.images:
         if not lists:
             yield _Pair(key, matched.masks.get(key, []), folder_split(key), "")

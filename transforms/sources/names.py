@@ -13,7 +13,10 @@ IMAGE_EXTENSIONS = frozenset(_EXTENSIONS.split())
 """Extensions, in lower case, of files that are images by name. Whether they are, decoding tells."""
 
 SPLIT_NAMES = frozenset(("train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"))
-"""Folder names, in lower case, that are splits where no other folder beside them holds images."""
+"""Names of splits, in lower case and without a year."""
+
+_YEAR = re.compile(r"[-_]?(?:19|20)[0-9]{2}\Z")
+_YEARS = ("", *(f"{sign}{century}##" for sign in ("", "-", "_") for century in ("19", "20")))  # `#`: a digit
 
 _LITTER = frozenset(
     (
@@ -46,9 +49,46 @@ def is_hidden(name: str) -> bool:
     return name.startswith(".") or name in _LITTER
 
 
+def split_named(name: str) -> str | None:
+    """The split that a name means: in lower case and without a year; None where it is no split's name."""
+    if name in SPLIT_NAMES:  # as most rows of a table spell it
+        return name
+    split = without_year(name).lower()
+    return split if split in SPLIT_NAMES else None
+
+
 def is_split_name(name: str) -> bool:
-    """Whether a folder is named like a split, whatever its case."""
-    return name.lower() in SPLIT_NAMES
+    """Whether a name is that of a split, in any case and with or without a year: `train`, `Val2017`."""
+    return split_named(name) is not None
+
+
+def normal_split(name: str) -> str:
+    """A split by the one name that its spellings share; a name of another kind as it is."""
+    return split_named(name) or name
+
+
+def splits_in(name: str) -> set[str]:
+    """The splits that parts of a file's name mean: `test` of `x-Test2017.tar`."""
+    return set(filter(None, map(split_named, re.split(r"[-_.]", name))))
+
+
+def without_year(name: str) -> str:
+    """A name without a year at its end: `train` for `train2017`."""
+    return _YEAR.sub("", name)
+
+
+def next_in_split_name(start: str) -> set[str]:
+    """The characters that can follow `start` in the name of a split, or in the `/` after it."""
+    forms = (f"{name}{year}/" for name in SPLIT_NAMES for year in _YEARS)
+    following = {
+        form[len(start)] for form in forms if len(form) > len(start) and _begins(form, start.lower())
+    }
+    digits = set("0123456789") if "#" in following else set()
+    return {spelled for char in following - {"#"} for spelled in (char, char.upper())} | digits
+
+
+def _begins(form: str, start: str) -> bool:
+    return all(one == char or (one == "#" and char.isdigit()) for one, char in zip(form, start, strict=False))
 
 
 def is_unicode(text: str) -> bool:

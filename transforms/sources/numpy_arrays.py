@@ -14,7 +14,7 @@ from transforms.records import Failure, ImageRecord, ImageRef, JobError
 from transforms.sources.formats.npy_files import StoredArray, arrays_in
 from transforms.sources.formats.numpy_labels import annotations_of
 from transforms.sources.listed import skipped
-from transforms.sources.names import extension_of, is_image_name, is_split_name
+from transforms.sources.names import extension_of, is_image_name, split_named
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import (
     Description,
@@ -220,10 +220,10 @@ def _name_of(key: str, array: StoredArray, several: bool, is_alone: bool) -> tup
 
 
 def _split_of(name: str, config: SourceConfig) -> str | None:
-    parts = [part for part in re.split(r"[/_.\- ]", name) if is_split_name(part)]
-    if not parts and is_file(config.input):
-        parts = [part for part in re.split(r"[_.\-]", os.path.basename(config.input)) if is_split_name(part)]
-    return parts[-1] if parts else None
+    splits = list(map(split_named, re.split(r"[/_.\- ]", name)))
+    if not any(splits) and is_file(config.input):
+        splits = list(map(split_named, re.split(r"[_.\-]", os.path.basename(config.input))))
+    return next(filter(None, reversed(splits)), None)
 
 
 def _items(config: SourceConfig, scratch: str) -> Generator[Item, None, None]:

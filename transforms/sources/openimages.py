@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from transforms.sources.formats.openimages_files import csv_files
 from transforms.sources.formats.openimages_read import MASKS, Reading
-from transforms.sources.names import is_split_name
+from transforms.sources.names import split_named
 from transforms.sources.selection import check_selection, limited
 from transforms.sources.source import (
     Description,
@@ -95,10 +95,10 @@ class OpenImagesSource:
         root = real_path(config.input)
         folders = [place for place in (f"{root}/{_IMAGES}", root) if is_folder(place)]
         names = {
-            name
+            split
             for place in folders
             for name in names_in(place)
-            if is_split_name(name) and is_folder(f"{place}/{name}")
+            if (split := split_named(name)) is not None and is_folder(f"{place}/{name}")
         }
         return tuple(sorted(names)) if names else None
 

@@ -12,17 +12,20 @@ import re
 from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from transforms.flags import flag_with
 from transforms.records import BadInput, Failure, ImageRecord, JobError
 from transforms.sources.formats.parquet_columns import (
     TableColumns,
     is_binary,
+    is_float_label,
     is_image_struct,
     looks_like_image,
     pick,
 )
 from transforms.sources.formats.parquet_rows import TableRows, cells, not_parquet
+from transforms.sources.formats.rows import is_missing
 from transforms.sources.listed import failed, skipped
-from transforms.sources.names import is_image_name, is_split_name
+from transforms.sources.names import is_image_name, split_named, splits_in
 from transforms.sources.selection import check_selection, limited, listing_faults
 from transforms.sources.source import (
     Description,
@@ -44,6 +47,7 @@ _NOT_PARQUET = "not a Parquet file by name"
 _SHARD = re.compile(r"(.+?)-\d{5}-of-\d{5}.*")
 _SNIFFED = 1_000
 _PEEKED = 8
+_PEEKED_LABELS = 1024
 _BUFFER = 1 << 20
 
 
@@ -156,10 +160,10 @@ def _split_of(key: str) -> str | None:
     """The split of a file: `train` of `train-00000-of-00002`, of `x-train` or of `train/0000`."""
     *folders, name = key.split("/")
     shard = _SHARD.fullmatch(name)
-    named = {part for part in re.split(r"[-_.]", name) if is_split_name(part)}
+    named = splits_in(name)
     if len(named) == 1:
         return named.pop()
-    found = next(filter(is_split_name, reversed(folders)), None)
+    found = next(filter(None, map(split_named, reversed(folders))), None)
     if found is None and shard is not None and re.fullmatch(r"[A-Za-z0-9_]+", shard[1]):
         return shard[1] if shard[1] not in ("data", "part") else None
     return found
@@ -188,7 +192,7 @@ def columns_of(table: pyarrow.parquet.ParquetFile, config: SourceConfig) -> Tabl
     rows = next(table.iter_batches(_PEEKED, columns=peeked, use_threads=False), None) if peeked else None
     seen = {name: rows.column(name).to_pylist() for name in peeked} if rows is not None else {}
     images = [name for name in binary if any(map(looks_like_image, seen.get(name, ())))]
-    found = pick(schema, images, asked, config.label_column)
+    found = pick(schema, images, asked, config.label_column, _whole_floats(table))
     if asked is not None and not (
         asked in binary or asked in peeked or is_image_struct(schema.field(asked).type)
     ):
@@ -206,12 +210,21 @@ def columns_of(table: pyarrow.parquet.ParquetFile, config: SourceConfig) -> Tabl
             if 2 * sum(map(is_image_name, values)) > len(values):
                 raise ValueError(
                     f"--input is {config.input!r}: no column has images, and {name!r} has names of "
-                    f"some, such as {values[0][:100]!r}; give --image_column {name}"
+                    f"some, such as {values[0][:100]!r}; give {flag_with('--image_column', name)}"
                 )
         if config.image_roots:
             listed = ", ".join(schema.names)
             raise ValueError(f"--image_root is given, and no column has images; the columns are {listed}")
     return found
+
+
+def _whole_floats(table: pyarrow.parquet.ParquetFile) -> list[str]:
+    """Columns of floats called like labels whose first values are whole: integers next to an empty cell."""
+    names = [name for name in table.schema_arrow.names if is_float_label(table.schema_arrow.field(name))]
+    rows = next(table.iter_batches(_PEEKED_LABELS, columns=names, use_threads=False), None) if names else None
+    found = {} if rows is None else {name: rows.column(name).to_pylist() for name in names}
+    values = {name: [one for one in column if not is_missing(one)] for name, column in found.items()}
+    return [name for name, column in values.items() if column and all(map(float.is_integer, column))]
 
 
 def _is_text(schema: pyarrow.Schema, name: str) -> bool:

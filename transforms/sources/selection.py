@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from transforms.records import BadInput, ImageRecord, JobError
 from transforms.sources.source import Item, SourceConfig, os_error_text
 
 EXCLUDED = "excluded by --include/--exclude"
+NO_LABEL = "label pattern does not match"
 
 
 def glob_regex(pattern: str) -> str:
@@ -94,7 +95,7 @@ class LabelPattern:
         match = self._regex.search(key)
         label = match[self._group] if match else None
         if not label:
-            raise BadInput("list", "label pattern does not match", f"--label_pattern {self._pattern!r}", key)
+            raise BadInput("list", NO_LABEL, f"--label_pattern {self._pattern!r}", key)
         return str(label)
 
 
@@ -107,6 +108,24 @@ def check_selection(config: SourceConfig) -> None:
     """Raises ValueError where `--include`, `--exclude` or `--label_pattern` has no meaning."""
     Selection(config)
     label_pattern(config)
+
+
+def why_nothing(config: SourceConfig, reasons: Mapping[str, int], example: str) -> str | None:
+    """The flag by which no record is left, its value and a key that it was tried on; None where it is none.
+
+    Args:
+        config: of the source.
+        reasons: counts of the failures.
+        example: a key that failed for the reason of such a flag.
+    """
+    if count := reasons.get(NO_LABEL, 0):
+        flag = f"--label_pattern is {config.label_pattern!r}"
+        return f"{flag}, which matches none of {count} keys, such as {example!r}"
+    if count := reasons.get(EXCLUDED, 0):
+        globs = {"--include": config.include, "--exclude": config.exclude}
+        given = [f"{flag} is {', '.join(map(repr, values))}" for flag, values in globs.items() if values]
+        return f"{' and '.join(given)}, which leaves out all {count} images, such as {example!r}"
+    return None
 
 
 def limited(items: Iterable[Item], limit: int | None) -> Iterator[Item]:

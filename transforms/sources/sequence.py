@@ -22,7 +22,7 @@ from transforms.sources.formats.manifests import (
     manifests,
     splits_by_name,
 )
-from transforms.sources.formats.rows import Row, RowRecords, split_columns, split_name, usual_name
+from transforms.sources.formats.rows import Row, RowRecords, labels_in, split_columns, split_name, usual_name
 from transforms.sources.jsonl_manifest import read_objects
 from transforms.sources.names import extension_of, is_image_name
 from transforms.sources.selection import check_selection, limited
@@ -264,12 +264,7 @@ def _are_images(steps: tuple[FeatureValue, ...]) -> bool:
 
 
 def _labels_of(name: str, value: Any) -> tuple[str | int, ...]:
-    if value is None or value == "":
-        return ()
-    labels = value if isinstance(value, list) else [value]
-    if any(isinstance(label, bool) or not isinstance(label, str | int) for label in labels):
-        raise BadInput("manifest", "label is not text or an integer", f"{name} is {_shown(value)}")
-    return tuple(labels)
+    return labels_in(value, name)
 
 
 def _shown(value: Any) -> str:

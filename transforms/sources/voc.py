@@ -22,6 +22,7 @@ from transforms.sources.formats.voc_lists import NO_SPLIT, ImageLists, read_list
 from transforms.sources.formats.voc_tree import VocRoot, VocTree, holds_annotations, walk
 from transforms.sources.formats.voc_xml import VocAnnotation, box_around, is_voc_xml, read_voc_xml
 from transforms.sources.formats.xml_files import first_files, head_of, read_files
+from transforms.sources.names import normal_split
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import (
     Description,
@@ -176,9 +177,8 @@ class _Listing:
 
     def split_of(self, root: VocRoot, name: str) -> str | None:
         """The split that the folders tell."""
-        return next(
-            (part for part in (root.prefix + name).split("/")[:-1] if part in self._folder_splits), None
-        )
+        parts = (root.prefix + name).split("/")[:-1]
+        return next((normal_split(part) for part in parts if part in self._folder_splits), None)
 
     def masks_of(self, root: VocRoot, name: str, colors: dict[str, Colors]) -> dict[str, MaskImage]:
         """The masks of an image."""

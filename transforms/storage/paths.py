@@ -9,6 +9,7 @@ import stat
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from transforms.flags import flag_with
 from transforms.records import BadInput
 from transforms.storage.faults import may_pass, os_fault, retried
 from transforms.storage.known_objects import KnownObjects
@@ -257,8 +258,8 @@ def _outside(path: str, stage: str) -> BadInput:
     if is_remote(path):
         bucket = path[len(_BUCKET_SCHEME) :].partition("/")[0]
         remedy = (
-            f"give --image_root {_BUCKET_SCHEME}{bucket}, or the folder in it, if that is meant to be read; "
-            "or the local folder that holds copies, as BUCKET/PATH or PATH"
+            f"give {flag_with('--image_root', _BUCKET_SCHEME + bucket)}, or the folder in it, "
+            "if that is meant to be read; or the local folder that holds copies, as BUCKET/PATH or PATH"
         )
     return BadInput(stage, OUTSIDE, f"{path!r}; {remedy}")
 

@@ -7,8 +7,9 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from transforms.flags import flag_with
 from transforms.records import BadInput, Box, Scalar
-from transforms.sources.formats.rows import LABEL_COLUMNS, Columns, usual_name
+from transforms.sources.formats.rows import LABEL_COLUMNS, Columns, is_missing, usual_name, whole
 from transforms.sources.source import SourceConfig
 
 CORNER_COLUMNS = (
@@ -90,7 +91,7 @@ def find_box_columns(
             return None
         raise ValueError(
             f"--image_column is not given, and boxes ({', '.join(found)}) want an image; "
-            f"give --image_column {image}, if it tells the image's file"
+            f"give {flag_with('--image_column', image)}, if it tells the image's file"
         )
     if len(asked) > 1:
         raise ValueError(f"--label_column is {config.label_column!r}, and a row with a box has one label")
@@ -202,11 +203,12 @@ def box_label(value: object, column: str | None) -> str | int:
     """
     if column is None:
         return UNNAMED
+    value = whole(value)
     if isinstance(value, str) and (text := value.strip()):
         return text
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    if is_empty(value):
+    if is_missing(value) or is_empty(value):
         raise BadInput("annotations", "box without a label", f"{column} is empty")
     raise BadInput("annotations", "label is not text or an integer", f"{column} is {str(value)[:100]}")
 

@@ -14,7 +14,15 @@ from typing import Any
 from transforms.records import BadInput, Failure, JobError
 from transforms.sources.formats.coco_json import JsonSections
 from transforms.sources.formats.manifests import input_root, manifests
-from transforms.sources.names import extension_of, is_hidden, is_split_name, is_unicode, printable
+from transforms.sources.names import (
+    extension_of,
+    is_hidden,
+    is_split_name,
+    is_unicode,
+    normal_split,
+    printable,
+    without_year,
+)
 from transforms.sources.source import SourceConfig
 from transforms.storage.faults import os_fault
 from transforms.storage.listing import Entry, entries, is_link, located
@@ -37,7 +45,6 @@ _KINDS = (
     "image_info",
 )
 _NAMED = re.compile(rf"(?P<kind>{'|'.join(_KINDS)})_(?P<split>.+)")
-_YEAR = re.compile(r"[-_]?(?:19|20)\d\d$")
 _ROBOFLOW = "_annotations.coco.json"
 _NO_SPLIT = "default"  # what CVAT and Datumaro call the images of a task that has no splits
 _OBJECT_KEYS = frozenset(("bbox", "segmentation", "keypoints"))
@@ -193,7 +200,7 @@ def _named_like_coco(name: str) -> bool:
 
 def _coco_file(config: SourceConfig, path: str, name: str, kind: str) -> CocoFile:
     written = _written_split(path, below(real_path(input_root(config)), path) or os.path.basename(path))
-    split = _YEAR.sub("", written)
+    split = normal_split(without_year(written))
     return CocoFile(path, name, kind, None if split in ("", _NO_SPLIT) else split, written)
 
 
@@ -205,10 +212,10 @@ def _written_split(path: str, name: str) -> str:
         return folder
     if match := _NAMED.fullmatch(stem):
         return match["split"]
-    parts = [part for part in re.split(r"[-_.]", stem) if is_split_name(_YEAR.sub("", part))]
+    parts = [part for part in re.split(r"[-_.]", stem) if is_split_name(part)]
     if len(parts) == 1:
         return parts[0]
-    return folder if is_split_name(_YEAR.sub("", folder)) else ""
+    return folder if is_split_name(folder) else ""
 
 
 def _json_files(config: SourceConfig, most_folders: int | None = None) -> Iterator[tuple[str, str] | Failure]:

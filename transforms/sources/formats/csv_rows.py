@@ -14,7 +14,7 @@ from transforms.sources.formats.box_columns import (
     check_unit,
     size_in,
 )
-from transforms.sources.formats.rows import VERTEX_SPLITS, Columns, Row, split_name
+from transforms.sources.formats.rows import VERTEX_SPLITS, Columns, Row, labels_in, split_name
 
 Parser = Callable[[list[str]], Row]
 """Makes the cells of a row into it. Raises BadInput where the row cannot be used."""
@@ -94,9 +94,7 @@ def _cell_labels(cell: str) -> tuple[str | int, ...]:
             labels = json.loads(cell)
         except (ValueError, RecursionError):
             return (cell,)
-        if any(isinstance(label, bool) or not isinstance(label, str | int) for label in labels):
-            raise BadInput("manifest", "label is not text or an integer", cell)
-        return tuple(labels)
+        return labels_in(labels)
     return (cell,)
 
 

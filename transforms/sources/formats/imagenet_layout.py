@@ -8,7 +8,7 @@ import os
 import re
 
 from transforms.records import BadInput
-from transforms.sources.names import extension_of, is_hidden, is_image_name, is_split_name
+from transforms.sources.names import extension_of, is_hidden, is_image_name, is_split_name, split_named
 from transforms.sources.source import SourceConfig
 from transforms.storage.listing import entries, is_link
 from transforms.storage.paths import Confinement, real_path
@@ -57,7 +57,7 @@ class Layout:
 def split_of(key: str) -> str | None:
     """The split that the folders of an image tell, or else its name."""
     *folders, name = key.split("/")
-    found = next(filter(is_split_name, folders), None)
+    found = next(filter(None, map(split_named, folders)), None)
     if found is None and (match := ILSVRC_NAME.match(name)):
         return match[1]
     return found
@@ -105,8 +105,9 @@ def _note_folder(layout: Layout, prefix: str, name: str, waiting: collections.de
     if SYNSET.fullmatch(name):
         layout.synsets.add(name)
         return
-    if is_split_name(name) and not any(map(is_split_name, prefix.split("/"))):
-        layout.splits.setdefault(name, []).append(key)
+    split = split_named(name)
+    if split is not None and not any(map(is_split_name, prefix.split("/"))):
+        layout.splits.setdefault(split, []).append(key)
     if name.lower() in _ANNOTATION_FOLDERS:
         layout.annotations.append(key)
     if name.lower() not in _NOT_LOOKED_INTO and key.count("/") < _DEPTH:

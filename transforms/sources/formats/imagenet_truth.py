@@ -12,7 +12,7 @@ from typing import NamedTuple
 from transforms.records import AnnotatedObject, BadInput, Box, Failure
 from transforms.sources.formats.imagenet_classes import ilsvrc_order, text_lines
 from transforms.sources.formats.imagenet_layout import ILSVRC_NAME, SYNSET, Layout
-from transforms.sources.names import is_image_name, is_split_name
+from transforms.sources.names import is_image_name, is_split_name, splits_in
 
 NO_IMAGE = "annotation without its image"
 _TRUTH = re.compile(
@@ -188,7 +188,7 @@ def find_lists(layout: Layout) -> list[ImageList]:
     found = []
     for name, key in sorted(layout.files.items()):
         stem = name.removesuffix(".txt")
-        splits = {part for part in re.split(r"[_.\-]", stem) if is_split_name(part)}
+        splits = splits_in(stem)
         if stem == name or not (is_split_name(stem) or stem.endswith("_map") or stem == _TINY):
             continue
         split = splits.pop() if len(splits) == 1 else None

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from transforms.flags import flag_with
 from transforms.records import BadInput, FeatureValue
 from transforms.sources.formats.manifests import PEEKED
 from transforms.sources.formats.rows import IMAGE_COLUMNS, LABEL_COLUMNS, Columns, split_columns, usual_name
@@ -70,7 +71,7 @@ class RowColumns:
                 "manifest",
                 "image column comes late",
                 f"{late!r}; the first {PEEKED} rows have none, so records are features alone; "
-                f"give --image_column {late}",
+                f"give {flag_with('--image_column', late)}",
             )
         label = self._label.pick(names)
         return Columns(image, () if label is None else (label,), self._split.pick(names))

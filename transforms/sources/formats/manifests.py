@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import dataclasses
 import io
 import os
-import re
 from collections.abc import Iterator
 from typing import TextIO
 
-from transforms.sources.names import is_split_name, is_unicode, printable
+from transforms.sources.names import is_unicode, printable, splits_in
 from transforms.sources.source import SourceConfig, check_input_exists, check_path, readable
 from transforms.storage.paths import below, is_remote, real_path
 from transforms.storage.places import is_file, is_folder, is_there, may_be_there, open_file
 
 PEEKED = 100
 """Rows at the start of a manifest that tell which columns there are, and what is in them."""
+
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
+_UTF32 = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
+_AS_SURROGATE = "recordmill.as_surrogate"
+codecs.register_error(_AS_SURROGATE, lambda error: ("\udc80", getattr(error, "end", 0)))
 
 MAX_LINE = 1 << 24
 """Characters of the longest line and the longest CSV cell: bounds what a stray quote can swallow."""
@@ -52,6 +57,7 @@ class ManifestLines:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self._encoding = "UTF-16" if stream.encoding == "utf-16" else "UTF-8"
         self.fault = ""
 
     def __iter__(self) -> Iterator[str]:
@@ -63,7 +69,7 @@ class ManifestLines:
                     pass
                 line = "\n"
             elif not is_unicode(line):
-                self.fault = "row is not UTF-8"
+                self.fault = f"row is not {self._encoding}"
             elif "\0" in line:
                 self.fault = "row has a NUL byte"
             yield line
@@ -71,9 +77,11 @@ class ManifestLines:
 
 @contextlib.contextmanager
 def open_manifest(manifest: Manifest) -> Iterator[TextIO]:
-    """Opens a manifest as UTF-8 with or without BOM; bytes that are not come as lone surrogates."""
+    """Opens a manifest as UTF-8, or by its BOM as UTF-16; what cannot be decoded comes as lone surrogates."""
     file = open_file(manifest.path)
-    with io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline="") as stream:
+    is_utf16 = file.peek(2).startswith(_UTF16)
+    encoding, errors = ("utf-16", _AS_SURROGATE) if is_utf16 else ("utf-8-sig", "surrogateescape")
+    with io.TextIOWrapper(file, encoding=encoding, errors=errors, newline="") as stream:
         yield stream
 
 
@@ -111,7 +119,7 @@ def splits_by_name(config: SourceConfig) -> dict[str, str]:
     splits = {}
     for manifest in found:
         stem = os.path.splitext(os.path.basename(manifest.path))[0]
-        named = {part for part in re.split(r"[_.\-]", stem) if is_split_name(part)}
+        named = splits_in(stem)
         if len(named) != 1:
             return {}
         splits[manifest.path] = named.pop()
@@ -123,8 +131,8 @@ def flag_of(config: SourceConfig) -> str:
     return "--annotations" if config.annotations else "--input"
 
 
-def check_manifests(config: SourceConfig, source: str) -> None:
-    """Raises ValueError where the manifests are missing, or are no text."""
+def check_manifests(config: SourceConfig, source: str, takes_utf16: bool = True) -> None:
+    """Raises ValueError where the manifests are missing, or are no text that the source reads."""
     check_input_exists(config)
     if config.annotations and not is_folder(config.input):
         raise ValueError(
@@ -138,12 +146,12 @@ def check_manifests(config: SourceConfig, source: str) -> None:
         )
     names: dict[str, str] = {}
     for manifest in manifests(config):
-        _check_text(manifest, flag_of(config))
+        _check_text(manifest, flag_of(config), takes_utf16)
         if (other := names.setdefault(manifest.name, manifest.path)) != manifest.path:
             raise ValueError(f"--annotations has {other!r} and {manifest.path!r}, which have the same name")
 
 
-def _check_text(manifest: Manifest, flag: str) -> None:
+def _check_text(manifest: Manifest, flag: str, takes_utf16: bool) -> None:
     with readable(flag, manifest.path):
         check_path(flag, manifest.path)
         if not (is_there(manifest.path) and is_file(manifest.path)):
@@ -152,7 +160,16 @@ def _check_text(manifest: Manifest, flag: str) -> None:
             start = stream.read(1 << 16)
     if not start.strip():
         raise ValueError(f"{flag} is {manifest.path!r}, which is empty")
-    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if start.startswith(_UTF32):
+        raise ValueError(f"{flag} is {manifest.path!r}, which is UTF-32; save it as UTF-8")
+    if start.startswith(_UTF16):
+        if takes_utf16:
+            return
         raise ValueError(f"{flag} is {manifest.path!r}, which is UTF-16; save it as UTF-8")
+    if len(start) > 2 and any(start[:64:2]) != any(start[1:64:2]):
+        raise ValueError(
+            f"{flag} is {manifest.path!r}, which looks like UTF-16 without a byte order mark; "
+            "save it as UTF-8"
+        )
     if b"\0" in start[:64]:  # further on it is one bad row
         raise ValueError(f"{flag} is {manifest.path!r}, which is not a text file")

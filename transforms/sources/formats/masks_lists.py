@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from transforms.records import Failure
 from transforms.sources.formats.masks_pairs import stem_of
-from transforms.sources.names import extension_of, is_split_name, printable
+from transforms.sources.names import extension_of, is_split_name, normal_split, printable
 from transforms.storage.paths import OUTSIDE
 from transforms.storage.places import names_in, open_file
 
@@ -32,10 +32,9 @@ def is_split_list(key: str) -> bool:
 
 
 def split_lists(root: str) -> dict[str, str]:
-    """Paths of the lists at a root, by split."""
-    return {
-        name[:-4]: f"{root}/{name}" for name in sorted(names_in(root, _ROOT_NAMES)) if is_split_list(name)
-    }
+    """The splits of the lists at a root, by path."""
+    names = sorted(filter(is_split_list, names_in(root, _ROOT_NAMES)))
+    return {f"{root}/{name}": normal_split(name[:-4]) for name in names}
 
 
 def listed_pairs(path: str, images: Iterable[str], files: Collection[str]) -> Iterator[ListedPair | Failure]:

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from transforms.records import BadInput, Failure
-from transforms.sources.names import is_split_name
+from transforms.sources.names import is_split_name, split_named
 from transforms.sources.source import SourceConfig
 from transforms.sources.tree import Tree, TreeFile
 from transforms.storage.paths import absolute, below, real_path
@@ -82,21 +82,22 @@ def folder_split(key: str) -> str | None:
     folders = key.split("/")[:-1]
     if folders and folders[0].lower() in IMAGE_FOLDERS:
         del folders[0]
-    return folders[0] if folders and is_split_name(folders[0]) else None
+    return split_named(folders[0]) if folders else None
 
 
 def folder_splits(config: SourceConfig) -> tuple[str, ...]:
     """The splits that folders are named like, where `folder_split` finds them."""
-    found: set[str] = set()
+    found: set[str | None] = set()
     for root in (root_of(config), *map(real_path, config.image_roots)):
         names = names_in(root, _FIRST_NAMES)
         inner = [name for name in names if name.lower() in IMAGE_FOLDERS and is_folder(f"{root}/{name}")]
-        found.update(name for name in names if is_split_name(name) and is_folder(f"{root}/{name}"))
+        splits = filter(is_split_name, names)
+        found.update(split_named(name) for name in splits if is_folder(f"{root}/{name}"))
         for folder in inner:
             place = f"{root}/{folder}"
             splits = filter(is_split_name, names_in(place, _FIRST_NAMES))
-            found.update(name for name in splits if is_folder(f"{place}/{name}"))
-    return tuple(sorted(found))
+            found.update(split_named(name) for name in splits if is_folder(f"{place}/{name}"))
+    return tuple(sorted(filter(None, found)))
 
 
 def by_stem(keys: Iterable[str]) -> dict[str, list[str]]:

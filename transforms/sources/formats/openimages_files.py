@@ -15,7 +15,7 @@ from transforms.records import BadInput
 from transforms.sources.csv_manifest import CsvLayout, read_rows
 from transforms.sources.formats.manifests import Manifest
 from transforms.sources.formats.rows import Columns
-from transforms.sources.names import is_split_name
+from transforms.sources.names import split_named
 from transforms.storage.places import is_folder, names_in
 
 Kind = Literal["boxes", "labels", "machine", "masks", "images", "classes"]
@@ -100,5 +100,4 @@ def kind_of(name: str) -> Kind | None:
 
 
 def _split_of(name: str) -> str | None:
-    splits = [part for part in re.split(r"[-_.]", name) if is_split_name(part)]
-    return splits[0] if splits else None
+    return next(filter(None, map(split_named, re.split(r"[-_.]", name))), None)

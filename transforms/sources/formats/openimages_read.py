@@ -32,7 +32,7 @@ from transforms.sources.formats.openimages_rows import (
     RowsByImage,
     StoredRow,
 )
-from transforms.sources.names import is_image_name, is_split_name
+from transforms.sources.names import is_image_name, is_split_name, normal_split
 from transforms.sources.selection import EXCLUDED, Selection, label_pattern
 from transforms.sources.source import Item, SourceConfig
 from transforms.sources.tree import Tree, TreeFile
@@ -106,6 +106,7 @@ class Reading:
         self._classes = _Classes(self._files)
         self._images = _Images({}, [], array("i"), bytearray(), array("h"), {})
         self._splits: list[str] = []
+        self._folders: dict[str, dict[str, None]] = {}  # names of folders, by split
         self._rows = RowsByImage()
         self._confinement = Confinement((self._root,))
         self._selection = Selection(config)
@@ -158,8 +159,10 @@ class Reading:
             return Failure(file.key, "annotations", "two images have one id", f"the other is {other}")
         number = self._images.number(image)
         self._images.files.append(file)
-        split = next((part for part in reversed(folders.split("/")) if is_split_name(part)), None)
-        self._tell_split(number, split)
+        folder = next(filter(is_split_name, reversed(folders.split("/"))), None)
+        if folder is not None:
+            self._folders.setdefault(normal_split(folder), {})[folder] = None
+            self._tell_split(number, normal_split(folder))
         if not self._selection.takes(file.key):
             self._images.faults[number] = BadInput("list", EXCLUDED)
         return None
@@ -211,7 +214,7 @@ class Reading:
     def _take_image(self, number: int, row: Mapping[str, str]) -> None:
         self._images.states[number] |= _LISTED
         subset = row.get("Subset", "").strip()
-        self._tell_split(number, subset or None)
+        self._tell_split(number, normal_split(subset) or None)
         rotation = row.get("Rotation", "").strip()
         if re.fullmatch(r"-?\d{1,3}(\.0*)?", rotation):
             self._images.rotations[number] = int(float(rotation))
@@ -296,7 +299,8 @@ class Reading:
         return (*objects, *rest)
 
     def _mask(self, path: str, split: str | None) -> ImageRef:
-        folders = [f"{self._root}/{MASKS}/{split}"] if split else []
+        names = {**self._folders.get(split, {}), split: None} if split else {}
+        folders = [f"{self._root}/{MASKS}/{name}" for name in names]
         found = self._confinement.find(path, (*folders, f"{self._root}/{MASKS}"))
         return ImageRef(found.path, version=found.version)
 

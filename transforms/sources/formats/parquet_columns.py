@@ -58,7 +58,11 @@ def looks_like_image(data: bytes | None) -> bool:
 
 
 def pick(
-    schema: pyarrow.Schema, binary_images: Sequence[str], image_column: str | None, label_column: str | None
+    schema: pyarrow.Schema,
+    binary_images: Sequence[str],
+    image_column: str | None,
+    label_column: str | None,
+    whole_floats: Sequence[str],
 ) -> TableColumns:
     """Finds the columns by the flags, or else by type and name.
 
@@ -67,6 +71,7 @@ def pick(
         binary_images: columns of plain bytes that are images.
         image_column: `--image_column`.
         label_column: `--label_column`.
+        whole_floats: columns of floats that may be labels.
 
     Raises:
         ValueError: a flag names a column that is not there, or no one of images.
@@ -85,7 +90,9 @@ def pick(
     images = [name for name in found if name != image]
     lists = [name for name in others if _is_image_list(schema.field(name).type)]
     rest = [name for name in others if name not in images and name not in lists]
-    labels = _labels(schema, rest, names, label_column, usual=image is not None and objects is None)
+    fitting = [name for name in rest if name in whole_floats or _is_label(schema.field(name).type)]
+    usual = fitting if image is not None and objects is None else None
+    labels = _labels(rest, names, label_column, usual)
     mask = next((name for name in images if name.lower() in _MASKS), None)
     unread = (*(name for name in images if name != mask), *lists)
     features = tuple(name for name in rest if name not in labels)
@@ -164,23 +171,25 @@ def _objects(schema: pyarrow.Schema, image: str | None) -> tuple[str | None, str
 
 
 def _labels(
-    schema: pyarrow.Schema,
-    columns: list[str],
-    names: Mapping[str, tuple[str, ...]],
-    asked: str | None,
-    usual: bool,
+    columns: list[str], names: Mapping[str, tuple[str, ...]], asked: str | None, fitting: list[str] | None
 ) -> tuple[str, ...]:
     if asked is not None:
         found = (asked,) if asked in columns else tuple(part.strip() for part in asked.split(","))
         if missing := [name for name in found if name not in columns]:
             raise ValueError(f"--label_column is {asked!r}; {missing[0]!r} is none of {', '.join(columns)}")
         return found
-    if not usual:
+    if fitting is None:
         return ()
     classes = [name for name in columns if name in names]
-    fitting = [name for name in columns if _is_label(schema.field(name).type)]
     name = usual_name(_LABELS, classes) or next(iter(classes), None) or usual_name(_LABELS, fitting)
     return () if name is None else (name,)
+
+
+def is_float_label(field: pyarrow.Field) -> bool:
+    """Whether a column of floats is called like labels."""
+    import pyarrow
+
+    return field.name.lower() in _LABELS and bool(pyarrow.types.is_floating(field.type))
 
 
 def _is_label(kind: pyarrow.DataType) -> bool:

@@ -20,6 +20,7 @@ from transforms.records import (
     Scalar,
 )
 from transforms.sources.formats.parquet_columns import TableColumns
+from transforms.sources.formats.rows import is_missing, whole
 from transforms.sources.formats.sample_json import feature_value
 from transforms.sources.listed import failed, skipped
 from transforms.sources.selection import EXCLUDED, Selection, label_pattern
@@ -143,8 +144,8 @@ class TableRows:
         values = value if isinstance(value, list) else [value]
         names = self._columns.names.get(column, ())
         labels: list[str | int] = []
-        for one in values:
-            if one is None or one == "" or (names and one == -1):
+        for one in map(whole, values):
+            if is_missing(one) or (names and one == -1):
                 continue
             if isinstance(one, bool) or not isinstance(one, (str, int)):
                 raise BadInput("annotations", "label is neither whole number nor text", f"{column}: {one!r}")
@@ -172,7 +173,7 @@ def _object(
     if not isinstance(corners, list) or len(corners) != 4 or None in corners:
         raise BadInput("annotations", "box has not four numbers", repr(corners)[:100])
     left, top, width, height = map(float, corners)
-    label = told.get(category) if category is not None else None
+    label = whole(told.get(category)) if category is not None else None
     if isinstance(label, bool) or not isinstance(label, (str, int)):
         raise BadInput("annotations", "object without a class", f"{category or 'no column'}: {label!r}")
     attributes: dict[str, Scalar] = {}

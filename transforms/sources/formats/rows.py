@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
+from transforms.flags import flag_with
 from transforms.records import (
     AnnotatedObject,
     Annotations,
@@ -18,7 +21,8 @@ from transforms.records import (
     ImageRef,
 )
 from transforms.sources.formats.manifests import Manifest, flag_of, input_root
-from transforms.sources.names import is_image_name, is_split_name, printable
+from transforms.sources.formats.masks_pairs import IMAGE_FOLDERS
+from transforms.sources.names import is_hidden, is_image_name, is_split_name, normal_split, printable
 from transforms.sources.selection import EXCLUDED, Selection, label_pattern
 from transforms.sources.source import SourceConfig
 from transforms.storage.paths import (
@@ -30,12 +34,16 @@ from transforms.storage.paths import (
     real_path,
     scheme_of,
 )
+from transforms.storage.places import is_folder, names_in
 
 IMAGE_COLUMNS = ("image", "image_path", "filename", "file_name", "path", "uri", "filepath")
 LABEL_COLUMNS = ("label", "class", "category", "labels", "class_name")
 SPLIT_COLUMNS = ("split", "subset", "set", "ml_use")
 _ALWAYS_SPLITS = ("split", "ml_use")  # the other names are as often those of something else
 
+_LISTED = 10_000  # names in a bucket's folder among which folders of images are looked for
+_LOOKED_AT = 1_000  # names without an extension, which may be folders
+_HINTS = 100  # rows whose images are looked for in the folders next to the manifest
 _EXTENSIONS = (".jpg", ".png", ".jpeg")  # of images that are named without
 
 VERTEX_SPLITS = {
@@ -149,7 +157,7 @@ def _check_no_images(
             raise ValueError(
                 f"{flag_of(config)} is {manifest.path!r}, where no column is named like one of image paths, "
                 f"and the column {name!r} has images by name, such as {images[0][:100]!r}; "
-                f"give --image_column {name}"
+                f"give {flag_with('--image_column', name)}"
             )
 
 
@@ -188,14 +196,57 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:30]) + (f", … ({len(names)})" if len(names) > 30 else "")
 
 
+def whole(value: Any) -> Any:
+    """A float without a fraction as the integer; any other value as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def is_missing(value: object) -> bool:
+    """Whether a typed cell has no value: null, NaN or an empty text."""
+    return value is None or value == "" or value != value
+
+
+def labels_in(value: object, column: str = "") -> tuple[str | int, ...]:
+    """The labels of a typed cell: none, one or those of a list.
+
+    Args:
+        value: of the cell.
+        column: named in messages.
+
+    Raises:
+        BadInput: stage `manifest`: a label is neither text nor a whole number.
+    """
+    if is_missing(value):
+        return ()
+    labels = tuple(map(whole, value if isinstance(value, list) else [value]))
+    if any(isinstance(label, bool) or not isinstance(label, str | int) for label in labels):
+        shown = json.dumps(value, ensure_ascii=False)[:100]
+        raise BadInput(
+            "manifest", "label is not text or an integer", f"{column} is {shown}" if column else shown
+        )
+    return labels
+
+
 def split_name(value: str, column: str | None) -> str | None:
-    """The split that a cell names: as it is, but for Vertex AI's ml_use.
+    """The split that a cell names, normalised; for `ml_use`, Vertex AI's names.
 
     It may be no name for a split at all: whether that matters is known where `--splits` is.
     """
     if column is not None and column.lower() == "ml_use" and value.lower() in VERTEX_SPLITS:
         return VERTEX_SPLITS[value.lower()]
-    return value or None
+    return normal_split(value) or None
+
+
+def _image_folders(place: str) -> list[str]:
+    """The folders in a folder that are called like those of images or like splits, and the only one."""
+    try:
+        listed = sorted(names_in(place, _LISTED))
+    except PermissionError:  # files in it may be readable
+        return []
+    names = (name for name in listed if "." not in name and not is_hidden(name))
+    folders = [name for name in itertools.islice(names, _LOOKED_AT) if is_folder(f"{place}/{name}")]
+    likely = [name for name in folders if name.lower() in IMAGE_FOLDERS or is_split_name(name)]
+    return [f"{place}/{name}" for name in (folders if len(folders) == 1 else likely)]
 
 
 class RowRecords:
@@ -218,11 +269,49 @@ class RowRecords:
         self._copies = tuple(folder for folder in image_roots if not is_remote(folder))
         self._bases = tuple(dict.fromkeys((manifest_folder, root, *image_roots)))
         self._confinement = Confinement((root, *image_roots, manifest_folder))
+        self._places = (manifest_folder, root)
+        self._skip_dirs = frozenset(map(real_path, config.skip_dirs))
+        self._folders: tuple[str, ...] | None = None
+        self._hints = _HINTS
+
+    def find_folder(self, images: Sequence[str]) -> str | None:
+        """Looks for images in the folders next to the manifest, where none of them lies where it says.
+
+        Args:
+            images: of the first rows.
+
+        Returns:
+            The one folder that holds all of them, which is also looked in from now on; None where no folder
+                does, or several do.
+        """
+        if not images or any(map(self._finds, images)):
+            return None
+        bases, fitting = self._bases, []
+        for folder in self._image_folders():
+            self._bases = (folder,)
+            if all(map(self._finds, images)):
+                fitting.append(folder)
+        self._bases = (*bases, *fitting) if len(fitting) == 1 else bases
+        return fitting[0] if len(fitting) == 1 else None
+
+    def _finds(self, image: str) -> bool:
+        try:
+            self._locate(image)
+        except BadInput:
+            return False
+        return True
+
+    def _image_folders(self) -> tuple[str, ...]:
+        """The folders next to the manifest that may hold its images."""
+        if self._folders is None:
+            found = (folder for place in dict.fromkeys(self._places) for folder in _image_folders(place))
+            self._folders = tuple(folder for folder in found if real_path(folder) not in self._skip_dirs)
+        return self._folders
 
     def record(self, row: Row, line: int) -> ImageRecord | Failure:
         """The record of a row that starts at `line`, or why there is none."""
         try:
-            located = None if row.image is None else self._locate(row.image)
+            located = None if row.image is None else self._located(row.image)
             key = self.manifest.row_key(line) if located is None else located.key
             if not self._selection.takes(key):
                 return Failure(key, "list", EXCLUDED, self.manifest.origin(line), skipped=True)
@@ -251,6 +340,24 @@ class RowRecords:
         """The failed record of a row that starts at `line`."""
         key = self.manifest.row_key(line)
         return Failure(key, fault.stage, fault.reason, printable(fault.detail))
+
+    def _located(self, image: str) -> LocatedFile:
+        """As `_locate`; the first faults name the folder where the image lies."""
+        try:
+            return self._locate(image)
+        except BadInput as fault:
+            if fault.reason != "not found" or not self._hints:
+                raise
+            self._hints -= 1
+            bases = self._bases
+            for folder in self._image_folders():
+                self._bases = (folder,)
+                is_there = self._finds(image)
+                self._bases = bases
+                if is_there:
+                    remedy = f"{fault.detail}; {flag_with('--image_root', folder)} finds it"
+                    raise BadInput(fault.stage, fault.reason, remedy) from fault
+            raise
 
     def _locate(self, image: str) -> LocatedFile:
         if not image or image.isspace():

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from transforms.framing import HEAD_BYTES, Readable, is_head
 from transforms.records import Failure
-from transforms.sources.names import is_split_name
+from transforms.sources.names import split_named
 from transforms.sources.source import SourceConfig
 from transforms.sources.tree import Tree, TreeFile
 from transforms.storage.paths import absolute, real_path
@@ -40,11 +40,9 @@ def split_of(key: str) -> str | None:
     match = _NAME.fullmatch(name)
     stem = re.sub(f"{_SHARD}$", "", match["stem"]) if match else name
     parts = re.split(r"[-_. ]", stem)
-    within = [part for part in parts if is_split_name(part)]  # flowers_train_00000-of-00005
-    for part in (stem, parts[-1], parts[0], *within[: len(within) == 1], *reversed(folders)):
-        if is_split_name(part):
-            return part
-    return None
+    within = list(filter(split_named, parts))  # flowers_train_00000-of-00005
+    tried = (stem, parts[-1], parts[0], *within[: len(within) == 1], *reversed(folders))
+    return next(filter(None, map(split_named, tried)), None)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

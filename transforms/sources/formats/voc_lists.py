@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable, Sequence
 from transforms.records import BadInput
 from transforms.sources.formats.voc_images import IMAGE_FOLDERS, without_extension
 from transforms.sources.formats.xml_files import read_files
-from transforms.sources.names import is_image_name, is_split_name
+from transforms.sources.names import is_image_name, is_split_name, normal_split
 from transforms.sources.tree import TreeFile
 
 NO_SPLIT = "default"
@@ -66,7 +66,8 @@ def read_lists(files: Sequence[TreeFile], known: Container[str]) -> ImageLists:
     several: dict[str, tuple[str, ...]] = {}
     listed: dict[str, str] = {}
     named = sorted(split_lists(files), key=lambda one: (_rank(one[0]), one[0]))
-    for (split, file), (_, data) in zip(named, read_files(file for _, file in named), strict=True):
+    for (name, file), (_, data) in zip(named, read_files(file for _, file in named), strict=True):
+        split = normal_split(name)
         if isinstance(data, BadInput):
             if not file.size:
                 continue

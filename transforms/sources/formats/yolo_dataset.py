@@ -11,7 +11,7 @@ from typing import Any
 
 from transforms.records import JobError
 from transforms.sources.formats.masks_pairs import root_of
-from transforms.sources.names import extension_of, is_image_name, is_split_name, printable
+from transforms.sources.names import extension_of, is_image_name, is_split_name, normal_split, printable
 from transforms.sources.source import SourceConfig
 from transforms.storage.paths import absolute, below, is_remote, real_path
 from transforms.storage.places import is_file, is_folder, names_in, open_file
@@ -88,7 +88,7 @@ def yolo_dataset(config: SourceConfig) -> YoloDataset:
         found = _with_class_file(found, places, names)
     if not found.sets and yaml_name is None:
         lists = [name for name in names if _is_image_list(root, name)]
-        sets = tuple(ImageSet(name.rpartition(".")[0], name, True, name) for name in lists)
+        sets = tuple(ImageSet(normal_split(name.rpartition(".")[0]), name, True, name) for name in lists)
         found = dataclasses.replace(found, sets=sets, files=found.files | frozenset(lists))
     _check_apart(found.sets, config)
     _check_inside(found.files - {yaml_name if is_lone else ""}, places, config)
