@@ -42,6 +42,7 @@ from transforms.reading.survey_records import Taken, first_records, numbered_rec
 from transforms.reading.survey_sample import SAMPLE_RECORDS, Inspected, Limits, inspected
 from transforms.reading.survey_shown import WHOLE, Shortness, shown_record
 from transforms.records import JobError
+from transforms.shards import own_process
 from transforms.storage.places import check_place
 
 _COLUMNS = 6
@@ -56,6 +57,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.ins
         parser = inspect_parser(prog)
         args = parser.parse_args(sys.argv[1:] if argv is None else argv)
         _check(parser, args)
+        own_process.set_up()
         # Nobody may be reading any more; a terminal may not have all letters.
         with contextlib.suppress(AttributeError):
             sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]

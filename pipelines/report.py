@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.flag_parser import HelpFormatter, Parser
 from transforms.records import JobError
+from transforms.shards import own_process
 
 if TYPE_CHECKING:
     from transforms.reading.dataset import Dataset
@@ -53,6 +54,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.rep
     """Writes the page; returns the exit status (see `--help`)."""
     parser = report_parser(prog)
     args = parser.parse_args(sys.argv[1:] if argv is None else argv)
+    own_process.set_up()
     try:
         return _write(args, parser)
     except (JobError, ValueError) as error:

@@ -20,6 +20,7 @@ from transforms.reading.parsing_code import parsing_code
 from transforms.reading.parsing_config import input_readers, why_no_reader
 from transforms.reading.parsing_dataset import described
 from transforms.records import BadInput
+from transforms.shards import own_process
 
 _FORMATS = ("code", "input_reader")
 
@@ -52,6 +53,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.sch
     """Prints it; returns the exit status."""
     parser = schema_parser(prog)
     args = parser.parse_args(sys.argv[1:] if argv is None else argv)
+    own_process.set_up()
     try:
         dataset = find_dataset(args.path)
         chosen = _only(dataset, args.split)
