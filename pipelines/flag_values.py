@@ -16,6 +16,16 @@ _SIDES = re.compile(r"(\d{1,7})[xX×](\d{1,7})")
 _Value = TypeVar("_Value")
 
 
+def path(text: str) -> str:
+    """A path, or a URI; `~` is the home folder."""
+    from transforms.storage.paths import expanded
+
+    try:
+        return expanded(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from error
+
+
 def boolean(text: str) -> bool:
     """true or false, in any case."""
     values = {"true": True, "false": False}

@@ -87,7 +87,7 @@ def inspect_parser(prog: str) -> Parser:
         "a dataset, or a folder of versions of one, of which the latest is taken; a folder of TFRecords, a "
         "file, or a pattern such as 'out/train-*'; local or gs://"
     )
-    parser.add_argument("path", metavar="PATH", help=path)
+    parser.add_argument("path", type=flag_values.path, metavar="PATH", help=path)
     reading = parser.add_argument_group("reading")
     add_switch(reading, "--all", "read every record, and verify every checksum, not those of a sample")
     reading.add_argument(
@@ -105,7 +105,12 @@ def inspect_parser(prog: str) -> Parser:
         metavar="N",
         help="show this record alone, whole: its number over all files from 0, or FILE:N",
     )
-    output.add_argument("--images", metavar="PNG", help="write a contact sheet, with boxes and masks drawn")
+    output.add_argument(
+        "--images",
+        type=flag_values.path,
+        metavar="PNG",
+        help="write a contact sheet, with boxes and masks drawn",
+    )
     output.add_argument(
         "--pictures",
         type=flag_values.positive,

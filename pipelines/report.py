@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from pipelines import flag_values
 from pipelines.flag_parser import HelpFormatter, Parser
 from transforms.records import JobError
 from transforms.shards import own_process
@@ -40,12 +41,16 @@ def report_parser(prog: str) -> Parser:
     )
     parser.add_argument(
         "path",
+        type=flag_values.path,
         metavar="PATH",
         help="folder of a dataset, or of versions of one, of which the latest is taken; a TFRecord file, or "
         "a pattern such as out/train-*; local or gs://",
     )
     parser.add_argument(
-        "--output", metavar="FILE", help="the page; PATH/report.html where PATH is a dataset of recordmill"
+        "--output",
+        type=flag_values.path,
+        metavar="FILE",
+        help="the page; PATH/report.html where PATH is a dataset of recordmill",
     )
     return parser
 

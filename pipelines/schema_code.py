@@ -14,6 +14,7 @@ import textwrap
 import zlib
 from collections.abc import Sequence
 
+from pipelines import flag_values
 from pipelines.flag_parser import HelpFormatter, Parser
 from transforms.reading.dataset import Dataset, find_dataset
 from transforms.reading.parsing_code import parsing_code
@@ -36,6 +37,7 @@ def schema_parser(prog: str) -> Parser:
     )
     parser.add_argument(
         "path",
+        type=flag_values.path,
         metavar="PATH",
         help="a dataset, a folder of TFRecords, a TFRecord file or a pattern; local or gs://",
     )

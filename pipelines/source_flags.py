@@ -25,8 +25,13 @@ def add_source_flags(group: argparse._ArgumentGroup, output: str) -> None:
         output: what the help says of --output.
     """
     add = group.add_argument
-    add("--input", metavar="PATH", help="what to read, as `recordmill formats` lists it; local or gs://")
-    add("--output", metavar="FOLDER", help=output)
+    add(
+        "--input",
+        type=flag_values.path,
+        metavar="PATH",
+        help="what to read, as `recordmill formats` lists it; local or gs://",
+    )
+    add("--output", type=flag_values.path, metavar="FOLDER", help=output)
     add(
         "--source",
         default="auto",
@@ -38,6 +43,7 @@ def add_source_flags(group: argparse._ArgumentGroup, output: str) -> None:
         "--annotations",
         action="append",
         default=[],
+        type=flag_values.path,
         metavar="FILE",
         help="manifest or annotations of the images (repeatable)",
     )
@@ -45,6 +51,7 @@ def add_source_flags(group: argparse._ArgumentGroup, output: str) -> None:
         "--image_root",
         action="append",
         default=[],
+        type=flag_values.path,
         metavar="FOLDER",
         help="where a manifest's paths may lead too (repeatable)",
     )
@@ -53,6 +60,7 @@ def add_source_flags(group: argparse._ArgumentGroup, output: str) -> None:
     add("--label_pattern", metavar="REGEX", help="takes the label from the key: its first group")
     add(
         "--label_file",
+        type=flag_values.path,
         metavar="FILE",
         help="names of the labels, one a line, in the order of their ids; or a label_map.pbtxt",
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from transforms.records import ClassNames, Failure, ImageRecord, JobError
 from transforms.sources.names import is_unicode, printable
-from transforms.storage.paths import absolute, is_remote, real_path
+from transforms.storage.paths import absolute, expanded, is_remote, real_path
 from transforms.storage.places import (
     check_place,
     check_readable,
@@ -31,7 +31,7 @@ class SourceConfig:
     Attributes:
         kind: a name in `SOURCES`.
         input: a folder, or a file that is the whole input (a manifest, an IDX file, one image); a path,
-            or a `gs://` URI, as all that follow.
+            or a `gs://` URI, as all that follow. `~` is expanded.
         annotations: manifests whose images lie under `input`; taken from the working directory, or
             else from `input`.
         image_roots: further folders that images may lie in.
@@ -64,6 +64,9 @@ class SourceConfig:
     skip_dirs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "input", _expanded("input", self.input))
+        object.__setattr__(self, "annotations", _each_expanded("annotations", self.annotations))
+        object.__setattr__(self, "image_roots", _each_expanded("image_root", self.image_roots))
         if self.limit is not None and self.limit < 1:
             raise ValueError(f"--limit is {self.limit}; it may be 1 or more")
         if self.label_column is not None and self.label_pattern is not None:
@@ -97,6 +100,17 @@ class SourceConfig:
         if unknown:
             raise ValueError(f"the source has {unknown[0]!r}, which this version does not know")
         return cls(**{name: _with_tuples(value) for name, value in fields.items()})
+
+
+def _each_expanded(flag: str, paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(_expanded(flag, path) for path in paths)
+
+
+def _expanded(flag: str, path: str) -> str:
+    try:
+        return expanded(path)
+    except ValueError as error:
+        raise ValueError(f"--{flag} is {path!r}: {error}") from error
 
 
 def _with_tuples(value: Any) -> Any:
