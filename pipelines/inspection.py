@@ -36,6 +36,7 @@ from pipelines.inspection_records import record_lines
 from pipelines.inspection_sheet import check_sheet, write_sheet
 from pipelines.inspection_text import Line, printed
 from transforms.framing import DamagedRecordError
+from transforms.parameters import as_flags
 from transforms.reading.class_names import class_names
 from transforms.reading.dataset import Dataset, ShardEntry, find_dataset
 from transforms.reading.survey_records import Taken, first_records, numbered_record
@@ -64,7 +65,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.ins
         try:
             return _run(parser, args)
         except (JobError, DamagedRecordError) as error:
-            return _failed(prog, str(error))
+            return _failed(prog, as_flags(str(error)))
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             return _failed(prog, f"{where}{error.strerror or error}")

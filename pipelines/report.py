@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines import flag_values
 from pipelines.flag_parser import HelpFormatter, Parser
+from transforms.parameters import as_flags
 from transforms.records import JobError
 from transforms.shards import own_process
 
@@ -63,7 +64,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.rep
     try:
         return _write(args, parser)
     except (JobError, ValueError) as error:
-        print(f"{prog}: error: {error}", file=sys.stderr)
+        print(f"{prog}: error: {as_flags(str(error))}", file=sys.stderr)
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         print(f"{prog}: error: {place}{error.strerror or error}", file=sys.stderr)

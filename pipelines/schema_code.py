@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from pipelines import flag_values
 from pipelines.flag_parser import HelpFormatter, Parser
+from transforms.parameters import as_flags
 from transforms.reading.dataset import Dataset, find_dataset
 from transforms.reading.parsing_code import parsing_code
 from transforms.reading.parsing_config import input_readers, why_no_reader
@@ -64,7 +65,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.sch
     try:
         found = described(chosen)
     except (ValueError, OSError, EOFError, zlib.error, BadInput) as error:
-        parser.exit(1, f"{prog}: error: {args.path!r}: {error}\n")
+        parser.exit(1, f"{prog}: error: {args.path!r}: {as_flags(str(error))}\n")
     fault = why_no_reader(found)
     if args.format == "input_reader":
         if fault:

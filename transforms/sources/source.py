@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
+from transforms.parameters import naming_parameters
 from transforms.records import ClassNames, Failure, ImageRecord, JobError
 from transforms.sources.names import is_unicode, printable
 from transforms.storage.paths import absolute, expanded, is_remote, real_path
@@ -63,6 +64,7 @@ class SourceConfig:
     limit: int | None = None
     skip_dirs: tuple[str, ...] = ()
 
+    @naming_parameters()
     def __post_init__(self) -> None:
         object.__setattr__(self, "input", _expanded("input", self.input))
         object.__setattr__(self, "annotations", _each_expanded("annotations", self.annotations))
