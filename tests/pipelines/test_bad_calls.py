@@ -46,6 +46,18 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--splits=train=0.8,val=0.3"], "--splits=train=0.8,val=0.3 adds up to 1.1; it must add up to 1"),
         (["--splits=train=0.8"], "--splits=train=0.8 adds up to 0.8; it must add up to 1"),
         (["--splits=train=0.8,val"], "'val' in 'train=0.8,val' is not of the form NAME=VALUE"),
+        (["--splits=80/20"], "argument --splits: '80/20' names no split; write train=0.8,val=0.2\n"),
+        (["--splits=70:20:10"], "names no split; write train=0.7,val=0.2,test=0.1\n"),
+        (["--splits=90%,10%"], "names no split; write train=0.9,val=0.1\n"),
+        (["--splits=1/2/3"], "names no split; write train=0.1667,val=0.3333,test=0.5\n"),
+        (["--splits=random"], "names no split; write train=0.8,val=0.2\n"),
+        (
+            ["--input=my photos/*/*.jpg"],
+            "--input is 'my photos/*/*.jpg', a pattern, and --input takes a folder; give "
+            "--input 'my photos' --include '*/*.jpg'\n",
+        ),
+        (["--input=/x[1]/a.jpg"], "give --input / --include 'x[1]/a.jpg'\n"),
+        (["--input=*.jpg"], "give --input . --include '*.jpg'\n"),
         (["--splits=a=0.5,a=0.5"], "'a' stands twice"),
         (["--splits=a b=1"], "--splits names a split 'a b'"),
         (["--splits=a=1,b=0"], "--splits gives b 0"),
@@ -152,6 +164,18 @@ def test_a_typo_in_a_flag_that_must_be_given(capfd: pytest.CaptureFixture[str]) 
     assert "--outputs is not a flag; did you mean --output?" in capfd.readouterr().err
     assert convert("--output=y") == 2
     assert "--input must be given" in capfd.readouterr().err
+
+
+def test_a_pattern_that_the_shell_has_expanded(
+    photos: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first, second = photos / "1.jpg", photos / "2.jpg"
+    second.write_bytes(b"")
+    assert convert("--output", tmp_path / "out", "--input", first, second) == 2
+    assert capfd.readouterr().err == (
+        f"recordmill convert: error: argument {str(second)!r} belongs to no flag; --input takes one folder: "
+        f"give --input {second.parent} --include '*.jpg'\n"
+    )
 
 
 def test_an_output_that_is_a_file(photos: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
@@ -234,6 +235,7 @@ def check_input_exists(config: SourceConfig) -> None:
     with readable("--input", config.input):
         check_path("--input", config.input)
         if not is_there(config.input):
+            _refuse_pattern(config.input)
             raise ValueError(f"--input is {config.input!r}: there is no such {_missing(config.input)}")
         check_readable(config.input)
     for root in config.image_roots:
@@ -241,6 +243,18 @@ def check_input_exists(config: SourceConfig) -> None:
             check_path("--image_root", root)
             if not (is_there(root) and is_folder(root)):
                 raise ValueError(f"--image_root is {root!r}: there is no such folder")
+
+
+def _refuse_pattern(path: str) -> None:
+    """Raises ValueError where a path that is not there is a pattern of others."""
+    parts = path.split("/")
+    first = next((at for at, part in enumerate(parts) if any(mark in part for mark in "*?[")), None)
+    if first is not None:
+        folder, pattern = "/".join(parts[:first]) or ("/" if first else "."), "/".join(parts[first:])
+        raise ValueError(
+            f"--input is {path!r}, a pattern, and --input takes a folder; give "
+            f"--input {shlex.quote(folder)} --include {shlex.quote(pattern)}"
+        )
 
 
 def check_path(flag: str, path: str) -> None:
