@@ -352,7 +352,11 @@ def partly_labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "labels.csv").write_text("\n".join(["path,label", *rows]) + "\n")
     flags = ("--num_shards=1", "--schema=classification")
     assert convert("--input", folder / "labels.csv", "--output", folder / "partly", *flags) == 0
-    assert convert("--input", folder, "--source=folder", "--output", folder / "none", *flags) == 0
+    images = folder / "images"
+    images.mkdir()
+    for path in folder.glob("*.png"):
+        (images / path.name).write_bytes(path.read_bytes())
+    assert convert("--input", images, "--output", folder / "none", *flags) == 0
     return folder
 
 
