@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pipelines.job_errors import job_error, job_error_in
 from pipelines.runner_flags import DIRECT_RUNNER
+from transforms.parameters import as_flags
 from transforms.records import JobError
 
 if TYPE_CHECKING:
@@ -76,13 +77,13 @@ def exit_status(
         try:
             return run()
         except BadCall as error:
-            print(f"{prog}: error: {error}", file=sys.stderr)
+            print(f"{prog}: error: {as_flags(str(error))}", file=sys.stderr)
             return 2
         except Exception as error:
             message = _failure_line(error, faults.first, runner, verbose)
             if message is None:
                 raise
-            print(f"{prog}: error: {message}\n{kept()}", end="", file=sys.stderr)
+            print(f"{prog}: error: {as_flags(message)}\n{kept()}", end="", file=sys.stderr)
             return 1
 
 

@@ -12,17 +12,22 @@ recordmill convert --help
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from pipelines import interruption
+
+if TYPE_CHECKING:
+    from pipelines.flag_parser import Parser
 
 # Module and purpose of each command.
 _COMMANDS = {
     "convert": ("convert", "images to a published dataset"),
     "inspect": ("inspection", "what is in TFRecords, anyone's"),
-    "verify": ("verify", "reads a dataset back, whole, and proves it against its source"),
+    "verify": ("verify", "reads a complete dataset back, and compares it with its source"),
     "report": ("report", "report.html of a dataset, to look at"),
     "schema": ("schema_code", "the code that parses it, in plain TensorFlow"),
     "sweep": ("sweep", "what each image setting costs and saves"),
@@ -38,16 +43,39 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str]) -> int:
     # Imported once interruptions are heeded, and no more than is asked for: errors of the call come soon.
-    from pipelines.flag_parser import Parser
-
-    parser = Parser(prog="recordmill", description="Image datasets to sharded TFRecords.")
-    told = "; ".join(f"{name}: {does}" for name, (_, does) in _COMMANDS.items())
-    parser.add_argument("command", choices=list(_COMMANDS), help=told)
+    parser = _parser()
+    if not arguments:
+        parser.print_help(sys.stderr)
+        return 2  # 0 would say that something was done
     # The subcommand parses the rest itself: unknown flags may be Beam's.
-    command = parser.parse_args(arguments[:1]).command
+    args = parser.parse_args(arguments[:1])
+    if args.version:
+        from transforms.shards.programs import package_version
+
+        print(f"recordmill {package_version('recordmill')}")
+        return 0
+    if args.command is None:
+        parser.error(f"no command is given; it is {', '.join(_COMMANDS)}")
+    command = args.command
     module = importlib.import_module(f"pipelines.{_COMMANDS[command][0]}")
     status: int = module.main(arguments[1:], prog=f"recordmill {command}")
     return status
+
+
+def _parser() -> Parser:
+    from pipelines.flag_parser import Parser
+
+    commands = "\n".join(f"  {name:<9} {does}" for name, (_, does) in _COMMANDS.items())
+    parser = Parser(
+        prog="recordmill",
+        usage="recordmill COMMAND [FLAGS]",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Image datasets to sharded TFRecords.",
+        epilog=f"commands:\n{commands}\n\n`recordmill COMMAND --help` lists the flags of a command.",
+    )
+    parser.add_argument("command", nargs="?", choices=list(_COMMANDS), help=argparse.SUPPRESS)
+    parser.add_argument("--version", action="store_true", help="print the version")
+    return parser
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ from pipelines.options import ConvertOptions, parse_convert
 from pipelines.quiet_threads import quiet_threads
 from pipelines.runner_flags import DIRECT_RUNNER, listing_parts
 from transforms.records import JobError
-from transforms.shards import process, progress
+from transforms.shards import own_process, process, progress
 from transforms.shards.plan import fewest_shards, slots_warning
 from transforms.storage import lock
 from transforms.storage.files import exists
@@ -65,6 +65,7 @@ def _converted(argv: Sequence[str], prog: str) -> int:
     """The exit status of a call; what is wrong is told in one line."""
     # Records are many and live to the end: collecting them over and over frees nothing.
     gc.set_threshold(100_000, 20, 20)
+    own_process.set_up()
     set_up_logging(verbose=False)
     options = parse_convert(argv, prog)
     set_up_logging(options.verbose)

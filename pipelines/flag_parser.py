@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from pipelines import flag_values
+from transforms.parameters import as_flags
 
 
 class Parser(argparse.ArgumentParser):
@@ -29,7 +30,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """One line to stderr."""
-        self.exit(2, f"{self.prog}: error: {message}\n")
+        self.exit(2, f"{self.prog}: error: {as_flags(message)}\n")
 
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):

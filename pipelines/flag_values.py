@@ -13,7 +13,18 @@ from typing import TypeVar
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 _SIDES = re.compile(r"(\d{1,7})[xX×](\d{1,7})")
+_SPLITS = ("train", "val", "test")
 _Value = TypeVar("_Value")
+
+
+def path(text: str) -> str:
+    """A path, or a URI; `~` is the home folder."""
+    from transforms.storage.paths import expanded
+
+    try:
+        return expanded(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from error
 
 
 def boolean(text: str) -> bool:
@@ -75,7 +86,20 @@ def shard_counts(text: str) -> int | dict[str, int]:
 
 def fractions(text: str) -> dict[str, float]:
     """`train=0.9,val=0.1`."""
+    if "=" not in text:
+        raise argparse.ArgumentTypeError(f"{text!r} names no split; write {_named_fractions(text)}")
     return _pairs(text, float)
+
+
+def _named_fractions(text: str) -> str:
+    """What was probably meant: `80/20` is `train=0.8,val=0.2`."""
+    parts = re.split(r"\s*[/:,-]\s*", text.strip().replace("%", ""))
+    numbers = [float(part) for part in parts if re.fullmatch(r"\d+(\.\d+)?|\.\d+", part)]
+    if len(numbers) != len(parts) or not 2 <= len(numbers) <= 3 or not all(numbers):
+        return "train=0.8,val=0.2"
+    shares = [round(number / sum(numbers), 4) for number in numbers]
+    shares[0] = 1 - sum(shares[1:])
+    return ",".join(f"{name}={share:.4g}" for name, share in zip(_SPLITS, shares, strict=False))
 
 
 def renames(text: str) -> dict[str, str]:

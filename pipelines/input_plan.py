@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
@@ -20,6 +21,7 @@ from transforms.reading.inference import (
     sample_images,
 )
 from transforms.sources.formats.tfrecord_features import FILENAME, LABEL_KEYS, SOURCE_ID
+from transforms.sources.formats.wire import read_example
 
 Resize = Literal["stretch", "pad", "crop_or_pad"]
 
@@ -44,6 +46,7 @@ _HEIGHTS, _WIDTHS = ("image/height", "height"), ("image/width", "width")
 _CHANNELS = ("image/channels", "image/depth", "channels", "depth")
 _KEYS = ("sequence/key", FILENAME, SOURCE_ID)
 _SAMPLE = 8
+_COUNTED = 1000
 HEAD_BYTES = 29
 """Of a PNG: signature, and its header without the checksum."""
 _PNG_CHANNELS = {b"\x08\x00": 1, b"\x08\x02": 3, b"\x08\x06": 4}
@@ -76,11 +79,7 @@ class Asked:
             raise ValueError(
                 f"one_hot is {self.one_hot!r}; it may be True, False or a number of classes from 1"
             )
-        target = self.target
-        if target is not None and (len(target) != 2 or min(target) < 1):
-            raise ValueError(
-                f"size is {self.size!r}; it is (height, width) in pixels, such as (224, 224), or one number"
-            )
+        self._check_size()
         for name in ("size", "channels", "dtype"):
             if not self.decode and getattr(self, name) is not None:
                 raise ValueError(f"{name} is {getattr(self, name)!r} with decode=False; give decode=True")
@@ -91,6 +90,17 @@ class Asked:
         if self.features is not None and self.as_supervised:
             raise ValueError(
                 "features is given with as_supervised=True, which chooses them itself; give one of both"
+            )
+
+    def _check_size(self) -> None:
+        sides = (self.size,) * 2 if isinstance(self.size, int) else self.size
+        if sides is None:
+            return
+        if isinstance(sides, str) or not (len(sides) == 2 and min(sides) >= 1):
+            match = re.fullmatch(r"(\d+)[x×](\d+)", str(self.size))
+            example = f"({match[1]}, {match[2]})" if match is not None else "(224, 224)"
+            raise ValueError(
+                f"size is {self.size!r}; it is (height, width) in pixels, such as {example}, or one number"
             )
 
     @property
@@ -195,6 +205,9 @@ def plan_of(
     image = image_name(specs, dataset, payloads)
     label = _label(specs, ours)
     pair = _pair(specs, ours, image, label) if asked.as_supervised else None
+    if pair is not None and pair[1] == label and specs.features[label].shape == (None,):
+        counted = first_records([piece.shard for piece in pieces], _COUNTED)
+        _check_labels([len(read_example(payload).get(label, ())) for payload in counted], label, asked)
     kept = _kept(specs, ours, asked, pair)
     parsed = set(kept)
     image_plan = None
@@ -242,6 +255,23 @@ def _pair(
             f"as_supervised is True, and records have no label, mask or boxes; they have {known}"
         )
     return image, target
+
+
+def _check_labels(labels: Sequence[int], name: str, asked: Asked) -> None:
+    """Raises ValueError where records have no label that a trainer could use.
+
+    Args:
+        labels: the number of labels of each of the first records.
+        name: stored, of the feature.
+        asked: a vector of zeros stands for no label, unless there is none at all.
+    """
+    missing = labels.count(0)
+    if missing == len(labels) or (missing and asked.one_hot is False):
+        zeros = "" if missing == len(labels) else "; one_hot=True makes a vector of zeros of no label"
+        raise ValueError(
+            f"as_supervised is True, and {missing} of the first {len(labels)} records have no label "
+            f"({name!r}); leave as_supervised out, or convert labelled images only{zeros}"
+        )
 
 
 def _kept(

@@ -36,12 +36,14 @@ from pipelines.inspection_records import record_lines
 from pipelines.inspection_sheet import check_sheet, write_sheet
 from pipelines.inspection_text import Line, printed
 from transforms.framing import DamagedRecordError
+from transforms.parameters import as_flags
 from transforms.reading.class_names import class_names
 from transforms.reading.dataset import Dataset, ShardEntry, find_dataset
 from transforms.reading.survey_records import Taken, first_records, numbered_record
 from transforms.reading.survey_sample import SAMPLE_RECORDS, Inspected, Limits, inspected
 from transforms.reading.survey_shown import WHOLE, Shortness, shown_record
 from transforms.records import JobError
+from transforms.shards import own_process
 from transforms.storage.places import check_place
 
 _COLUMNS = 6
@@ -56,13 +58,14 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.ins
         parser = inspect_parser(prog)
         args = parser.parse_args(sys.argv[1:] if argv is None else argv)
         _check(parser, args)
+        own_process.set_up()
         # Nobody may be reading any more; a terminal may not have all letters.
         with contextlib.suppress(AttributeError):
             sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
         try:
             return _run(parser, args)
         except (JobError, DamagedRecordError) as error:
-            return _failed(prog, str(error))
+            return _failed(prog, as_flags(str(error)))
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             return _failed(prog, f"{where}{error.strerror or error}")
@@ -85,7 +88,7 @@ def inspect_parser(prog: str) -> Parser:
         "a dataset, or a folder of versions of one, of which the latest is taken; a folder of TFRecords, a "
         "file, or a pattern such as 'out/train-*'; local or gs://"
     )
-    parser.add_argument("path", metavar="PATH", help=path)
+    parser.add_argument("path", type=flag_values.path, metavar="PATH", help=path)
     reading = parser.add_argument_group("reading")
     add_switch(reading, "--all", "read every record, and verify every checksum, not those of a sample")
     reading.add_argument(
@@ -103,7 +106,12 @@ def inspect_parser(prog: str) -> Parser:
         metavar="N",
         help="show this record alone, whole: its number over all files from 0, or FILE:N",
     )
-    output.add_argument("--images", metavar="PNG", help="write a contact sheet, with boxes and masks drawn")
+    output.add_argument(
+        "--images",
+        type=flag_values.path,
+        metavar="PNG",
+        help="write a contact sheet, with boxes and masks drawn",
+    )
     output.add_argument(
         "--pictures",
         type=flag_values.positive,

@@ -14,8 +14,11 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from pipelines import flag_values
 from pipelines.flag_parser import HelpFormatter, Parser
+from transforms.parameters import as_flags
 from transforms.records import JobError
+from transforms.shards import own_process
 
 if TYPE_CHECKING:
     from transforms.reading.dataset import Dataset
@@ -37,12 +40,16 @@ def report_parser(prog: str) -> Parser:
     )
     parser.add_argument(
         "path",
+        type=flag_values.path,
         metavar="PATH",
         help="folder of a dataset, or of versions of one, of which the latest is taken; a TFRecord file, or "
         "a pattern such as out/train-*; local or gs://",
     )
     parser.add_argument(
-        "--output", metavar="FILE", help="the page; PATH/report.html where PATH is a dataset of recordmill"
+        "--output",
+        type=flag_values.path,
+        metavar="FILE",
+        help="the page; PATH/report.html where PATH is a dataset of recordmill",
     )
     return parser
 
@@ -51,10 +58,11 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.rep
     """Writes the page; returns the exit status (see `--help`)."""
     parser = report_parser(prog)
     args = parser.parse_args(sys.argv[1:] if argv is None else argv)
+    own_process.set_up()
     try:
         return _write(args, parser)
     except (JobError, ValueError) as error:
-        print(f"{prog}: error: {error}", file=sys.stderr)
+        print(f"{prog}: error: {as_flags(str(error))}", file=sys.stderr)
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         print(f"{prog}: error: {place}{error.strerror or error}", file=sys.stderr)

@@ -6,6 +6,7 @@ import argparse
 import difflib
 import importlib.util
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -80,6 +81,12 @@ def _beam_parser(parser: Parser) -> Parser:
 def _no_flag(argument: str, *parsers: Parser) -> str:
     """What is wrong with an argument that no parser knows; flags of the first are thought of first."""
     name = argument.split("=")[0]
+    if not name.startswith("-") and os.path.isfile(argument):
+        folder, pattern = os.path.dirname(argument) or ".", f"*{os.path.splitext(argument)[1]}"
+        return (
+            f"argument {argument!r} belongs to no flag; --input takes one folder: give --input "
+            f"{shlex.quote(folder)} --include {shlex.quote(pattern)}"
+        )
     if not name.startswith("-"):
         return f"argument {argument!r} belongs to no flag; the input is given with --input"
     ours = parsers[0]._option_string_actions

@@ -14,12 +14,15 @@ import textwrap
 import zlib
 from collections.abc import Sequence
 
+from pipelines import flag_values
 from pipelines.flag_parser import HelpFormatter, Parser
+from transforms.parameters import as_flags
 from transforms.reading.dataset import Dataset, find_dataset
 from transforms.reading.parsing_code import parsing_code
 from transforms.reading.parsing_config import input_readers, why_no_reader
 from transforms.reading.parsing_dataset import described
 from transforms.records import BadInput
+from transforms.shards import own_process
 
 _FORMATS = ("code", "input_reader")
 
@@ -35,6 +38,7 @@ def schema_parser(prog: str) -> Parser:
     )
     parser.add_argument(
         "path",
+        type=flag_values.path,
         metavar="PATH",
         help="a dataset, a folder of TFRecords, a TFRecord file or a pattern; local or gs://",
     )
@@ -52,6 +56,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.sch
     """Prints it; returns the exit status."""
     parser = schema_parser(prog)
     args = parser.parse_args(sys.argv[1:] if argv is None else argv)
+    own_process.set_up()
     try:
         dataset = find_dataset(args.path)
         chosen = _only(dataset, args.split)
@@ -60,7 +65,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.sch
     try:
         found = described(chosen)
     except (ValueError, OSError, EOFError, zlib.error, BadInput) as error:
-        parser.exit(1, f"{prog}: error: {args.path!r}: {error}\n")
+        parser.exit(1, f"{prog}: error: {args.path!r}: {as_flags(str(error))}\n")
     fault = why_no_reader(found)
     if args.format == "input_reader":
         if fault:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import shlex
 from typing import TypedDict
 
 from pipelines import flag_values
@@ -11,7 +12,7 @@ from transforms.examples.labels import read_label_file, read_label_map, read_lab
 from transforms.sources.registry import SOURCES, detect, source_of
 from transforms.sources.source import ANNOTATIONS, SourceConfig
 from transforms.storage.files import read_text
-from transforms.storage.paths import absolute
+from transforms.storage.paths import absolute, below, real_path
 
 # Schemas that store one mask of each image, given alone.
 _OF_MASKS = ("segmentation", "plain")
@@ -25,8 +26,13 @@ def add_source_flags(group: argparse._ArgumentGroup, output: str) -> None:
         output: what the help says of --output.
     """
     add = group.add_argument
-    add("--input", metavar="PATH", help="what to read, as `recordmill formats` lists it; local or gs://")
-    add("--output", metavar="FOLDER", help=output)
+    add(
+        "--input",
+        type=flag_values.path,
+        metavar="PATH",
+        help="what to read, as `recordmill formats` lists it; local or gs://",
+    )
+    add("--output", type=flag_values.path, metavar="FOLDER", help=output)
     add(
         "--source",
         default="auto",
@@ -38,6 +44,7 @@ def add_source_flags(group: argparse._ArgumentGroup, output: str) -> None:
         "--annotations",
         action="append",
         default=[],
+        type=flag_values.path,
         metavar="FILE",
         help="manifest or annotations of the images (repeatable)",
     )
@@ -45,6 +52,7 @@ def add_source_flags(group: argparse._ArgumentGroup, output: str) -> None:
         "--image_root",
         action="append",
         default=[],
+        type=flag_values.path,
         metavar="FOLDER",
         help="where a manifest's paths may lead too (repeatable)",
     )
@@ -53,6 +61,7 @@ def add_source_flags(group: argparse._ArgumentGroup, output: str) -> None:
     add("--label_pattern", metavar="REGEX", help="takes the label from the key: its first group")
     add(
         "--label_file",
+        type=flag_values.path,
         metavar="FILE",
         help="names of the labels, one a line, in the order of their ids; or a label_map.pbtxt",
     )
@@ -118,12 +127,31 @@ def chosen_source(args: argparse.Namespace) -> tuple[SourceConfig, str]:
         limit=args.limit,
         skip_dirs=(absolute(args.output),),
     )
+    check_apart(source.input, args.output)
     if source.kind == "auto":
         kind, reason = detect(source)
         source = dataclasses.replace(source, kind=kind)
     else:
         reason = "as --source says"
     return _with_masks(source, args), reason
+
+
+def check_apart(source: str, output: str) -> None:
+    """Raises ValueError where one of input and output lies in the other, links resolved."""
+    if not output:
+        return  # which is refused later
+    read, written = real_path(source), real_path(output)
+    if read == written:
+        raise ValueError(f"--output is {output!r}, which is --input; give another folder")
+    if below(read, written) is not None:
+        raise ValueError(
+            f"--output is {output!r}, which lies in --input, {source!r}; give a folder outside of it, "
+            f"such as {shlex.quote(f'{read}-records')}"
+        )
+    if below(written, read) is not None:
+        raise ValueError(
+            f"--output is {output!r}, in which --input, {source!r}, lies; give a folder that does not hold it"
+        )
 
 
 def _with_masks(source: SourceConfig, args: argparse.Namespace) -> SourceConfig:

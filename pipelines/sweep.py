@@ -28,7 +28,7 @@ from pipelines.findings_job import run_job
 from pipelines.runner_flags import listing_parts
 from pipelines.sweep_options import SweepOptions, parse_sweep
 from pipelines.sweep_table import print_table
-from transforms.shards import progress
+from transforms.shards import own_process, progress
 from transforms.storage.files import read_text
 from transforms.storage.paths import absolute
 from transforms.sweeping.output import SWEEP_JSON
@@ -46,6 +46,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.swe
 
 def _swept(argv: Sequence[str], prog: str) -> int:
     """The exit status of a call; what is wrong is told in one line."""
+    own_process.set_up()
     set_up_logging(verbose=False)
     options = parse_sweep(argv, prog)
     set_up_logging(options.verbose)

@@ -31,7 +31,7 @@ from pipelines.findings_job import run_job
 from pipelines.runner_flags import DIRECT_RUNNER, listing_parts
 from pipelines.verify_options import VerifyOptions, parse_verify, report_in, scratch_beside
 from pipelines.verify_table import print_verified
-from transforms.shards import progress
+from transforms.shards import own_process, progress
 from transforms.storage.files import read_text
 from transforms.storage.paths import absolute
 from transforms.storage.scratch import scratch_folder
@@ -48,6 +48,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.ver
 
 def _verified(argv: Sequence[str], prog: str) -> int:
     """The exit status of a call; what is wrong with it is told in one line."""
+    own_process.set_up()
     set_up_logging(verbose=False)
     options = parse_verify(argv, prog)
     set_up_logging(options.verbose)

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipelines import dataflow
+from pipelines import dataflow, flag_values
 from pipelines.dataflow import DATAFLOW_RUNNER
 from pipelines.findings_job import JobOptions, job_options
 from pipelines.flag_parser import HelpFormatter, Parser, add_switch
@@ -64,10 +64,10 @@ def parse_verify(argv: Sequence[str], prog: str) -> VerifyOptions:
     path, others = without_path(flags, flags.parse_known_args(list(argv))[1])
     if path is None:
         parser.error("PATH is not given: the folder of a dataset, a TFRecord file, or a pattern")
-    args.path = path
     try:
+        args.path = flag_values.path(path)
         return _checked(parser, args, others)
-    except ValueError as error:
+    except (ValueError, argparse.ArgumentTypeError) as error:
         parser.error(str(error))
     except OSError as error:
         parser.error(f"{error.filename!r}: {error.strerror}")
@@ -78,6 +78,7 @@ def verify_parser(prog: str) -> Parser:
     parser = _parser(prog)
     parser.add_argument(
         "path",
+        type=flag_values.path,
         metavar="PATH",
         help="folder of a dataset, or of versions of one, of which the latest is taken; a TFRecord file, or "
         "a pattern such as out/train-*; local or gs://",
@@ -101,7 +102,10 @@ def _parser(prog: str) -> Parser:
     _add_source(parser.add_argument_group("source"))
     group = parser.add_argument_group("output")
     group.add_argument(
-        "--report", metavar="FILE", help="write all that was found to this file, as JSON; local or gs://"
+        "--report",
+        type=flag_values.path,
+        metavar="FILE",
+        help="write all that was found to this file, as JSON; local or gs://",
     )
     add_display_flags(group)
     add_switch(group, "--quiet", "say nothing but errors")
@@ -113,6 +117,7 @@ def _add_source(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add(
         "--input",
+        type=flag_values.path,
         metavar="PATH",
         help="hold every record against its source, where that lies now; it is listed as the manifest says "
         "that it was",
@@ -121,6 +126,7 @@ def _add_source(group: argparse._ArgumentGroup) -> None:
         "--annotations",
         action="append",
         default=[],
+        type=flag_values.path,
         metavar="FILE",
         help="with --input: where its annotations lie now (repeatable; default: where they lay)",
     )
@@ -128,6 +134,7 @@ def _add_source(group: argparse._ArgumentGroup) -> None:
         "--image_root",
         action="append",
         default=[],
+        type=flag_values.path,
         metavar="FOLDER",
         help="with --input: where a manifest's paths may lead now (repeatable; default: as they did)",
     )

@@ -13,14 +13,20 @@ from transforms.images.policy import ImagePolicy
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"writer": "tfds"}, "--writer is 'tfds'; it may be shards or beam"),
-        ({"order": "key"}, "--order is 'key', which only --writer=shards heeds"),
-        ({"seed": 3}, "--seed is 3, which only --writer=shards heeds"),
-        ({"shard_size": 1000}, "--shard_size is 1000, which only --writer=shards heeds"),
-        ({"reader_hosts": 2}, "--reader_hosts is 2, which only --writer=shards heeds"),
-        ({"num_shards": {"../x": 1}}, "--num_shards names a split '../x'"),
-        ({"num_shards": {"train": 0}}, "--num_shards is 0; it may be 1 to 99999"),
-        ({"num_shards": 100_000}, "--num_shards is 100000; it may be 1 to 99999"),
+        ({"writer": "tfds"}, "DatasetConfig.writer is 'tfds'; it may be shards or beam"),
+        ({"order": "key"}, "DatasetConfig.order is 'key', which only DatasetConfig.writer=shards heeds"),
+        ({"seed": 3}, "DatasetConfig.seed is 3, which only DatasetConfig.writer=shards heeds"),
+        (
+            {"shard_size": 1000},
+            "DatasetConfig.shard_size is 1000, which only DatasetConfig.writer=shards heeds",
+        ),
+        (
+            {"reader_hosts": 2},
+            "DatasetConfig.reader_hosts is 2, which only DatasetConfig.writer=shards heeds",
+        ),
+        ({"num_shards": {"../x": 1}}, "DatasetConfig.num_shards names a split '../x'"),
+        ({"num_shards": {"train": 0}}, "DatasetConfig.num_shards is 0; it may be 1 to 99999"),
+        ({"num_shards": 100_000}, "DatasetConfig.num_shards is 100000; it may be 1 to 99999"),
     ],
 )
 def test_refused(fields: dict[str, Any], message: str) -> None:
@@ -76,5 +82,5 @@ def test_every_field_is_changed_by_one_of_them() -> None:
 def test_a_configuration_of_another_version_is_refused() -> None:
     with pytest.raises(ValueError, match="the configuration has 'jpeg_magic', which this version does not"):
         DatasetConfig.from_json({**DatasetConfig().as_json(), "jpeg_magic": 1})
-    with pytest.raises(ValueError, match="--boxes is 'keep'"):
+    with pytest.raises(ValueError, match="DatasetConfig.boxes is 'keep'"):
         DatasetConfig.from_json({**DatasetConfig().as_json(), "boxes": "keep"})

@@ -291,7 +291,7 @@ READERS = {
     "from tfrecord": r"^\[[012]\] [0-9]{4,}$",
     "from nvidia": r"^\(240, 320, 3\) \[[012]\]$",
 }
-WRITERS = ("ReadSource(source)", "beam.Create(ROWS)")
+WRITERS = ("ReadSource(source)", "beam.FlatMap(polygons_only", "beam.Create(ROWS)")
 
 
 def test_every_program_is_run() -> None:
@@ -337,6 +337,22 @@ def test_a_source_in_a_pipeline_of_ones_own(folder: Path) -> None:
         assert tf.io.decode_jpeg(one["image/encoded"][0]).shape == (240, 320, 3)
         assert len(one["image/encoded"][0]) < (folder / "photos" / key).stat().st_size
     assert made["counts"] == {"read": 30, "written": 27, "failed": 0, "skipped": 3}
+
+
+def test_a_step_of_ones_own_behind_a_source(folder: Path) -> None:
+    printed("beam.FlatMap(polygons_only", folder)
+    output = folder / "polygons"
+    found = by_key(output)
+    assert {key.split("/")[0] for key in found} == {"square", "triangle"}
+    assert {(one["image/class/text"][0], one["sides"][0]) for one in found.values()} == {
+        (b"square of 4 sides", 4),
+        (b"triangle of 3 sides", 3),
+    }
+    made = manifest(output)
+    assert made["labels"] == {"0": "square of 4 sides", "1": "triangle of 3 sides"}
+    assert made["counts"] == {"read": 30, "written": 18, "failed": 0, "skipped": 12}
+    skipped = [one for one in failures(output) if one["reason"] == "not a polygon"]
+    assert [one["key"].split("/")[0] for one in skipped] == ["circle"] * 9
 
 
 def test_records_of_ones_own(folder: Path) -> None:

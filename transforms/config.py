@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from transforms.images.policy import ImagePolicy
+from transforms.parameters import naming_parameters
 from transforms.records import SPLIT_NAME
 
 MIB = 1 << 20
@@ -95,6 +96,7 @@ class DatasetConfig:
     dataset_version: str | None = None
     keep_versions: int | None = None
 
+    @naming_parameters()
     def __post_init__(self) -> None:
         _check_splits(self.splits)
         _check_num_shards(self.num_shards)

@@ -24,12 +24,12 @@ from transforms.shards.totals import Totals, merged_totals
 from transforms.storage import lock
 from transforms.storage.durable import write_text
 from transforms.storage.layout import Run
-from transforms.storage.output import free_bytes, recheck_output, write_failures
+from transforms.storage.output import recheck_output, write_failures
 from transforms.storage.paths import is_remote
 from transforms.storage.publication import published_dataset
 from transforms.storage.runs import failures_path, kept_bytes, mark_run, settle_runs
 from transforms.storage.versions import parse_version, published_versions, settle_versions
-from transforms.storage.write_faults import naming_faults
+from transforms.storage.write_faults import free_bytes, naming_faults
 from transforms.survey import Surveyed, SurveyRecords
 
 _LOGGER = logging.getLogger(__name__)
@@ -188,7 +188,7 @@ def _check_space(output: str, plan: DatasetPlan) -> None:
             return
         raise JobError(
             f"--output is {output!r}: about {decimal(needed)} will be written, "
-            f"and {decimal(free)} are free there"
+            f"and {decimal(free)} are free there; free space on that disk, or give another --output"
         )
 
 

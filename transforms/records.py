@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from transforms.parameters import as_parameters
+
 SPLIT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 """What may be a split's name: part of its shards' names, and of TFDS's split expressions."""
 
@@ -45,7 +47,14 @@ class BadInput(Exception):
 
 
 class JobError(Exception):
-    """The whole job cannot go on, through a fault of the input or of the machine; one clear line."""
+    """The whole job cannot go on, through a fault of the input or of the machine; one clear line.
+
+    Args:
+        message: the line, with flags; the error has the parameters of the Python API.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(as_parameters(message))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ import apache_beam as beam
 
 from transforms import coders as _coders  # noqa: F401  (registers the coders)
 from transforms.config import DatasetConfig
+from transforms.parameters import naming_parameters
 from transforms.plan import PlanDataset
 from transforms.publish import Publish
 from transforms.records import ClassNames, Failure, ImageRecord
@@ -45,6 +46,7 @@ class WriteDataset(beam.PTransform):
         job: name of the job, for the manifest.
     """
 
+    @naming_parameters()
     def __init__(
         self,
         output: str,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tests.buckets.calls import Request
 
-KINDS: tuple[int | str, ...] = (503, 429, 408, "reset", "reset-after", "slow", "truncated")
+KINDS: tuple[int | str, ...] = (503, 429, 408, "reset", "reset-after", "slow", "truncated", "cut")
 _IN_A_ROW = 3
 
 
@@ -41,7 +41,8 @@ class Faults:
         kinds: of KINDS: 503, 429 and 408 are answered before anything happens (parts of a batch too);
             "reset" closes the connection before the request is handled, "reset-after" once it is,
             unanswered; "slow" holds or trickles the answer; "truncated" cuts media short of its
-            Content-Length.
+            Content-Length; "cut" sends the first half of a listing's JSON, with the Content-Length of that
+            half.
         slow_seconds: how long "slow" takes.
     """
 
@@ -85,4 +86,6 @@ class Faults:
 def _possible(kind: int | str, request: Request) -> bool:
     if kind == "truncated":
         return request.kind == "get-media"
+    if kind == "cut":
+        return request.kind == "list" and not request.in_batch
     return isinstance(kind, int) or not request.in_batch

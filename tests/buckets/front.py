@@ -104,7 +104,10 @@ class Service:
             answer.headers |= {"Retry-After": str(fault.retry_after)} if fault.retry_after else {}
             return answer
         if call.request.kind not in MUTATIONS:
-            return self._handled(call)
+            answer = self._handled(call)
+            if fault is not None and fault.kind == "cut":
+                answer.body = answer.body[: len(answer.body) // 2]
+            return answer
         with self._counting:
             self.mutations += 1
             number = self.mutations

@@ -123,7 +123,7 @@ def test_the_seed_decides(bucket_server: BucketServer) -> None:
     assert drawn(2, asked) != one
     hit = [fault for each in one.values() for fault in each if fault is not None]
     assert 140 < len(hit) < 260
-    assert {fault.kind for fault in hit} == set(KINDS)
+    assert {fault.kind for fault in hit} == set(KINDS) - {"cut"}  # which only listings can have
     assert {fault.retry_after for fault in hit if fault.kind == 503} == {None, 1}
 
 

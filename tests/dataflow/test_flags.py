@@ -154,7 +154,7 @@ def test_job_names(output: str, start: str) -> None:
         (["--image_root=gs://a/b", "--image_root=/data"], "--image_root is '/data', on this machine"),
         (["--label_column="], "--label_column is empty; give a value, or leave the flag out"),
         (["--annotations="], "--annotations is empty; give a value, or leave the flag out"),
-        (["--splits="], "'' in '' is not of the form NAME=VALUE"),
+        (["--splits="], "'' names no split; write train=0.8,val=0.2"),
         (["--async="], "argument --async: '' is neither true nor false"),
         (["--max_num_worker=3"], "--max_num_worker is not a flag; did you mean --max_num_workers?"),
         (["--max_num_workers=many"], "argument --max_num_workers: invalid int value: 'many'"),

@@ -137,7 +137,7 @@ def test_sixteen_bit_colour_that_its_decoder_cuts_may_still_become_jpeg() -> Non
     assert store_image(data, ImagePolicy("jpeg")).image_format == "jpeg"
 
 
-def test_nothing_reaches_standard_error() -> None:
+def test_nothing_reaches_standard_error_of_a_process_of_ours() -> None:
     tiff = encoded(gradient(), "TIFF", compression="tiff_lzw")
     warned = [
         tiff[:-40],
@@ -153,6 +153,8 @@ def test_nothing_reaches_standard_error() -> None:
         "from transforms.images.store import store_image\n"
         "from transforms.images.policy import ImagePolicy\n"
         "from transforms.records import BadInput\n"
+        "from transforms.shards import own_process\n"
+        "own_process.set_up()\n"
         "for data in pickle.load(sys.stdin.buffer):\n"
         "    try: store_image(data, ImagePolicy('raw'))\n"
         "    except BadInput as error: print(error.reason)\n"

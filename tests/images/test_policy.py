@@ -12,11 +12,14 @@ from transforms.images.policy import ImagePolicy
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        ({"jpeg_quality": 101}, "--jpeg_quality is 101; it may be 1 to 100"),
-        ({"jpeg_quality": 0}, "--jpeg_quality is 0; it may be 1 to 100"),
-        ({"image_format": "gif"}, "--image_format is 'gif'; it may be keep, jpeg, png, webp, raw or tensor"),
-        ({"validate": "none"}, "--validate is 'none'; it may be decode or header"),
-        ({"exif": "keep"}, "--exif is 'keep'; it may be apply or ignore"),
+        ({"jpeg_quality": 101}, "ImagePolicy.jpeg_quality is 101; it may be 1 to 100"),
+        ({"jpeg_quality": 0}, "ImagePolicy.jpeg_quality is 0; it may be 1 to 100"),
+        (
+            {"image_format": "gif"},
+            "ImagePolicy.image_format is 'gif'; it may be keep, jpeg, png, webp, raw or tensor",
+        ),
+        ({"validate": "none"}, "ImagePolicy.validate is 'none'; it may be decode or header"),
+        ({"exif": "keep"}, "ImagePolicy.exif is 'keep'; it may be apply or ignore"),
     ],
 )
 def test_refused(choice: dict[str, Any], message: str) -> None:

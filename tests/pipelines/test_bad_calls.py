@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.drawings import draw
+from pipelines import cli
 from pipelines.options import parse_convert
+from pipelines.source_flags import check_apart
 from tests.pipelines.conversion import convert
 
 
@@ -46,6 +48,18 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--splits=train=0.8,val=0.3"], "--splits=train=0.8,val=0.3 adds up to 1.1; it must add up to 1"),
         (["--splits=train=0.8"], "--splits=train=0.8 adds up to 0.8; it must add up to 1"),
         (["--splits=train=0.8,val"], "'val' in 'train=0.8,val' is not of the form NAME=VALUE"),
+        (["--splits=80/20"], "argument --splits: '80/20' names no split; write train=0.8,val=0.2\n"),
+        (["--splits=70:20:10"], "names no split; write train=0.7,val=0.2,test=0.1\n"),
+        (["--splits=90%,10%"], "names no split; write train=0.9,val=0.1\n"),
+        (["--splits=1/2/3"], "names no split; write train=0.1667,val=0.3333,test=0.5\n"),
+        (["--splits=random"], "names no split; write train=0.8,val=0.2\n"),
+        (
+            ["--input=my photos/*/*.jpg"],
+            "--input is 'my photos/*/*.jpg', a pattern, and --input takes a folder; give "
+            "--input 'my photos' --include '*/*.jpg'\n",
+        ),
+        (["--input=/x[1]/a.jpg"], "give --input / --include 'x[1]/a.jpg'\n"),
+        (["--input=*.jpg"], "give --input . --include '*.jpg'\n"),
         (["--splits=a=0.5,a=0.5"], "'a' stands twice"),
         (["--splits=a b=1"], "--splits names a split 'a b'"),
         (["--splits=a=1,b=0"], "--splits gives b 0"),
@@ -154,6 +168,18 @@ def test_a_typo_in_a_flag_that_must_be_given(capfd: pytest.CaptureFixture[str]) 
     assert "--input must be given" in capfd.readouterr().err
 
 
+def test_a_pattern_that_the_shell_has_expanded(
+    photos: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first, second = photos / "1.jpg", photos / "2.jpg"
+    second.write_bytes(b"")
+    assert convert("--output", tmp_path / "out", "--input", first, second) == 2
+    assert capfd.readouterr().err == (
+        f"recordmill convert: error: argument {str(second)!r} belongs to no flag; --input takes one folder: "
+        f"give --input {second.parent} --include '*.jpg'\n"
+    )
+
+
 def test_an_output_that_is_a_file(photos: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("kept")
     assert convert("--input", photos, "--output", tmp_path / "file") == 2
@@ -187,3 +213,67 @@ def test_flags_of_beam_pass(photos: Path, tmp_path: Path) -> None:
     call = [f"--input={photos}", f"--output={tmp_path / 'out'}", "--runner=FlinkRunner", "--parallelism=2"]
     assert "--parallelism=2" in parse_convert(call, "x").beam_args
     assert parse_convert(call, "x").dataset.workers == 0
+
+
+@pytest.mark.parametrize(
+    ("source", "output", "message"),
+    [
+        ("photos", "photos", "--output is 'photos', which is --input; give another folder"),
+        ("photos", "photos/../photos/", "--output is 'photos/../photos/', which is --input"),
+        ("photos", "link", "--output is 'link', which is --input"),
+        (
+            "photos",
+            "photos/out",
+            "--output is 'photos/out', which lies in --input, 'photos'; give a folder outside of it, such as "
+            "{home}/photos-records\n",
+        ),
+        (".", "out", "which lies in --input, '.'; give a folder outside of it, such as {home}-records\n"),
+        ("link", "photos/out", "--output is 'photos/out', which lies in --input, 'link'"),
+        ("photos", "link/out", "--output is 'link/out', which lies in --input, 'photos'"),
+        ("~/photos", "~/photos/out", "--output is '{home}/photos/out', which lies in --input"),
+        ("photos", ".", "--output is '.', in which --input, 'photos', lies; give a folder that does not"),
+        ("photos/a.jpg", "photos", "--output is 'photos', in which --input, 'photos/a.jpg', lies"),
+        ("gs://b/in", "gs://b/in/", "--output is 'gs://b/in/', which is --input"),
+        ("gs://b/in", "gs://b/in/out", "such as gs://b/in-records\n"),
+        ("gs://b/in/a", "gs://b/in", "--output is 'gs://b/in', in which --input, 'gs://b/in/a', lies"),
+    ],
+)
+@pytest.mark.parametrize("command", ["convert", "sweep"])
+def test_input_and_output_in_one_another(
+    command: str,
+    source: str,
+    output: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "photos").mkdir()
+    draw("circle", 0, 32, 24).save(tmp_path / "photos" / "a.jpg")
+    (tmp_path / "link").symlink_to("photos")
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(SystemExit) as caught:
+        cli.main([command, f"--input={source}", f"--output={output}"])
+    assert caught.value.code == 2
+    said = capfd.readouterr().err
+    assert message.format(home=tmp_path) in said
+    assert said.count("\n") == 1
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("source", "output"),
+    [
+        ("photos", "photos-records"),
+        ("photos/labels.csv", "photos/out"),
+        ("photos", "photo"),
+        ("gs://b/in", "gs://b/in2"),
+    ],
+)
+def test_input_and_output_side_by_side(source: str, output: str, tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "labels.csv").write_text("path,label\n")
+    local = "" if source.startswith("gs://") else f"{tmp_path}/"
+    check_apart(f"{local}{source}", f"{local}{output}")

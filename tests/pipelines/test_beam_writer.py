@@ -208,7 +208,7 @@ def failing(function: Callable[..., Any], error: OSError) -> Callable[..., Any]:
 @pytest.mark.parametrize(
     ("place", "error", "message"),
     [
-        ("write", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "No space left on device; free space"),
+        ("write", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "No space left on device; "),
         ("close", OSError(errno.EIO, os.strerror(errno.EIO)), "Input/output error; look after the disk"),
         ("rename", PermissionError(errno.EACCES, "Permission denied"), "cannot be renamed: "),
         (

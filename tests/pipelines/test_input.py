@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.images.drawn import encoded, gradient
 from tests.pipelines.conversion import convert
 
 tf = pytest.importorskip("tensorflow")
@@ -308,6 +309,9 @@ WRONG = {
     "shard_by is 'host'; it may be": {"shard_by": "host"},
     "resize is 'crop'; it may be": {"resize": "crop"},
     r"size is \(0, 3\); it is \(height, width\)": {"size": (0, 3)},
+    r"size is '224x320'; it is \(height, width\) in pixels, such as \(224, 320\), or": {"size": "224x320"},
+    r"size is '224'; it is \(height, width\) in pixels, such as \(224, 224\), or": {"size": "224"},
+    "size is 0; it is": {"size": 0},
     "size is 8, and no image, mask or box is read": {"size": 8},
     "size is 8 with decode=False": {"size": 8, "decode": False},
     "channels is 2; it may be": {"channels": 2},
@@ -335,3 +339,43 @@ def test_nothing_to_read(tmp_path: Path) -> None:
     (tmp_path / "a.tfrecord").write_bytes(b"nothing of the kind")
     with pytest.raises(ValueError, match="a.tfrecord' cannot be read: record 0 at byte 0"):
         load_dataset(str(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def partly_labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """5 images, 2 of them without a label, and a dataset of the same without any."""
+    folder = tmp_path_factory.mktemp("partly")
+    rows = []
+    for number, label in enumerate(["cat", "", "dog", "", "cat"]):
+        (folder / f"{number}.png").write_bytes(encoded(gradient(), "PNG"))
+        rows.append(f"{number}.png,{label}")
+    (folder / "labels.csv").write_text("\n".join(["path,label", *rows]) + "\n")
+    flags = ("--num_shards=1", "--schema=classification")
+    assert convert("--input", folder / "labels.csv", "--output", folder / "partly", *flags) == 0
+    images = folder / "images"
+    images.mkdir()
+    for path in folder.glob("*.png"):
+        (images / path.name).write_bytes(path.read_bytes())
+    assert convert("--input", images, "--output", folder / "none", *flags) == 0
+    return folder
+
+
+def test_labels_that_are_missing_are_counted(partly_labelled: Path) -> None:
+    with pytest.raises(ValueError) as caught:
+        load_dataset(str(partly_labelled / "partly"), as_supervised=True)
+    assert str(caught.value) == (
+        "as_supervised is True, and 2 of the first 5 records have no label ('image/class/label'); leave "
+        "as_supervised out, or convert labelled images only; one_hot=True makes a vector of zeros of no label"
+    )
+    vectors = load_dataset(str(partly_labelled / "partly"), as_supervised=True, one_hot=True)
+    assert sorted(tuple(label.numpy()) for _, label in vectors) == [(0, 0), (0, 0), (0, 1), (1, 0), (1, 0)]
+    for options in ({}, {"one_hot": 2}):
+        with pytest.raises(ValueError, match=r"5 of the first 5 records have no label"):
+            load_dataset(str(partly_labelled / "none"), as_supervised=True, **options)
+
+
+def test_missing_labels_of_a_file_without_a_manifest(partly_labelled: Path, tmp_path: Path) -> None:
+    (shard,) = (partly_labelled / "partly").glob("*.tfrecord")
+    (tmp_path / "foreign.tfrecord").write_bytes(shard.read_bytes())
+    with pytest.raises(ValueError, match="2 of the first 5 records have no label"):
+        load_dataset(str(tmp_path / "foreign.tfrecord"), as_supervised=True)

@@ -35,7 +35,7 @@ def test_a_full_output_is_refused_in_the_pipeline_too(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="which holds a dataset already"):
         write(3)
     assert digests(tmp_path / "out") == before
-    with pytest.raises(ValueError, match="--output is 's3://bucket/out'"):
+    with pytest.raises(ValueError, match="WriteDataset.output is 's3://bucket/out'"):
         WriteDataset("s3://bucket/out", DatasetConfig())
 
 

@@ -42,7 +42,7 @@ def test_reader_hosts_asks_for_ten_shards_of_at_least_10_mb(size: int, hosts: in
         (DatasetConfig(splits={"train": 0.999999, "val": 0.000001}), "split 'val' is empty"),
         (DatasetConfig(num_shards={"train": 1, "dev": 2}), "split 'dev' is empty"),
         (DatasetConfig(num_shards={"val": 2}), "split 'val' is empty"),
-        (DatasetConfig(rename={"y": "z"}), "--rename y=z: there is no feature 'y'"),
+        (DatasetConfig(rename={"y": "z"}), "DatasetConfig.rename y=z: there is no feature 'y'"),
         (DatasetConfig(schema="imagenet"), "needs images"),
     ],
 )
@@ -52,7 +52,9 @@ def test_refused(config: DatasetConfig, message: str) -> None:
 
 
 def test_a_split_that_num_shards_leaves_out() -> None:
-    with pytest.raises(JobError, match="--num_shards=train=2 says nothing of split 'val'; add val=N"):
+    with pytest.raises(
+        JobError, match="DatasetConfig.num_shards=train=2 says nothing of split 'val'; add val=N"
+    ):
         plan(DatasetConfig(num_shards={"train": 2}), splits=("train", "val"))
 
 
@@ -112,13 +114,14 @@ def test_a_split_that_beam_has_no_writer_for() -> None:
     with pytest.raises(JobError) as raised:
         plan(DatasetConfig(writer="beam"), splits=("train", "val"))
     assert str(raised.value) == (
-        "split 'val' has records, but --writer=beam is ready for train only: it has to know all splits "
-        "beforehand; name them with --num_shards=train=N,val=N, others by --splits, or use --writer=shards "
+        "split 'val' has records, but DatasetConfig.writer=beam is ready for train only: it has to know all "
+        "splits beforehand; name them with DatasetConfig.num_shards=train=N,val=N, others by "
+        "DatasetConfig.splits, or use DatasetConfig.writer=shards "
         "(in Python, DatasetConfig.split_names)"
     )
     # A split that may have records, and has none, is no fault.
     assert list(plan(DatasetConfig(writer="beam", split_names=("train", "val"))).splits) == ["train"]
-    with pytest.raises(JobError, match="split 'val' is empty: --num_shards names it"):
+    with pytest.raises(JobError, match="split 'val' is empty: DatasetConfig.num_shards names it"):
         plan(DatasetConfig(writer="beam", num_shards={"train": 1, "val": 1}))
 
 

@@ -98,8 +98,8 @@ def test_the_gate_names_the_file_of_failures() -> None:
     with pytest.raises(JobError) as raised:
         read_back(ratio=0.05)
     assert str(raised.value) == (
-        "1 of 10 inputs failed (10.00%; most often decode: corrupt, 1), above --max_failure_ratio=0.05; "
-        "nothing is published, /out/failures.jsonl names each"
+        "1 of 10 inputs failed (10.00%; most often decode: corrupt, 1), above "
+        "DatasetConfig.max_failure_ratio=0.05; nothing is published, /out/failures.jsonl names each"
     )
     reports = [report("train", 0, stats(0)), report("val", 0, stats(5))]
     with pytest.raises(JobError, match="split 'train' is empty: all its 5 .* /out/failures.jsonl says why"):

@@ -470,7 +470,7 @@ def test_where_paths_are_looked_for_and_what_keys_are(tmp_path: Path) -> None:
         (
             "image,x\na,b\n",
             {"label_column": "x", "label_pattern": "(x)"},
-            "--label_column is 'x' and --label_p",
+            "SourceConfig.label_column is 'x' and SourceConfig.label_p",
         ),
         (
             "image,xmin,ymin,xmax,ymax,a,b\na.jpg,1,2,3,4,5,6\n",

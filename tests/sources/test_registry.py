@@ -121,7 +121,10 @@ def test_source_of() -> None:
 
 
 def test_two_ways_to_label_are_one_too_many() -> None:
-    with pytest.raises(ValueError, match="--label_column is 'x' and --label_pattern '[(].[)]', which both"):
+    with pytest.raises(
+        ValueError,
+        match="SourceConfig.label_column is 'x' and SourceConfig.label_pattern '[(].[)]', which both",
+    ):
         SourceConfig("csv", "x", label_column="x", label_pattern="(.)")
 
 

@@ -109,5 +109,5 @@ def test_limited_counts_records_and_reads_no_further() -> None:
 
 @pytest.mark.parametrize("limit", [0, -1])
 def test_limit_is_at_least_one(limit: int) -> None:
-    with pytest.raises(ValueError, match=f"--limit is {limit}; it may be 1 or more"):
+    with pytest.raises(ValueError, match=f"SourceConfig.limit is {limit}; it may be 1 or more"):
         SourceConfig("folder", ".", limit=limit)

@@ -3,14 +3,17 @@
 import errno
 import threading
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from tests.buckets.calls import Answer
 from tests.buckets.server import BucketServer, Drop, Faults
 from transforms.records import BadInput, ImageRef
 from transforms.storage import cloud, containers, files, listing, objects
+from transforms.storage.known_objects import KnownObjects
 from transforms.storage.objects import Entry
 from transforms.storage.reader import ImageReader
 
@@ -171,6 +174,56 @@ def test_a_folder_is_listed_in_pages(bucket: str, bucket_server: BucketServer) -
         f"{bucket}/a/b/2.jpg",
         f"{bucket}/a/b/3.jpg",
     ]
+
+
+LISTINGS: dict[str, Callable[[str], object]] = {
+    "list_folder": lambda folder: [entry.name for entry in objects.list_folder(folder)],
+    "list_tree": lambda folder: [found.uri for found in objects.list_tree(folder)],
+    "list_names": lambda folder: objects.list_names(folder, "", first="2"),
+    "is_folder": objects.is_folder,
+    "check_bucket": objects.check_bucket,
+    "files.entries": lambda folder: [found.name for found in files.entries(folder)],
+    "listing.entries": lambda folder: [name for name, _ in listing.entries(folder)],
+    "KnownObjects": lambda folder: KnownObjects().find(f"{folder}/8.jpg", f"{folder}/") is not None,
+}
+
+
+@pytest.mark.parametrize("name", LISTINGS)
+def test_a_listing_whose_json_is_cut_off_is_complete_or_raises(
+    bucket: str, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(cloud, "_FIRST_WAIT_SECONDS", 0.01)
+    bucket_server.page_size = 2
+    for number in range(9):
+        bucket_server.put(f"{bucket}/a/{number}.jpg", b"1")
+    undisturbed = LISTINGS[name](f"{bucket}/a")
+
+    bucket_server.faults = Faults(1, kinds=("cut",))  # each page three times, then it comes
+    assert LISTINGS[name](f"{bucket}/a") == undisturbed
+    assert bucket_server.faults.injected["cut"] >= 3
+
+    monkeypatch.setattr("tests.buckets.faults._IN_A_ROW", 10_000)
+    with pytest.raises(OSError) as caught:
+        LISTINGS[name](f"{bucket}/a")
+    assert caught.value.errno == errno.EIO
+    assert caught.value.filename.startswith(bucket)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"null", b'{"items": [{"name": "a'])
+def test_a_listing_that_is_no_listing_raises(
+    bucket: str, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch, body: bytes
+) -> None:
+    monkeypatch.setattr(cloud, "_FIRST_WAIT_SECONDS", 0.01)
+    bucket_server.put(f"{bucket}/a/1.jpg", b"1")
+    monkeypatch.setitem(
+        bucket_server._service._handlers,
+        "list",
+        lambda call: Answer(200, body, {"Content-Type": "text/plain"}),
+    )
+    for listed in LISTINGS.values():
+        with pytest.raises(OSError) as caught:
+            listed(f"{bucket}/a")
+        assert caught.value.errno == errno.EIO
 
 
 def test_what_is_a_folder(bucket: str, bucket_server: BucketServer) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from transforms.parameters import as_flags
 from transforms.records import JobError
 from transforms.storage.marked import make_marked_folder
 from transforms.storage.owner import Owner
@@ -113,7 +114,7 @@ def test_which_folders_can_take_a_sweep(
         assert message in str(raised.value) and f"--output is {str(tmp_path)!r}" in str(raised.value)
         with pytest.raises(JobError) as failed:
             prepare_output(str(tmp_path), overwrite)
-        assert str(failed.value) == str(raised.value)
+        assert as_flags(str(failed.value)) == str(raised.value)
     assert sorted(os.listdir(tmp_path)) == sorted(names)
 
 

@@ -1,35 +1,15 @@
-"""Pillow, fenced in: its warnings silenced, its errors named."""
+"""Pillow's errors as failures, and libtiff without its messages."""
 
 from __future__ import annotations
 
 import ctypes
-import logging
 import struct
-import warnings
 import zlib
 
 from PIL import Image, _imaging
 
 from transforms.images.reasons import CORRUPT, NOT_SUPPORTED, TOO_MANY_PIXELS, TRUNCATED, undecodable
 from transforms.records import BadInput
-
-# Pillow warns and logs of odd metadata and large images; what matters of that is a BadInput here. For the
-# whole process, since warnings.catch_warnings is not safe where threads decode side by side.
-warnings.filterwarnings("ignore", module=r"PIL(\..*)?$")
-warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
-logging.getLogger("PIL").setLevel(logging.CRITICAL)
-
-
-def _silence_libtiff() -> None:
-    """Turns off libtiff's own handler, which prints its errors to standard error; Pillow raises them too."""
-    # Found among the libraries that Pillow is linked with; not where libtiff is built into it, or left out.
-    set_handler = getattr(ctypes.CDLL(_imaging.__file__), "TIFFSetErrorHandler", None)
-    if set_handler is not None:
-        set_handler.argtypes, set_handler.restype = [ctypes.c_void_p], ctypes.c_void_p
-        set_handler(None)
-
-
-_silence_libtiff()
 
 # What Pillow's readers are known to raise on bad data. MemoryError is not among them: it is the machine's.
 DECODER_ERRORS = (
@@ -47,6 +27,18 @@ DECODER_ERRORS = (
     zlib.error,
     Image.DecompressionBombError,
 )
+
+
+def silence_libtiff() -> None:
+    """Turns off libtiff's error handler for the whole process.
+
+    It prints errors to standard error; Pillow raises them too.
+    """
+    # Found among the libraries that Pillow is linked with; not where libtiff is built into it, or left out.
+    set_handler = getattr(ctypes.CDLL(_imaging.__file__), "TIFFSetErrorHandler", None)
+    if set_handler is not None:
+        set_handler.argtypes, set_handler.restype = [ctypes.c_void_p], ctypes.c_void_p
+        set_handler(None)
 
 
 def named(error: BaseException) -> BadInput:

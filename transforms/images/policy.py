@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Collection
 
 from transforms.images.reasons import MAX_PIXELS
+from transforms.parameters import naming_parameters
 
 IMAGE_FORMATS = ("keep", "jpeg", "png", "webp", "raw", "tensor")
 # Those that change pixels whenever they are encoded.
@@ -76,6 +77,7 @@ class ImagePolicy:
     metadata: str = "auto"
     target_ssim: float | None = None
 
+    @naming_parameters()
     def __post_init__(self) -> None:
         _check_choice("--image_format", self.image_format, IMAGE_FORMATS)
         _check_choice("--validate", self.validate, VALIDATIONS)

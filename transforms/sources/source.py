@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
+from transforms.parameters import naming_parameters
 from transforms.records import ClassNames, Failure, ImageRecord, JobError
 from transforms.sources.names import is_unicode, printable
-from transforms.storage.paths import absolute, is_remote, real_path
+from transforms.storage.paths import absolute, expanded, is_remote, real_path
 from transforms.storage.places import (
     check_place,
     check_readable,
@@ -31,7 +33,7 @@ class SourceConfig:
     Attributes:
         kind: a name in `SOURCES`.
         input: a folder, or a file that is the whole input (a manifest, an IDX file, one image); a path,
-            or a `gs://` URI, as all that follow.
+            or a `gs://` URI, as all that follow. `~` is expanded.
         annotations: manifests whose images lie under `input`; taken from the working directory, or
             else from `input`.
         image_roots: further folders that images may lie in.
@@ -63,7 +65,11 @@ class SourceConfig:
     limit: int | None = None
     skip_dirs: tuple[str, ...] = ()
 
+    @naming_parameters()
     def __post_init__(self) -> None:
+        object.__setattr__(self, "input", _expanded("input", self.input))
+        object.__setattr__(self, "annotations", _each_expanded("annotations", self.annotations))
+        object.__setattr__(self, "image_roots", _each_expanded("image_root", self.image_roots))
         if self.limit is not None and self.limit < 1:
             raise ValueError(f"--limit is {self.limit}; it may be 1 or more")
         if self.label_column is not None and self.label_pattern is not None:
@@ -97,6 +103,17 @@ class SourceConfig:
         if unknown:
             raise ValueError(f"the source has {unknown[0]!r}, which this version does not know")
         return cls(**{name: _with_tuples(value) for name, value in fields.items()})
+
+
+def _each_expanded(flag: str, paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(_expanded(flag, path) for path in paths)
+
+
+def _expanded(flag: str, path: str) -> str:
+    try:
+        return expanded(path)
+    except ValueError as error:
+        raise ValueError(f"--{flag} is {path!r}: {error}") from error
 
 
 def _with_tuples(value: Any) -> Any:
@@ -218,6 +235,7 @@ def check_input_exists(config: SourceConfig) -> None:
     with readable("--input", config.input):
         check_path("--input", config.input)
         if not is_there(config.input):
+            _refuse_pattern(config.input)
             raise ValueError(f"--input is {config.input!r}: there is no such {_missing(config.input)}")
         check_readable(config.input)
     for root in config.image_roots:
@@ -225,6 +243,18 @@ def check_input_exists(config: SourceConfig) -> None:
             check_path("--image_root", root)
             if not (is_there(root) and is_folder(root)):
                 raise ValueError(f"--image_root is {root!r}: there is no such folder")
+
+
+def _refuse_pattern(path: str) -> None:
+    """Raises ValueError where a path that is not there is a pattern of others."""
+    parts = path.split("/")
+    first = next((at for at, part in enumerate(parts) if any(mark in part for mark in "*?[")), None)
+    if first is not None:
+        folder, pattern = "/".join(parts[:first]) or ("/" if first else "."), "/".join(parts[first:])
+        raise ValueError(
+            f"--input is {path!r}, a pattern, and --input takes a folder; give "
+            f"--input {shlex.quote(folder)} --include {shlex.quote(pattern)}"
+        )
 
 
 def check_path(flag: str, path: str) -> None:

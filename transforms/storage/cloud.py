@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import errno
 import functools
-import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -37,10 +36,6 @@ _TIMEOUT = (10.0, 60.0)
 # off and cannot be gone on with, or the body of an error that is cut short.
 _ATTEMPTS = 4
 _FINAL = (401, 403, 404, 412)
-# Off Google's machines, whose metadata server does not answer, the search for credentials waits for it.
-_QUICK_SEARCH = {"GCE_METADATA_TIMEOUT": "1", "GCE_METADATA_DETECT_RETRIES": "1"}
-# Else the client asks for each bucket's metadata once, for traces: a request, and a right, more.
-_NO_TRACES = {"DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA": "true"}
 _LOG_IN = "no credentials were found: log in with `gcloud auth application-default login`"
 _ALLOW = "allow it to the account that asks"
 
@@ -168,7 +163,6 @@ def _retry() -> Any:
 
 @functools.lru_cache(maxsize=1)
 def _client(emulator: str, no_auth: str) -> Client:
-    _set_unless_set(_NO_TRACES)
     from google.cloud import storage
     from requests.adapters import HTTPAdapter
 
@@ -178,6 +172,8 @@ def _client(emulator: str, no_auth: str) -> Client:
     else:
         credentials, project = found
         made = storage.Client(project=project or "<none>", credentials=credentials)
+    # Otherwise the client requests each bucket's metadata once, for traces, which takes a permission more.
+    made._bucket_metadata_cache = None
     # As many connections as threads: else the pool throws some away after each request.
     adapter = HTTPAdapter(pool_connections=4, pool_maxsize=2 * CONNECTIONS)
     for scheme in ("https://", "http://"):
@@ -194,12 +190,9 @@ def _credentials() -> tuple[Any, str | None] | None:
 
 @functools.cache
 def _found_credentials() -> tuple[Any, str | None] | None:
-    _set_unless_set(_QUICK_SEARCH)
     import google.auth
     from google.auth.exceptions import DefaultCredentialsError
 
-    # Its warnings of what it has not found are no news: it is told where that matters.
-    logging.getLogger("google.auth").setLevel(logging.ERROR)
     try:
         credentials, project = google.auth.default(
             scopes=["https://www.googleapis.com/auth/devstorage.read_write"]
@@ -207,11 +200,6 @@ def _found_credentials() -> tuple[Any, str | None] | None:
     except DefaultCredentialsError:
         return None
     return credentials, project
-
-
-def _set_unless_set(environment: Mapping[str, str]) -> None:
-    for name, value in environment.items():
-        os.environ.setdefault(name, value)
 
 
 def _forget() -> None:

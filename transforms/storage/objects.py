@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
 
 import google_crc32c
 
-from transforms.storage.cloud import ChangedError, blob, bucket, called, client, pool, settings, split_uri
+from transforms.storage.cloud import ChangedError, blob, bucket, called, client, pool, split_uri
 from transforms.storage.stored import StoredObject as StoredObject
 from transforms.storage.stored import stored_object
 
@@ -64,15 +64,12 @@ def stat(uri: str) -> StoredObject | None:
 
 def is_folder(uri: str) -> bool:
     """Whether there is an object below a URI, or the URI is a bucket that is there. One request."""
-    container, prefix = _folder(uri)
-    listing = _list(container, prefix, None, max_results=1)
+    _, prefix = _folder(uri)
     try:
-        page = called(uri, _next_page, listing)
-        while prefix and page is not None and not page.num_items:  # a page may be empty, and others follow
-            page = called(uri, _next_page, listing)
+        # A page may be empty, and others follow. An empty bucket is a folder, too.
+        return any(page.num_items or not prefix for page in _pages(uri, prefix, None, max_results=1))
     except FileNotFoundError:
         return False
-    return not prefix or page is not None
 
 
 def check_bucket(uri: str) -> None:
@@ -82,8 +79,7 @@ def check_bucket(uri: str) -> None:
         FileNotFoundError: there is no such bucket.
         PermissionError: it may not be listed.
     """
-    container, prefix = _folder(uri)
-    called(uri, _next_page, _list(container, prefix, None, max_results=1))
+    next(_pages(uri, _folder(uri)[1], None, max_results=1))
 
 
 def read(uri: str) -> bytes:
@@ -242,9 +238,8 @@ def list_folder(uri: str, first: str = "", end: str = "") -> Iterator[Entry]:
     """
     container, prefix = _folder(uri)
     between = (prefix + first if first else "", prefix + end if end else "")
-    listing = _list(container, prefix, "/", between=between)
     start = len(prefix)
-    while (page := called(uri, _next_page, listing)) is not None:
+    for page in _pages(uri, prefix, "/", between=between):
         entries = [Entry(name[start:], None) for name in page.prefixes]
         entries += [
             Entry(item.name[start:], stored_object(container, item))
@@ -262,8 +257,7 @@ def list_tree(uri: str, start: str = "") -> Iterator[StoredObject]:
         start: the URI that the first one has, or comes after; the folder's first if not given.
     """
     container, prefix = _folder(uri)
-    listing = _list(container, prefix, None, between=(split_uri(start)[1], ""))
-    while (page := called(uri, _next_page, listing)) is not None:
+    for page in _pages(uri, prefix, None, between=(split_uri(start)[1], "")):
         for item in page:
             yield stored_object(container, item)
 
@@ -280,10 +274,9 @@ def list_names(uri: str, prefix: str, first: str = "", most: int | None = None) 
     Returns:
         The names, from the folder on, and whether there are more.
     """
-    container, above = _folder(uri)
+    _, above = _folder(uri)
     between = (above + first if first else "", "")
-    listing = _list(container, above + prefix, None, most, between, _NAME_FIELDS)
-    while (page := called(uri, _next_page, listing)) is not None:
+    for page in _pages(uri, above + prefix, None, most, between, _NAME_FIELDS):
         names = [item.name[len(above) :] for item in page]
         if names:  # a page may be empty, and others follow
             return names, bool(page.raw_page.get("nextPageToken"))
@@ -365,30 +358,41 @@ def _folder(uri: str) -> tuple[str, str]:
     return container, f"{name.rstrip('/')}/" if name.strip("/") else ""
 
 
-def _list(
-    container: str,
+def _pages(
+    uri: str,
     prefix: str,
     delimiter: str | None,
     max_results: int | None = None,
     between: tuple[str, str] = ("", ""),
     fields: str = _LIST_FIELDS,
 ) -> Iterator[Any]:
-    listing = client().list_blobs(
-        bucket(container),
-        prefix=prefix or None,
-        delimiter=delimiter,
-        start_offset=between[0] or None,
-        end_offset=between[1] or None,
-        fields=fields,
-        max_results=max_results,
-        **settings(),
-    )
-    pages: Iterator[Any] = listing.pages
-    return pages
+    """The pages of a listing of the bucket of `uri`, one request each. All of them, or it raises."""
+    token: str | None = None
 
+    # Each attempt makes an iterator of its own: a generator that has raised ends without an error.
+    def page(**options: Any) -> Any:
+        listing = client().list_blobs(
+            bucket(split_uri(uri)[0]),
+            prefix=prefix or None,
+            delimiter=delimiter,
+            start_offset=between[0] or None,
+            end_offset=between[1] or None,
+            fields=fields,
+            max_results=max_results,
+            page_token=token,
+            **options,
+        )
+        try:
+            return next(listing.pages)
+        except AttributeError as error:  # an empty body, or JSON that is not an object
+            raise OSError(errno.EIO, "the answer is not a listing", uri) from error
 
-def _next_page(pages: Iterator[Any], **_: object) -> Any:
-    return next(pages, None)
+    while True:
+        found = called(uri, page)
+        yield found
+        token = found.raw_page.get("nextPageToken")
+        if not token:
+            return
 
 
 def _unless_past_end(download: Callable[..., bytes], past_end: type[Exception]) -> Callable[..., bytes]:

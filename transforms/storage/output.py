@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterable, Iterator
 
 from transforms.records import Failure, JobError
@@ -115,14 +114,6 @@ def _failure_lines(failures: Iterable[Failure], paths: Iterable[str]) -> Iterato
     while some := list(itertools.islice(left, _FILES_AT_A_TIME)):
         for text in files.each(files.read_text, some):
             yield from text.removesuffix("\n").split("\n")
-
-
-def free_bytes(path: str) -> int:
-    """Bytes free on the disk where `path` will be."""
-    path = os.path.abspath(path)
-    while not os.path.exists(path):
-        path = os.path.dirname(path)
-    return shutil.disk_usage(path).free
 
 
 def _check_bucket(output: str) -> None:

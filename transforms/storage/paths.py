@@ -52,11 +52,31 @@ def is_remote(path: str) -> bool:
     return path.startswith(_BUCKET_SCHEME)
 
 
+def expanded(path: str) -> str:
+    """A path that the user gave, with `~` or `~user` at its start replaced by that user's home folder.
+
+    Raises:
+        ValueError: there is no such user.
+    """
+    found = os.path.expanduser(path)
+    if found.startswith("~"):
+        user = path[1:].partition("/")[0]
+        raise ValueError(f"there is no user {user!r}; a file or folder of that name is ./{path}")
+    return found
+
+
 def absolute(path: str) -> str:
-    """The path from the root, or the URI, without a `/` at its end."""
+    """The path from the root, `~` expanded, or the URI; without a `/` at its end.
+
+    Raises:
+        ValueError: it begins with `~user`, and there is no such user.
+    """
     if is_remote(path):
         return path.rstrip("/")
-    return os.path.abspath(path)
+    try:
+        return os.path.abspath(expanded(path))
+    except ValueError as error:
+        raise ValueError(f"{path!r}: {error}") from error
 
 
 def real_path(path: str) -> str:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 
-from transforms.records import JobError
-from transforms.storage.paths import is_remote
+from rich.filesize import decimal
 
-_NO_ROOM = "free space there, or give another --output"
+from transforms.records import JobError
+from transforms.storage.paths import below, is_remote
+
+_NO_ROOM = "free space on that disk, or give another --output"
+_NO_TEMPORARY_ROOM = (
+    "free space on that disk, or give another folder: with --output for the dataset, in the environment "
+    "variable TMPDIR for temporary files"
+)
 _NOT_ALLOWED = "allow to write there, or give another --output"
 _GONE = "it was there a moment ago: let nothing else change --output while a job runs"
 _REMEDIES = {
@@ -51,6 +59,16 @@ def fault(error: OSError, path: str) -> JobError:
     remedy = _REMEDIES.get(error.errno or 0, "")
     if is_remote(where):
         remedy = _REMEDIES_IN_A_BUCKET.get(error.errno or 0, "")
-    elif remedy == _NO_ROOM and where.startswith(tempfile.gettempdir()):
-        remedy = "free space there, or name another folder in TMPDIR: what goes to a bucket is made there"
+    elif remedy == _NO_ROOM and below(os.path.realpath(tempfile.gettempdir()), os.path.realpath(where)):
+        remedy = _NO_TEMPORARY_ROOM
+    if error.errno == errno.ENOSPC and not is_remote(where):
+        remedy = f"{decimal(free_bytes(where))} are free there; {remedy}"
     return JobError(f"{where}: {said}" + (f"; {remedy}" if remedy else ""))
+
+
+def free_bytes(path: str) -> int:
+    """Bytes free on the disk where `path` is, or will be."""
+    path = os.path.abspath(path)
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    return shutil.disk_usage(path).free

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -134,9 +133,7 @@ def _header(stream: IO[bytes], title: str) -> tuple[tuple[int, ...], np.dtype[An
         version = np.lib.format.read_magic(stream)
         if version not in readers:
             raise ValueError(f"version {version} of the format is not read")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            shape, is_fortran, dtype = readers[version](stream)
+        shape, is_fortran, dtype = readers[version](stream)
     except (ValueError, TypeError, SyntaxError) as error:
         raise ValueError(f"{title!r} is not a NumPy array that can be read: {error}") from error
     if dtype.hasobject or dtype.names or dtype.subdtype:

@@ -1,0 +1,108 @@
+"""`~` at the start of a path that the user gives is the home folder, in each command and in the API."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines import inspection, options, report, schema_code, sweep_options, verify_options
+from tests.images.drawn import encoded, gradient
+from transforms.config import DatasetConfig
+from transforms.reading.dataset import find_dataset
+from transforms.sources.source import SourceConfig
+from transforms.storage.paths import absolute
+from transforms.write import WriteDataset
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "home"
+    (folder / "photos").mkdir(parents=True)
+    (folder / "photos" / "a.png").write_bytes(encoded(gradient(), "PNG"))
+    (folder / "names.txt").write_text("cat\n")
+    (folder / "out").mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def test_of_convert_and_sweep(home: Path) -> None:
+    parsers: list[Callable[..., Any]] = [options.parse_convert, sweep_options.parse_sweep]
+    for parse in parsers:
+        flags = ["--input=~/photos", "--output=~/out", "--label_file=~/names.txt", "--source=folder"]
+        parsed = parse(flags, "prog")
+        assert (parsed.source.input, parsed.output) == (f"{home}/photos", f"{home}/out")
+        assert parsed.dataset.label_names == ("cat",)
+
+
+def test_of_annotations_and_image_roots(home: Path) -> None:
+    (home / "labels.csv").write_text("path,label\na.png,cat\n")
+    flags = ["--input=~/photos", "--output=~/out", "--annotations=~/labels.csv", "--image_root=~/photos"]
+    parsed = options.parse_convert(flags, "prog")
+    assert parsed.source.annotations == (f"{home}/labels.csv",)
+    assert parsed.source.image_roots == (f"{home}/photos",)
+
+
+def test_of_the_commands_that_take_a_path(home: Path) -> None:
+    assert inspection.inspect_parser("prog").parse_args(["~/out"]).path == f"{home}/out"
+    assert inspection.inspect_parser("prog").parse_args(["x", "--images=~/a.png"]).images == f"{home}/a.png"
+    assert schema_code.schema_parser("prog").parse_args(["~/out"]).path == f"{home}/out"
+    parsed = report.report_parser("prog").parse_args(["~/out", "--output=~/page.html"])
+    assert (parsed.path, parsed.output) == (f"{home}/out", f"{home}/page.html")
+    (home / "a.tfrecord").write_bytes(b"")
+    verified = verify_options.parse_verify(["~/a.tfrecord", "--report=~/report.json"], "prog")
+    assert (verified.path, verified.report) == (f"{home}/a.tfrecord", f"{home}/report.json")
+
+
+def test_of_the_python_api(home: Path) -> None:
+    source = SourceConfig("csv", "~/photos", annotations=("~/a.csv", "b.csv"), image_roots=("~",))
+    assert (source.input, source.annotations) == (f"{home}/photos", (f"{home}/a.csv", "b.csv"))
+    assert source.image_roots == (str(home),)
+    assert SourceConfig.from_json(source.as_json()).input == f"{home}/photos"
+    assert WriteDataset("~/new", DatasetConfig()).published == f"{home}/new"
+    (home / "a.tfrecord").write_bytes(b"")
+    assert find_dataset("~/a.tfrecord").path == f"{home}/a.tfrecord"
+    assert not (home.parent / "~").exists()
+
+
+def test_only_at_the_start(home: Path) -> None:
+    assert absolute("a/~") == f"{home.parent}/a/~"
+    assert absolute("./~x") == f"{home.parent}/~x"
+    assert absolute("gs://bucket/~/x") == "gs://bucket/~/x"
+
+
+CALLS: list[tuple[Callable[[Sequence[str]], object], list[str]]] = [
+    (lambda argv: options.parse_convert(argv, "prog"), ["--input=~nosuchuser/x", "--output=out"]),
+    (lambda argv: options.parse_convert(argv, "prog"), ["--input=home/photos", "--output=~nosuchuser/x"]),
+    (lambda argv: sweep_options.parse_sweep(argv, "prog"), ["--input=~nosuchuser/x", "--output=out"]),
+    (lambda argv: verify_options.parse_verify(argv, "prog"), ["~nosuchuser/x"]),
+    (inspection.main, ["~nosuchuser/x"]),
+    (report.main, ["~nosuchuser/x"]),
+    (schema_code.main, ["~nosuchuser/x"]),
+]
+
+
+@pytest.mark.parametrize(("call", "argv"), CALLS)
+def test_a_user_who_is_not_there(
+    home: Path, capsys: pytest.CaptureFixture[str], call: Callable[[Sequence[str]], object], argv: list[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        call(argv)
+    assert caught.value.code == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert (
+        "'~nosuchuser/x': there is no user 'nosuchuser'; a file or folder of that name is ./~nosuchuser/x"
+        in said
+    )
+    assert sorted(path.name for path in home.parent.iterdir()) == ["home"]
+
+
+def test_a_user_who_is_not_there_in_python(home: Path) -> None:
+    with pytest.raises(ValueError, match="there is no user 'nosuchuser'"):
+        SourceConfig("folder", "~nosuchuser/x")
+    with pytest.raises(ValueError, match="there is no user 'nosuchuser'"):
+        WriteDataset("~nosuchuser/x", DatasetConfig())
+    with pytest.raises(ValueError, match="there is no user 'nosuchuser'"):
+        find_dataset("~nosuchuser/x")
