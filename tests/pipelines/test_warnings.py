@@ -34,13 +34,13 @@ def rows(tmp_path: Path) -> Path:
 EXPECTED = [
     {
         "kind": "unlabelled_records",
-        "found": "1 of 7 records have no label (train 1 of 6)",
-        "check": "check that their folders, rows or annotation files were found and name a class",
+        "found": "1 of 7 records has no label (train 1 of 6)",
+        "check": "Check that their folders, rows or annotation files were found and name a class",
     },
     {
         "kind": "class_spelling",
         "found": "1 class has more than one spelling: 'Cat' (1), 'cat' (2)",
-        "check": "check whether they are the same class; if so, use one spelling in the input",
+        "check": "Check whether they are the same class. If so, use one spelling in the input",
     },
 ]
 
@@ -78,7 +78,7 @@ def test_they_are_printed_and_in_the_manifest_and_on_the_page(
     assert "schema classification classes 3: the largest is 'dog' with 3 labels, the smallest is" in table
     page = (output / "report.html").read_text("utf-8")
     assert page.count("<b><bdi>1 class has more than one spelling") == 1
-    assert page.count("<b><bdi>1 of 7 records have no label (train 1 of 6)</bdi></b>") == 1
+    assert page.count("<b><bdi>1 of 7 records has no label (train 1 of 6)</bdi>.</b>") == 1
     assert "3: the largest is &#x27;dog&#x27; with 3 labels" in page
     assert "csv (" in page and "; splits: split)" in page
 
@@ -89,7 +89,7 @@ def test_the_plan_has_them_before_an_image_is_read(
     call = ("--input", rows, "--output", tmp_path / "out", "--plan")
     assert convert(*call) == 0
     text = capfd.readouterr().out
-    listed = [{**EXPECTED[0], "found": "1 of 8 records have no label (train 1 of 7)"}, EXPECTED[1]]
+    listed = [{**EXPECTED[0], "found": "1 of 8 records has no label (train 1 of 7)"}, EXPECTED[1]]
     assert warned(text) == lines_of(listed)
     assert "classes      3: the largest is 'dog' with 4 labels, the" in text
     assert convert(*call, "--strict") == 1
@@ -110,7 +110,7 @@ def test_a_strict_job_publishes_nothing(
     call = ("--input", rows, "--output", output, *flags)
     assert convert(*call, "--strict") == 1
     text = capfd.readouterr().err
-    listed = "; ".join(DataWarning(**one).text for one in EXPECTED)
+    listed = ". ".join(DataWarning(**one).text for one in EXPECTED)
     assert f"the dataset has 2 warnings, and --strict is set; nothing is published: {listed}\n" in text
     assert not list(output.glob("*.tfrecord")) and not (output / "manifest.json").exists()
     assert [one["key"] for one in failures(output)] == ["7.png"]
@@ -159,6 +159,6 @@ def test_versions(photos: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str
     assert convert(*call, "--strict") == 1
     assert convert(*call) == 0
     second = manifest(output / "1.0.1")
-    assert [one["found"] for one in second["warnings"]] == ["1 of 8 records have no label"]
+    assert [one["found"] for one in second["warnings"]] == ["1 of 8 records has no label"]
     assert second["provenance"]["taken_over"]["records"] == 7
     assert sorted(path.name for path in output.iterdir()) == ["1.0.0", "1.0.1", "latest.json"]

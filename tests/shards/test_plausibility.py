@@ -40,7 +40,7 @@ def test_a_single_class() -> None:
     (warning,) = data_warnings({"train": labelled(*[0] * 1200), "val": labelled(0, 0)}, NAMES)
     assert (warning.kind, warning.found) == ("single_class", "all 1,202 labels are 'cat'")
     assert warning.text == (
-        "all 1,202 labels are 'cat': check that --input is the folder that holds the folders of the classes, "
+        "all 1,202 labels are 'cat'. Check that --input is the folder that holds the folders of the classes, "
         "or that --label_column or --label_pattern finds the class"
     )
     assert found({"train": labelled(0)}) == {}

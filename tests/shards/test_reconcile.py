@@ -134,7 +134,7 @@ def test_warnings_are_noted_and_fail_a_strict_job() -> None:
     with pytest.raises(JobError) as raised:
         reconcile(made, reports, (), 0.0, strict=True)
     assert str(raised.value) == (
-        "the dataset has 1 warning, and --strict is set; nothing is published: all 5 labels are '0': check "
+        "the dataset has 1 warning, and --strict is set; nothing is published: all 5 labels are '0'. Check "
         "that --input is the folder that holds the folders of the classes, or that --label_column or "
         "--label_pattern finds the class"
     )

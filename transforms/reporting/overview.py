@@ -17,7 +17,7 @@ def overview(findings: Findings) -> str:
     """Source, schema, classes and splits as a list, and the warnings."""
     facts = joined(f"<dt>{title}</dt><dd>{text}</dd>" for title, text in _facts(findings))
     warnings = joined(
-        f'<p class="warning"><b>{shown(one.found, _LONGEST)}</b>: {shown(one.check, _LONGEST)}.</p>'
+        f'<p class="warning"><b>{shown(one.found, _LONGEST)}.</b> {shown(one.check, _LONGEST)}.</p>'
         for one in data_warnings(findings.statistics, findings.labels)
     )
     return f'<dl class="meanings">\n{facts}</dl>\n{warnings}'

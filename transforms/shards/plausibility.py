@@ -35,7 +35,7 @@ class DataWarning:
     @property
     def text(self) -> str:
         """Both as one line."""
-        return f"{self.found}: {self.check}"
+        return f"{self.found}. {self.check}"
 
     def as_json(self) -> dict[str, str]:
         """As manifest.json has it."""
@@ -74,16 +74,16 @@ def _warnings(statistics: Mapping[str, Statistics], names: Mapping[int, str]) ->
     if labels and any(unlabelled.values()):
         yield DataWarning(
             "unlabelled_records",
-            _share(unlabelled, records, "records have no label"),
-            "check that their folders, rows or annotation files were found and name a class",
+            _share(unlabelled, records, "record", "label"),
+            "Check that their folders, rows or annotation files were found and name a class",
         )
     if spellings := _spellings(labels + objects, names):
         yield spellings
     if objects and any(unboxed.values()):
         yield DataWarning(
             "images_without_boxes",
-            _share(unboxed, with_boxes, "images have no box"),
-            "check that their annotations were found; it is right for images that show no object",
+            _share(unboxed, with_boxes, "image", "box"),
+            "Check that their annotations were found. It is right for images that show no object",
         )
 
 
@@ -92,7 +92,7 @@ def _single_class(labels: Counter[int], names: Mapping[int, str]) -> DataWarning
     return DataWarning(
         "single_class",
         f"all {labels.total():,} labels are {_name(only, names)}",
-        "check that --input is the folder that holds the folders of the classes, or that --label_column or "
+        "Check that --input is the folder that holds the folders of the classes, or that --label_column or "
         "--label_pattern finds the class",
     )
 
@@ -106,7 +106,7 @@ def _class_each(counts: Counter[int], carrier: str) -> DataWarning:
     return DataWarning(
         "class_for_each_record",
         f"there are {len(counts):,} classes, one for each {carrier}",
-        "check that the label is a class, and not a file name or an identifier",
+        "Check that the label is a class, and not a file name or an identifier",
     )
 
 
@@ -122,7 +122,7 @@ def _tiny_splits(records: Mapping[str, int]) -> DataWarning | None:
     return DataWarning(
         "tiny_split",
         f"split {largest!r} has {records[largest]:,} records, and {listed}{more}",
-        "check that the names of the splits are right, and that no folder or file of a split is missing",
+        "Check that the names of the splits are right, and that no folder or file of a split is missing",
     )
 
 
@@ -144,7 +144,7 @@ def _spellings(counts: Counter[int], names: Mapping[int, str]) -> DataWarning | 
     return DataWarning(
         "class_spelling",
         f"{noun} more than one spelling: {shown}{more}",
-        "check whether they are the same class; if so, use one spelling in the input",
+        "Check whether they are the same class. If so, use one spelling in the input",
     )
 
 
@@ -160,9 +160,11 @@ def _normal(name: str) -> str:
     return _SEPARATORS.sub(" ", text.casefold()) if len(text) > 1 else text
 
 
-def _share(part: Mapping[str, int], whole: Mapping[str, int], what: str) -> str:
-    """`3 of 10` and what they are, and in which splits where there are several."""
-    share = f"{sum(part.values()):,} of {sum(whole.values()):,} {what}"
+def _share(part: Mapping[str, int], whole: Mapping[str, int], noun: str, lacking: str) -> str:
+    """How many of all lack something, and in which splits where there are several."""
+    count = sum(part.values())
+    verb = "has" if count == 1 else "have"
+    share = f"{count:,} of {sum(whole.values()):,} {noun}s {verb} no {lacking}"
     found = [f"{name} {count:,} of {whole[name]:,}" for name, count in part.items() if count]
     if len(whole) == 1:
         return share

@@ -177,7 +177,7 @@ def _check_warnings(warnings: Sequence[DataWarning]) -> None:
     """Raises JobError where there is a warning."""
     if warnings:
         number = f"{len(warnings)} warning{'' if len(warnings) == 1 else 's'}"
-        listed = "; ".join(one.text for one in warnings)
+        listed = ". ".join(one.text for one in warnings)
         raise JobError(f"the dataset has {number}, and --strict is set; nothing is published: {listed}")
 
 
