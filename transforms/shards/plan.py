@@ -267,7 +267,8 @@ def planned_statistics(totals: Totals, settings: RecordSettings) -> dict[str, St
             one.labels = _by_id(split.labels, ids)
         if counted.has_objects:
             one.objects = _by_id(split.objects, ids)
-            one.boxes_per_image = Counter(split.objects_per_record)
+            without = split.records - split.objects_per_record.total()
+            one.boxes_per_image = +Counter({0: without, **split.objects_per_record})
     return found
 
 

@@ -57,7 +57,7 @@ class SplitTotals:
         keys: a sample of their keys.
         labels: labels of whole images, of sequences and of their steps.
         objects: classes of objects.
-        objects_per_record: records by their number of objects; more than 100 count as 100.
+        objects_per_record: records with objects, by their number; more than 100 count as 100.
         labelled: records with a label.
         unlabelled: records without a label or an object.
     """
@@ -80,11 +80,14 @@ class SplitTotals:
             for labels in annotations.steps.labels:
                 self.labels.update(labels)
                 is_labelled |= bool(labels)
-        for one in annotations.objects:
-            self.objects[one.label] += 1
-        self.objects_per_record[min(len(annotations.objects), MOST_BOXES)] += 1
-        self.labelled += is_labelled
-        self.unlabelled += not (is_labelled or annotations.objects)
+        if annotations.objects:
+            for one in annotations.objects:
+                self.objects[one.label] += 1
+            self.objects_per_record[min(len(annotations.objects), MOST_BOXES)] += 1
+        if is_labelled:
+            self.labelled += 1
+        elif not annotations.objects:
+            self.unlabelled += 1
 
     def merge(self, other: SplitTotals) -> None:
         """Counts in all that `other` has counted."""
