@@ -19,9 +19,7 @@ def printed(capsys: pytest.CaptureFixture[str], source: Path, output: Path, *arg
 
 def run(text: str) -> dict[str, Any]:
     """Runs the indented lines below the table of a text; what they have defined."""
-    lines = [
-        line.strip() for line in text.rpartition("To read it:")[2].splitlines() if line.startswith("    ")
-    ]
+    lines = [line.strip() for line in text.rpartition(" To read ")[2].splitlines() if line.startswith("    ")]
     defined: dict[str, Any] = {}
     exec("\n".join(lines), defined)
     return defined
