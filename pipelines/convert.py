@@ -40,6 +40,7 @@ from pipelines.quiet_threads import quiet_threads
 from pipelines.runner_flags import DIRECT_RUNNER, listing_parts
 from transforms.records import JobError
 from transforms.shards import own_process, process, progress
+from transforms.shards.brief import source_facts
 from transforms.shards.plan import fewest_shards, slots_warning
 from transforms.storage import lock
 from transforms.storage.files import exists
@@ -90,8 +91,9 @@ def run(options: ConvertOptions) -> int:
         with tempfile.TemporaryDirectory() as folder, display:
             described = _run_plan(options, folder)
         version = os.path.basename(options.published) if options.dataset.dataset_version else ""
-        summary.print_plan(described, options.output, _cost(options, described), version)
-        return 0
+        source = source_facts(options.source.as_json(), options.source_reason)
+        summary.print_plan(described, source, options.output, _cost(options, described), version)
+        return 1 if options.dataset.strict and described["warnings"] else 0
     if (owner := lock.holder(options.output)) is not None:
         raise JobError(owner)
     if options.runner == DATAFLOW_RUNNER:
@@ -191,7 +193,13 @@ def _assembled(options: ConvertOptions) -> tuple[beam.Pipeline, str, str]:
     from transforms.write import WriteDataset
 
     pipeline = new_pipeline(options.runner, options.beam_args)
-    write = WriteDataset(options.output, options.dataset, options.source.as_json(), _job_name(pipeline))
+    write = WriteDataset(
+        options.output,
+        options.dataset,
+        options.source.as_json(),
+        _job_name(pipeline),
+        options.source_reason,
+    )
     source = ReadSource(options.source, write.scratch, listing_parts(options.runner))
     (pipeline | "ReadSource" >> source | "WriteDataset" >> write)
     published = options.output

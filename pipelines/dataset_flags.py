@@ -76,6 +76,7 @@ def dataset_config(
         split_names=_split_names(args, source) if writer == "beam" else (),
         overwrite=args.overwrite,
         max_failure_ratio=args.max_failure_ratio,
+        strict=args.strict,
         name=args.name or os.path.basename(absolute(args.output)),
         untyped_features=source_of(source).untyped,
         shuffles_in_memory=args.runner in LOCAL_RUNNERS,

@@ -102,7 +102,10 @@ def _what_is_kept(output: str, working: str) -> str:
     if not count:
         return ""
     shards = "1 finished shard is" if count == 1 else f"{count} finished shards are"
-    return f"{shards} kept: the same command goes on from there, also with another --max_failure_ratio\n"
+    return (
+        f"{shards} kept: the same command goes on from there, also with another --max_failure_ratio, or "
+        "without --strict\n"
+    )
 
 
 def _stop(number: int, _: FrameType | None) -> NoReturn:

@@ -220,6 +220,12 @@ def _add_running(group: argparse._ArgumentGroup) -> None:
     )
     add_switch(
         group,
+        "--strict",
+        "publish nothing where the dataset has warnings, such as a single class or images without boxes; "
+        "with --plan: exit with 1",
+    )
+    add_switch(
+        group,
         "--overwrite",
         "replace the dataset that --output holds; it stays until the new one is complete",
     )

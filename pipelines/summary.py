@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -12,6 +13,8 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from pipelines.estimate import Estimate
+from transforms.shards.brief import class_texts, source_facts
+from transforms.shards.plausibility import DataWarning
 from transforms.storage.files import read_text
 from transforms.storage.layout import DATASET_INFO, LATEST, REPORT
 from transforms.storage.versions import Version
@@ -30,6 +33,10 @@ def print_result(manifest_path: str) -> None:
     if version:
         table.add_row("version", version)
     counts, size = manifest["counts"], manifest["bytes"]
+    reason = manifest["provenance"].get("source_reason", "")
+    _add_facts(table, source_facts(manifest["source"], reason))
+    table.add_row("schema", manifest["config"]["schema"])
+    _add_facts(table, class_texts(manifest.get("classes", {}), len(manifest["labels"])))
     table.add_row("read", f"{counts['read']:,}")
     table.add_row("written", f"{counts['written']:,}")
     _add_reasons(table, "failed", counts["failed"], manifest["reasons"]["failed"])
@@ -56,13 +63,30 @@ def print_result(manifest_path: str) -> None:
     table.add_row("time", _duration(manifest["provenance"]))
     console = _console()
     console.print(table)
+    _print_warnings(console, manifest.get("warnings", ()))
     folder = manifest_path.rpartition("/")[0] or "."
     home = folder.removesuffix(version).removesuffix("/") if version else folder
-    split = next(iter(manifest["splits"]))
+    split = _first_split(manifest["splits"])
     shown = f" Its {REPORT} shows what it is." if REPORT in manifest["files"] else ""
     to_read = f"To read the version that {home}/{LATEST} names:" if version else "To read it:"
     console.print(f"The dataset is in {folder}/.{shown} {to_read}\n")
     console.print(_reading(home, folder, split, DATASET_INFO in manifest["files"]))
+
+
+def _add_facts(table: Table, facts: Mapping[str, str]) -> None:
+    for title, text in facts.items():
+        table.add_row(title, text)
+
+
+def _print_warnings(console: Console, warnings: Sequence[Mapping[str, str]]) -> None:
+    """Prints each warning on one line, which can be searched for."""
+    for one in warnings:
+        console.print(f"WARNING: {DataWarning(**one).text}")
+
+
+def _first_split(splits: Mapping[str, Mapping[str, Any]]) -> str:
+    """The split that a person reads first: train, else the largest."""
+    return "train" if "train" in splits else max(splits, key=lambda name: splits[name]["records"])
 
 
 def print_unchanged(version: Version | None) -> None:
@@ -121,11 +145,18 @@ def _add_qualities(table: Table, qualities: dict[str, int]) -> None:
         table.add_row("" if index else "JPEG quality", f"{name:<11}  {bar} {count:,}")
 
 
-def print_plan(plan: dict[str, Any], output: str, cost: Estimate | None = None, version: str = "") -> None:
+def print_plan(
+    plan: dict[str, Any],
+    source: Mapping[str, str],
+    output: str,
+    cost: Estimate | None = None,
+    version: str = "",
+) -> None:
     """Prints what `--plan` found, and what the job will cost where it costs something.
 
     Args:
         plan: as `WritePlan` describes it.
+        source: what is read, as `source_facts` describes it.
         output: folder of the dataset, or of all its versions.
         cost: of the job; None where nobody sends a bill.
         version: that would be published; empty for a dataset without versions.
@@ -133,6 +164,9 @@ def print_plan(plan: dict[str, Any], output: str, cost: Estimate | None = None, 
     table = _table()
     if version:
         table.add_row("version", f"{version}, unless nothing has changed")
+    _add_facts(table, source)
+    table.add_row("schema", plan["schema"])
+    _add_facts(table, class_texts(plan["classes"], plan["labels"]))
     table.add_row("records", f"{plan['records']:,}")
     for skipped, name in ((False, "failed"), (True, "skipped")):
         rows = [
@@ -143,9 +177,6 @@ def print_plan(plan: dict[str, Any], output: str, cost: Estimate | None = None, 
         _add_reasons(table, name, sum(row["count"] for row in rows), rows)
     if plan["repeated_keys"]:
         table.add_row("", f"{plan['repeated_keys']:,} keys are not unique: the job would fail")
-    table.add_row("schema", plan["schema"])
-    if plan["labels"]:
-        table.add_row("labels", f"{plan['labels']:,}")
     for name, (kind, shape) in plan["columns"].items():
         table.add_row(f"feature {name}", f"{kind} {_shape(shape)}")
     table.add_row("bytes in", decimal(plan["source_bytes"]))
@@ -161,6 +192,7 @@ def print_plan(plan: dict[str, Any], output: str, cost: Estimate | None = None, 
     if cost is not None:
         _add_cost(table, cost)
     _console().print(table)
+    _print_warnings(_console(), plan["warnings"])
     if cost is not None:
         _console().print("These are guesses, which assume that")
         for line in cost.assumptions:

@@ -67,7 +67,9 @@ def test_a_configuration_comes_back_from_a_manifest(fields: dict[str, Any]) -> N
 
 
 def test_what_does_not_decide_the_bytes_is_not_in_a_manifest() -> None:
-    config = DatasetConfig(workers=3, overwrite=True, max_failure_ratio=0.5, untyped_features=True)
+    config = DatasetConfig(
+        workers=3, overwrite=True, max_failure_ratio=0.5, strict=True, untyped_features=True
+    )
     assert DatasetConfig.from_json(config.as_json()) == DatasetConfig()
 
 

@@ -675,3 +675,9 @@ def test_the_limits_of_time_are_told() -> None:
     assert f"images or {read_ahead._BYTES >> 20} MB (or one image)" in text
     assert f"up to {containers._LARGEST_BYTES >> 20} MB" in text
     assert f"{memory._SHUFFLE_FACTOR} times the size of the dataset" in text
+
+
+def test_every_warning_is_described() -> None:
+    described = [name for row in rows(section("## Warnings"))[2:] for name in named(row[0])]
+    schema = json.loads((ROOT / "transforms/shards/manifest.schema.json").read_text("utf-8"))
+    assert described == schema["properties"]["warnings"]["items"]["properties"]["kind"]["enum"]

@@ -18,6 +18,7 @@ MIB = 1 << 20
 _NOT_THE_BYTES = (
     "workers",
     "max_failure_ratio",
+    "strict",
     "untyped_features",
     "expected_splits",
     "split_names",
@@ -56,6 +57,7 @@ class DatasetConfig:
         split_names: every split that a record may fall into; `beam` has to know them beforehand.
         overwrite: a dataset that the output holds is replaced, once the new one has passed the gate.
         max_failure_ratio: failed over read less skipped, above which nothing is published.
+        strict: whether nothing is published where the dataset has warnings, such as a single class.
         name: of the dataset, for TFDS.
         untyped_features: free features are text cells whose type the whole column tells.
         shuffles_in_memory: the runner does, on one machine; else on disks.
@@ -88,6 +90,7 @@ class DatasetConfig:
     split_names: tuple[str, ...] = ()
     overwrite: bool = False
     max_failure_ratio: float = 0.01
+    strict: bool = False
     name: str = "dataset"
     untyped_features: bool = False
     shuffles_in_memory: bool = True

@@ -14,8 +14,10 @@ from rich.filesize import decimal
 from transforms.config import DatasetConfig
 from transforms.records import ClassNames, Failure, ImageRecord, JobError
 from transforms.shards import progress
+from transforms.shards.brief import class_overview
 from transforms.shards.memory import shuffle_warning
-from transforms.shards.plan import DatasetPlan, plan_dataset, slots_warning
+from transforms.shards.plan import DatasetPlan, plan_dataset, planned_statistics, slots_warning
+from transforms.shards.plausibility import data_warnings
 from transforms.shards.previous import find_previous
 from transforms.shards.programs import package_version, program_versions
 from transforms.shards.recipe import Recipe
@@ -221,6 +223,7 @@ class WritePlan(beam.PTransform):
         )
         return plan | "Write" >> beam.Map(
             write_plan,
+            beam.pvalue.AsIter(surveyed.totals),
             beam.pvalue.AsIter(surveyed.failures),
             beam.pvalue.AsList(surveyed.repeated),
             self._config,
@@ -230,12 +233,15 @@ class WritePlan(beam.PTransform):
 
 def write_plan(
     plan: DatasetPlan,
+    totals: Iterable[Totals],
     failures: Iterable[Failure],
     repeated: Sequence[int],
     config: DatasetConfig,
     path: str,
 ) -> None:
     """Writes what `convert --plan` prints."""
+    statistics = planned_statistics(merged_totals(totals, config.untyped_features), plan.settings)
+    names = plan.settings.features.labels.labels
     left_out = Counter((failure.skipped, failure.stage, failure.reason) for failure in failures)
     described = {
         "records": plan.records,
@@ -243,7 +249,9 @@ def write_plan(
         "source_bytes": plan.source_bytes,
         "estimated_bytes": plan.estimated_bytes,
         "schema": plan.settings.schema.name,
-        "labels": len(plan.settings.features.labels.labels),
+        "labels": len(names),
+        "classes": class_overview(statistics, names),
+        "warnings": [one.as_json() for one in data_warnings(statistics, names)],
         "columns": {
             name: [column.kind, list(column.shape)] for name, column in plan.settings.features.columns.items()
         },

@@ -150,7 +150,10 @@ class Reconcile(beam.DoFn):
                 every = itertools.chain(reports, empty_shards(plan, reports, self._run.shards))
             ratio = self._config.max_failure_ratio
             digest = file_sha256(failed) if self._run.version else ""
-            reconciled = reconcile(plan, every, failures, ratio, failed, encoded, digest)
+            strict = self._config.strict
+            reconciled = reconcile(plan, every, failures, ratio, failed, encoded, digest, strict)
+            for warning in reconciled.warnings:
+                _LOGGER.warning(warning.text)
             if reconciled.is_unchanged:
                 yield beam.pvalue.TaggedOutput(_SUMMARY, reconciled)
                 return

@@ -44,6 +44,7 @@ class WriteDataset(beam.PTransform):
         source: what the records came from, for the manifest: `kind` and `input`, and what else the
             source was told.
         job: name of the job, for the manifest.
+        source_reason: why the source is of its kind, for the manifest.
     """
 
     @naming_parameters()
@@ -53,12 +54,14 @@ class WriteDataset(beam.PTransform):
         config: DatasetConfig,
         source: Mapping[str, object] | None = None,
         job: str = "",
+        source_reason: str = "",
     ) -> None:
         super().__init__()
         check_path(output)
         self._config = config
         self._source = dict(source or {"kind": "pcollection", "input": ""})
         self._job = job
+        self._source_reason = source_reason
         home = version = ""
         if config.dataset_version is not None:
             check_home(output)
@@ -109,7 +112,12 @@ class WriteDataset(beam.PTransform):
         else:
             written = Written(surveyed | "WriteShards" >> WriteShards(config, plan, run))
         provenance = Provenance.start(
-            self._source, run.digest, type(entries.pipeline.runner).__name__, self._job, run.version
+            self._source,
+            run.digest,
+            type(entries.pipeline.runner).__name__,
+            self._job,
+            run.version,
+            self._source_reason,
         )
         publish = Publish(run, config, plan, surveyed.failures, provenance, written, recipe)
         return written.reports | "Publish" >> publish

@@ -101,6 +101,7 @@ EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
     "writer": (["auto", "shards", "beam"], ["tfds"]),
     "name": (["pets", "my set"], [""]),
     "max_failure_ratio": (["0", "0.01", "1", "1.0", ".5"], ["1.5", "-0.1", "1%", "x"]),
+    "strict": (["true", "false", "True", "FALSE"], ["yes", "1", ""]),
     "overwrite": (["true", "false", "True", "FALSE"], ["yes", "1", ""]),
     "dataset_version": (
         ["auto", "1.0.0", "0.10.23"],
@@ -249,6 +250,7 @@ EVERYWHERE = {
     "boxes": "drop",
     "name": "pets",
     "max_failure_ratio": "0.05",
+    "strict": "false",
     "overwrite": "true",
     "splits": "train=0.9,val=0.1",
 }

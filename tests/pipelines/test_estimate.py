@@ -26,6 +26,8 @@ def planned(records: int, size: int = 67_000, shards: int = 100, **more: Any) ->
         "estimated_bytes": total,
         "schema": "classification",
         "labels": 3,
+        "classes": {},
+        "warnings": [],
         "columns": {},
         "splits": {"train": {"records": records, "bytes": total, "shards": shards}},
         "repeated_keys": 0,
@@ -146,7 +148,7 @@ def test_the_rates_are_those_of_the_readme() -> None:
 def test_every_price_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     plan = planned(300_000)
     cost = estimate(plan, "png", "decode", "shards", Workers(FOUR, 10))
-    summary.print_plan(plan, "gs://bucket/out", cost)
+    summary.print_plan(plan, {}, "gs://bucket/out", cost)
     text = capsys.readouterr().out
     told = " ".join(text.split())
     assert "worker hours about 1.44: 5 workers for about 17 minutes" in told

@@ -87,6 +87,7 @@ def test_figures_of_a_detection_dataset_are_those_of_its_records(coco: Path, tmp
         "train": {
             "records": 36,
             "images": 36,
+            "unlabelled": counts["boxes_per_image"]["0"],
             "least": min(areas)[1:],
             "most": max(areas)[1:],
             "labels": {},

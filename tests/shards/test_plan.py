@@ -1,10 +1,20 @@
+from collections import Counter
+
 import pytest
 
 from tests.shards.planned import plan, records
 from transforms.config import DatasetConfig
-from transforms.records import JobError
+from transforms.records import AnnotatedObject, Annotations, Box, ImageRecord, ImageRef, JobError
 from transforms.shards.packing import pack_reference
-from transforms.shards.plan import beam_splits, plan_dataset, shard_index, writer_processes
+from transforms.shards.plan import (
+    beam_splits,
+    plan_dataset,
+    planned_statistics,
+    record_settings,
+    shard_index,
+    writer_processes,
+)
+from transforms.shards.statistics import Statistics
 from transforms.shards.totals import total
 
 
@@ -128,3 +138,39 @@ def test_a_split_that_beam_has_no_writer_for() -> None:
 def test_processes_that_a_plan_is_worth() -> None:
     assert [writer_processes(plan(DatasetConfig()), workers) for workers in (0, 1, 4)] == [1, 1, 4]
     assert writer_processes(plan(DatasetConfig(), count=20), 4) == 1
+
+
+def test_figures_that_are_known_before_an_image_is_read() -> None:
+    box = Box(0, 0, 1, 1)
+    image = ImageRef("/a.jpg")
+    records = [
+        ImageRecord("1", image, "val", Annotations(("cat",), objects=(AnnotatedObject("dog", box),))),
+        ImageRecord("2", image, "train", Annotations(("cat",), objects=(AnnotatedObject("cat", box),) * 2)),
+        ImageRecord("3", image, "train", Annotations()),
+    ]
+    totals = total(records)
+    both = planned_statistics(totals, record_settings(totals, DatasetConfig(schema="detection")))
+    assert both == {
+        "train": Statistics(
+            2,
+            labels=Counter({1: 1}),
+            objects=Counter({1: 2}),
+            boxes_per_image=Counter({0: 1, 2: 1}),
+            unlabelled=1,
+        ),
+        "val": Statistics(
+            1, labels=Counter({1: 1}), objects=Counter({2: 1}), boxes_per_image=Counter({1: 1})
+        ),
+    }
+    assert list(both) == ["train", "val"]
+    boxed = ImageRecord("4", image, "train", Annotations(objects=(AnnotatedObject("cat", box),)))
+    totals = total([*records, boxed])
+    labels = planned_statistics(totals, record_settings(totals, DatasetConfig(schema="classification")))
+    assert labels["train"] == Statistics(3, labels=Counter({0: 1}), unlabelled=2)
+
+
+def test_labels_whose_records_will_fail_are_not_among_the_figures() -> None:
+    image = ImageRef("/a.jpg")
+    totals = total(ImageRecord(name, image, "train", Annotations((name,))) for name in ("cat", "cow"))
+    settings = record_settings(totals, DatasetConfig(schema="classification", label_names=("cat",)))
+    assert planned_statistics(totals, settings)["train"].labels == {0: 1}

@@ -129,3 +129,26 @@ def test_statistics_are_added_up_by_split_and_not_kept_by_shard() -> None:
     result = reconcile(plan, [report("train", 0, stats(5)), report("val", 0, stats(5))], (), 0.0)
     assert {name: split.records for name, split in result.statistics.items()} == {"train": 5, "val": 5}
     assert [one.file.stats for one in result.reports] == 2 * [WriteStats(5, source_bytes=50)]
+
+
+def test_warnings_are_noted_and_fail_a_strict_job() -> None:
+    one_class = WriteStats(5, statistics=Statistics(records=5, labels=Counter({0: 5})))
+    reports = [report("train", 0, one_class), report("val", 0, stats(5))]
+    made = planned("shards", num_shards=1)
+    assert [one.kind for one in reconcile(made, reports, (), 0.0).warnings] == ["single_class"]
+    with pytest.raises(JobError) as raised:
+        reconcile(made, reports, (), 0.0, strict=True)
+    assert str(raised.value) == (
+        "the dataset has 1 warning, and --strict is set; nothing is published: all 5 labels are '0'. Check "
+        "that --input is the folder that holds the folders of the classes, or that --label_column or "
+        "--label_pattern finds the class"
+    )
+    fine = [report("train", 0, stats(5)), report("val", 0, stats(5))]
+    assert reconcile(made, fine, (), 0.0, strict=True).warnings == ()
+
+
+def test_too_many_failures_come_before_warnings() -> None:
+    one_class = WriteStats(4, Counter({BAD: 1}), statistics=Statistics(records=4, labels=Counter({0: 4})))
+    reports = [report("train", 0, one_class), report("val", 0, stats(5))]
+    with pytest.raises(JobError, match="above --max_failure_ratio"):
+        reconcile(planned("shards", num_shards=1), reports, (), 0.0, strict=True)

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.records import Annotations, ImageRecord, ImageRef
+from transforms.records import AnnotatedObject, Annotations, Box, ImageRecord, ImageRef, Steps
 from transforms.shards.totals import Totals, total
 
 
@@ -14,7 +14,10 @@ def record(number: int) -> ImageRecord:
 def described(totals: Totals) -> object:
     return (
         {
-            name: (split.records, split.source_bytes, split.keys.items())
+            name: (
+                *(split.records, split.source_bytes, split.keys.items()),
+                *(split.labels, split.objects, split.objects_per_record, split.labelled, split.unlabelled),
+            )
             for name, split in totals.splits.items()
         },
         totals.labels,
@@ -52,3 +55,25 @@ def test_the_digest_tells_what_changed_and_not_where_it_lies() -> None:
     assert total([record(1), moved]).digest == digest
     grown = ImageRecord("2.jpg", ImageRef("/data/2.jpg"), "train", record(2).annotations, size=3)
     assert total([record(1), grown]).digest != digest
+
+
+def test_classes_by_split() -> None:
+    box = Box(0, 0, 1, 1)
+    steps = Steps(labels=(("a",), ("b", "a"), ()))
+    records = [
+        ImageRecord("1", None, "train", Annotations(("a", "b"))),
+        ImageRecord("2", None, "train", Annotations(objects=(AnnotatedObject(3, box),) * 2)),
+        ImageRecord("3", None, "train", Annotations()),
+        ImageRecord("4", None, "val", Annotations(objects=(AnnotatedObject(3, box),) * 101)),
+        ImageRecord("5", None, "val", Annotations(steps=steps)),
+        ImageRecord("6", None, "val", Annotations(steps=Steps())),
+    ]
+    totals = total(records[:2])
+    totals.merge(total(records[2:]))
+    train, val = totals.splits["train"], totals.splits["val"]
+    assert (train.labels, val.labels) == ({"a": 1, "b": 1}, {"a": 2, "b": 1})
+    assert (train.objects, val.objects) == ({3: 2}, {3: 101})
+    assert (train.objects_per_record, val.objects_per_record) == ({2: 1}, {100: 1})
+    assert (train.labelled, val.labelled) == (1, 1)
+    assert (train.unlabelled, val.unlabelled) == (1, 1)
+    assert totals.labels == {"a", "b", 3}

@@ -11,6 +11,7 @@ from transforms.reporting.figures import images, objects
 from transforms.reporting.findings import Findings
 from transforms.reporting.origin import provenance, shards
 from transforms.reporting.outcome import outcome, sizes
+from transforms.reporting.overview import overview
 from transforms.reporting.page_style import STYLE
 from transforms.reporting.pictures import changes, pictures
 from transforms.reporting.wording import counted, shown, size_text
@@ -22,6 +23,7 @@ _SEAL = f"<!-- seal: {'0' * 64} -->"
 def html_text(findings: Findings) -> str:
     """The page; its last comment has room for its seal (`transforms.storage.sealed.seal`)."""
     sections = {
+        "overview": ("Overview", overview(findings)),
         "outcome": ("Read and written", outcome(findings)),
         "size": ("Size before and after", sizes(findings)),
         "classes": ("Class balance", _classes(findings)),
@@ -49,11 +51,8 @@ def html_text(findings: Findings) -> str:
 def _lead(findings: Findings) -> str:
     records = sum(one.records for one in findings.statistics.values())
     size = sum(shard.size or 0 for shard in findings.shards)
-    told = [counted(records, "record"), f"{counted(len(findings.shards), 'shard')} of {size_text(size)}"]
-    if findings.manifest is not None:
-        told.insert(0, f"schema {shown(findings.manifest['config'].get('schema', '?'))}")
-    splits = ", ".join(f"{shown(name)} {one.records:,}" for name, one in findings.statistics.items())
-    return f'<p class="quiet">{" · ".join(told)} · {splits}</p>'
+    shards = f"{counted(len(findings.shards), 'shard')} of {size_text(size)}"
+    return f'<p class="quiet">{counted(records, "record")} · {shards}</p>'
 
 
 def _classes(findings: Findings) -> str:

@@ -10,7 +10,7 @@ STYLE = (
 :root { --warn: #8a4b00; --warn-card: #fff4e0; }
 @media (prefers-color-scheme: dark) { :root { --warn: #ffc46b; --warn-card: #33270f; } }
 a { color: var(--bar); } nav { display: flex; flex-wrap: wrap; gap: 4px 18px; margin: 16px 0 0; }
-h1 bdi, h3 bdi { overflow-wrap: anywhere; } section { scroll-margin-top: 12px; }
+h1 bdi, h3 bdi, .meanings dd, .warning { overflow-wrap: anywhere; } section { scroll-margin-top: 12px; }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(130px, 320px)); gap: 10px;
   margin: 20px 0 0; }
 .tiles div { background: var(--card); border-radius: 6px; padding: 10px 14px; }

@@ -58,6 +58,16 @@ class CountedFeatures:
         objects += [name for name in _OBJECT_LABELS if name in specs]
         self._objects = objects[0] if objects else ""
 
+    @property
+    def has_labels(self) -> bool:
+        """Whether labels of whole images are counted."""
+        return bool(self._labels)
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether objects are counted."""
+        return bool(self._objects)
+
     def of(
         self,
         features: Mapping[str, Feature],

@@ -21,6 +21,7 @@ from transforms.examples.tfds import (
     supervised_keys,
 )
 from transforms.images.versions import codec_versions
+from transforms.shards.brief import class_overview
 from transforms.shards.previous import SETTINGS, shard_name
 from transforms.shards.programs import package_version
 from transforms.shards.reconcile import Reconciled
@@ -44,13 +45,28 @@ class Provenance:
     job: str
     started: str
     version: str = ""
+    source_reason: str = ""
 
     @staticmethod
     def start(
-        source: Mapping[str, object], config_digest: str, runner: str, job: str, version: str = ""
+        source: Mapping[str, object],
+        config_digest: str,
+        runner: str,
+        job: str,
+        version: str = "",
+        source_reason: str = "",
     ) -> Provenance:
-        """The provenance of a job that starts now; `version` is the dataset's, where it has any."""
-        return Provenance(source, config_digest, runner, job, _now(), version)
+        """The provenance of a job that starts now.
+
+        Args:
+            source: the settings of the source.
+            config_digest: of the configuration.
+            runner: name of Beam's runner.
+            job: name of the job.
+            version: of the dataset; empty where it has none.
+            source_reason: why the source is of its kind; empty where nothing says.
+        """
+        return Provenance(source, config_digest, runner, job, _now(), version, source_reason)
 
 
 class ShardNames(NamedTuple):
@@ -244,6 +260,8 @@ def _manifest(reconciled: Reconciled, config: DatasetConfig, provenance: Provena
         },
         "jpeg_qualities": {str(quality): count for quality, count in sorted(stats.qualities.items())},
         "splits": {name: _split(reconciled, name) for name in plan.splits},
+        "classes": class_overview(reconciled.statistics, plan.settings.features.labels.labels),
+        "warnings": [one.as_json() for one in reconciled.warnings],
         "annotations": {
             "stored": dict(sorted(stats.annotations.items())),
             "changed": dict(sorted(stats.notes.items())),
@@ -256,6 +274,7 @@ def _manifest(reconciled: Reconciled, config: DatasetConfig, provenance: Provena
             "job": provenance.job,
             "started": provenance.started,
             "finished": _now(),
+            "source_reason": provenance.source_reason,
             "reused_shards": sum(report.reused for report in reconciled.reports),
             "taken_over": _taken_over(reconciled),
             "work": {name: stats.work[name] for name in ("source_reads", "images", "masks")},

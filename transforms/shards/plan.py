@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from transforms.config import MIB, DatasetConfig
@@ -18,11 +19,13 @@ from transforms.examples.schema import (
     check_names,
 )
 from transforms.records import SPLIT_NAME, JobError
+from transforms.shards.counted import CountedFeatures
 from transforms.shards.hashing import DEFAULT_SPLIT
 from transforms.shards.packing import reference_record, reference_shard
 from transforms.shards.previous import PreviousVersion
 from transforms.shards.record_encoder import RecordSettings
 from transforms.shards.sample import measure
+from transforms.shards.statistics import Statistics
 from transforms.shards.totals import SplitTotals, Totals
 
 # TensorFlow's advice to readers (performance guide, and TFDS): ten files a host, none below 10 MB.
@@ -224,11 +227,12 @@ def record_settings(totals: Totals, config: DatasetConfig) -> RecordSettings:
     names = config.label_names if config.label_classes is None else config.label_classes
     try:
         schema = choose_schema(config.schema, totals.with_image > 0, annotated)
+        found = totals.labels
         labels = LabelMap.build(
-            totals.labels,
+            found,
             names,
             config.label_offset,
-            totals.classes.of(totals.labels),
+            totals.classes.of(found),
             {**totals.classes.texts, **config.label_texts},
             schema.first_id,
         )
@@ -249,6 +253,32 @@ def record_settings(totals: Totals, config: DatasetConfig) -> RecordSettings:
     except ValueError as error:
         raise JobError(str(error)) from error
     return RecordSettings(config.policy, schema, features, dict(config.rename), config.boxes)
+
+
+def planned_statistics(totals: Totals, settings: RecordSettings) -> dict[str, Statistics]:
+    """The figures of each split that are known before an image is read: records, labels and objects."""
+    counted = CountedFeatures(settings.schema, settings.features)
+    ids = settings.features.labels.ids
+    found = {}
+    for name, split in sorted(totals.splits.items()):
+        unlabelled = split.unlabelled if counted.has_objects else split.records - split.labelled
+        found[name] = one = Statistics(records=split.records, unlabelled=unlabelled)
+        if counted.has_labels:
+            one.labels = _by_id(split.labels, ids)
+        if counted.has_objects:
+            one.objects = _by_id(split.objects, ids)
+            without = split.records - split.objects_per_record.total()
+            one.boxes_per_image = +Counter({0: without, **split.objects_per_record})
+    return found
+
+
+def _by_id(labels: Mapping[str | int, int], ids: Mapping[str | int, int]) -> Counter[int]:
+    """Counts by class id; labels without an id, whose records will fail, are left out."""
+    counts: Counter[int] = Counter()
+    for label, count in labels.items():
+        if label in ids:
+            counts[ids[label]] += count
+    return counts
 
 
 def shard_index(reference: bytes, split: SplitPlan) -> int:

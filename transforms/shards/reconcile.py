@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from transforms.records import Failure, JobError
 from transforms.shards.plan import DatasetPlan
+from transforms.shards.plausibility import DataWarning, data_warnings
 from transforms.shards.report import ShardReport, WriteStats, merged
 from transforms.shards.statistics import Statistics
 from transforms.storage.layout import FAILURES
@@ -27,6 +28,7 @@ class Reconciled:
         skipped: likewise, of what was skipped on purpose.
         statistics: of the records of each split.
         is_unchanged: the dataset is the version before, record for record.
+        warnings: what suggests that the input was read wrongly.
     """
 
     plan: DatasetPlan
@@ -36,6 +38,7 @@ class Reconciled:
     skipped: Mapping[tuple[str, str], int]
     statistics: Mapping[str, Statistics] = dataclasses.field(default_factory=dict)
     is_unchanged: bool = False
+    warnings: tuple[DataWarning, ...] = ()
 
     @property
     def num_shards(self) -> Mapping[str, int]:
@@ -57,6 +60,7 @@ def reconcile(
     failures_path: str = FAILURES,
     encoded: Iterable[tuple[str, WriteStats]] | None = None,
     failures_sha256: str = "",
+    strict: bool = False,
 ) -> Reconciled:
     """Counts what was listed against what was written, failed and skipped.
 
@@ -69,9 +73,10 @@ def reconcile(
         encoded: (split, what its encoding came to) where that was not done by what wrote the shards, whose
             reports then count records alone.
         failures_sha256: of the file that names each failure, in hex.
+        strict: whether warnings end the job.
 
     Raises:
-        JobError: shards are missing, or records are; or too many failed.
+        JobError: shards are missing, or records are; too many failed; or `strict` and there are warnings.
     """
     statistics = {name: Statistics() for name in plan.splits}
     summed = _summing(reports, statistics)
@@ -93,7 +98,11 @@ def reconcile(
     _check_gate(result, max_failure_ratio, failures_path)
     for name, split in plan.splits.items():
         _check_split(name, split.records, counted[name], failures_path)
-    return dataclasses.replace(result, is_unchanged=_is_unchanged(result, failures_sha256))
+    warnings = data_warnings(statistics, plan.settings.features.labels.labels)
+    if strict:
+        _check_warnings(warnings)
+    is_unchanged = _is_unchanged(result, failures_sha256)
+    return dataclasses.replace(result, is_unchanged=is_unchanged, warnings=warnings)
 
 
 def _is_unchanged(result: Reconciled, failures_sha256: str) -> bool:
@@ -171,6 +180,14 @@ def most_often(counts: Mapping[tuple[str, str], int]) -> str:
     shown = "; ".join(f"{stage}: {reason}, {times}" for (stage, reason), times in ranked[:_SHOWN])
     others = len(ranked) - _SHOWN
     return f"most often {shown}{f'; {others} more reasons' if others > 0 else ''}"
+
+
+def _check_warnings(warnings: Sequence[DataWarning]) -> None:
+    """Raises JobError where there is a warning."""
+    if warnings:
+        number = f"{len(warnings)} warning{'' if len(warnings) == 1 else 's'}"
+        listed = ". ".join(one.text for one in warnings)
+        raise JobError(f"the dataset has {number}, and --strict is set; nothing is published: {listed}")
 
 
 def _check_split(name: str, listed: int, stats: WriteStats, failures_path: str) -> None:

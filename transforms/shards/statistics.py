@@ -48,6 +48,7 @@ class Statistics:
         box_aspects: as `aspects`, in pixels.
         reencoded: key and packed reference of a few images that were stored other than the source has them,
             lossily: those whose references come first, whatever order they were written in.
+        unlabelled: records without a label or an object.
     """
 
     records: int = 0
@@ -65,6 +66,7 @@ class Statistics:
     box_sides: Counter[int] = dataclasses.field(default_factory=Counter)
     box_aspects: Counter[int] = dataclasses.field(default_factory=Counter)
     reencoded: list[tuple[str, bytes]] = dataclasses.field(default_factory=list)
+    unlabelled: int = 0
 
     def add(
         self,
@@ -87,12 +89,14 @@ class Statistics:
         size = None
         for size in sizes:
             self._add_size(size)
+        label: int | None = None
         for label in labels:
             self.labels[label] += 1
         for label in objects:
             self.objects[label] += 1
         self.pixels.update(pixels)
         self.pixel_images.update(pixels.keys())
+        self.unlabelled += label is None
         if boxes is not None:
             self.boxes_per_image[min(len(boxes), MOST_BOXES)] += 1
             for box in boxes:
@@ -107,6 +111,7 @@ class Statistics:
         """Counts in all that `other` has counted."""
         self.records += other.records
         self.images += other.images
+        self.unlabelled += other.unlabelled
         for name in _COUNTERS:
             getattr(self, name).update(getattr(other, name))
         for size in (other.least, other.most):
@@ -119,6 +124,7 @@ class Statistics:
         return {
             "records": self.records,
             "images": self.images,
+            "unlabelled": self.unlabelled,
             "least": self.least and list(self.least),
             "most": self.most and list(self.most),
             **{name: _counts(getattr(self, name)) for name in _COUNTERS},
@@ -127,7 +133,7 @@ class Statistics:
 
     @staticmethod
     def from_json(found: Mapping[str, Any]) -> Statistics:
-        """What `as_json` made; `reencoded` may be left out.
+        """What `as_json` made; `reencoded` may be left out, and `unlabelled`, which is new.
 
         Raises:
             ValueError, KeyError, TypeError, AttributeError: it did not make that.
@@ -138,6 +144,7 @@ class Statistics:
         return Statistics(
             records=int(found["records"]),
             images=int(found["images"]),
+            unlabelled=int(found.get("unlabelled", 0)),
             least=_size(found["least"]),
             most=_size(found["most"]),
             reencoded=[(str(key), base64.b64decode(packed)) for key, packed in found.get("reencoded", ())],

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import heapq
+from collections import Counter
 from collections.abc import Collection, Iterable
 
 from transforms.examples.columns import ColumnTypes
 from transforms.records import Annotations, ClassNames, ImageRecord, JobError
 from transforms.shards.hashing import DEFAULT_SPLIT, key_digest
 from transforms.shards.packing import Content, content_of, pack_record, unpack_record
+from transforms.shards.statistics import MOST_BOXES
 
 _SAMPLE_SIZE = 32
 _KEYS_SAMPLE_SIZE = 1024
@@ -47,11 +49,56 @@ class LowestHashes:
 
 @dataclasses.dataclass(slots=True)
 class SplitTotals:
-    """Records of one split, the bytes of their stored images as listed, and a sample of their keys."""
+    """Counts of the records of one split.
+
+    Attributes:
+        records: number of records.
+        source_bytes: bytes of their stored images, as listed.
+        keys: a sample of their keys.
+        labels: labels of whole images, of sequences and of their steps.
+        objects: classes of objects.
+        objects_per_record: records with objects, by their number; more than 100 count as 100.
+        labelled: records with a label.
+        unlabelled: records without a label or an object.
+    """
 
     records: int = 0
     source_bytes: int = 0
     keys: LowestHashes = dataclasses.field(default_factory=lambda: LowestHashes(_KEYS_SAMPLE_SIZE))
+    labels: Counter[str | int] = dataclasses.field(default_factory=Counter)
+    objects: Counter[str | int] = dataclasses.field(default_factory=Counter)
+    objects_per_record: Counter[int] = dataclasses.field(default_factory=Counter)
+    labelled: int = 0
+    unlabelled: int = 0
+
+    def add_classes(self, annotations: Annotations) -> None:
+        """Counts the classes of a record."""
+        is_labelled = bool(annotations.labels)
+        for label in annotations.labels:
+            self.labels[label] += 1
+        if annotations.steps is not None:
+            for labels in annotations.steps.labels:
+                self.labels.update(labels)
+                is_labelled |= bool(labels)
+        if annotations.objects:
+            for one in annotations.objects:
+                self.objects[one.label] += 1
+            self.objects_per_record[min(len(annotations.objects), MOST_BOXES)] += 1
+        if is_labelled:
+            self.labelled += 1
+        elif not annotations.objects:
+            self.unlabelled += 1
+
+    def merge(self, other: SplitTotals) -> None:
+        """Counts in all that `other` has counted."""
+        self.records += other.records
+        self.source_bytes += other.source_bytes
+        self.keys.merge(other.keys)
+        self.labels.update(other.labels)
+        self.objects.update(other.objects)
+        self.objects_per_record.update(other.objects_per_record)
+        self.labelled += other.labelled
+        self.unlabelled += other.unlabelled
 
 
 @dataclasses.dataclass(slots=True)
@@ -103,7 +150,7 @@ class Totals:
 
     Attributes:
         splits: by name.
-        labels: every label of the set.
+        segment_labels: classes of the segments of masks.
         label_counts: fewest and most labels of one record.
         with_image: records that have an image.
         unsized: records with an image whose size is not known.
@@ -118,7 +165,7 @@ class Totals:
 
     untyped: bool = False
     splits: dict[str, SplitTotals] = dataclasses.field(default_factory=dict)
-    labels: set[str | int] = dataclasses.field(default_factory=set)
+    segment_labels: set[str | int] = dataclasses.field(default_factory=set)
     label_counts: tuple[int, int] | None = None
     with_image: int = 0
     unsized: int = 0
@@ -140,6 +187,14 @@ class Totals:
         return sum(split.records for split in self.splits.values())
 
     @property
+    def labels(self) -> set[str | int]:
+        """Every label of the set."""
+        every = set(self.segment_labels)
+        for split in self.splits.values():
+            every.update(split.labels, split.objects)
+        return every
+
+    @property
     def source_bytes(self) -> int:
         """Bytes of the stored images, as far as their sizes are known."""
         return sum(split.source_bytes for split in self.splits.values())
@@ -154,8 +209,8 @@ class Totals:
         split.source_bytes += record.size
         labels = record.annotations.labels
         if labels:
-            self.labels.update(labels)
             self.annotated.add("labels")
+        split.add_classes(record.annotations)
         if content.is_detailed:
             self._add_details(record.annotations)
         self._count_labels(len(labels), len(labels))
@@ -174,11 +229,8 @@ class Totals:
     def merge(self, other: Totals) -> None:
         """Counts in all that `other` has counted."""
         for name, split in other.splits.items():
-            mine = self.splits.setdefault(name, SplitTotals())
-            mine.records += split.records
-            mine.source_bytes += split.source_bytes
-            mine.keys.merge(split.keys)
-        self.labels |= other.labels
+            self.splits.setdefault(name, SplitTotals()).merge(split)
+        self.segment_labels |= other.segment_labels
         if other.label_counts is not None:
             self._count_labels(*other.label_counts)
         self.with_image += other.with_image
@@ -199,7 +251,6 @@ class Totals:
         """Takes in what is known beyond labels and free features."""
         found = self.annotated
         for one in annotations.objects:
-            self.labels.add(one.label)
             if one.attributes:
                 self.attributes.observe(one.attributes)
             if one.mask is not None:
@@ -209,11 +260,9 @@ class Totals:
             if one.parts:
                 found.add("parts")
         for mask in annotations.masks.values():
-            self.labels.update(segment.label for segment in mask.segments)
+            self.segment_labels.update(segment.label for segment in mask.segments)
         steps = annotations.steps
         if steps is not None:
-            for labels in steps.labels:
-                self.labels.update(labels)
             for name, values in steps.lists.items():
                 for value in values:
                     self.steps.observe({name: value})
