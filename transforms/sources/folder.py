@@ -40,7 +40,6 @@ from transforms.sources.source import (
     readable,
 )
 from transforms.sources.tree import Tree, TreeFile
-from transforms.sources.unread import check_unread
 from transforms.storage.key_range import EVERYTHING, KeyRange
 from transforms.storage.listing import Entries, entries
 from transforms.storage.name_parts import name_parts
@@ -74,10 +73,7 @@ class FolderSource:
             if is_file(config.input):
                 return "it is an image file by name" if is_image_name(config.input) else None
             items = _items(dataclasses.replace(config, label_pattern=None, include=(), exclude=()))
-            described = _describe(items, _SNIFFED_REMOTE if is_remote(config.input) else math.inf)
-            if described is not None:
-                check_unread(config)
-            return described
+            return _describe(items, _SNIFFED_REMOTE if is_remote(config.input) else math.inf)
 
     def check(self, config: SourceConfig) -> None:
         check_input_exists(config)

@@ -61,7 +61,7 @@ class LabelmeSource:
         with readable("--input", config.input):
             if not is_folder(config.input):
                 return None
-            for key, path in first_files(config.input, ("json", "xml")):
+            for key, path in first_files(config, ("json", "xml")):
                 head = head_of(path)
                 if key.endswith(".json") and _is_labelme_json(head):
                     return f"{key!r} is LabelMe JSON"

@@ -60,7 +60,7 @@ class VocSource:
         with readable("--input", config.input):
             if not is_folder(config.input):
                 return None
-            for key, path in first_files(config.input, ("xml", "png")):
+            for key, path in first_files(config, ("xml", "png")):
                 if key.endswith(".png") and "SegmentationClass" in folder_of(key).split("/"):
                     return f"{key!r} is a mask of classes as VOC has them"
                 if key.endswith(".xml") and is_voc_xml(head_of(path)):

@@ -27,7 +27,7 @@ from transforms.sources.formats.masks_pairs import (
 from transforms.sources.formats.yolo_dataset import CLASS_FILES, YoloDataset, read_dataset, yolo_dataset
 from transforms.sources.formats.yolo_lines import LineFormat, is_label_text
 from transforms.sources.formats.yolo_lists import listed_images
-from transforms.sources.formats.yolo_sniff import why_yolo
+from transforms.sources.formats.yolo_sniff import LABEL_FOLDERS, why_yolo
 from transforms.sources.names import extension_of, is_image_name, is_split_name, printable
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import (
@@ -42,7 +42,6 @@ from transforms.sources.tree import TreeFile
 from transforms.storage.paths import is_remote
 from transforms.storage.places import is_folder
 
-LABEL_FOLDERS = frozenset(("labels", "label", "annotations", "annotation"))
 _LOOKED_AT = 10_000  # files of a bucket among which check() looks for an image
 
 

@@ -63,6 +63,37 @@ def entries(folder: str) -> Entries:
     return retried(_local_entries, folder)
 
 
+def first_names(folder: str, most: int) -> list[tuple[str, bool]]:
+    """Names in a folder, those of folders with a `/` at the end, each with whether it is a link; in order.
+
+    Args:
+        folder: path.
+        most: the number of names after which a larger folder is not listed further.
+
+    Raises:
+        OSError: it may not be listed, or not now.
+    """
+    if is_remote(folder):
+        if _glanced is not None and folder in _glanced:
+            return [(name, False) for name, _ in _glanced[folder][:most]]
+        return sorted((name, False) for name, _ in itertools.islice(objects.list_folder(folder), most))
+    return retried(_first_local_names, folder, most)
+
+
+def _first_local_names(folder: str, most: int) -> list[tuple[str, bool]]:
+    found = []
+    with os.scandir(folder) as scanned:
+        for entry in itertools.islice(scanned, most):
+            try:
+                leads_to_folder = entry.is_dir()
+            except OSError as error:
+                if may_pass(error):
+                    raise
+                leads_to_folder = False
+            found.append((f"{entry.name}/" if leads_to_folder else entry.name, entry.is_symlink()))
+    return sorted(found)
+
+
 def entry_of(path: str) -> Entry | None:
     """The entry of one file in its folder; None where there is no such file."""
     if is_remote(path):
