@@ -77,7 +77,8 @@ class Search:
             outside += [around] if level.has_images else []
             others = (joined(around, name) for name in level.folders if name != part)
             outside += [key for key in others if self.outline.holds_images(key) and not self._is_ours(key)]
-        return outside
+        place = real_path(found.input)
+        return [key for key in outside if not f"{real_path(self.outline.path(key))}/".startswith(f"{place}/")]
 
     def key(self, found: Detected) -> str:
         """The path of a dataset below the input; empty where it is the input."""
@@ -104,7 +105,9 @@ class Search:
         for name in self.outline.level(key).folders:
             inner = joined(key, name)
             if not (own is not None and _is_part(name) or self._is_ours(inner) or self._is_plain(inner)):
-                folders.setdefault(real_path(self.outline.path(inner)), inner)  # links to it are the same
+                place = real_path(self.outline.path(inner))
+                if place not in folders or place == self.outline.path(inner):  # rather than a link to it
+                    folders[place] = inner
         found = [(inner, self._sniffed(inner)) for inner in folders.values()]
         datasets = [one for inner, its_own in found for one in self._at(inner, depth + 1, its_own)]
         return datasets if own is None else list(filter(self._is_whole, datasets))

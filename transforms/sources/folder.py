@@ -23,6 +23,7 @@ from transforms.sources.names import (
     is_image_name,
     is_split_name,
 )
+from transforms.sources.outline import check_roots_used, links_outside
 from transforms.sources.selection import (
     EXCLUDED,
     Selection,
@@ -78,6 +79,7 @@ class FolderSource:
     def check(self, config: SourceConfig) -> None:
         check_input_exists(config)
         check_unused(config, self.name, "annotations", "image_column", "label_column")
+        check_roots_used(config, self.name)
         check_selection(config)
         reasons: collections.Counter[str] = collections.Counter()
         with readable("--input", config.input):
@@ -90,7 +92,8 @@ class FolderSource:
                 if is_remote(config.input) and reasons.total() >= _SNIFFED_REMOTE:
                     return  # the job will see
         found = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common()) or "it is empty"
-        raise ValueError(f"--input is {config.input!r}: there is no image to convert ({found})")
+        links = links_outside(config)
+        raise ValueError(f"--input is {config.input!r}: there is no image to convert ({found}){links}")
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
         with readable("--input", config.input):

@@ -18,10 +18,12 @@ from transforms.sources.source import SourceConfig
 from transforms.storage.faults import may_pass
 from transforms.storage.listing import first_names
 from transforms.storage.paths import Confinement, is_remote, real_path
+from transforms.storage.places import is_folder
 
 _FOLDERS, _FOLDERS_REMOTE = 200, 16
 _NAMES, _NAMES_REMOTE = 20_000, 1_000  # of a folder
 _LINKS = 200  # of a folder that are looked at
+_DEEPEST = 50
 _SHOWN = 3  # image roots that a message names
 
 
@@ -48,6 +50,8 @@ class Outline:
 
     Attributes:
         outside: links that lead outside all roots, and where each leads, by the link's path.
+        is_whole: whether no name was left out.
+        enters_roots: whether a link leads out of the input, into an image root.
     """
 
     def __init__(self, config: SourceConfig) -> None:
@@ -57,6 +61,8 @@ class Outline:
         self._skip_dirs = frozenset(map(real_path, config.skip_dirs))
         self._levels: dict[str, Level] = {}
         self.outside: dict[str, str] = {}
+        self.is_whole = True
+        self.enters_roots = False
 
     def level(self, key: str) -> Level:
         """What is in a folder of the input, by its key; the empty key is the input.
@@ -66,6 +72,7 @@ class Outline:
         """
         if key not in self._levels:
             if not self._left:
+                self.is_whole = False
                 return Level()
             self._left -= 1
             try:
@@ -98,7 +105,9 @@ class Outline:
         path = self.path(key)
         files, folders, links = [], [], 0
         most = _NAMES_REMOTE if is_remote(path) else _NAMES
-        for name, is_linked in first_names(path, most):
+        names = first_names(path, most)
+        self.is_whole = self.is_whole and len(names) < most
+        for name, is_linked in names:
             bare = name.rstrip("/")
             if not bare or is_hidden(bare) or not is_unicode(bare):
                 continue
@@ -110,6 +119,8 @@ class Outline:
                 except BadInput:
                     self.outside[f"{path}/{bare}"] = real_path(f"{path}/{bare}")
                     continue
+                self.enters_roots = self.enters_roots or not f"{leads_to}/".startswith(f"{self._root}/")
+            self.is_whole = self.is_whole and links <= _LINKS
             if not name.endswith("/"):
                 files.append(bare)
             elif leads_to not in self._skip_dirs and not f"{path}/".startswith(f"{leads_to}/"):
@@ -122,8 +133,26 @@ def joined(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
 
 
+def check_roots_used(config: SourceConfig, source: str) -> None:
+    """Raises ValueError where a source that only follows links has image roots that no link leads into."""
+    if not config.image_roots:
+        return
+    if is_folder(config.input):
+        outline = Outline(config)
+        collections.deque(outline.walk(depth=_DEEPEST), maxlen=0)
+        if outline.enters_roots or not outline.is_whole:
+            return
+    shown = ", ".join(config.image_roots)
+    raise ValueError(
+        f"--image_root is {shown!r}, and --source {source} uses it only to follow links of the input that "
+        "lead there; there are none"
+    )
+
+
 def links_outside(config: SourceConfig) -> str:
     """A clause about links that lead outside the input, and the remedy; empty where there are none."""
+    if not is_folder(config.input):
+        return ""
     outline = Outline(config)
     collections.deque(outline.walk(), maxlen=0)
     if not outline.outside:

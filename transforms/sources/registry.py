@@ -175,7 +175,7 @@ def _nothing_found(config: SourceConfig) -> ValueError:
             f"otherwise say what they are: {remedy}"
         )
     with readable("--input", config.input):
-        if is_folder(config.input) and (links := links_outside(config)):
+        if links := links_outside(config):
             return ValueError(f"--input is {config.input!r}, which holds no input that is known{links}")
         found = _found(config.input)
     return ValueError(f"--input is {config.input!r}, which holds no input that is known: {found}; {remedy}")

@@ -178,7 +178,7 @@ def _lists(_: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
     """Texts of which each line begins with an image: with its label, or called like a split."""
     for key in names.of_kind("txt", "lst"):
         rows = [row.split() for row in _rows(outline.path(key))]
-        is_list = is_split_name(name_stem(key)) or all(len(row) > 1 for row in rows)
+        is_list = is_split_name(name_stem(key)) or (len(rows) > 1 and all(len(row) > 1 for row in rows))
         images = [row[0].replace("\\", "/").rpartition("/")[2] for row in rows]
         if rows and is_list and _known(images, names) > len(rows) // 2:
             return key, "a list of images", "make a CSV of it, with a column of file names"

@@ -29,6 +29,7 @@ from transforms.sources.formats.yolo_lines import LineFormat, is_label_text
 from transforms.sources.formats.yolo_lists import listed_images
 from transforms.sources.formats.yolo_sniff import LABEL_FOLDERS, why_yolo
 from transforms.sources.names import extension_of, is_image_name, is_split_name, printable
+from transforms.sources.outline import links_outside
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import (
     Description,
@@ -105,10 +106,8 @@ def _check_has_images(config: SourceConfig) -> None:
     for number, item in enumerate(input_files(config)):
         if is_image_name(item.key) or (is_remote(root_of(config)) and number >= _LOOKED_AT):
             return
-    raise ValueError(
-        f"--input is {config.input!r}: there is no image below it; "
-        "give --image_root the folder of the images, if they are elsewhere"
-    )
+    remedy = links_outside(config) or "; give --image_root the folder of the images, if they are elsewhere"
+    raise ValueError(f"--input is {config.input!r}: there is no image below it{remedy}")
 
 
 def _items(config: SourceConfig) -> Iterator[Item]:

@@ -114,8 +114,8 @@ def first_files(
 ) -> Iterator[tuple[str, str]]:
     """The key and path of the first files with one of the extensions: `most` a folder, few folders.
 
-    The folders nearest to the top come first, links are followed as `Tree` follows them. What cannot be looked
-    at is not there.
+    The folders nearest to the top come first, links are followed as `Tree` follows them. What cannot be
+    looked at is not there.
     """
     root = real_path(config.input)
     confinement = Confinement((root, *config.image_roots))
