@@ -12,16 +12,18 @@ import shlex
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from transforms.sources.formats.imagenet_layout import SYNSET
 from transforms.sources.formats.masks_match import ENDINGS, mask_path
 from transforms.sources.formats.masks_pairs import IMAGE_FOLDERS, stem_of
-from transforms.sources.names import is_image_name, is_split_name
+from transforms.sources.names import is_split_name
 from transforms.sources.outline import Level, Outline, joined
 from transforms.sources.source import Source, SourceConfig
 from transforms.storage.layout import MANIFEST
 from transforms.storage.paths import is_remote, real_path
 
 _WRAPPERS = 3  # folders above a dataset
-_SNIFFED, _SNIFFED_REMOTE = 24, 8  # folders below the input that the sources are tried on
+_SNIFFED, _SNIFFED_REMOTE = 60, 10  # folders below the input that the sources are tried on
+_STEMS = 1_000  # names of a folder that may be those of masks
 _COMPARED = 16  # folders of images that are searched for splits
 _LISTED = 20  # datasets that a message lists
 _OF_FILES = ("idx", "numpy", "tfrecord", "parquet", "webdataset", "archive", "labelme")  # need no image files
@@ -74,7 +76,7 @@ class Search:
         for at, part in enumerate(parts):
             around = "/".join(parts[:at])
             level = self.outline.level(around)
-            outside += [around] if level.has_images else []
+            outside += [around] if level.images else []
             others = (joined(around, name) for name in level.folders if name != part)
             outside += [key for key in others if self.outline.holds_images(key) and not self._is_ours(key)]
         place = real_path(found.input)
@@ -124,10 +126,12 @@ class Search:
         return None
 
     def _is_plain(self, key: str) -> bool:
-        """Whether a folder holds images alone, as that of a class does."""
-        level = self.outline.level(key)
-        return not level.folders and all(
-            is_image_name(name) and not stem_of(name).endswith(_LONG_ENDINGS) for name in level.files
+        """Whether a folder and those below it hold images alone, as those of classes do."""
+        return all(
+            not level.others
+            and not any(one.endswith(_LONG_ENDINGS) for one in map(stem_of, level.images[:_STEMS]))
+            and not any(_is_special(name) for name in level.folders)
+            for _, level in self.outline.walk(key)
         )
 
     def _is_whole(self, found: Detected) -> bool:
@@ -139,7 +143,7 @@ class Search:
 
     def _is_ours(self, key: str) -> bool:
         """Whether a folder is a dataset that this program wrote: an output next to its input."""
-        return self._config.kind == "auto" and MANIFEST in self.outline.level(key).files
+        return self._config.kind == "auto" and MANIFEST in self.outline.level(key).others
 
 
 def below_input(config: SourceConfig, key: str) -> str:
@@ -166,7 +170,7 @@ def _nearest_with_folders(outline: Outline, key: str) -> str:
     """The folder nearest to `key`, at or above it, that has folders of splits or of several classes."""
     while key:
         level = outline.level(key)
-        if _split_folders(outline, key) or (not level.has_images and _has_images_in_two(outline, key)):
+        if _split_folders(outline, key) or (not level.images and _has_images_in_two(outline, key)):
             return key
         key = key.rpartition("/")[0]
     return key
@@ -184,7 +188,7 @@ def folders_of_splits(outline: Outline) -> list[str]:
 
 def _only_folder_of_images(outline: Outline, key: str) -> str | None:
     level = outline.level(key)
-    if level.has_images:
+    if level.images:
         return None
     found = list(_folders_of_images(outline, key, level, 2))
     return found[0] if len(found) == 1 else None
@@ -217,6 +221,11 @@ def commands(found: Iterable[tuple[str, str]]) -> str:
     listed = [f"--input {shlex.quote(path)} --source {kind}" for path, kind in found]
     more = f"; and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
     return "; ".join(listed[:_LISTED]) + more
+
+
+def _is_special(name: str) -> bool:
+    """Whether a source goes by a folder's name."""
+    return mask_path(f"{name}/1.png") is not None or SYNSET.fullmatch(name) is not None
 
 
 def _is_part(name: str) -> bool:

@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from transforms.records import BadInput
 from transforms.sources.names import is_hidden, is_image_name, is_unicode
@@ -29,20 +29,17 @@ _SHOWN = 3  # image roots that a message names
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Level:
-    """What is in one folder: names in order, without hidden ones."""
+    """What is in one folder: names in order, without hidden ones.
 
-    files: tuple[str, ...] = ()
-    folders: tuple[str, ...] = ()
+    Attributes:
+        images: files that are images by name.
+        others: other files.
+        folders: that reading enters.
+    """
 
-    @property
-    def images(self) -> Iterator[str]:
-        """The files that are images by name."""
-        return filter(is_image_name, self.files)
-
-    @property
-    def has_images(self) -> bool:
-        """Whether a file is an image by name."""
-        return next(self.images, None) is not None
+    images: Sequence[str] = ()
+    others: Sequence[str] = ()
+    folders: Sequence[str] = ()
 
 
 class Outline:
@@ -99,20 +96,24 @@ class Outline:
 
     def holds_images(self, key: str, depth: int = 3) -> bool:
         """Whether an image by name lies in a folder, or a few levels below it."""
-        return any(level.has_images for _, level in self.walk(key, depth))
+        return any(level.images for _, level in self.walk(key, depth))
 
     def _listed(self, key: str) -> Level:
         path = self.path(key)
-        files, folders, links = [], [], 0
+        images: list[str] = []
+        others: list[str] = []
+        folders: list[str] = []
+        links = 0
         most = _NAMES_REMOTE if is_remote(path) else _NAMES
         names = first_names(path, most)
         self.is_whole = self.is_whole and len(names) < most
         for name, is_linked in names:
-            bare = name.rstrip("/")
+            bare = name.rstrip("/") if name.endswith("/") else name
             if not bare or is_hidden(bare) or not is_unicode(bare):
                 continue
             links += is_linked
-            leads_to = f"{path}/{bare}"
+            is_folder_name = name.endswith("/")
+            leads_to = f"{path}/{bare}" if is_folder_name or is_linked else ""
             if is_linked and links <= _LINKS:
                 try:
                     leads_to = self._confinement.resolve(leads_to, "list")
@@ -121,11 +122,11 @@ class Outline:
                     continue
                 self.enters_roots = self.enters_roots or not f"{leads_to}/".startswith(f"{self._root}/")
             self.is_whole = self.is_whole and links <= _LINKS
-            if not name.endswith("/"):
-                files.append(bare)
+            if not is_folder_name:
+                (images if is_image_name(bare) else others).append(bare)
             elif leads_to not in self._skip_dirs and not f"{path}/".startswith(f"{leads_to}/"):
                 folders.append(bare)
-        return Level(tuple(files), tuple(folders))
+        return Level(images, others, folders)
 
 
 def joined(folder: str, name: str) -> str:

@@ -35,6 +35,7 @@ from transforms.sources.unread import check_unread
 from transforms.sources.voc import VocSource
 from transforms.sources.webdataset import WebdatasetSource
 from transforms.sources.yolo import YoloSource
+from transforms.storage.listing import glance
 from transforms.storage.places import files_below, is_folder
 
 _SOURCES: tuple[Source, ...] = (
@@ -87,6 +88,11 @@ def detect(config: SourceConfig) -> Detected:
     """
     if config.kind != "auto":
         source_of(config)
+    with glance():
+        return _detected(config)
+
+
+def _detected(config: SourceConfig) -> Detected:
     check_input_exists(config)
     is_sought = not config.annotations and config.kind not in _OF_ROWS
     if is_sought and (is_folder(config.input) or config.kind == "auto"):

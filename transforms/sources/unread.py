@@ -85,7 +85,7 @@ class _Names:
     """What the first folders of an input hold.
 
     Attributes:
-        levels: by key, those with images alone.
+        levels: by key, those with images.
         others: keys of files that are not images by name.
     """
 
@@ -97,17 +97,15 @@ class _Names:
     def of(cls, outline: Outline) -> _Names:
         levels, others = {}, []
         for key, level in outline.walk(depth=_DEPTH):
-            images = tuple(level.images)
-            if images:
-                levels[key] = Level(images)
-            if len(images) < len(level.files):
-                others += [joined(key, name) for name in level.files if not is_image_name(name)]
+            if level.images:
+                levels[key] = level
+            others += [joined(key, name) for name in level.others]
         return cls(levels, others)
 
     @property
     def images(self) -> Iterator[str]:
         """File names of the images."""
-        return itertools.chain.from_iterable(level.files for level in self.levels.values())
+        return itertools.chain.from_iterable(level.images for level in self.levels.values())
 
     @property
     def stems(self) -> frozenset[str]:
@@ -194,9 +192,9 @@ def _masks_by_name(_: SourceConfig, __: Outline, names: _Names) -> _Finding | No
             name_stem(image)
             for other, images in names.levels.items()
             if not _of_masks(other)
-            for image in images.files[:_STEMS]
+            for image in images.images[:_STEMS]
         )
-        first = [name_stem(name) for name in level.files[:_ROWS]]
+        first = [name_stem(name) for name in level.images[:_ROWS]]
         matched = sum(any(stem.removesuffix(ending) in stems for ending in ENDINGS) for stem in first)
         if 2 * matched > len(first):
             remedy = "--source masks reads PNG, GIF, BMP or TIFF; --mask_pattern says where they lie"
@@ -207,17 +205,19 @@ def _masks_by_name(_: SourceConfig, __: Outline, names: _Names) -> _Finding | No
 def _masks_by_content(config: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
     """Grey or palette images of the size of the coloured ones of the same name."""
     most = _COMPARED_REMOTE if is_remote(config.input) else _COMPARED
-    folders = list(itertools.islice(names.levels.items(), most))
-    for (key, level), (other, images) in itertools.product(folders, repeat=2):
-        masks = {name_stem(name): name for name in level.files[:_STEMS] if extension_of(name) in LOSSLESS}
-        pairs = [
-            (outline.path(joined(key, mask)), outline.path(joined(other, name)))
-            for name in images.files[:_STEMS]
-            if (mask := masks.get(name_stem(name))) is not None and joined(key, mask) != joined(other, name)
-        ][:_PAIRS]
-        if len(pairs) > 1 and all(is_mask_of(*pair) for pair in pairs):
-            remedy = "--source masks reads folders images and masks; --mask_pattern says where they lie"
-            return key or "./", "masks of images of the same names", remedy
+    folders = [(key, level.images[:_STEMS]) for key, level in itertools.islice(names.levels.items(), most)]
+    for key, files in folders:
+        masks = {name_stem(name): joined(key, name) for name in files if extension_of(name) in LOSSLESS}
+        for other, images in folders if masks else ():
+            pairs = (
+                (mask, joined(other, name))
+                for name in images
+                if (mask := masks.get(name_stem(name))) is not None
+            )
+            first = list(itertools.islice((pair for pair in pairs if pair[0] != pair[1]), _PAIRS))
+            if len(first) > 1 and all(is_mask_of(*map(outline.path, pair)) for pair in first):
+                remedy = "--source masks reads folders images and masks; --mask_pattern says where they lie"
+                return key or "./", "masks of images of the same names", remedy
     return None
 
 

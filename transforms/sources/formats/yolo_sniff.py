@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from transforms.sources.formats.masks_pairs import root_of, stem_of, without_folder
+from transforms.sources.formats.masks_pairs import root_of, stem_of
 from transforms.sources.formats.nearby_images import NearbyImages
 from transforms.sources.formats.yolo_dataset import CLASS_FILES, read_yaml
 from transforms.sources.formats.yolo_lines import is_label_text
@@ -72,7 +72,7 @@ def _label_folders(nearby: NearbyImages) -> Iterator[str]:
 def _label_beside(folder: str, config: SourceConfig, nearby: NearbyImages) -> str | None:
     """The key of a label file with an image of its name, if the first ones are all label files."""
     texts = list(itertools.islice(_texts(folder, config, nearby), _LISTED))
-    wanted = [key for key in texts if _has_image(key, nearby)][:_TRIED]
+    wanted = [key for key in texts if _has_image(folder, key, nearby)][:_TRIED]
     found = None
     for key in wanted:
         with open_file(f"{nearby.root}/{key}") as stream:
@@ -98,8 +98,11 @@ def _texts(folder: str, config: SourceConfig, nearby: NearbyImages) -> Iterator[
             yield key
 
 
-def _has_image(key: str, nearby: NearbyImages) -> bool:
+def _has_image(folder: str, key: str, nearby: NearbyImages) -> bool:
+    """Whether an image has the name of a text: next to it, or where the images of its folder lie."""
     stem = stem_of(key)
-    name = stem.rpartition("/")[2]
-    paths = dict.fromkeys((without_folder(stem, LABEL_FOLDERS), stem))
-    return any(nearby.has_image(path, (name,)) for path in paths)
+    around, _, last = folder.rpartition("/")
+    paths = [stem]
+    if last.lower() in LABEL_FOLDERS:
+        paths.append(f"{around}/{stem[len(folder) + 1 :]}".lstrip("/"))
+    return any(nearby.has_image(path, (path.rpartition("/")[2],)) for path in paths)
