@@ -21,7 +21,7 @@ from transforms.sources.source import Source, SourceConfig
 from transforms.storage.layout import MANIFEST
 from transforms.storage.paths import is_remote, real_path
 
-_WRAPPERS = 3  # folders above a dataset
+_WRAPPERS = 6  # folders above a dataset
 _SNIFFED, _SNIFFED_REMOTE = 60, 10  # folders below the input that the sources are tried on
 _STEMS = 1_000  # names of a folder that may be those of masks
 _COMPARED = 16  # folders of images that are searched for splits
@@ -127,11 +127,12 @@ class Search:
 
     def _is_plain(self, key: str) -> bool:
         """Whether a folder and those below it hold images alone, as those of classes do."""
-        return all(
+        levels = [level for _, level in self.outline.walk(key)]
+        return any(level.images for level in levels) and all(
             not level.others
             and not any(one.endswith(_LONG_ENDINGS) for one in map(stem_of, level.images[:_STEMS]))
             and not any(_is_special(name) for name in level.folders)
-            for _, level in self.outline.walk(key)
+            for level in levels
         )
 
     def _is_whole(self, found: Detected) -> bool:
@@ -155,7 +156,7 @@ def plain_folder(outline: Outline) -> str:
     """The key of the folder from which images in folders of splits or classes are read.
 
     A folder is a wrapper where it holds one folder, no image, and that folder holds folders of splits, or of
-    two classes or more.
+    two classes or more, or is called `images`.
     """
     key = ""
     for _ in range(_WRAPPERS):
@@ -170,7 +171,11 @@ def _nearest_with_folders(outline: Outline, key: str) -> str:
     """The folder nearest to `key`, at or above it, that has folders of splits or of several classes."""
     while key:
         level = outline.level(key)
-        if _split_folders(outline, key) or (not level.images and _has_images_in_two(outline, key)):
+        if (
+            key.rpartition("/")[2].lower() in IMAGE_FOLDERS
+            or _split_folders(outline, key)
+            or (not level.images and _has_images_in_two(outline, key))
+        ):
             return key
         key = key.rpartition("/")[0]
     return key

@@ -23,7 +23,7 @@ from transforms.storage.places import is_folder
 _FOLDERS, _FOLDERS_REMOTE = 200, 16
 _NAMES, _NAMES_REMOTE = 20_000, 1_000  # of a folder
 _LINKS = 200  # of a folder that are looked at
-_DEEPEST = 50
+_DEPTH, _DEEPEST = 8, 50  # folders below another one that are looked at, or all
 _SHOWN = 3  # image roots that a message names
 
 
@@ -80,7 +80,7 @@ class Outline:
                 self._levels[key] = Level()  # whoever reads it reports the fault
         return self._levels[key]
 
-    def walk(self, key: str = "", depth: int = 3) -> Iterator[tuple[str, Level]]:
+    def walk(self, key: str = "", depth: int = _DEPTH) -> Iterator[tuple[str, Level]]:
         """A folder and those below it, so many levels down: the nearest first."""
         waiting = collections.deque([(key, 0)])
         while waiting:
@@ -94,7 +94,7 @@ class Outline:
         """The path of a file or folder by its key."""
         return f"{self._root}/{key}" if key else self._root
 
-    def holds_images(self, key: str, depth: int = 3) -> bool:
+    def holds_images(self, key: str, depth: int = _DEPTH) -> bool:
         """Whether an image by name lies in a folder, or a few levels below it."""
         return any(level.images for _, level in self.walk(key, depth))
 

@@ -20,7 +20,6 @@ from transforms.sources.parquet import ParquetSource
 from transforms.sources.source import SourceConfig
 from transforms.storage.paths import is_remote
 
-_DEPTH = 4  # folders below the input
 _OPENED = 8  # files of a kind that are looked into
 _START = 1 << 16
 _ROWS = 50
@@ -96,7 +95,7 @@ class _Names:
     @classmethod
     def of(cls, outline: Outline) -> _Names:
         levels, others = {}, []
-        for key, level in outline.walk(depth=_DEPTH):
+        for key, level in outline.walk():
             if level.images:
                 levels[key] = level
             others += [joined(key, name) for name in level.others]
@@ -155,10 +154,11 @@ def _of_single_images(_: SourceConfig, __: Outline, names: _Names) -> _Finding |
 
 def _tables(config: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
     """Tables whose rows name images."""
-    for key in names.of_kind(*_TABLES):
-        if _names_images(_rows(outline.path(key)), names):
-            given = f"--input {shlex.quote(config.input)} --annotations {shlex.quote(outline.path(key))}"
-            return key, "rows that name images", f"give {given}"
+    found = [key for key in names.of_kind(*_TABLES) if _names_images(_rows(outline.path(key)), names)]
+    if found:
+        alike = [key for key in found if extension_of(key) == extension_of(found[0])]
+        files = " ".join(f"--annotations {shlex.quote(outline.path(key))}" for key in alike)
+        return found[0], "rows that name images", f"give --input {shlex.quote(config.input)} {files}"
     for key in names.of_kind("json", "xml"):
         if any(_is_named(image, row) for row in _rows(outline.path(key)) for image in _some_images(names)):
             return key, "names of images", _CONVERT
@@ -178,7 +178,7 @@ def _lists(_: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
         rows = [row.split() for row in _rows(outline.path(key))]
         is_list = is_split_name(name_stem(key)) or (len(rows) > 1 and all(len(row) > 1 for row in rows))
         images = [row[0].replace("\\", "/").rpartition("/")[2] for row in rows]
-        if rows and is_list and _known(images, names) > len(rows) // 2:
+        if rows and is_list and 2 * _known(images, names) >= len(rows):
             return key, "a list of images", "make a CSV of it, with a column of file names"
     return None
 
