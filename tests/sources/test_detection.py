@@ -109,6 +109,9 @@ def test_a_wrapped_dataset_is_read_as_what_it_is(tmp_path: Path, name: str, wrap
         (below(CLASSES, "flowers"), "folder", "flowers", {None}),
         ({**below(CLASSES, "flowers"), "notes/a.txt": b"?"}, "folder", "flowers", {None}),
         ({"cats/1.jpg": b"x", "cats/2.jpg": b"x"}, "folder", "", {None}),
+        ({"x/Images/1.jpg": b"x", "x/Images/2.jpg": b"x"}, "folder", "x/Images", {None}),
+        (below(SPLITS, "1/2/3/4/5"), "folder", "1/2/3/4/5", {"train", "test"}),
+        (below(YOLO, "1/2/3/4/5"), "yolo", "1/2/3/4/5", {"train", "val"}),
         (below(CLASSES, "train"), "folder", "", {"train"}),
         ({**CLASSES, "daisy/more/9.jpg": b"x"}, "folder", "", {None}),
         (SPLITS, "folder", "", {"train", "test"}),
@@ -140,13 +143,14 @@ COCO = INPUTS["coco"].files([1, 2])
 @pytest.mark.parametrize(
     ("files", "listed"),
     [
-        (TWO_SPLITS, {"A": "folder", "B": "folder"}),
+        ({**below(SPLITS, "a/images"), "docs/1.jpg": b"x"}, {"a": ""}),
+        (TWO_SPLITS, {"A": "", "B": ""}),
         ({**below(COCO, "coco"), **below(YOLO, "my yolo")}, {"coco": "coco", "my yolo": "yolo"}),
         ({**below(COCO, "x/a"), **below(COCO, "x/b")}, {"x/a": "coco", "x/b": "coco"}),
         ({**COCO, **below(YOLO, "yolo")}, {"": "coco", "yolo": "yolo"}),
         ({**below(YOLO, "a"), **below(YOLO, "b")}, {"a": "yolo", "b": "yolo"}),
-        ({**below(YOLO, "yolo"), "cats/1.jpg": b"x"}, {"yolo": "yolo", "cats": "folder"}),
-        ({**below(YOLO, "yolo"), "1.jpg": b"x"}, {"yolo": "yolo", "": "folder"}),
+        ({**below(YOLO, "yolo"), "cats/1.jpg": b"x"}, {"yolo": "yolo", "cats": ""}),
+        ({**below(YOLO, "yolo"), "1.jpg": b"x"}, {"yolo": "yolo"}),
         (
             {**below(INPUTS["idx"].files([1]), "mnist"), **below(INPUTS["tfrecord"].files([1]), "records")},
             {"mnist": "idx", "records": "tfrecord"},
@@ -161,9 +165,9 @@ def test_several_datasets_are_listed(tmp_path: Path, files: Files, listed: dict[
     assert message.startswith(f"--input is {place!r}, ") and "\n" not in message
     for name, kind in listed.items():
         path = f"{place}/{name}".rstrip("/")
-        assert f"--input {shlex.quote(path)} --source {kind}" in message
-        config, _ = found(path, kind)
-        assert (config.kind, config.input) == (kind, path) or name == ""
+        assert f"--input {shlex.quote(path)}{f' --source {kind}' if kind else ''}" in message
+        config, _ = found(path, kind or "auto")
+        assert config.kind == (kind or "folder") and (config.input.startswith(path) or name == "")
         assert read(config, tmp_path / "x")
 
 
@@ -422,7 +426,7 @@ def test_a_wrapped_dataset_in_a_bucket(tmp_path: Path, bucket: str, bucket_serve
     config, _ = found(f"{bucket}/one/")
     assert (config.kind, config.input) == ("yolo", f"{bucket}/one/a/yolo")
     assert {record.split for record in read(config, tmp_path / "x")} == {"train", "val"}
-    with pytest.raises(ValueError, match=f"--input {bucket}/two/A --source folder; --input {bucket}/two/B"):
+    with pytest.raises(ValueError, match=f"--input {bucket}/two/A; --input {bucket}/two/B"):
         found(f"{bucket}/two")
     assert found(f"{bucket}/three")[0].input == f"{bucket}/three/images"
 

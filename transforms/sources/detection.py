@@ -152,24 +152,24 @@ def below_input(config: SourceConfig, key: str) -> str:
     return f"{config.input.rstrip('/')}/{key}" if key else config.input
 
 
-def plain_folder(outline: Outline) -> str:
-    """The key of the folder from which images in folders of splits or classes are read.
+def plain_folder(outline: Outline, key: str = "") -> str:
+    """The key of the folder, at or below one, from which images in folders of splits or classes are read.
 
     A folder is a wrapper where it holds one folder, no image, and that folder holds folders of splits, or of
     two classes or more, or is called `images`.
     """
-    key = ""
+    top = key
     for _ in range(_WRAPPERS):
         inner = _only_folder_of_images(outline, key)
         if inner is None or is_split_name(inner.rpartition("/")[2]):
             break
         key = inner
-    return _nearest_with_folders(outline, key)
+    return _nearest_with_folders(outline, key, top)
 
 
-def _nearest_with_folders(outline: Outline, key: str) -> str:
-    """The folder nearest to `key`, at or above it, that has folders of splits or of several classes."""
-    while key:
+def _nearest_with_folders(outline: Outline, key: str, top: str) -> str:
+    """The folder nearest to `key`, between it and `top`, that has folders of splits or of several classes."""
+    while key != top:
         level = outline.level(key)
         if (
             key.rpartition("/")[2].lower() in IMAGE_FOLDERS
@@ -186,7 +186,8 @@ def folders_of_splits(outline: Outline) -> list[str]:
     names = outline.level("").folders[:_COMPARED]
     if outline.level("").folders and all(map(is_split_name, names)):
         return []
-    if not any(len(_split_folders(outline, name)) > 1 for name in names if not is_split_name(name)):
+    places = (plain_folder(outline, name) for name in names if not is_split_name(name))
+    if not any(len(_split_folders(outline, place)) > 1 for place in places):
         return []
     return [name for name in names if outline.holds_images(name)]
 
@@ -222,8 +223,8 @@ def _split_folders(outline: Outline, key: str) -> list[str]:
 
 
 def commands(found: Iterable[tuple[str, str]]) -> str:
-    """The arguments that read each dataset, of (path, kind)."""
-    listed = [f"--input {shlex.quote(path)} --source {kind}" for path, kind in found]
+    """The arguments that read each dataset, of (path, kind); without a kind, it is detected."""
+    listed = [f"--input {shlex.quote(path)}{f' --source {kind}' if kind else ''}" for path, kind in found]
     more = f"; and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
     return "; ".join(listed[:_LISTED]) + more
 

@@ -17,7 +17,7 @@ from transforms.sources.names import is_hidden, is_image_name, is_unicode
 from transforms.sources.source import SourceConfig
 from transforms.storage.faults import may_pass
 from transforms.storage.listing import first_names
-from transforms.storage.paths import Confinement, is_remote, real_path
+from transforms.storage.paths import Confinement, absolute, is_remote, real_path
 from transforms.storage.places import is_folder
 
 _FOLDERS, _FOLDERS_REMOTE = 200, 16
@@ -138,6 +138,9 @@ def check_roots_used(config: SourceConfig, source: str) -> None:
     """Raises ValueError where a source that only follows links has image roots that no link leads into."""
     if not config.image_roots:
         return
+    place = real_path(config.input)
+    if place != absolute(config.input) and Confinement(config.image_roots).contains(place):
+        return  # the input is reached by such a link
     if is_folder(config.input):
         outline = Outline(config)
         collections.deque(outline.walk(depth=_DEEPEST), maxlen=0)

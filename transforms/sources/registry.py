@@ -94,6 +94,8 @@ def detect(config: SourceConfig) -> Detected:
 
 def _detected(config: SourceConfig) -> Detected:
     check_input_exists(config)
+    if config.kind in _OF_ROWS and not config.annotations:
+        source_of(config).check(config)  # of a folder, which they do not read
     is_sought = not config.annotations and config.kind not in _OF_ROWS
     if is_sought and (is_folder(config.input) or config.kind == "auto"):
         found = _sought(config) if is_folder(config.input) else _sniffed(config)
@@ -144,10 +146,10 @@ def _sought(config: SourceConfig) -> Detected | None:
 
 
 def _images_outside(config: SourceConfig, found: Detected, outside: list[str]) -> ValueError:
-    others = ((below_input(config, key), "folder") for key in outside)
+    others = ((below_input(config, key), "") for key in outside if key)
     return ValueError(
         f"--input is {config.input!r}, where {found.input!r} is a dataset ({found.why}), and images lie "
-        f"outside it too; give one of them: {commands([(found.input, found.kind), *others])}"
+        f"outside it too; give one of them: {commands([(found.input, found.kind), *others])}{_OR_FOLDER}"
     )
 
 
@@ -161,7 +163,7 @@ def _plain(config: SourceConfig, outline: Outline) -> Detected | None:
     if config.kind == "folder":
         return Detected("folder", "", plain.input)
     if plain.input == config.input and (several := folders_of_splits(outline)):
-        listed = commands((below_input(config, name), "folder") for name in several)
+        listed = commands((below_input(config, name), "") for name in several)
         raise ValueError(
             f"--input is {config.input!r}, where several folders have splits of their own; "
             f"give one of them: {listed}{_OR_FOLDER}"

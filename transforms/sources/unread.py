@@ -23,6 +23,7 @@ from transforms.storage.paths import is_remote
 _OPENED = 8  # files of a kind that are looked into
 _START = 1 << 16
 _ROWS = 50
+_FOLDERS = 3  # that a message names
 _COMPARED, _COMPARED_REMOTE = 8, 3  # folders of images that may be masks of each other
 _STEMS = 1_000  # of a folder that is compared
 _PAIRS = 3  # that have to be an image and its mask
@@ -158,7 +159,8 @@ def _tables(config: SourceConfig, outline: Outline, names: _Names) -> _Finding |
     if found:
         alike = [key for key in found if extension_of(key) == extension_of(found[0])]
         files = " ".join(f"--annotations {shlex.quote(outline.path(key))}" for key in alike)
-        return found[0], "rows that name images", f"give --input {shlex.quote(config.input)} {files}"
+        roots = "".join(f" --image_root {shlex.quote(outline.path(key))}" for key in _apart(alike, names))
+        return found[0], "rows that name images", f"give --input {shlex.quote(config.input)} {files}{roots}"
     for key in names.of_kind("json", "xml"):
         if any(_is_named(image, row) for row in _rows(outline.path(key)) for image in _some_images(names)):
             return key, "names of images", _CONVERT
@@ -170,6 +172,13 @@ def _tables(config: SourceConfig, outline: Outline, names: _Names) -> _Finding |
             continue
         return key, "rows of images", f"give --input {shlex.quote(path)} --source parquet"
     return None
+
+
+def _apart(tables: list[str], names: _Names) -> list[str]:
+    """The folders of images, where they are few, in which no table lies."""
+    around = {"", *(key.rpartition("/")[0] for key in tables)}
+    apart = [key for key in names.levels if key not in around]
+    return apart if len(apart) <= _FOLDERS else []
 
 
 def _lists(_: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
@@ -185,6 +194,12 @@ def _lists(_: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
 
 def _masks_by_name(_: SourceConfig, __: Outline, names: _Names) -> _Finding | None:
     """A folder called like one of masks, most of whose files are called like images in other folders."""
+    if names.levels and all(map(_of_masks, names.levels)):
+        return (
+            next(iter(names.levels)),
+            "masks, and their images are elsewhere",
+            "give the folder around both",
+        )
     for key, level in names.levels.items():
         if not _of_masks(key):
             continue

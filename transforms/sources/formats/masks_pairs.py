@@ -44,7 +44,7 @@ def input_files(config: SourceConfig) -> Iterator[TreeFile | Failure]:
     several = bool(roots)
     taken: set[str] = set()
     linked: set[str] = set()
-    for place in (root, *roots):
+    for place in dict.fromkeys((root, *roots)):
         if place != root and (place in linked or any(place == one or below(one, place) for one in visited)):
             continue
         for item in Tree(place, (root, *roots), (*config.skip_dirs, *visited[place == root :])).files():
