@@ -106,7 +106,7 @@ def add_source_flags(group: argparse._ArgumentGroup, output: str) -> None:
 
 
 def chosen_source(args: argparse.Namespace) -> tuple[SourceConfig, str]:
-    """The source, its kind found out; and why it is of that kind.
+    """The source, its kind and its folder found out; and why it is of that kind.
 
     Raises:
         ValueError: it is of none, or its flags contradict each other.
@@ -128,12 +128,9 @@ def chosen_source(args: argparse.Namespace) -> tuple[SourceConfig, str]:
         skip_dirs=(absolute(args.output),),
     )
     check_apart(source.input, args.output)
-    if source.kind == "auto":
-        kind, reason = detect(source)
-        source = dataclasses.replace(source, kind=kind)
-    else:
-        reason = "as --source says"
-    return _with_masks(source, args), reason
+    found = detect(source)
+    source = dataclasses.replace(source, kind=found.kind, input=found.input)
+    return _with_masks(source, args), found.why
 
 
 def check_apart(source: str, output: str) -> None:

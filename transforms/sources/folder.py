@@ -24,6 +24,7 @@ from transforms.sources.names import (
     next_in_split_name,
     normal_split,
 )
+from transforms.sources.outline import check_roots_used, links_outside
 from transforms.sources.selection import (
     EXCLUDED,
     NO_LABEL,
@@ -44,7 +45,6 @@ from transforms.sources.source import (
     readable,
 )
 from transforms.sources.tree import Tree, TreeFile
-from transforms.sources.unread import check_unread
 from transforms.storage.key_range import EVERYTHING, KeyRange
 from transforms.storage.listing import Entries, entries
 from transforms.storage.name_parts import name_parts
@@ -79,14 +79,12 @@ class FolderSource:
                 return "it is an image file by name" if is_image_name(config.input) else None
             every = dataclasses.replace(config, label_pattern=None, include=(), exclude=())
             most = _SNIFFED_REMOTE if is_remote(config.input) else math.inf
-            described = _describe(_Listing(every), most, label_pattern(config))
-            if described is not None:
-                check_unread(config)
-            return described
+            return _describe(_Listing(every), most, label_pattern(config))
 
     def check(self, config: SourceConfig) -> None:
         check_input_exists(config)
         check_unused(config, self.name, "annotations", "image_column", "label_column")
+        check_roots_used(config, self.name)
         check_selection(config)
         reasons: collections.Counter[str] = collections.Counter()
         examples: dict[str, str] = {}
@@ -104,7 +102,8 @@ class FolderSource:
         if (why := why_nothing(config, reasons, example)) is not None:
             raise ValueError(why)
         found = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common()) or "it is empty"
-        raise ValueError(f"--input is {config.input!r}: there is no image to convert ({found})")
+        links = links_outside(config)
+        raise ValueError(f"--input is {config.input!r}: there is no image to convert ({found}){links}")
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
         with readable("--input", config.input):
