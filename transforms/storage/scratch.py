@@ -22,6 +22,8 @@ def scratch_folder() -> str:
         JobError: the private folder's name belongs to something else.
     """
     parent = _private_folder(os.path.join(tempfile.gettempdir(), f"recordmill-scratch-{os.getuid()}"))
+    with contextlib.suppress(OSError):  # earlier versions remove folders of such names that nobody has locked
+        fcntl.flock(os.open(parent, os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_SH | fcntl.LOCK_NB)
     for name in os.listdir(parent):
         _remove_if_dead(os.path.join(parent, name))
     folder = tempfile.mkdtemp(dir=parent)
