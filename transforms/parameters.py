@@ -25,6 +25,7 @@ _POLICY = (
 PARAMETERS = {
     "output": "WriteDataset.output",
     "overwrite": "DatasetConfig(overwrite=True)",
+    "strict": "DatasetConfig(strict=True)",
     "source": "SourceConfig.kind",
     "image_root": "SourceConfig.image_roots",
     "label_file": "DatasetConfig.label_names",

@@ -79,7 +79,7 @@ def test_the_output_of_a_run_is_no_setting_of_its_source() -> None:
             {"kind": "csv", "input": "x", "color": 1},
             "the source has 'color', which this version does not know",
         ),
-        ({"kind": "csv", "input": "x", "limit": -1}, "--limit is -1"),
+        ({"kind": "csv", "input": "x", "limit": -1}, "SourceConfig.limit is -1"),
     ],
 )
 def test_sources_that_cannot_be_read_again(told: dict[str, Any], message: str) -> None:

@@ -139,9 +139,9 @@ def test_warnings_are_noted_and_fail_a_strict_job() -> None:
     with pytest.raises(JobError) as raised:
         reconcile(made, reports, (), 0.0, strict=True)
     assert str(raised.value) == (
-        "the dataset has 1 warning, and --strict is set; nothing is published: all 5 labels are '0'. Check "
-        "that --input is the folder that holds the folders of the classes, or that --label_column or "
-        "--label_pattern finds the class"
+        "the dataset has 1 warning, and DatasetConfig(strict=True) is set; nothing is published: all 5 labels "
+        "are '0'. Check that SourceConfig.input is the folder that holds the folders of the classes, or that "
+        "SourceConfig.label_column or SourceConfig.label_pattern finds the class"
     )
     fine = [report("train", 0, stats(5)), report("val", 0, stats(5))]
     assert reconcile(made, fine, (), 0.0, strict=True).warnings == ()
@@ -150,5 +150,5 @@ def test_warnings_are_noted_and_fail_a_strict_job() -> None:
 def test_too_many_failures_come_before_warnings() -> None:
     one_class = WriteStats(4, Counter({BAD: 1}), statistics=Statistics(records=4, labels=Counter({0: 4})))
     reports = [report("train", 0, one_class), report("val", 0, stats(5))]
-    with pytest.raises(JobError, match="above --max_failure_ratio"):
+    with pytest.raises(JobError, match="above DatasetConfig.max_failure_ratio"):
         reconcile(planned("shards", num_shards=1), reports, (), 0.0, strict=True)

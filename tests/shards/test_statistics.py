@@ -56,7 +56,7 @@ def test_a_few_records() -> None:
         boxes_per_image=Counter({3: 1, 0: 2}),
         box_sides=Counter({-2: 1, 0: 1, -3: 1}),  # 1/2, 1, and the root of 1/8
         box_aspects=Counter({2: 2, -2: 1}),  # 4:3 twice; 160 by 240
-        unlabelled=1,
+        unlabelled=2,
     )
 
 
