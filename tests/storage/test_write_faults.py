@@ -29,8 +29,8 @@ def test_a_full_disk_below_the_temporary_folder(
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     assert str(fault(NO_SPACE, f"{tmp_path}/{folder}/a")) == (
         f"{tmp_path}/{folder}/a: No space left on device; 0 bytes are free there; free space on that disk, "
-        "or give another folder: with WriteDataset.output for the dataset, in the environment variable TMPDIR "
-        "for temporary files"
+        "or give another folder: with WriteDataset.output for the dataset, in the environment variable "
+        "TMPDIR for temporary files"
     )
 
 
