@@ -140,8 +140,8 @@ def test_warnings_are_noted_and_fail_a_strict_job() -> None:
         reconcile(made, reports, (), 0.0, strict=True)
     assert str(raised.value) == (
         "the dataset has 1 warning, and DatasetConfig(strict=True) is set; nothing is published: all 5 "
-        "labels are '0'. Check that SourceConfig.input is the folder that holds the folders of the classes, or that "
-        "SourceConfig.label_column or SourceConfig.label_pattern finds the class"
+        "labels are '0'. Check that SourceConfig.input is the folder that holds the folders of the classes, "
+        "or that SourceConfig.label_column or SourceConfig.label_pattern finds the class"
     )
     fine = [report("train", 0, stats(5)), report("val", 0, stats(5))]
     assert reconcile(made, fine, (), 0.0, strict=True).warnings == ()
