@@ -6,7 +6,7 @@ import dataclasses
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from transforms.records import JobError
@@ -20,7 +20,7 @@ from transforms.sources.names import (
     printable,
 )
 from transforms.sources.source import SourceConfig
-from transforms.storage.paths import absolute, below, is_remote, real_path
+from transforms.storage.paths import Confinement, absolute, below, is_remote, real_path
 from transforms.storage.places import is_file, is_folder, may_be_there, names_in, open_file
 
 CLASS_FILES = ("obj.names", "classes.txt", "_darknet.labels")
@@ -94,11 +94,12 @@ def yolo_dataset(config: SourceConfig) -> YoloDataset:
     if not found.names:
         found = _with_class_file(found, places, names)
     if not found.sets and yaml_name is None:
-        lists = [name for name in names if _is_image_list(root, name)]
+        lists = [name for name in names if _is_image_list(places, name)]
         sets = tuple(ImageSet(normal_split(name.rpartition(".")[0]), name, True, name) for name in lists)
         found = dataclasses.replace(found, sets=sets, files=found.files | frozenset(lists))
     _check_apart(found.sets, config)
-    _check_inside(found.files - {yaml_name if is_lone else ""}, places, config)
+    for key in _lists(found.sets):
+        places.file(key)
     return found
 
 
@@ -112,7 +113,8 @@ def yaml_of(root: str, names: list[str], config: SourceConfig) -> str | None:
     for usual in ("data.yaml", "data.yml", "dataset.yaml"):
         if usual in yamls:
             return usual
-    found = [name for name in yamls if _names_classes(f"{root}/{name}")]
+    inside = Confinement((root, *config.image_roots))
+    found = [name for name in yamls if inside.holds(f"{root}/{name}") and _names_classes(f"{root}/{name}")]
     if len(found) > 1:
         raise ValueError(
             f"--input is {config.input!r}, where {' and '.join(map(repr, found[:2]))} both name classes; "
@@ -172,6 +174,8 @@ class _Places:
         self.input = config.input
         self._listed: dict[str, list[str]] = {}
         self.roots = (root, *map(real_path, config.image_roots))
+        self._confinement = Confinement(self.roots)
+        self._is_lone = not is_folder(real_path(config.input))
         self._written = absolute(config.input) if is_folder(root) else root
 
     def key(self, path: str) -> str | None:
@@ -200,6 +204,21 @@ class _Places:
                 if is_file(place):
                     return key or "", True
         return self._by_tail(whole)
+
+    def file(self, key: str) -> str:
+        """The path of a file that describes the dataset.
+
+        Raises:
+            ValueError: it is a link that leads outside, and not the input itself.
+        """
+        paths = (f"{root}/{key}" for root in self.roots)
+        path = next(filter(is_file, paths), f"{self.root}/{key}")
+        if not (self._is_lone and key == self.name) and not self._confinement.holds(path):
+            raise ValueError(
+                f"--input is {self.input!r}: {key} is a link to {printable(real_path(path))!r}, outside the "
+                "input; give --image_root the folder it leads to, if that is meant to be read"
+            )
+        return path
 
     def leads_outside(self, base: str, path: str) -> bool:
         """Whether a path leads to something that is there, but not below the input."""
@@ -254,7 +273,7 @@ class _Places:
 
 
 def _from_yaml(places: _Places, name: str) -> YoloDataset:
-    path = f"{places.root}/{name}"
+    path = places.file(name)
     found = read_yaml(path)
     base = found.get("path")
     base = base if isinstance(base, str) else ""
@@ -308,7 +327,7 @@ def _keypoint_shape(value: object, path: str) -> tuple[int, int] | None:
 
 def _from_darknet(places: _Places, name: str) -> YoloDataset:
     """obj.data: `key = value` lines. Paths begin at the folder darknet is run in, often `data/`."""
-    path = f"{places.root}/{name}"
+    path = places.file(name)
     found = {}
     for line in _read_text(path).splitlines():
         key, equals, value = line.partition("=")
@@ -318,7 +337,7 @@ def _from_darknet(places: _Places, name: str) -> YoloDataset:
     sets, missing = _sets(places, "", entries)
     dataset = YoloDataset({}, None, sets, missing, "", frozenset((name, *_lists(sets))))
     if "names" in found and (located := places.find("", found["names"])) and located[1]:
-        names = read_names(f"{places.root}/{located[0]}")
+        names = read_names(places.file(located[0]))
         return dataclasses.replace(dataset, names=names, files=dataset.files | {located[0]})
     return dataset
 
@@ -368,7 +387,7 @@ def _with_class_file(found: YoloDataset, places: _Places, names: list[str]) -> Y
     tried += [f"{name}/classes.txt" for name in names if name.lower() in ("labels", "annotations")]
     for key in tried:
         if is_file(f"{places.root}/{key}"):
-            known = read_names(f"{places.root}/{key}")
+            known = read_names(places.file(key))
             return dataclasses.replace(found, names=known, files=found.files | {key})
     return found
 
@@ -385,11 +404,11 @@ def read_names(path: str) -> dict[int, str]:
     return dict(enumerate(lines))
 
 
-def _is_image_list(root: str, name: str) -> bool:
+def _is_image_list(places: _Places, name: str) -> bool:
     """Whether a file is called like a split and has images by name."""
     if extension_of(name) != "txt" or not is_split_name(name.rpartition(".")[0]):
         return False
-    with open_file(f"{root}/{name}") as stream:
+    with open_file(places.file(name)) as stream:
         start = stream.read(1 << 12)
     return is_image_name(next(iter(start.decode("utf-8", "replace").split("\n")), "").strip())
 
@@ -409,17 +428,6 @@ def _overlap(one: ImageSet, other: ImageSet) -> bool:
         return one.is_list and other.is_list and one.where == other.where
     first, second = f"{one.where}/".lstrip("/"), f"{other.where}/".lstrip("/")
     return first.startswith(second) or second.startswith(first)
-
-
-def _check_inside(files: Iterable[str], places: _Places, config: SourceConfig) -> None:
-    """Raises ValueError where a file that describes the dataset is a link that leads out of it."""
-    for key in files:
-        found = [place for root in places.roots if is_file(place := f"{root}/{key}")]
-        if found and not any(below(root, real_path(found[0])) for root in places.roots):
-            raise ValueError(
-                f"--input is {config.input!r}: {key} is a link to {printable(real_path(found[0]))!r}, "
-                "outside the input; give --image_root the folder it leads to, if that is meant to be read"
-            )
 
 
 def read_dataset(config: SourceConfig) -> YoloDataset:

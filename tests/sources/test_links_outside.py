@@ -1,0 +1,85 @@
+"""A link below the input that leads outside of it, and of every image root: no source reads through it."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sources.small_inputs import INPUTS
+from transforms.records import Failure, ImageRecord, JobError
+from transforms.sources.registry import SOURCES
+from transforms.sources.source import Item, SourceConfig
+from transforms.storage import local
+
+NUMBERS = (1, 2)
+_BOXES = b"ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax\n0,xclick,/m/c,1,0.1,0.5,0.1,0.5\n"
+_NAMES = b"cat\ndog\n"
+FURTHER: dict[str, dict[str, bytes]] = {
+    "yolo": {"data.yaml": b"path: .\ntrain: images\nnames: [cat]\n", "labels/classes.txt": _NAMES},
+    "openimages": {"train-annotations-bbox.csv": _BOXES},
+    "imagenet": {"train/LOC_synset_mapping.txt": b"n01440764 tench\n"},
+    "masks": {"classes.txt": _NAMES, "train.txt": b"0\n1\n"},
+    "voc": {"labelmap.txt": b"cat:::\n", "ImageSets/Main/train.txt": b"0\n1\n"},
+    "idx": {"train-labels-idx1-ubyte": b"\0\0\x08\x01\0\0\0\x02\1\2"},
+    "idx.gz": {"train-labels-idx1-ubyte.gz": gzip.compress(b"\0\0\x08\x01\0\0\0\x02\1\2")},
+    "tfrecord": {"label_map.pbtxt": b"item {\n  id: 1\n  name: 'cat'\n}\n"},
+}
+CASES = [
+    (name, key)
+    for name, one in INPUTS.items()
+    for key in {**one.files(NUMBERS), **FURTHER.get(name, {})}
+    if key != one.place
+]
+
+
+def put(root: Path, files: dict[str, bytes]) -> None:
+    for name, data in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The real paths of the files that sources open."""
+    paths: list[str] = []
+    really = local.open_file
+
+    def open_file(path: str) -> Any:
+        paths.append(os.path.realpath(path))
+        return really(path)
+
+    monkeypatch.setattr(local, "open_file", open_file)
+    return paths
+
+
+def read(name: str, root: Path, scratch: Path, **options: Any) -> list[Item]:
+    one = INPUTS[name]
+    config = SourceConfig(one.kind, str(root / one.place), **one.options, **options)
+    source = SOURCES[one.kind]
+    source.check(config)
+    return list(source.read(config, str(scratch)))
+
+
+@pytest.mark.parametrize(("name", "key"), CASES)
+def test_a_link_that_leads_outside_is_not_followed(
+    tmp_path: Path, opened: list[str], name: str, key: str
+) -> None:
+    root, outside = tmp_path / "in", tmp_path / "outside"
+    put(root, {**INPUTS[name].files(NUMBERS), **FURTHER.get(name, {})})
+    outside.mkdir()
+    (root / key).rename(outside / os.path.basename(key))
+    (root / key).symlink_to(outside / os.path.basename(key))
+    try:
+        items = read(name, root, tmp_path)
+    except (ValueError, JobError) as error:
+        assert "outside the input" in str(error) or "no " in str(error)
+    else:
+        assert "outside the input root" in {one.reason for one in items if isinstance(one, Failure)}
+        refs = [one.image.uri for one in items if isinstance(one, ImageRecord) and one.image is not None]
+        assert not [uri for uri in refs if uri.startswith(f"{outside}/")]
+    assert not [path for path in opened if path.startswith(f"{outside}/")]
