@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.sources.small_inputs import INPUTS
@@ -83,3 +85,47 @@ def test_a_link_that_leads_outside_is_not_followed(
         refs = [one.image.uri for one in items if isinstance(one, ImageRecord) and one.image is not None]
         assert not [uri for uri in refs if uri.startswith(f"{outside}/")]
     assert not [path for path in opened if path.startswith(f"{outside}/")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "files", "side"),
+    [
+        ("idx", INPUTS["idx"].files(NUMBERS), "train-labels-idx1-ubyte"),
+        ("numpy", INPUTS["npy"].files(NUMBERS), "y_train.npy"),
+        ("tfrecord", INPUTS["tfrecord"].files(NUMBERS), "label_map.pbtxt"),
+    ],
+)
+def test_files_next_to_a_lone_one_are_links_to_where_that_leads_at_most(
+    tmp_path: Path, opened: list[str], kind: str, files: dict[str, bytes], side: str
+) -> None:
+    store, outside = tmp_path / "store", tmp_path / "outside"
+    (name,) = files
+    put(store, {**files, side: _side(kind)})
+    put(outside, {side: _side(kind)})
+    for case, leads_to in (("near", store), ("far", outside)):
+        root = tmp_path / case
+        root.mkdir()
+        (root / name).symlink_to(store / name)
+        (root / side).symlink_to(leads_to / side)
+    source, options = SOURCES[kind], INPUTS[kind].options if kind in INPUTS else {}
+    near, far = (SourceConfig(kind, str(tmp_path / case / name), **options) for case in ("near", "far"))
+    source.check(near)
+    assert len([one for one in source.read(near, str(tmp_path)) if isinstance(one, ImageRecord)]) == 2
+    assert str(store / side) in opened
+    if kind == "tfrecord":
+        source.check(far)
+        assert list(source.read(far, str(tmp_path)))
+    else:
+        with pytest.raises(ValueError, match=f"{side} is outside the input root; .*give --image_root"):
+            source.check(far)
+    assert str(outside / side) not in opened
+
+
+def _side(kind: str) -> bytes:
+    if kind == "idx":
+        return FURTHER["idx"]["train-labels-idx1-ubyte"]
+    if kind == "tfrecord":
+        return FURTHER["tfrecord"]["label_map.pbtxt"]
+    stream = io.BytesIO()
+    np.save(stream, np.array([1, 2]))
+    return stream.getvalue()
