@@ -359,6 +359,41 @@ def test_split_names_of_several_manifests(tmp_path: Path) -> None:
     assert split_names("a.csv", "missing.csv") is None
 
 
+def test_the_folder_of_each_manifest_is_the_split_of_its_rows(tmp_path: Path) -> None:
+    for split in ("train", "valid"):
+        (tmp_path / split).mkdir()
+        (tmp_path / split / f"{split}.jpg").write_bytes(b"x")
+        (tmp_path / split / "_annotations.csv").write_text(f"filename,class\n{split}.jpg,cat\n")
+    config = SourceConfig("csv", str(tmp_path), ("train/_annotations.csv", "valid/_annotations.csv"))
+    SOURCE.check(config)
+    assert records(list(SOURCE.read(config, "/nowhere"))) == [  # type: ignore[arg-type]
+        ("train/train.jpg", "train", ("cat",), {}),
+        ("valid/valid.jpg", "valid", ("cat",), {}),
+    ]
+    assert SOURCE.split_names(config) == ("train", "valid")
+
+
+@pytest.mark.parametrize("options", [{}, {"annotations": ("train.csv",)}])
+def test_ids_of_images_without_extensions(tmp_path: Path, options: dict[str, tuple[str, ...]]) -> None:
+    for name in ("train_images/a", "train_images/b", "test_images/c", "masks/a"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / f"{name}.png").write_bytes(b"x")
+    (tmp_path / "train.csv").write_text("id_code,label\na,1\nb,0\n")
+    place = str(tmp_path) if options else f"{tmp_path}/train.csv"
+    with pytest.raises(ValueError, match="the column 'id_code' names images, such as 'a'; give ") as caught:
+        SOURCE.check(SourceConfig("csv", place, **options))
+    flags = f"--image_column id_code --image_root {tmp_path}/train_images"
+    assert str(caught.value).endswith(f"; give {flags}")
+    config = SourceConfig(
+        "csv", place, **options, image_column="id_code", image_roots=(f"{tmp_path}/train_images",)
+    )
+    SOURCE.check(config)
+    assert records(list(SOURCE.read(config, "/nowhere"))) == [  # type: ignore[arg-type]
+        ("train_images/a.png", None, ("1",), {}),
+        ("train_images/b.png", None, ("0",), {}),
+    ]
+
+
 @pytest.mark.parametrize("times", [1, 3, 4])
 def test_rows_go_on_after_a_fault_that_passes(
     images: Path, monkeypatch: pytest.MonkeyPatch, waits: list[float], times: int
@@ -495,14 +530,22 @@ def test_bad_calls(tmp_path: Path, text: str | bytes, options: dict[str, object]
 def test_bad_calls_of_manifest_and_folder(images: Path) -> None:
     (images / "m.csv").write_text("image\na.jpg\n")
     (images / "sub/m.csv").write_text("photo\na.jpg\n")
+    (images / "none").mkdir()
+    (images / "n.txt").write_text("photo\nz.jpg\n")
     for config, message in [
-        (SourceConfig("csv", str(images)), "a folder; --source csv wants the manifest"),
+        (
+            SourceConfig("csv", str(images)),
+            f"a folder; --source csv wants the manifest: give --input {images} "
+            f"--annotations {images}/m.csv --annotations {images}/sub/m.csv$",
+        ),
+        (SourceConfig("csv", str(images / "none")), "wants the manifest: name it with --annotations, or as"),
         (
             SourceConfig("csv", str(images), ("none.csv",)),
             "--annotations is 'none.csv': there is no such file",
         ),
         (SourceConfig("csv", f"{images}/m.csv", ("m.csv",)), "--input is the folder of the images"),
-        (SourceConfig("csv", str(images), ("sub/m.csv",)), "name it with --image_column: photo"),
+        (SourceConfig("csv", str(images), ("sub/m.csv",)), "such as 'a.jpg'; give --image_column photo$"),
+        (SourceConfig("csv", str(images), ("n.txt",)), "name it with --image_column: photo"),
     ]:
         with pytest.raises(ValueError, match=message):
             SOURCE.check(config)

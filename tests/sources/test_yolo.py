@@ -129,6 +129,40 @@ def test_other_trees(tmp_path: Path, files: dict[str, str | None], split: str | 
     assert SOURCE.split_names(SourceConfig("yolo", place)) == ((split,) if split else ())
 
 
+@pytest.mark.parametrize(
+    ("name", "folder", "yaml"),
+    [
+        ("data.yaml", "", "train: /content/pets/images/train\nval: /content/pets/images/val\n"),
+        ("data.yaml", "", "path: /content/pets\ntrain: images/train\nval: images/val\n"),
+        ("data.yaml", "", "path: /content/pets\ntrain: IMAGES/Train\nval: [Images/VAL]\ntest: images/test\n"),
+        ("data.yaml", "", "train: 'C:\\pets\\images\\train'\nval: 'C:\\pets\\images\\val'\n"),
+        ("data.yaml", "any", "path: ../datasets/pets\ntrain: images/train\nval: images/val\n"),
+        ("pets.yaml", "pets", "path: ../datasets/pets\ntrain: images/train\nval: images/val\n"),
+    ],
+)
+def test_paths_of_another_computer_are_found_by_their_ends(
+    tmp_path: Path, name: str, folder: str, yaml: str
+) -> None:
+    files = {f"{folder}/{key}".lstrip("/"): text for key, text in ULTRALYTICS.items()}
+    others = {"readme/1.md": ""} if name == "pets.yaml" else {}
+    items = listed(tree(tmp_path, {name: f"{yaml}{NAMES}", **files, **others}))
+    assert labels(items) == {f"{folder}/{key}".lstrip("/"): told for key, told in EXPECTED.items()}
+    skipped = [("images/test", "named images are not there", True)] if "test:" in yaml else []
+    assert [one for one in failures(items) if one[1] != "not an image by name"] == skipped
+
+
+def test_lists_with_paths_of_another_computer(tmp_path: Path) -> None:
+    files = {f"pets/{key}": text for key, text in ULTRALYTICS.items()}
+    lists = {
+        "pets.yaml": f"path: /content/pets\ntrain: train.txt\nval: val.txt\n{NAMES}",
+        "pets/train.txt": "/content/pets/images/train/a.jpg\n../pets/images/train/deep/b.png\n",
+        "pets/val.txt": "/content/pets/images/val/c.jpg\n/content/pets/images/val/d.jpg\n",
+    }
+    items = listed(tree(tmp_path, {**files, **lists}))
+    assert labels(items) == {f"pets/{key}": told for key, told in EXPECTED.items()}
+    assert failures(items) == [("/content/pets/images/val/d.jpg", "outside the input root", False)]
+
+
 def test_roboflow_names_folders_beside_the_one_of_its_yaml(tmp_path: Path) -> None:
     files: dict[str, str | None] = {
         "data.yaml": f"train: ../train/images\nval: ../valid/images\ntest: ../test/images\n{NAMES}",
@@ -190,8 +224,7 @@ def test_lists_of_ultralytics(tmp_path: Path) -> None:
 
 
 def test_labels_without_images_beside_them_are_matched_by_name(tmp_path: Path) -> None:
-    yaml = f"path: .\ntrain: images/train2017\nval: images/val2017\n{NAMES}"
-    place = tree(tmp_path / "yolo", {"data.yaml": yaml, "labels/a.txt": "1 0.5 0.5 1 1"})
+    place = tree(tmp_path / "yolo", {"data.yaml": NAMES, "labels/a.txt": "1 0.5 0.5 1 1"})
     images = tree(tmp_path / "pictures/all", {"x/a.jpg": None, "b.jpg": None})
     with pytest.raises(ValueError, match="there is no image below it; give --image_root"):
         listed(place)
@@ -303,7 +336,15 @@ def test_bad_lines(line: str, reason: str) -> None:
         ),
         (f"train: images\nval: images/val\n{NAMES}", "name the same images"),
         (f"train: /etc\n{NAMES}", "'/etc', outside the input; give --image_root"),
-        (f"train: ../../elsewhere\n{NAMES}", "outside the input"),
+        (f"train: ../..\n{NAMES}", "outside the input"),
+        (
+            f"path: ../pets\ntrain: images/train\nval: images/dev\n{NAMES}",
+            r"data\.yaml has val: 'images/dev', and neither '\.\./pets/images/dev' nor the end of that path "
+            r"is below '/.*'; correct or remove val in data\.yaml, or give --image_root the folder",
+        ),
+        (f"train: /content/train/images\nval: images/val\n{NAMES}", "has train: '/content/train/images'"),
+        (f"train: train/images\nval: images/val\n{NAMES}", "has train: 'train/images'"),
+        (f"test: images/test\n{NAMES}", "has test: 'images/test'"),
         (f"train: images/train\n{NAMES}nc: 4\n", "has 3 names, and nc is 4"),
         ("train: images/train\nnames: {x: cat}\n", "has the id 'x'"),
         ("train: images/train\nnames: cat\n", "neither a list nor a mapping"),

@@ -19,7 +19,7 @@ import struct
 import zlib
 from collections.abc import Generator, Iterator
 
-from transforms.records import Annotations, Failure, ImageRecord, ImageRef, JobError
+from transforms.records import Annotations, BadInput, Failure, ImageRecord, ImageRef, JobError
 from transforms.sources.names import normal_split, printable
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import (
@@ -30,7 +30,7 @@ from transforms.sources.source import (
     check_unused,
     readable,
 )
-from transforms.storage.paths import absolute, real_path
+from transforms.storage.paths import Confinement, absolute, real_path
 from transforms.storage.places import is_file, is_folder, names_in, open_file, status_of
 from transforms.storage.spool import Spool
 
@@ -127,7 +127,10 @@ class IdxHeader:
 
 
 def _records(config: SourceConfig, scratch: str) -> Generator[ImageRecord | Failure, None, None]:
-    pairs, skipped = _pairs(config)
+    try:
+        pairs, skipped = _pairs(config)
+    except ValueError as error:
+        raise JobError(str(error)) from error
     yield from skipped
     selection = Selection(config)
     for pair in pairs:
@@ -168,9 +171,14 @@ def _pairs(config: SourceConfig) -> tuple[list[_Pair], list[Failure]]:
     """Images with their labels, by name, and what else lies there.
 
     A lone file as the input brings the labels beside it along.
+
+    Raises:
+        ValueError: one of the files is a link that leads outside the input.
     """
     is_lone = is_file(config.input)
     folder = os.path.dirname(config.input) if is_lone else config.input
+    folders = (folder or ".", os.path.dirname(real_path(config.input))) if is_lone else (folder,)
+    confinement = Confinement((*folders, *config.image_roots))
     skip_dirs = set(map(real_path, config.skip_dirs))
     images: dict[str, str] = {}
     labels: dict[str, str] = {}
@@ -188,6 +196,14 @@ def _pairs(config: SourceConfig) -> tuple[list[_Pair], list[Failure]]:
     if is_lone:
         found = {subset: _labels_beside(folder, subset) for subset in images}
         labels.update({subset: name for subset, name in found.items() if name is not None})
+    apart = [] if is_lone else list(images.values())
+    for name in (*apart, *labels.values()):
+        try:
+            confinement.resolve(os.path.join(folder, name), "list")
+        except BadInput as fault:
+            raise ValueError(
+                f"--input is {config.input!r}: {name} is {fault.reason}; {fault.detail}"
+            ) from fault
     pairs = [_pair(folder, subset, name, labels.pop(subset, None)) for subset, name in images.items()]
     skipped += [Failure(name, "list", "labels without images", skipped=True) for name in labels.values()]
     return pairs, skipped

@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 from transforms.records import Annotations, ClassNames, Failure, ImageRecord, JobError, MaskImage
 from transforms.sources.formats.masks_classes import (
+    COLOR_FILES,
+    NAME_FILES,
     MaskClasses,
     are_binary,
     binary,
@@ -122,10 +124,10 @@ def _listing(config: SourceConfig) -> _Listing:
             others.append(item)
     pattern = None if config.mask_pattern is None else MaskPattern(config.mask_pattern)
     matched = match_masks(files, apart, pattern)
-    file = _classes(config, _Listing(files, matched, [])).file if matched.masks else ""
-    used = {file, *map(os.path.basename, split_lists(root))}
+    used = {*NAME_FILES, *COLOR_FILES, *map(os.path.basename, split_lists(root))}
     if outside := [one for one in failures if one.key in used]:
         raise ValueError(f"--input is {config.input!r}: {outside[0].key} is {outside[0].reason}")
+    file = _classes(config, _Listing(files, matched, [])).file if matched.masks else ""
     for item in others:
         if item.key != file and not is_split_list(item.key):
             failures.append(Failure(item.key, "list", "not an image by name", skipped=True))

@@ -10,10 +10,10 @@ import re
 from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
-from transforms.records import Failure, ImageRecord, ImageRef, JobError
+from transforms.records import BadInput, Failure, ImageRecord, ImageRef, JobError
 from transforms.sources.formats.npy_files import StoredArray, arrays_in
 from transforms.sources.formats.numpy_labels import annotations_of
-from transforms.sources.listed import skipped
+from transforms.sources.listed import failed, skipped
 from transforms.sources.names import extension_of, is_image_name, split_named
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import (
@@ -25,7 +25,7 @@ from transforms.sources.source import (
     readable,
 )
 from transforms.sources.tree import Tree
-from transforms.storage.paths import real_path
+from transforms.storage.paths import OUTSIDE, Confinement, real_path
 from transforms.storage.places import is_file, names_in
 from transforms.storage.spool import Spool
 
@@ -148,7 +148,7 @@ class _Set(NamedTuple):
 def _files(config: SourceConfig) -> Iterator[tuple[str, str | Failure]]:
     """Keys of the files of a call with their paths; a lone .npy file brings those beside it along."""
     if not is_file(config.input):
-        for file in Tree(config.input, (), config.skip_dirs).files():
+        for file in Tree(config.input, config.image_roots, config.skip_dirs).files():
             yield (file.key, file if isinstance(file, Failure) else file.path)
         return
     path = real_path(config.input)
@@ -159,8 +159,17 @@ def _files(config: SourceConfig) -> Iterator[tuple[str, str | Failure]]:
     folder = os.path.dirname(config.input) or "."
     for name in sorted(names_in(folder)):
         if extension_of(name) == "npy" and _meant(name.rpartition(".")[0]) == ("labels", subset):
-            yield name, real_path(os.path.join(folder, name))
+            yield name, _labels_beside(config, os.path.join(folder, name), path)
             return
+
+
+def _labels_beside(config: SourceConfig, labels: str, images: str) -> str | Failure:
+    """The real path of labels next to a lone file of images; a failure where they are a link to elsewhere."""
+    folders = (os.path.dirname(labels), os.path.dirname(images))
+    try:
+        return Confinement((*folders, *config.image_roots)).resolve(labels, "list")
+    except BadInput as fault:
+        return failed(os.path.basename(labels), fault)
 
 
 def _meant(name: str) -> tuple[str, str]:
@@ -184,6 +193,8 @@ def _sets(config: SourceConfig) -> tuple[list[_Set], list[Failure]]:
     unread: list[Failure] = []
     for key, path in _files(config):
         if isinstance(path, Failure):
+            if path.reason == OUTSIDE and extension_of(key) in ("npy", "npz"):
+                raise ValueError(f"--input is {config.input!r}: {key} is {path.reason}; {path.detail}")
             unread.append(path)
         elif extension_of(key) not in ("npy", "npz"):
             unread.append(skipped(key, "not an array by name"))

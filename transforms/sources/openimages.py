@@ -46,7 +46,7 @@ class OpenImagesSource:
         with readable("--input", config.input):
             if config.annotations or not is_folder(config.input):
                 return None
-            found = [file for file in csv_files(config.input) if file.kind != "classes"]
+            found = [file for file in csv_files(config) if file.kind != "classes"]
             for file in found:
                 try:
                     header = file.header()
@@ -79,7 +79,7 @@ class OpenImagesSource:
                 raise ValueError(
                     f"--input is {config.input!r}, a file; --source {self.name} wants the folder"
                 )
-            found = [file for file in csv_files(config.input) if file.kind not in ("classes", "machine")]
+            found = [file for file in csv_files(config) if file.kind not in ("classes", "machine")]
             if not found:
                 raise ValueError(
                     f"--input is {config.input!r}, where neither it nor annotations/ has a CSV file of Open "
@@ -103,7 +103,7 @@ class OpenImagesSource:
         return tuple(sorted(names)) if names else None
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
-        kinds = {file.kind for file in csv_files(config.input)}
+        kinds = {file.kind for file in csv_files(config)}
         has_boxes = "boxes" in kinds or ("masks" in kinds and MASKS in config.include_annotations)
         return ("detection",) if has_boxes else ()
 

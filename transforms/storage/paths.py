@@ -145,6 +145,14 @@ class Confinement:
         """Whether a path without links is a root or lies below one."""
         return path in self.roots or path.startswith(self._prefixes)
 
+    def holds(self, path: str) -> bool:
+        """Whether a path lies in a root when its links are resolved.
+
+        Raises:
+            OSError: one that may pass, and has not.
+        """
+        return self.contains(real_path(path))
+
     def resolve(self, path: str, stage: str = "manifest") -> str:
         """The real path of `path`, whether or not there is such a file.
 

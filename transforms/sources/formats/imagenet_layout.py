@@ -85,14 +85,17 @@ def find_layout(config: SourceConfig, most: int = _FOLDERS) -> Layout:
             if is_hidden(name.rstrip("/")):
                 continue
             if not name.endswith("/"):
-                _note_file(layout, prefix, name)
+                _note_file(layout, prefix, name, confinement)
             elif _is_visited(layout.path(prefix + name), skipped, confinement):
                 _note_folder(layout, prefix, name[:-1], waiting)
     return layout
 
 
-def _note_file(layout: Layout, prefix: str, name: str) -> None:
+def _note_file(layout: Layout, prefix: str, name: str, confinement: Confinement) -> None:
     if extension_of(name) in ("txt", "csv", "mat"):
+        path = layout.path(prefix + name)
+        if is_link(path) and not confinement.holds(path):
+            return  # the walk over the tree reports it
         layout.files.setdefault(name.lower(), prefix + name)
     elif is_image_name(name) and (match := ILSVRC_NAME.match(name)):
         layout.named = layout.named or prefix + name

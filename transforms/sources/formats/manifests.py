@@ -10,14 +10,18 @@ import os
 from collections.abc import Iterator
 from typing import TextIO
 
-from transforms.sources.names import is_unicode, printable, splits_in
+from transforms.flags import flag_with
+from transforms.sources.names import extension_of, is_hidden, is_unicode, printable, split_named, splits_in
 from transforms.sources.source import SourceConfig, check_input_exists, check_path, readable
 from transforms.storage.paths import below, is_remote, real_path
-from transforms.storage.places import is_file, is_folder, is_there, may_be_there, open_file
+from transforms.storage.places import is_file, is_folder, is_there, may_be_there, names_in, open_file
 
 PEEKED = 100
 """Rows at the start of a manifest that tell which columns there are, and what is in them."""
 
+_LISTED = 10_000  # names in a bucket's folder among which manifests are looked for
+_LOOKED_INTO = 100  # folders
+_SHOWN = 20  # manifests that a message names
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
 _UTF32 = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
 _AS_SURROGATE = "recordmill.as_surrogate"
@@ -110,16 +114,18 @@ def _beside_or_inside(given: str, input_folder: str) -> str:
 
 
 def splits_by_name(config: SourceConfig) -> dict[str, str]:
-    """The split that each of several manifests is, by its path: a part of the file's name.
+    """The split of each of several manifests, by its path: a part of the file's name, or else its folder.
 
     Returns:
-        One for each, as of `train_labels.csv` and `test_labels.csv`; nothing where one has none, or two.
+        One for each, as of `train_labels.csv` and `test_labels.csv`, or `train/_annotations.csv` and
+        `test/_annotations.csv`; nothing where one has none, or two.
     """
     found = manifests(config) if len(config.annotations) > 1 else []
     splits = {}
     for manifest in found:
         stem = os.path.splitext(os.path.basename(manifest.path))[0]
-        named = splits_in(stem)
+        folder = manifest.name.rpartition("/")[0].rpartition("/")[2]
+        named = splits_in(stem) or set(filter(None, (split_named(folder),)))
         if len(named) != 1:
             return {}
         splits[manifest.path] = named.pop()
@@ -142,13 +148,31 @@ def check_manifests(config: SourceConfig, source: str, takes_utf16: bool = True)
     if not config.annotations and is_folder(config.input):
         raise ValueError(
             f"--input is {config.input!r}, a folder; --source {source} wants the manifest: "
-            "name it with --annotations, or as --input itself"
+            f"{_call_for(config.input, source) or 'name it with --annotations, or as --input itself'}"
         )
     names: dict[str, str] = {}
     for manifest in manifests(config):
         _check_text(manifest, flag_of(config), takes_utf16)
         if (other := names.setdefault(manifest.name, manifest.path)) != manifest.path:
             raise ValueError(f"--annotations has {other!r} and {manifest.path!r}, which have the same name")
+
+
+def _call_for(folder: str, source: str) -> str:
+    """The flags that read the manifests in a folder, or in the folders in it; empty where there are none."""
+    extensions = ("csv", "tsv") if source == "csv" else ("jsonl", "ndjson", "jsonlines")
+    names = sorted(name for name in names_in(folder, _LISTED) if not is_hidden(name))
+    inner = [name for name in names if "." not in name and is_folder(os.path.join(folder, name))]
+    paths = [
+        os.path.join(place, name)
+        for place in (folder, *(os.path.join(folder, name) for name in inner[:_LOOKED_INTO]))
+        for name in (names if place == folder else sorted(names_in(place, _LISTED)))
+        if extension_of(name) in extensions and not is_hidden(name)
+    ]
+    if not paths:
+        return ""
+    more = f", and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+    flags = " ".join(flag_with("--annotations", path) for path in paths[:_SHOWN])
+    return f"give {flag_with('--input', folder)} {flags}{more}"
 
 
 def _check_text(manifest: Manifest, flag: str, takes_utf16: bool) -> None:

@@ -16,6 +16,8 @@ from transforms.sources.csv_manifest import CsvLayout, read_rows
 from transforms.sources.formats.manifests import Manifest
 from transforms.sources.formats.rows import Columns
 from transforms.sources.names import split_named
+from transforms.sources.source import SourceConfig
+from transforms.storage.paths import Confinement, real_path
 from transforms.storage.places import is_folder, names_in
 
 Kind = Literal["boxes", "labels", "machine", "masks", "images", "classes"]
@@ -78,8 +80,13 @@ def _layout(header: tuple[str, ...] | None) -> CsvLayout:
     return CsvLayout(",", header, Columns(None, (), None))
 
 
-def csv_files(root: str) -> list[CsvFile]:
-    """The files that are known by name, in the order of their paths; those of few classes before others."""
+def csv_files(config: SourceConfig) -> list[CsvFile]:
+    """The files that are known by name, in the order of their paths; those of few classes before others.
+
+    Links that lead outside the input are left out.
+    """
+    root = real_path(config.input)
+    confinement = Confinement((root, *config.image_roots))
     found = []
     for folder in ("", f"{ANNOTATIONS}/"):
         place = os.path.join(root, folder).rstrip("/")
@@ -87,7 +94,7 @@ def csv_files(root: str) -> list[CsvFile]:
             continue
         for name in names_in(place):
             kind = kind_of(name)
-            if kind is not None:
+            if kind is not None and confinement.holds(f"{place}/{name}"):
                 found.append(CsvFile(Manifest(f"{place}/{name}", folder + name), kind, _split_of(name)))
     return sorted(found, key=lambda file: ("boxable" not in file.manifest.name, file.manifest.name))
 

@@ -101,14 +101,14 @@ class Reading:
     def __init__(self, config: SourceConfig) -> None:
         self._config = config
         self._root = real_path(config.input)
-        self._files = csv_files(self._root)
+        self._files = csv_files(config)
         self._takes_masks = MASKS in config.include_annotations
         self._classes = _Classes(self._files)
         self._images = _Images({}, [], array("i"), bytearray(), array("h"), {})
         self._splits: list[str] = []
         self._folders: dict[str, dict[str, None]] = {}  # names of folders, by split
         self._rows = RowsByImage()
-        self._confinement = Confinement((self._root,))
+        self._confinement = Confinement((self._root, *config.image_roots))
         self._selection = Selection(config)
         self._pattern = label_pattern(config)
 
@@ -132,7 +132,7 @@ class Reading:
         masks = f"{self._root}/{MASKS}"
         if not self._takes_masks and is_folder(masks):
             yield Failure(f"{MASKS}/", "list", _NO_MASKS, skipped=True)
-        for item in Tree(self._root, (), (*self._config.skip_dirs, masks)).files():
+        for item in Tree(self._root, self._config.image_roots, (*self._config.skip_dirs, masks)).files():
             if isinstance(item, Failure):
                 yield item
             elif item.key in known:

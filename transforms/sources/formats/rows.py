@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -22,7 +23,14 @@ from transforms.records import (
 )
 from transforms.sources.formats.manifests import Manifest, flag_of, input_root
 from transforms.sources.formats.masks_pairs import IMAGE_FOLDERS
-from transforms.sources.names import is_hidden, is_image_name, is_split_name, normal_split, printable
+from transforms.sources.names import (
+    is_hidden,
+    is_image_name,
+    is_split_name,
+    normal_split,
+    printable,
+    splits_in,
+)
 from transforms.sources.selection import EXCLUDED, Selection, label_pattern
 from transforms.sources.source import SourceConfig
 from transforms.storage.paths import (
@@ -120,6 +128,8 @@ def pick_columns(
         ValueError: a flag names a column that is not there, or images are meant and no column has them.
     """
     image = _named(config.image_column, "--image_column", names, manifest) or usual_name(IMAGE_COLUMNS, names)
+    if image is None:
+        _check_no_stems(names, first, config, manifest)
     if image is None and (config.annotations or config.image_roots):
         raise ValueError(
             f"{flag_of(config)} is {manifest.path!r}, where no column is named like one of image paths "
@@ -158,6 +168,23 @@ def _check_no_images(
                 f"{flag_of(config)} is {manifest.path!r}, where no column is named like one of image paths, "
                 f"and the column {name!r} has images by name, such as {images[0][:100]!r}; "
                 f"give {flag_with('--image_column', name)}"
+            )
+
+
+def _check_no_stems(
+    names: Sequence[str], first: Sequence[Mapping[str, object]], config: SourceConfig, manifest: Manifest
+) -> None:
+    """Raises ValueError where every value of a column is the name of an image, with an extension or not."""
+    rows = RowRecords(config, manifest)
+    for name in names:
+        images = [str(value) for row in first if not is_missing(value := row.get(name))]
+        folder = rows.find_folder(images) if len(images) == len(first) else None
+        if folder is not None or (len(images) == len(first) > 0 and rows.finds(images)):
+            where = "" if folder is None else f" {flag_with('--image_root', folder)}"
+            raise ValueError(
+                f"{flag_of(config)} is {manifest.path!r}, where no column is named like one of image paths, "
+                f"and the column {name!r} names images, such as {images[0][:100]!r}; "
+                f"give {flag_with('--image_column', name)}{where}"
             )
 
 
@@ -245,8 +272,12 @@ def _image_folders(place: str) -> list[str]:
         return []
     names = (name for name in listed if "." not in name and not is_hidden(name))
     folders = [name for name in itertools.islice(names, _LOOKED_AT) if is_folder(f"{place}/{name}")]
-    likely = [name for name in folders if name.lower() in IMAGE_FOLDERS or is_split_name(name)]
+    likely = [name for name in folders if splits_in(name) or not IMAGE_FOLDERS.isdisjoint(_words(name))]
     return [f"{place}/{name}" for name in (folders if len(folders) == 1 else likely)]
+
+
+def _words(name: str) -> list[str]:
+    return re.split(r"[-_ ]", name.lower())
 
 
 class RowRecords:
@@ -293,6 +324,10 @@ class RowRecords:
                 fitting.append(folder)
         self._bases = (*bases, *fitting) if len(fitting) == 1 else bases
         return fitting[0] if len(fitting) == 1 else None
+
+    def finds(self, images: Iterable[str]) -> bool:
+        """Whether all of some images are there."""
+        return all(map(self._finds, images))
 
     def _finds(self, image: str) -> bool:
         try:

@@ -7,14 +7,14 @@ import dataclasses
 import os
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from transforms.framing import HEAD_BYTES, Readable, is_head
 from transforms.records import Failure
 from transforms.sources.names import split_named
 from transforms.sources.source import SourceConfig
 from transforms.sources.tree import Tree, TreeFile
-from transforms.storage.paths import absolute, real_path
+from transforms.storage.paths import Confinement, absolute, real_path
 from transforms.storage.places import is_file, open_file, status_of
 from transforms.storage.versions import latest_version, version_folder
 
@@ -69,7 +69,7 @@ def inputs(config: SourceConfig) -> Inputs:
     Of a folder of versions, those of the latest.
     """
     if is_file(config.input):
-        return _one_file(config.input)
+        return _one_file(config.input, config.image_roots)
     files, beside, failures = [], {}, []
     for item in Tree(_latest(config.input), config.image_roots, config.skip_dirs).files():
         if isinstance(item, Failure):
@@ -88,11 +88,12 @@ def _latest(folder: str) -> str:
     return folder
 
 
-def _one_file(path: str) -> Inputs:
+def _one_file(path: str, image_roots: Sequence[str]) -> Inputs:
     folder, name = os.path.split(absolute(path))
     beside = {}
+    confinement = Confinement((folder, os.path.dirname(real_path(path)), *image_roots))
     for other in _BESIDE:
-        if is_file(f"{folder}/{other}"):
+        if is_file(f"{folder}/{other}") and confinement.holds(f"{folder}/{other}"):
             beside[other] = _tree_file(other, f"{folder}/{other}")
     return Inputs((_tree_file(name, path),), beside, ())
 

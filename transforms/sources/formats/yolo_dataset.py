@@ -6,15 +6,22 @@ import dataclasses
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from transforms.records import JobError
 from transforms.sources.formats.masks_pairs import root_of
-from transforms.sources.names import extension_of, is_image_name, is_split_name, normal_split, printable
+from transforms.sources.names import (
+    extension_of,
+    is_hidden,
+    is_image_name,
+    is_split_name,
+    normal_split,
+    printable,
+)
 from transforms.sources.source import SourceConfig
-from transforms.storage.paths import absolute, below, is_remote, real_path
-from transforms.storage.places import is_file, is_folder, names_in, open_file
+from transforms.storage.paths import Confinement, absolute, below, is_remote, real_path
+from transforms.storage.places import is_file, is_folder, may_be_there, names_in, open_file
 
 CLASS_FILES = ("obj.names", "classes.txt", "_darknet.labels")
 _SPLIT_KEYS = ("train", "val", "test")
@@ -78,7 +85,7 @@ def yolo_dataset(config: SourceConfig) -> YoloDataset:
     is_lone = not is_folder(real_path(config.input))
     names = sorted(names_in(root, _ROOT_NAMES))
     yaml_name = os.path.basename(config.input) if is_lone else yaml_of(root, names, config)
-    places = _Places(config, root)
+    places = _Places(config, root, yaml_name or "")
     if yaml_name is not None:
         found = _from_yaml(places, yaml_name)
     else:
@@ -87,11 +94,12 @@ def yolo_dataset(config: SourceConfig) -> YoloDataset:
     if not found.names:
         found = _with_class_file(found, places, names)
     if not found.sets and yaml_name is None:
-        lists = [name for name in names if _is_image_list(root, name)]
+        lists = [name for name in names if _is_image_list(places, name)]
         sets = tuple(ImageSet(normal_split(name.rpartition(".")[0]), name, True, name) for name in lists)
         found = dataclasses.replace(found, sets=sets, files=found.files | frozenset(lists))
     _check_apart(found.sets, config)
-    _check_inside(found.files - {yaml_name if is_lone else ""}, places, config)
+    for key in _lists(found.sets):
+        places.file(key)
     return found
 
 
@@ -105,7 +113,8 @@ def yaml_of(root: str, names: list[str], config: SourceConfig) -> str | None:
     for usual in ("data.yaml", "data.yml", "dataset.yaml"):
         if usual in yamls:
             return usual
-    found = [name for name in yamls if _names_classes(f"{root}/{name}")]
+    inside = Confinement((root, *config.image_roots))
+    found = [name for name in yamls if inside.holds(f"{root}/{name}") and _names_classes(f"{root}/{name}")]
     if len(found) > 1:
         raise ValueError(
             f"--input is {config.input!r}, where {' and '.join(map(repr, found[:2]))} both name classes; "
@@ -151,12 +160,22 @@ def _read_text(path: str) -> str:
 
 
 class _Places:
-    """Finds what a description names, below the input or an image root."""
+    """Finds what a description names, below the input or an image root.
 
-    def __init__(self, config: SourceConfig, root: str) -> None:
+    Args:
+        config: of the source.
+        root: the folder of the description.
+        name: of the description; empty where there is none.
+    """
+
+    def __init__(self, config: SourceConfig, root: str, name: str) -> None:
         self.root = root
-        self._input = config.input
+        self.name = name
+        self.input = config.input
+        self._listed: dict[str, list[str]] = {}
         self.roots = (root, *map(real_path, config.image_roots))
+        self._confinement = Confinement(self.roots)
+        self._is_lone = not is_folder(real_path(config.input))
         self._written = absolute(config.input) if is_folder(root) else root
 
     def key(self, path: str) -> str | None:
@@ -171,45 +190,102 @@ class _Places:
             return None
         return "" if tidy == "." else tidy
 
-    def find(self, base: str, path: str, source: str) -> tuple[str, bool] | None:
-        """Where a file or folder is, and whether it is a file; None where it is not there.
+    def find(self, base: str, path: str) -> tuple[str, bool] | None:
+        """Where a file or folder is, and whether it is a file; None where it is not below the input.
 
-        Raises:
-            ValueError: it is outside the input.
+        A path of another computer, or of another case of letters, is found by its last parts.
         """
-        path = path.replace("\\", "/")
-        tried = [path if path.startswith("/") or is_remote(path) else posixpath.join(base, path), path]
-        if path.startswith("../"):  # as Roboflow writes `../train/images` for what lies beside data.yaml
-            tried.append(path[3:])
-        for key in dict.fromkeys(filter(lambda key: key is not None, map(self.key, tried))):
-            for root in self.roots:
+        whole, path = self._whole(base, path), path.replace("\\", "/")
+        for key in dict.fromkeys((self.key(whole), self.key(path))):
+            for root in self.roots if key is not None else ():
                 place = f"{root}/{key}" if key else root
                 if is_folder(place):
                     return key or "", False
                 if is_file(place):
                     return key or "", True
-        if all(self.key(one) is None for one in tried):
+        return self._by_tail(whole)
+
+    def file(self, key: str) -> str:
+        """The path of a file that describes the dataset.
+
+        Raises:
+            ValueError: it is a link that leads outside, and not the input itself.
+        """
+        paths = (f"{root}/{key}" for root in self.roots)
+        path = next(filter(is_file, paths), f"{self.root}/{key}")
+        if not (self._is_lone and key == self.name) and not self._confinement.holds(path):
             raise ValueError(
-                f"--input is {self._input!r}: {source} names {printable(path)!r}, outside the input; "
-                "give --image_root the folder it leads to, if that is meant to be read"
+                f"--input is {self.input!r}: {key} is a link to {printable(real_path(path))!r}, outside the "
+                "input; give --image_root the folder it leads to, if that is meant to be read"
             )
+        return path
+
+    def leads_outside(self, base: str, path: str) -> bool:
+        """Whether a path leads to something that is there, but not below the input."""
+        whole = self._whole(base, path)
+        if self.key(whole) is not None:
+            return False
+        return is_remote(whole) or may_be_there(f"{self.root}/{whole}" if whole[:1] != "/" else whole)
+
+    def _whole(self, base: str, path: str) -> str:
+        path = path.replace("\\", "/")
+        return path if is_remote(path) else posixpath.join(base, path)
+
+    def _by_tail(self, path: str) -> tuple[str, bool] | None:
+        """Finds as many of the last parts of a path as are there, in any case of letters.
+
+        A single part counts only where it is a file or a folder named like a split: `images` of
+        `/data/train/images` may hold every split.
+        """
+        parts = [part for part in path.split("/") if part not in ("", ".", "..")]
+        for at in range(len(parts)):
+            for root in self.roots:
+                for folder in self._around(root):
+                    found = self._in_any_case(f"{root}/{folder}".rstrip("/"), parts[at:])
+                    key = f"{folder}/{found}".lstrip("/")
+                    if found is not None and is_file(f"{root}/{key}"):
+                        return key, True
+                    if found is not None and (at + 1 < len(parts) or is_split_name(found)):
+                        return key, False
         return None
+
+    def _around(self, root: str) -> list[str]:
+        """Keys of the folders that a path may begin in: the root, one of the YAML's name, an only one."""
+        folders = [name for name in self._names(root) if not is_hidden(name) and is_folder(f"{root}/{name}")]
+        likely = [name for name in folders if len(folders) == 1 or name == self.name.rpartition(".")[0]]
+        return ["", *(name for name in likely if not name.lower().startswith(("label", "annotation")))]
+
+    def _in_any_case(self, place: str, parts: list[str]) -> str | None:
+        """The path below a folder that differs from `parts` in the case of letters at most."""
+        lower = parts[0].lower()
+        alike = [name for name in self._names(place) if name.lower() == lower]
+        for name in sorted(alike, key=lambda name: (name != parts[0], name)):
+            if len(parts) == 1:
+                return name
+            if (rest := self._in_any_case(f"{place}/{name}", parts[1:])) is not None:
+                return f"{name}/{rest}"
+        return None
+
+    def _names(self, folder: str) -> list[str]:
+        if folder not in self._listed:
+            self._listed[folder] = names_in(folder, _ROOT_NAMES) if is_folder(folder) else []
+        return self._listed[folder]
 
 
 def _from_yaml(places: _Places, name: str) -> YoloDataset:
-    path = f"{places.root}/{name}"
+    path = places.file(name)
     found = read_yaml(path)
-    base = found.get("path", "")
-    base = base if isinstance(base, str) and places.key(base) is not None else ""
-    base = places.key(base) or ""
+    base = found.get("path")
+    base = base if isinstance(base, str) else ""
     entries = [(split, text) for split in _SPLIT_KEYS for text in _texts(found.get(split), path, split)]
     names = _yaml_names(found.get("names"), path)
     count = found.get("nc")
     if isinstance(found.get("names"), list) and count is not None and count != str(len(names)):
         raise ValueError(f"{path!r} has {len(names)} names, and nc is {count}")
     shape = _keypoint_shape(found.get("kpt_shape"), path)
-    sets, missing = _sets(places, base, entries, name)
-    return YoloDataset(names, shape, sets, missing, base, frozenset((name, *_lists(sets))))
+    sets, missing = _sets(places, base, entries)
+    _check_found(places, base, sets, missing)
+    return YoloDataset(names, shape, sets, missing, places.key(base) or "", frozenset((name, *_lists(sets))))
 
 
 def _texts(value: object, path: str, split: str) -> list[str]:
@@ -251,17 +327,17 @@ def _keypoint_shape(value: object, path: str) -> tuple[int, int] | None:
 
 def _from_darknet(places: _Places, name: str) -> YoloDataset:
     """obj.data: `key = value` lines. Paths begin at the folder darknet is run in, often `data/`."""
-    path = f"{places.root}/{name}"
+    path = places.file(name)
     found = {}
     for line in _read_text(path).splitlines():
         key, equals, value = line.partition("=")
         if equals:
             found[key.strip()] = value.strip()
     entries = [(split, found[split]) for split in _DARKNET_KEYS if found.get(split)]
-    sets, missing = _sets(places, "", entries, name)
+    sets, missing = _sets(places, "", entries)
     dataset = YoloDataset({}, None, sets, missing, "", frozenset((name, *_lists(sets))))
-    if "names" in found and (located := _shortened(places, "", found["names"], name)) and located[1]:
-        names = read_names(f"{places.root}/{located[0]}")
+    if "names" in found and (located := places.find("", found["names"])) and located[1]:
+        names = read_names(places.file(located[0]))
         return dataclasses.replace(dataset, names=names, files=dataset.files | {located[0]})
     return dataset
 
@@ -271,26 +347,37 @@ def _lists(sets: tuple[ImageSet, ...]) -> Iterator[str]:
 
 
 def _sets(
-    places: _Places, base: str, entries: list[tuple[str, str]], source: str
+    places: _Places, base: str, entries: list[tuple[str, str]]
 ) -> tuple[tuple[ImageSet, ...], tuple[tuple[str, str], ...]]:
-    """The sets that are there, and what is not; nothing at all where none is."""
+    """The sets that are there, and what is not."""
     sets, missing = [], []
     for split, text in entries:
-        located = _shortened(places, base, text, source)
+        located = places.find(base, text)
         if located is None:
             missing.append((split, text))
         else:
             sets.append(ImageSet(split, *located, text))
-    return (tuple(sets), tuple(missing)) if sets else ((), ())
+    return tuple(sets), tuple(missing)
 
 
-def _shortened(places: _Places, base: str, text: str, source: str) -> tuple[str, bool] | None:
-    """Where a path is, or what is left of it without its first folder, which may be that of the input."""
-    located = places.find(base, text, source)
-    first, _, rest = text.partition("/")
-    if located is None and rest and first not in ("", ".", ".."):
-        return places.find(base, rest, source)
-    return located
+def _check_found(
+    places: _Places, base: str, sets: tuple[ImageSet, ...], missing: tuple[tuple[str, str], ...]
+) -> None:
+    """Raises ValueError where a split is not there; `test` may be absent, as templates name one."""
+    for split, text in missing:
+        path = printable(posixpath.join(base, text))
+        if places.leads_outside(base, text):
+            raise ValueError(
+                f"--input is {places.input!r}: {places.name} names {path!r}, outside the input; "
+                "give --image_root the folder it leads to, if that is meant to be read"
+            )
+        if split != "test" or not sets:
+            where = " and ".join(map(repr, places.roots))
+            raise ValueError(
+                f"--input is {places.input!r}: {places.name} has {split}: {printable(text)!r}, and neither "
+                f"{path!r} nor the end of that path is below {where}; correct or remove {split} in "
+                f"{places.name}, or give --image_root the folder that the path begins in"
+            )
 
 
 def _with_class_file(found: YoloDataset, places: _Places, names: list[str]) -> YoloDataset:
@@ -300,7 +387,7 @@ def _with_class_file(found: YoloDataset, places: _Places, names: list[str]) -> Y
     tried += [f"{name}/classes.txt" for name in names if name.lower() in ("labels", "annotations")]
     for key in tried:
         if is_file(f"{places.root}/{key}"):
-            known = read_names(f"{places.root}/{key}")
+            known = read_names(places.file(key))
             return dataclasses.replace(found, names=known, files=found.files | {key})
     return found
 
@@ -317,11 +404,11 @@ def read_names(path: str) -> dict[int, str]:
     return dict(enumerate(lines))
 
 
-def _is_image_list(root: str, name: str) -> bool:
+def _is_image_list(places: _Places, name: str) -> bool:
     """Whether a file is called like a split and has images by name."""
     if extension_of(name) != "txt" or not is_split_name(name.rpartition(".")[0]):
         return False
-    with open_file(f"{root}/{name}") as stream:
+    with open_file(places.file(name)) as stream:
         start = stream.read(1 << 12)
     return is_image_name(next(iter(start.decode("utf-8", "replace").split("\n")), "").strip())
 
@@ -341,17 +428,6 @@ def _overlap(one: ImageSet, other: ImageSet) -> bool:
         return one.is_list and other.is_list and one.where == other.where
     first, second = f"{one.where}/".lstrip("/"), f"{other.where}/".lstrip("/")
     return first.startswith(second) or second.startswith(first)
-
-
-def _check_inside(files: Iterable[str], places: _Places, config: SourceConfig) -> None:
-    """Raises ValueError where a file that describes the dataset is a link that leads out of it."""
-    for key in files:
-        found = [place for root in places.roots if is_file(place := f"{root}/{key}")]
-        if found and not any(below(root, real_path(found[0])) for root in places.roots):
-            raise ValueError(
-                f"--input is {config.input!r}: {key} is a link to {printable(real_path(found[0]))!r}, "
-                "outside the input; give --image_root the folder it leads to, if that is meant to be read"
-            )
 
 
 def read_dataset(config: SourceConfig) -> YoloDataset:

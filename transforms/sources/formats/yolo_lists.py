@@ -60,16 +60,23 @@ def _key(
 ) -> str | None:
     """The key of a listed image, an empty one where it is not there; None where the path leads outside.
 
-    A relative path begins at a folder that is not known: its first folders may be missing on disk.
+    A relative path begins at a folder that is not known, and an absolute one may be of another computer:
+    the first folders may be missing on disk.
     """
     path = text if "/" in text else text.replace("\\", "/")
     if path.startswith("/") or is_remote(path):
         tidy = path if is_remote(path) else posixpath.normpath(path)
-        return next((key for root in roots if (key := below(root, tidy)) is not None), None)
-    tidied = [posixpath.normpath(posixpath.join(base, path)) for base in dict.fromkeys(bases)]
-    inside = [key for key in tidied if key != ".." and not key.startswith("../")]
-    if not inside:
-        return None
-    parts = posixpath.normpath(path).lstrip("./").split("/")
-    tails = ("/".join(parts[at:]) for at in range(1, len(parts)))
-    return next((key for key in (*inside, *tails) if key in images), "")
+        inside = [key for root in roots if (key := below(root, tidy)) is not None]
+    else:
+        tidied = [posixpath.normpath(posixpath.join(base, path)) for base in dict.fromkeys(bases)]
+        inside = [key for key in tidied if key != ".." and not key.startswith("../")]
+    found = next((key for key in inside if key in images), None) or _by_tail(path, bases, images)
+    return found or ("" if inside else None)
+
+
+def _by_tail(path: str, bases: tuple[str, ...], images: Mapping[str, TreeFile]) -> str | None:
+    """The image that as many of the last parts of a path as possible lead to."""
+    parts = [part for part in path.split("/") if part not in ("", ".", "..")]
+    tails = ("/".join(parts[at:]) for at in range(len(parts)))
+    keys = (f"{base}/{tail}".lstrip("/") for tail in tails for base in bases)
+    return next((key for key in keys if key in images), None)
