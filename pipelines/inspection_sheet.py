@@ -31,8 +31,8 @@ def check_sheet(path: str) -> None:
             there = places.has_bucket(place)
         else:
             there = places.is_folder(os.path.dirname(place)) and not places.is_folder(place)
-        if there and files.is_file(place) and not is_sheet(files.read_bytes(place)):
-            raise ValueError("a picture that inspect did not make is there; give another file, or remove it")
+        if there and not files.may_replace(place, is_sheet):
+            raise ValueError("something that inspect did not make is there; give another file, or remove it")
     except (ValueError, OSError) as error:
         said = getattr(error, "strerror", None) or error
         raise ValueError(f"--images is {path!r}: {said}") from error
@@ -80,5 +80,8 @@ def _held(records: Iterator[Taken | BadInput]) -> Iterator[Taken | BadInput]:
 
 def _write(path: str, data: bytes) -> None:
     """Writes a whole file, or leaves the old one."""
+    from transforms.reading.sheet import is_sheet
+
     with naming_faults(path):
+        files.check_replaceable(absolute(path), is_sheet)
         write_bytes(absolute(path), data)

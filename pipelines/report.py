@@ -74,8 +74,9 @@ def _write(args: argparse.Namespace, parser: Parser) -> int:
     from transforms.reading.dataset import find_dataset
     from transforms.reporting.findings import gather
     from transforms.reporting.page import html_text
+    from transforms.storage import files
     from transforms.storage.durable import write_text
-    from transforms.storage.sealed import seal
+    from transforms.storage.sealed import is_sealed_page, seal
     from transforms.storage.write_faults import naming_faults
 
     try:
@@ -87,6 +88,7 @@ def _write(args: argparse.Namespace, parser: Parser) -> int:
     findings = gather(dataset, dataset.manifest, report, failures)
     complaints += [f"{name}: {told}" for name, told in findings.damages]
     with naming_faults(output):
+        files.check_replaceable(output, is_sealed_page)
         write_text(output, seal(html_text(findings)))
     for complaint in complaints:
         print(f"{parser.prog}: {complaint}", file=sys.stderr)
@@ -104,7 +106,7 @@ def _output(given: str | None, dataset: Dataset) -> str:
     from transforms.storage import files, places
     from transforms.storage.layout import REPORT
     from transforms.storage.paths import absolute
-    from transforms.storage.sealed import is_sealed
+    from transforms.storage.sealed import is_sealed_page
 
     if given is None:
         if not dataset.is_whole:
@@ -116,10 +118,10 @@ def _output(given: str | None, dataset: Dataset) -> str:
     path = absolute(given)
     if not given or places.is_folder(path):
         raise ValueError(f"--output is {given!r}, which is a folder; give a file, such as report.html")
-    if files.exists(path) and not (files.is_file(path) and is_sealed(files.read_bytes(path))):
+    if not files.may_replace(path, is_sealed_page):
         raise ValueError(
-            f"--output is {given!r}, a file that recordmill did not write, or that was changed since; give "
-            "another file, or remove it"
+            f"--output is {given!r}, which is not a page that recordmill wrote, or one that was changed "
+            "since; give another file, or remove it"
         )
     return path
 

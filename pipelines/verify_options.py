@@ -242,9 +242,9 @@ def _check_report(path: str) -> None:
     place = absolute(path)
     if is_remote(place):
         check_place(place)
-    if files.is_file(place) and not is_report(files.read_bytes(place)):
+    if not os.path.isdir(place) and not files.may_replace(place, is_report):
         raise ValueError(
-            f"--report is {path!r}, a file that is not a report of verify; give another file, or remove it"
+            f"--report is {path!r}, which is not a report of verify; give another file, or remove it"
         )
     if is_remote(place):
         return

@@ -281,3 +281,32 @@ def test_a_file_that_is_named_and_is_not_ours(
     planted.plant(tmp_path / "mine", ("photo.png", "photo.png.part"))
     assert command(*(arg.format(out=tmp_path / "out", mine=tmp_path / "mine") for arg in args)) == 2
     assert "photo.png" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "args",
+    [("inspect", "--images"), ("report", "--output"), ("verify", "--report")],
+    ids=lambda args: args[0],
+)
+def test_a_link_or_a_pipe_that_is_named(args: tuple[str, str], photos: Path, tmp_path: Path) -> None:
+    output, made, pipe = tmp_path / "out", tmp_path / "made.png", tmp_path / "pipe.png"
+    assert convert("--input", photos, "--output", output) == 0
+    name, flag = args
+    assert command(name, output, flag, made) == 0
+    assert command(name, output, flag, made) == 0
+    os.mkfifo(pipe)
+    links = {"nowhere.png": "none.png", "leads.png": made.name, "device.png": "/dev/null"}
+    for link, target in links.items():
+        (tmp_path / link).symlink_to(target)
+    for path in (*links, pipe.name):
+        assert command(name, output, flag, tmp_path / path) == 2
+    assert {link: os.readlink(tmp_path / link) for link in links} == links
+    assert pipe.is_fifo() and not (tmp_path / "none.png").exists()
+
+
+def test_a_manifest_is_no_page(photos: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    assert convert("--input", photos, "--output", output) == 0
+    before = (output / "manifest.json").read_bytes()
+    assert command("report", output, "--output", output / "manifest.json") == 2
+    assert (output / "manifest.json").read_bytes() == before

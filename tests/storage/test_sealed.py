@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from transforms.storage.sealed import PLACEHOLDER, is_sealed, seal
+from transforms.storage.sealed import PLACEHOLDER, is_sealed, is_sealed_page, seal
 
 # A label may look like a seal: JSON escapes its quotes.
 MANIFEST = json.dumps({"labels": {"0": f'"seal": "{PLACEHOLDER}"', "1": "Ω"}, "seal": PLACEHOLDER}) + "\n"
@@ -48,3 +48,9 @@ def test_what_has_no_room_for_a_seal_is_not_sealed() -> None:
     for text in ("", "{}", '{"seal": ""}', seal(MANIFEST), f"seal: {PLACEHOLDER}"):
         with pytest.raises(ValueError, match="no placeholder of a seal"):
             seal(text)
+
+
+def test_a_sealed_page_is_told_from_a_sealed_manifest() -> None:
+    assert is_sealed_page(seal(PAGE).encode())
+    assert not is_sealed_page(seal(MANIFEST).encode())
+    assert not is_sealed_page(seal(PAGE).replace("é", "e").encode())

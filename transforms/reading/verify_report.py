@@ -7,6 +7,7 @@ from typing import Any
 
 from transforms.reading.verify_tally import Tally
 from transforms.storage.durable import write_text
+from transforms.storage.files import check_replaceable
 from transforms.storage.paths import absolute
 from transforms.storage.write_faults import naming_faults
 
@@ -47,8 +48,9 @@ def write_report(path: str, text: str) -> None:
     """Writes it, in place of another.
 
     Raises:
-        JobError: it cannot be written.
+        JobError: it cannot be written, or something that is not a report is there by now.
     """
     place = absolute(path)
     with naming_faults(place):
+        check_replaceable(place, is_report)
         write_text(place, f"{text}\n")

@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import BinaryIO, NamedTuple, TypeVar
 
+from transforms.records import JobError
 from transforms.storage import cloud, objects
 from transforms.storage.paths import is_remote
 
@@ -61,6 +62,26 @@ def is_own_folder(path: str) -> bool:
     if is_remote(path):
         return objects.is_folder(path)
     return os.path.isdir(path) and not os.path.islink(path)
+
+
+def may_replace(path: str, is_ours: Callable[[bytes], bool]) -> bool:
+    """Whether a file may be written to a path: nothing is there, or a file whose contents are `is_ours`.
+
+    A link, a pipe or a device is never replaced.
+    """
+    if is_remote(path):
+        return objects.stat(path) is None or is_ours(objects.read(path))
+    if not os.path.lexists(path):
+        return True
+    return os.path.isfile(path) and not os.path.islink(path) and is_ours(read_bytes(path))
+
+
+def check_replaceable(path: str, is_ours: Callable[[bytes], bool]) -> None:
+    """Raises JobError unless `may_replace`: for the moment at which the file is written."""
+    if not may_replace(path, is_ours):
+        raise JobError(
+            f"{path} is there, and recordmill did not write it; move it away, or give another path"
+        )
 
 
 def read_bytes(path: str) -> bytes:

@@ -24,7 +24,7 @@ from transforms.storage.layout import (
     check_name,
 )
 from transforms.storage.paths import is_remote
-from transforms.storage.sealed import is_sealed
+from transforms.storage.sealed import is_sealed_page
 from transforms.storage.write_faults import naming_faults
 
 PUBLISHING = "publishing.json"
@@ -388,7 +388,7 @@ def _check_free(output: str, names: Iterable[str], ours: Collection[str]) -> Non
 def _is_our_page(output: str) -> bool:
     """Whether report.html was made for a dataset that was published without one."""
     path = os.path.join(output, REPORT)
-    return files.is_file(path) and is_sealed(files.read_bytes(path))
+    return files.is_file(path) and is_sealed_page(files.read_bytes(path))
 
 
 def _remove(output: str, *names: str) -> None:

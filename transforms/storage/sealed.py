@@ -31,6 +31,12 @@ def is_sealed(data: bytes) -> bool:
     return found is not None and found[1] == _digest(data, found)
 
 
+def is_sealed_page(data: bytes) -> bool:
+    """Whether a file is, bit for bit, a page that was sealed: a sealed manifest is none."""
+    found = _last(data)
+    return found is not None and found[0].startswith(b"<!--") and is_sealed(data)
+
+
 def _last(data: bytes) -> re.Match[bytes] | None:
     every = list(_SEAL.finditer(data))
     return every[-1] if every else None
