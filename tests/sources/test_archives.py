@@ -111,6 +111,32 @@ def test_a_folder_of_archives(tmp_path: Path) -> None:
     assert SOURCE.sniff(SourceConfig("auto", str(tmp_path))) is None  # the first one is none
 
 
+@pytest.mark.parametrize(
+    ("folders", "found"),
+    [
+        (
+            ("dataset/images/train/cat", "dataset/images/val2017/dog"),
+            [("train", ("cat",)), ("val", ("dog",))],
+        ),
+        (("images/train", "images/test"), [("train", ()), ("test", ())]),
+        (("a/b/train2017/cat", "a/b/test2017/cat"), [("train", ("cat",)), ("test", ("cat",))]),
+        (("a/photos/cat", "a/photos/dog"), [(None, ("cat",)), (None, ("dog",))]),
+        (("ds/images", "ds/images"), [(None, ()), (None, ())]),
+        (("images", "apple"), [(None, ("images",)), (None, ("apple",))]),
+        (("photos/cat", "photos/cat"), [(None, ("cat",)), (None, ("cat",))]),
+        (("train/cat", "train/dog"), [("train", ("cat",)), ("train", ("dog",))]),
+        (("cat", "cat"), [(None, ("cat",)), (None, ("cat",))]),
+        (("", "cat"), [(None, ()), (None, ("cat",))]),
+    ],
+)
+def test_folders_that_hold_all(tmp_path: Path, folders: tuple[str, ...], found: list[object]) -> None:
+    files = {f"{folder}/{number}.jpg".lstrip("/"): b"1" for number, folder in enumerate(folders)}
+    for name in ("a.zip", "a.tar"):
+        (tmp_path / name).write_bytes(packed(name, files))
+        items = records(listed(tmp_path / name, tmp_path))
+        assert [(one.split, one.annotations.labels) for one in items] == found
+
+
 @pytest.mark.parametrize("name", ["../1.jpg", "/1.jpg", "a/../../1.jpg", "C:/1.jpg", "a\\..\\1.jpg"])
 def test_names_that_lead_outside(tmp_path: Path, name: str) -> None:
     for archive in ("a.tar", "a.zip", "a.tgz"):

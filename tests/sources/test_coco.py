@@ -236,6 +236,9 @@ def test_schemas_by_name_where_annotations_come_late(
         ("train.json", "data", "train"),
         ("labels.json", "data", None),
         ("a/valid/labels.json", "a/valid/images", "valid"),
+        ("Annotations/instances_val.json", "Images", "val"),
+        ("ANNOTATIONS/instances_train2017.json", "IMAGES/TRAIN2017", "train"),
+        ("annotations/instances_train2017.json", "Train", "train"),
     ],
 )
 def test_where_images_lie_and_which_split_they_are_of(

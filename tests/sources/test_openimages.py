@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.buckets.server import BucketServer
-from transforms.records import AnnotatedObject, Box, ClassNames, Failure, ImageRecord
+from transforms.records import AnnotatedObject, Box, ClassNames, Failure, ImageRecord, ImageRef
 from transforms.sources.formats.openimages_rows import BOX, RowsByImage, StoredRow
 from transforms.sources.openimages import OpenImagesSource
 from transforms.sources.source import Item, SourceConfig
@@ -254,6 +254,32 @@ def test_it_is_known_by_its_files(tmp_path: Path) -> None:
     assert SOURCE.schemas(config) == ("detection",)
     (tmp_path / "annotations/train-annotations-bbox.csv").unlink()
     assert SOURCE.schemas(config) == ()
+
+
+def test_folders_in_another_case(tmp_path: Path) -> None:
+    respelled = {
+        name: "/".join((*map(str.title, name.split("/")[:-1]), name.split("/")[-1])) for name in FILES
+    }
+    there = put(tmp_path / "there", {respelled[name]: text for name, text in FILES.items()})
+    usual, found = (
+        by_key(read(folder, include_annotations=("masks",)))
+        for folder in (put(tmp_path / "here", FILES), there)
+    )
+    assert list(found) == [respelled[key] for key in usual]
+    for record, expected in zip(found.values(), usual.values(), strict=True):
+        assert (record.split, record.annotations.labels) == (expected.split, expected.annotations.labels)
+        assert [one.box for one in record.annotations.objects] == [
+            one.box for one in expected.annotations.objects
+        ]
+    masks = [one.mask for one in found["Images/Train/b.jpeg"].annotations.objects]
+    assert [mask.uri for mask in masks if isinstance(mask, ImageRef)] == [
+        f"{there}/Masks/Train/b_1.png",
+        f"{there}/Masks/b_2.png",
+    ]
+    assert ("Masks/", "masks are not taken", True) in failures(read(there))
+    config = SourceConfig("auto", str(there))
+    assert "Annotations/image_ids_and_rotation.csv" in (SOURCE.sniff(config) or "")
+    assert SOURCE.split_names(config) == ("test", "train", "validation")
 
 
 @pytest.mark.parametrize(

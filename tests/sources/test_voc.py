@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import os
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -159,6 +160,38 @@ def test_a_bucket_gives_what_the_disk_gives(tmp_path: Path, bucket: str, bucket_
     ]
 
 
+@pytest.mark.parametrize("spelled", [str.upper, str.lower, str.title])
+def test_folders_in_another_case(tmp_path: Path, spelled: Callable[[str], str]) -> None:
+    def respelled(key: str) -> str:
+        folder, slash, name = key.rpartition("/")
+        return spelled(folder) + slash + name
+
+    # The name in the XML is stale: the images are found by the folder that they are in.
+    copied = {name: xml("other.jpg") if name.endswith(".xml") else data for name, data in DEVKIT.items()}
+    found = records(listed(made(tmp_path / "usual", copied)))
+    place = made(tmp_path / "other", {respelled(name): data for name, data in copied.items()})
+    items = records(listed(place))
+    assert {key: (one.split, one.annotations.masks.keys()) for key, one in items.items()} == {
+        respelled(key): (one.split, one.annotations.masks.keys()) for key, one in found.items()
+    }
+    assert [one.split for one in items.values()] == ["train", "trainval", "test", "val"]
+    assert SOURCE.split_names(SourceConfig("voc", place)) == ("test", "train", "trainval", "val")
+
+
+def test_masks_alone_in_folders_in_another_case(tmp_path: Path) -> None:
+    files = {
+        "JPEGIMAGES/a.jpg": b"1",
+        "SEGMENTATIONCLASS/a.png": png(),
+        "IMAGESETS/SEGMENTATION/val.txt": b"JPEGIMAGES/a.jpg\n",
+    }
+    place = made(tmp_path, files)
+    assert (
+        SOURCE.sniff(SourceConfig("voc", place))
+        == "'SEGMENTATIONCLASS/a.png' is a mask of classes as VOC has them"
+    )
+    assert {key: one.split for key, one in records(listed(place)).items()} == {"JPEGIMAGES/a.jpg": "val"}
+
+
 def test_only_images_with_masks(tmp_path: Path) -> None:
     place = made(tmp_path, DEVKIT)
     items = listed(place, include_annotations=("masks",))
@@ -195,6 +228,14 @@ def test_include_exclude_and_limit(tmp_path: Path) -> None:
          {"JPEGImages/test/a.jpg": "test"}),
         ({"JPEGImages/test/a.jpg": b"1", "Annotations/test/a.xml": xml("test/a.jpg")},
          {"JPEGImages/test/a.jpg": "test"}),
+        ({"ds/train/a.jpg": b"1", "ds/train/a.xml": xml(), "ds/valid/a.jpg": b"1", "ds/valid/a.xml": xml()},
+         {"ds/train/a.jpg": "train", "ds/valid/a.jpg": "valid"}),  # Roboflow's in a wrapper
+        ({"x/y/train/a.jpg": b"1", "x/y/train/a.xml": xml(), "x/y/test/b.jpg": b"1", "x/y/test/b.xml": xml()},
+         {"x/y/train/a.jpg": "train", "x/y/test/b.jpg": "test"}),
+        ({"ds/JPEGImages/val/a.jpg": b"1", "ds/Annotations/val/a.xml": xml()},
+         {"ds/JPEGImages/val/a.jpg": "val"}),
+        ({"ds/train/a.jpg": b"1", "ds/train/a.xml": xml(), "ds/b.jpg": b"1", "ds/b.xml": xml()},
+         {"ds/b.jpg": None, "ds/train/a.jpg": None}),
         ({"photos/a.jpg": b"1", "Annotations/x.xml": xml("a.jpg", folder="photos")}, {"photos/a.jpg": None}),
         ({"deep/er/a.jpg": b"1", "Annotations/x.xml": xml("a.jpg")}, {"deep/er/a.jpg": None}),  # the only one
         ({"images/a.jpg": b"1", "Annotations/x.xml": xml("..\\images\\a.jpg")}, {"images/a.jpg": None}),

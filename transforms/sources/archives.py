@@ -12,7 +12,9 @@ from collections.abc import Generator, Iterable, Iterator
 from typing import NamedTuple
 
 from transforms.records import Annotations, BadInput, Failure, ImageRecord
+from transforms.sources.formats.masks_pairs import IMAGE_FOLDERS
 from transforms.sources.formats.members import Member
+from transforms.sources.formats.members_unread import unread_member
 from transforms.sources.formats.tar_members import DAMAGED, TarMember, is_gzip, tar_members
 from transforms.sources.formats.zip_members import zip_members
 from transforms.sources.listed import failed, skipped
@@ -42,7 +44,7 @@ from transforms.sources.source import (
     readable,
 )
 from transforms.sources.tree import Tree
-from transforms.storage.paths import real_path
+from transforms.storage.paths import is_remote, real_path
 from transforms.storage.places import is_file, status_of
 from transforms.storage.spool import Spool
 
@@ -50,7 +52,10 @@ NOT_AN_ARCHIVE = "not an archive by name"
 _ARCHIVE = re.compile(r"(?P<stem>.+?)\.(?P<kind>tar|tar\.gz|tgz|zip)", re.IGNORECASE | re.DOTALL)
 _SNIFFED_FILES = 1_000
 _SNIFFED_MEMBERS = 200
-_DEPTH = 3  # folders of an archive that are looked at for the one that holds all, the splits and the labels
+_NAMED_IN_ZIP, _NAMED_IN_TAR = 20_000, 2_000
+_SNIFFED_ARCHIVES = 8
+_WRAPPERS = 3
+_DEPTH = _WRAPPERS + 2  # folders of an archive that are looked at: wrappers, the split and the label
 
 
 class Archive(NamedTuple):
@@ -87,7 +92,7 @@ class ArchiveSource:
     name = "archive"
     description = Description(
         reads="images in `.tar`, `.tar.gz`, `.tgz` and `.zip` files, never extracted",
-        label="the folder in the archive, below a split and below one folder that holds all",
+        label="the folder in the archive, below a split and below folders that hold all",
         split="the archive's name, or the folders in it that are named like splits",
         key="path in the archive, below the archive's own name where there are several",
         example="photos.zip\n  cat/\n    1.jpg\n  dog/\n    2.png",
@@ -103,6 +108,8 @@ class ArchiveSource:
                 return None
             name = archive.path.rpartition("/")[2]
             image = next(filter(is_image_name, first_names(archive)), None)
+            if image is not None and config.kind == "auto":
+                _check_all_read(config)
         return None if image is None else f"{name!r} is an archive that holds images such as {image!r}"
 
     def check(self, config: SourceConfig) -> None:
@@ -176,10 +183,40 @@ def first_archive(config: SourceConfig, kinds: str = ".+") -> Archive | None:
     return first
 
 
-def first_names(archive: Archive) -> list[str]:
+def _check_all_read(config: SourceConfig) -> None:
+    """Looks at the names in the first archives of an input, and of the files next to them.
+
+    Raises:
+        ValueError: there are annotations among them; says which, and the two ways on.
+    """
+    names: dict[str, str] = {}
+    archives_left = _SNIFFED_ARCHIVES
+    for item in itertools.islice(archives(config), _SNIFFED_FILES):
+        if isinstance(item, Failure):
+            if item.reason == NOT_AN_ARCHIVE:
+                names[item.key] = f"{item.key!r} lies next to archives"
+        elif archives_left:
+            archives_left -= 1
+            for name in first_names(item, _most_names(item.path)):
+                names.setdefault(item.prefix + name, f"the archive {item.path!r} holds {name!r}")
+    if (found := unread_member(list(names))) is not None:
+        raise ValueError(
+            f"--input is {config.input!r}: {names[found]}, and annotations of archives are not read: "
+            "unpack it and give the folder; or give --source archive, which reads images and folders only"
+        )
+
+
+def _most_names(path: str) -> int:
+    """How many members of an archive are looked at: more where the bytes between them are not read."""
+    if path.lower().endswith(".zip"):
+        return _NAMED_IN_ZIP
+    return _SNIFFED_MEMBERS if is_gzip(path) or is_remote(path) else _NAMED_IN_TAR
+
+
+def first_names(archive: Archive, most: int = _SNIFFED_MEMBERS) -> list[str]:
     """Names of an archive's first members; none where it is no archive."""
     try:
-        found = itertools.islice(_members(archive), _SNIFFED_MEMBERS)
+        found = itertools.islice(_members(archive), most)
         return [item.name for item in found if not isinstance(item, Failure)]
     except BadInput:
         return []
@@ -297,12 +334,22 @@ def layout_of(members: Iterator[Member | TarMember | Failure]) -> Layout:
         for item in members
         if not isinstance(item, Failure) and is_image_name(item.name)
     }
-    names = {parts[0] if parts else "" for parts in folders}
-    # One folder that holds others, and no image itself, is what was packed, not a label.
-    is_wrapped = len(names) == 1 and not any(map(is_split_name, names)) and min(map(len, folders)) > 1
-    above = int(is_wrapped)
+    above = next(level for level in range(_WRAPPERS + 1) if not _is_wrapper(folders, level))
     first = {parts[above] for parts in folders if len(parts) > above}
     return Layout(above, bool(first) and all(map(is_split_name, first)))
+
+
+def _is_wrapper(folders: set[tuple[str, ...]], level: int) -> bool:
+    """Whether one folder at a level holds all images, and is neither a split nor a label.
+
+    It holds other folders and no image itself, or is called as folders of all images are.
+    """
+    names = {parts[level] if len(parts) > level else "" for parts in folders}
+    if level == _WRAPPERS or len(names) != 1:
+        return False
+    name = names.pop()
+    is_packed = name.lower() in IMAGE_FOLDERS or min(map(len, folders)) > level + 1
+    return bool(name) and is_packed and not is_split_name(name)
 
 
 def placed(name: str, layout: Layout) -> tuple[str | None, str | None]:

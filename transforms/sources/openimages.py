@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from transforms.sources.formats.openimages_files import csv_files
+from transforms.sources.formats.openimages_files import csv_files, folders_called
 from transforms.sources.formats.openimages_read import MASKS, Reading
 from transforms.sources.names import split_named
 from transforms.sources.selection import check_selection, limited
@@ -93,11 +93,12 @@ class OpenImagesSource:
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...] | None:
         root = real_path(config.input)
-        folders = [place for place in (f"{root}/{_IMAGES}", root) if is_folder(place)]
+        top = names_in(root)
+        listed = {f"{root}/{folder}": None for folder in folders_called(_IMAGES, root, top)} | {root: top}
         names = {
             split
-            for place in folders
-            for name in names_in(place)
+            for place, inner in listed.items()
+            for name in (names_in(place) if inner is None else inner)
             if (split := split_named(name)) is not None and is_folder(f"{place}/{name}")
         }
         return tuple(sorted(names)) if names else None

@@ -17,9 +17,9 @@ from transforms.records import (
     Polygons,
 )
 from transforms.sources.formats.voc_classes import Colors, VocClasses, is_rgb_png, read_classes, voc_classes
-from transforms.sources.formats.voc_images import NO_IMAGE, folder_of, without_extension
+from transforms.sources.formats.voc_images import NO_IMAGE, without_extension
 from transforms.sources.formats.voc_lists import NO_SPLIT, ImageLists, read_lists
-from transforms.sources.formats.voc_tree import VocRoot, VocTree, holds_annotations, walk
+from transforms.sources.formats.voc_tree import VocRoot, VocTree, holds_annotations, is_class_mask, walk
 from transforms.sources.formats.voc_xml import VocAnnotation, box_around, is_voc_xml, read_voc_xml
 from transforms.sources.formats.xml_files import first_files, head_of, read_files
 from transforms.sources.names import normal_split
@@ -63,7 +63,7 @@ class VocSource:
             if not is_folder(config.input):
                 return None
             for key, path in first_files(config, ("xml", "png")):
-                if key.endswith(".png") and "SegmentationClass" in folder_of(key).split("/"):
+                if is_class_mask(key):
                     return f"{key!r} is a mask of classes as VOC has them"
                 if key.endswith(".xml") and is_voc_xml(head_of(path)):
                     return f"{key!r} is VOC XML"

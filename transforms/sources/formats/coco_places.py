@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from transforms.records import BadInput, Failure
 from transforms.sources.formats.coco_files import CocoFile
@@ -12,12 +14,27 @@ from transforms.sources.formats.manifests import input_root
 from transforms.sources.names import is_hidden, is_image_name, is_unicode, printable
 from transforms.sources.selection import EXCLUDED, Selection
 from transforms.sources.source import SourceConfig
+from transforms.storage.faults import os_fault
 from transforms.storage.listing import entries
 from transforms.storage.paths import Confinement, LocatedFile, below, real_path
-from transforms.storage.places import is_folder
+from transforms.storage.places import is_folder, names_in
 
 _IMAGE_FOLDERS = ("images", "data", "JPEGImages")
+_LISTED = 10_000  # names of a folder in a bucket
 _DRIVE = re.compile(r"[A-Za-z]:/")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Bases:
+    """The folders that names of an annotation file are looked for in.
+
+    Attributes:
+        folders: paths.
+        in_any_case: whether those in another case are among them.
+    """
+
+    folders: tuple[str, ...]
+    in_any_case: bool = False
 
 
 class CocoPlaces:
@@ -33,13 +50,15 @@ class CocoPlaces:
         self._image_roots = tuple(map(real_path, config.image_roots))
         self._skip_dirs = frozenset(map(real_path, config.skip_dirs))
         folders = tuple(dict.fromkeys(file.folder for file in files))
-        self._confinement = Confinement((self._root, *self._image_roots, *folders))
+        self._roots = (self._root, *self._image_roots, *folders)
+        self._confinement = Confinement(self._roots)
         self._written: dict[str | None, dict[str, None]] = {}
         for file in files:
             self._written.setdefault(file.split, {})[file.written_split] = None
         self._is_folder: dict[str, bool] = {}
-        self._image_bases: dict[str, tuple[str, ...]] = {}
-        self._mask_bases: dict[str, tuple[str, ...]] = {}
+        self._image_bases: dict[str, _Bases] = {}
+        self._mask_bases: dict[str, _Bases] = {}
+        self._others: dict[str, list[str]] = {}  # names in a folder, without images
         self._image_folders: dict[str, str] = {}
         self._masks: set[str] = set()
 
@@ -49,9 +68,7 @@ class CocoPlaces:
         Raises:
             BadInput: stage `annotations`; as `Confinement.find`.
         """
-        if file.path not in self._image_bases:
-            self._image_bases[file.path] = self._existing(self._image_candidates(file))
-        found = self._find(name, self._image_bases[file.path])
+        found = self._found(file, name, self._image_bases, self._image_candidates)
         prefix = found.key.rpartition("/")[0]
         if prefix not in self._image_folders and found.path.endswith(f"/{found.key}"):
             self._image_folders[prefix] = os.path.dirname(found.path)  # no link is on the way
@@ -63,9 +80,7 @@ class CocoPlaces:
         Raises:
             BadInput: stage `annotations`; as `Confinement.find`.
         """
-        if file.path not in self._mask_bases:
-            self._mask_bases[file.path] = self._existing(self._mask_candidates(file))
-        found = self._find(name, self._mask_bases[file.path])
+        found = self._found(file, name, self._mask_bases, self._mask_candidates)
         if os.path.dirname(found.path) in self._image_folders.values():
             self._masks.add(found.key)
         return found
@@ -88,6 +103,45 @@ class CocoPlaces:
                     continue
                 reason = "image without annotations" if selection.takes(key) else EXCLUDED
                 yield Failure(printable(key), "list", reason, skipped=True)
+
+    def _found(
+        self,
+        file: CocoFile,
+        name: str,
+        bases: dict[str, _Bases],
+        candidates: Callable[[CocoFile], Iterator[str]],
+    ) -> LocatedFile:
+        """The file of that name below the candidates; once none is there, below those in another case too."""
+        known = bases.get(file.path)
+        if known is None:
+            known = bases[file.path] = _Bases(self._existing(candidates(file)))
+        try:
+            return self._find(name, known.folders)
+        except BadInput as fault:
+            if known.in_any_case or fault.reason != "not found":
+                raise
+        spelled = itertools.chain.from_iterable(map(self._in_any_case, candidates(file)))
+        known = bases[file.path] = _Bases(self._existing(spelled), in_any_case=True)
+        return self._find(name, known.folders)
+
+    def _in_any_case(self, folder: str) -> Iterator[str]:
+        """A folder that is there; else those that are called like it but for the case."""
+        if folder in self._roots or self._is_there(folder):
+            yield folder
+            return
+        around, _, name = folder.rpartition("/")
+        for one in self._in_any_case(around):
+            yield from (f"{one}/{other}" for other in self._names(one) if other.lower() == name.lower())
+
+    def _names(self, folder: str) -> list[str]:
+        """Names in a folder that are not those of images."""
+        if folder not in self._others:
+            try:
+                names = names_in(folder, _LISTED)
+            except OSError as error:
+                raise os_fault(error, "annotations") from error
+            self._others[folder] = [name for name in names if not is_image_name(name)]
+        return self._others[folder]
 
     def _find(self, name: str, bases: tuple[str, ...]) -> LocatedFile:
         if not is_unicode(name):

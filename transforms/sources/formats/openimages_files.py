@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from transforms.records import BadInput
@@ -80,23 +80,34 @@ def _layout(header: tuple[str, ...] | None) -> CsvLayout:
     return CsvLayout(",", header, Columns(None, (), None))
 
 
-def csv_files(config: SourceConfig) -> list[CsvFile]:
+def csv_files(config: SourceConfig, names: Sequence[str] | None = None) -> list[CsvFile]:
     """The files that are known by name, in the order of their paths; those of few classes before others.
 
     Links that lead outside the input are left out.
+
+    Args:
+        config: of the input.
+        names: what is in the input, where that is listed already.
     """
     root = real_path(config.input)
     confinement = Confinement((root, *config.image_roots))
-    found = []
-    for folder in ("", f"{ANNOTATIONS}/"):
-        place = os.path.join(root, folder).rstrip("/")
-        if not is_folder(place):
-            continue
-        for name in names_in(place):
-            kind = kind_of(name)
-            if kind is not None and confinement.holds(f"{place}/{name}"):
-                found.append(CsvFile(Manifest(f"{place}/{name}", folder + name), kind, _split_of(name)))
+    if names is None:
+        names = names_in(root) if is_folder(root) else ()
+    listed = {"": names} | {
+        f"{folder}/": names_in(f"{root}/{folder}") for folder in folders_called(ANNOTATIONS, root, names)
+    }
+    found = [
+        CsvFile(Manifest(os.path.join(root, folder + name), folder + name), kind, _split_of(name))
+        for folder, inner in listed.items()
+        for name in inner
+        if (kind := kind_of(name)) is not None and confinement.holds(os.path.join(root, folder + name))
+    ]
     return sorted(found, key=lambda file: ("boxable" not in file.manifest.name, file.manifest.name))
+
+
+def folders_called(wanted: str, root: str, names: Iterable[str]) -> list[str]:
+    """The folders of an input, among the names in it, that are called so in any case."""
+    return [name for name in names if name.lower() == wanted and is_folder(os.path.join(root, name))]
 
 
 def kind_of(name: str) -> Kind | None:

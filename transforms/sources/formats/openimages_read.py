@@ -21,7 +21,7 @@ from transforms.records import (
     ImageRef,
 )
 from transforms.sources.formats.box_columns import box_of, check_unit, is_empty
-from transforms.sources.formats.openimages_files import CsvFile, csv_files
+from transforms.sources.formats.openimages_files import CsvFile, csv_files, folders_called
 from transforms.sources.formats.openimages_rows import (
     ABSENT,
     BOX,
@@ -37,7 +37,7 @@ from transforms.sources.selection import EXCLUDED, Selection, label_pattern
 from transforms.sources.source import Item, SourceConfig
 from transforms.sources.tree import Tree, TreeFile
 from transforms.storage.paths import Confinement, real_path
-from transforms.storage.places import is_folder
+from transforms.storage.places import names_in
 
 MASKS = "masks"
 _FLAG_COLUMNS = tuple(f"Is{name.title().replace('_', '')}" for name in FLAGS)
@@ -101,7 +101,9 @@ class Reading:
     def __init__(self, config: SourceConfig) -> None:
         self._config = config
         self._root = real_path(config.input)
-        self._files = csv_files(config)
+        names = names_in(self._root)
+        self._files = csv_files(config, names)
+        self._mask_folders = folders_called(MASKS, self._root, names)
         self._takes_masks = MASKS in config.include_annotations
         self._classes = _Classes(self._files)
         self._images = _Images({}, [], array("i"), bytearray(), array("h"), {})
@@ -129,10 +131,10 @@ class Reading:
     def _list(self) -> Iterator[Failure]:
         """Numbers the images that are there; yields the other files."""
         known = {file.manifest.name: file.kind for file in self._files}
-        masks = f"{self._root}/{MASKS}"
-        if not self._takes_masks and is_folder(masks):
-            yield Failure(f"{MASKS}/", "list", _NO_MASKS, skipped=True)
-        for item in Tree(self._root, self._config.image_roots, (*self._config.skip_dirs, masks)).files():
+        masks = [real_path(f"{self._root}/{folder}") for folder in self._mask_folders]
+        for folder in self._mask_folders if not self._takes_masks else ():
+            yield Failure(f"{folder}/", "list", _NO_MASKS, skipped=True)
+        for item in Tree(self._root, self._config.image_roots, (*self._config.skip_dirs, *masks)).files():
             if isinstance(item, Failure):
                 yield item
             elif item.key in known:
@@ -300,8 +302,8 @@ class Reading:
 
     def _mask(self, path: str, split: str | None) -> ImageRef:
         names = {**self._folders.get(split, {}), split: None} if split else {}
-        folders = [f"{self._root}/{MASKS}/{name}" for name in names]
-        found = self._confinement.find(path, (*folders, f"{self._root}/{MASKS}"))
+        masks = [f"{self._root}/{folder}" for folder in self._mask_folders or (MASKS,)]
+        found = self._confinement.find(path, [*(f"{one}/{name}" for one in masks for name in names), *masks])
         return ImageRef(found.path, version=found.version)
 
     def _missing(self) -> Iterator[Failure]:

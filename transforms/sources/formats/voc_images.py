@@ -154,12 +154,14 @@ def without_extension(path: str) -> str:
 
 
 def split_folders(folders: Iterable[str]) -> tuple[str, ...]:
-    """The splits that folders of annotations are named as: all first parts, or none.
+    """The splits that folders of annotations are named as: all first parts below any wrapper, or none.
 
     Args:
         folders: of each file of annotations, ending in `/`; empty for the root.
     """
-    firsts = {folder.partition("/")[0] for folder in folders}
+    parts = {tuple(folder.split("/")) for folder in folders}
+    while len(firsts := {part[0] for part in parts}) == 1 and not is_split_name(*firsts) and firsts != {""}:
+        parts = {part[1:] for part in parts}
     return tuple(sorted(firsts)) if firsts and all(map(is_split_name, firsts)) else ()
 
 

@@ -17,7 +17,7 @@ NO_SPLIT = "default"
 
 _BOTH = "trainval"
 _SECOND_COLUMN = re.compile(r"(.*\S)\s+[+-]?[0-9]+")
-_IN_FOLDER = re.compile(rf"(?:.*/)?(?:{'|'.join(IMAGE_FOLDERS)}|Annotations)/(.*)")
+_IN_FOLDER = re.compile(rf"(?:.*/)?(?:{'|'.join(IMAGE_FOLDERS)}|Annotations)/(.*)", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

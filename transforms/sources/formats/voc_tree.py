@@ -20,6 +20,7 @@ from transforms.sources.tree import Tree, TreeFile
 
 NO_ANNOTATIONS_FILE = "neither image nor annotations by name"
 _XML_FOLDERS = ("annotations", "annotation", "xmls", "xml", "labels")
+_IMAGE_FOLDERS = frozenset(map(str.lower, IMAGE_FOLDERS))
 _CLASS_FOLDER = "segmentationclass"
 _INSTANCE_FOLDER = "segmentationobject"
 _CLASS_FILES = ("labelmap.txt", "class_names.txt")
@@ -34,7 +35,8 @@ class VocRoot:
         xmls: of Annotations, or beside the images.
         class_masks: of SegmentationClass.
         instance_masks: of SegmentationObject.
-        lists: the files of each folder in ImageSets.
+        lists: the files of each folder in ImageSets, by its name in lower case.
+        image_spellings: names of the folders of images, where `IMAGE_FOLDERS` has another case.
         xml_folder: key of the folder of the XML.
     """
 
@@ -43,6 +45,7 @@ class VocRoot:
     class_masks: dict[str, TreeFile] = dataclasses.field(default_factory=dict)
     instance_masks: dict[str, TreeFile] = dataclasses.field(default_factory=dict)
     lists: dict[str, list[TreeFile]] = dataclasses.field(default_factory=dict)
+    image_spellings: dict[str, None] = dataclasses.field(default_factory=dict)
     xml_folder: str = ""
 
     def masks(self) -> Iterator[tuple[str, Mapping[str, TreeFile]]]:
@@ -58,7 +61,7 @@ class VocRoot:
             named: the folder that the annotation names.
         """
         inner = folder_of(image)
-        places = [f"{self.prefix}{folder}/" for folder in IMAGE_FOLDERS]
+        places = [f"{self.prefix}{folder}/" for folder in (*IMAGE_FOLDERS, *self.image_spellings)]
         named = named.replace("\\", "/").strip("/")
         if named and ".." not in named.split("/"):
             places.insert(0, f"{self.prefix}{named}/")
@@ -67,8 +70,8 @@ class VocRoot:
 
     def split_files(self, for_masks: bool) -> list[TreeFile]:
         """The lists to go by: those of Main, or of Segmentation where only masks are wanted."""
-        order = ("Segmentation", "Main") if for_masks else ("Main", "Segmentation")
-        found = (self.lists.get(folder, []) for folder in (*order, "Layout", "Action", ""))
+        order = ("segmentation", "main") if for_masks else ("main", "segmentation")
+        found = (self.lists.get(folder, []) for folder in (*order, "layout", "action", ""))
         return next((files for files in found if split_lists(files)), [])
 
 
@@ -137,7 +140,7 @@ def _placed(tree: VocTree, file: TreeFile) -> bool:
     if extension == "txt" and "imagesets" in lower:
         at = lower.index("imagesets")
         root = _root(tree, folders[:at])
-        root.lists.setdefault("/".join(folders[at + 1 :]), []).append(file)
+        root.lists.setdefault("/".join(lower[at + 1 :]), []).append(file)
     elif name.lower() in _CLASS_FILES:
         tree.class_files.setdefault(folder_of(file.key), file)
     elif extension == "xml":
@@ -146,7 +149,7 @@ def _placed(tree: VocTree, file: TreeFile) -> bool:
         root = _root(tree, folders[:at])
         root.xml_folder = "".join(f"{folder}/" for folder in folders[: at + 1])
         root.xmls[_below(file.key, at + 1 if inner else at)] = file
-    elif extension == "png" and _CLASS_FOLDER in lower:
+    elif is_class_mask(file.key):
         at = lower.index(_CLASS_FOLDER)
         _root(tree, folders[:at]).class_masks[_below(file.key, at + 1)] = file
     elif extension == "png" and _INSTANCE_FOLDER in lower:
@@ -154,9 +157,17 @@ def _placed(tree: VocTree, file: TreeFile) -> bool:
         _root(tree, folders[:at]).instance_masks[_below(file.key, at + 1)] = file
     elif is_image_name(name):
         tree.images.add(file)
+        at = next((at for at, folder in enumerate(lower) if folder in _IMAGE_FOLDERS), len(folders))
+        if at < len(folders) and folders[at] not in IMAGE_FOLDERS:
+            _root(tree, folders[:at]).image_spellings[folders[at]] = None
     else:
         return False
     return True
+
+
+def is_class_mask(key: str) -> bool:
+    """Whether a file is a mask of classes by its folder and extension."""
+    return extension_of(key) == "png" and _CLASS_FOLDER in key.lower().split("/")[:-1]
 
 
 def _root(tree: VocTree, folders: list[str]) -> VocRoot:
