@@ -108,8 +108,6 @@ class ArchiveSource:
                 return None
             name = archive.path.rpartition("/")[2]
             image = next(filter(is_image_name, first_names(archive)), None)
-            if image is not None and config.kind == "auto":
-                _check_all_read(config)
         return None if image is None else f"{name!r} is an archive that holds images such as {image!r}"
 
     def check(self, config: SourceConfig) -> None:
@@ -183,7 +181,7 @@ def first_archive(config: SourceConfig, kinds: str = ".+") -> Archive | None:
     return first
 
 
-def _check_all_read(config: SourceConfig) -> None:
+def check_all_read(config: SourceConfig) -> None:
     """Looks at the names in the first archives of an input, and of the files next to them.
 
     Raises:
