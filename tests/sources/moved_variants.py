@@ -1,0 +1,297 @@
+"""Other ways in which a dataset is given: folders around it, links, a piece missing; and how each ends."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from tests.sources.moved_cases import CASES, Case, Expected, Missing, Refused, piece_removed
+from tests.sources.moved_reading import Reading, difference, leads_to, read
+from tests.sources.moved_trees import Tree, lay_out, link_files
+
+Verdict = Literal["same", "stated", "single class", "leads on", "refused", "DEAD END", "LESS", "CRASH"]
+GOOD: frozenset[Verdict] = frozenset(("same", "stated", "single class", "leads on", "refused"))
+"""Where the user has the dataset, or nothing and the way to it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What became of a variant.
+
+    Attributes:
+        case: the dataset.
+        variant: how it was given.
+        verdict: `same`: as its reference; `stated`: what is left where a piece is missing; `single class`: a
+            flat folder in a folder, which is a class; `leads on`: refused, and a call that the message names
+            gives the reference; `refused`: as it has to be; `DEAD END`: refused, and the message leads
+            nowhere; `LESS`: read, and something else.
+        detail: the difference, or the message.
+        argv: of the call.
+    """
+
+    case: str
+    variant: str
+    verdict: Verdict
+    detail: str
+    argv: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """A call on a tree that is laid out.
+
+    Attributes:
+        argv: of the call.
+        images: the folder that a user knows to hold the images, for `--image_root`.
+    """
+
+    argv: tuple[str, ...]
+    images: str | None = None
+
+
+def call(case: Case, root: Path, given: Path | None = None, *flags: str) -> tuple[str, ...]:
+    """The call on a dataset.
+
+    Args:
+        case: the dataset.
+        root: its folder.
+        given: the folder that is given instead of it.
+        flags: further ones.
+    """
+    ours = (flag.format(root=root) for flag in case.flags)
+    return ("--input", str(given or root / case.input), *ours, *flags)
+
+
+def reference(case: Case, corpus: Path, work: Path) -> Reading:
+    """What is read by the call that is right."""
+    root = lay_out(case.tree(corpus), work / "right")
+    return read([flag.format(root=root) for flag in case.right] if case.right else call(case, root))
+
+
+def _itself(case: Case, tree: Tree, work: Path) -> Given:
+    return Given(call(case, lay_out(tree, work / "dataset")))
+
+
+def _wrapped(case: Case, tree: Tree, work: Path) -> Given:
+    return Given(call(case, lay_out(tree, work / "outer/dataset"), work / "outer"))
+
+
+def _wrapped_twice(case: Case, tree: Tree, work: Path) -> Given:
+    return Given(call(case, lay_out(tree, work / "outer/inner/dataset"), work / "outer"))
+
+
+def _with_readme(case: Case, tree: Tree, work: Path) -> Given:
+    given = _wrapped(case, tree, work)
+    (work / "outer/README.md").write_text("# A dataset\n\nSee docs.\n")
+    (work / "outer/docs").mkdir()
+    return given
+
+
+def _linked(case: Case, tree: Tree, work: Path) -> Given:
+    lay_out(tree, work / "store")
+    root = link_files(work / "store", work / "links")
+    return Given(call(case, root), str(work / "store"))
+
+
+def _linked_with_root(case: Case, tree: Tree, work: Path) -> Given:
+    given = _linked(case, tree, work)
+    return dataclasses.replace(given, argv=(*given.argv, "--image_root", str(work / "store")))
+
+
+def _linked_wrapped(case: Case, tree: Tree, work: Path) -> Given:
+    lay_out(tree, work / "store")
+    root = link_files(work / "store", work / "outer/dataset")
+    return Given(call(case, root, work / "outer", "--image_root", str(work / "store")), str(work / "store"))
+
+
+def _folder_linked(case: Case, tree: Tree, work: Path) -> Given:
+    lay_out(tree, work / "store/real")
+    (work / "outer").mkdir()
+    (work / "outer/dataset").symlink_to(work / "store/real")
+    return Given(call(case, work / "outer/dataset", work / "outer"), str(work / "store/real"))
+
+
+def _folder_linked_with_root(case: Case, tree: Tree, work: Path) -> Given:
+    given = _folder_linked(case, tree, work)
+    return dataclasses.replace(given, argv=(*given.argv, "--image_root", str(work / "store/real")))
+
+
+def _given_link(case: Case, tree: Tree, work: Path) -> Given:
+    """The input itself is a link to the dataset."""
+    lay_out(tree, work / "store/real")
+    (work / "link").symlink_to(work / "store/real")
+    return Given(call(case, work / "link"))
+
+
+def _named(case: Case, tree: Tree, work: Path) -> Given:
+    return _with_source(case, Given(call(case, lay_out(tree, work / "dataset"))))
+
+
+def _named_wrapped(case: Case, tree: Tree, work: Path) -> Given:
+    return _with_source(case, _wrapped(case, tree, work))
+
+
+def _named_wrapped_twice(case: Case, tree: Tree, work: Path) -> Given:
+    return _with_source(case, _wrapped_twice(case, tree, work))
+
+
+def _with_source(case: Case, given: Given) -> Given:
+    assert isinstance(case.expected, Expected)
+    return dataclasses.replace(given, argv=(*given.argv, "--source", case.expected.source))
+
+
+VARIANTS: Mapping[str, Callable[[Case, Tree, Path], Given]] = {
+    "itself": _itself,
+    "in one folder": _wrapped,
+    "in two folders": _wrapped_twice,
+    "in a folder with README.md and docs": _with_readme,
+    "links and --image_root": _linked_with_root,
+    "links without --image_root": _linked,
+    "links in a folder, and --image_root": _linked_wrapped,
+    "a link to it in a folder, and --image_root": _folder_linked_with_root,
+    "a link to it in a folder": _folder_linked,
+    "a link to it": _given_link,
+    "--source": _named,
+    "--source, in one folder": _named_wrapped,
+    "--source, in two folders": _named_wrapped_twice,
+}
+
+
+def variants_of(case: Case) -> list[str]:
+    """Those that say something of a case."""
+    needs_source = isinstance(case.expected, Refused)
+    return [name for name in VARIANTS if not (needs_source and name.startswith("--source"))]
+
+
+def judged(case: Case, variant: str, expected: Reading, corpus: Path, work: Path) -> Outcome:
+    """Gives a dataset in another way.
+
+    Args:
+        case: the dataset.
+        variant: a name in `VARIANTS`.
+        expected: what the right folder gives.
+        corpus: folder of the real inputs.
+        work: an empty folder.
+    """
+    given = VARIANTS[variant](case, case.tree(corpus), work)
+    reading = read(given.argv)
+    end = functools.partial(Outcome, case.name, variant, argv=given.argv)
+    if reading.status == "crashed":
+        return end("CRASH", reading.message)
+    if isinstance(case.expected, Refused):
+        return end(_of_refused(case.expected, reading), _told(reading))
+    if reading.status == "read":
+        less = difference(reading, expected)
+        if less and case.flat and _is_single_class(reading, expected):
+            return end("single class", less)
+        return end("LESS" if less else "same", less)
+    found = leads_to(reading, expected, given.images)
+    if found is None:
+        return end("DEAD END", _told(reading))
+    return end("leads on", f"{_told(reading)} => {' '.join(found.argv)}")
+
+
+def _of_refused(expected: Refused, reading: Reading) -> Verdict:
+    """Of a dataset that is not read, whatever the way: the same reason, or what is wrong with the way."""
+    if reading.status == "read":
+        return "LESS"
+    words = (expected.message, "image_root")
+    return "refused" if any(word in reading.message for word in words) else "DEAD END"
+
+
+def _is_single_class(reading: Reading, expected: Reading) -> bool:
+    """Whether a flat folder became a class, and nothing else is wrong."""
+    bare = [{**vars_of(one), "labels": ()} for one in reading.records.values()]
+    right = [{**vars_of(one), "labels": ()} for one in expected.records.values()]
+    return len(reading.labels) == 1 and not expected.labels and bare == right
+
+
+def vars_of(one: object) -> dict[str, object]:
+    """The fields of a dataclass."""
+    return {field.name: getattr(one, field.name) for field in dataclasses.fields(one)}  # type: ignore[arg-type]
+
+
+def _told(reading: Reading) -> str:
+    text = reading.message.removeprefix("recordmill convert: error: ")
+    return f"{reading.status}: {text}"
+
+
+def judged_without(case: Case, missing: Missing, is_wrapped: bool, corpus: Path, work: Path) -> Outcome:
+    """Gives a dataset of which a piece is missing."""
+    tree = piece_removed(case, missing, corpus)
+    plain = Given(call(case, lay_out(tree, work / "dataset"))) if not is_wrapped else None
+    given = plain or _wrapped(case, tree, work)
+    reading = read(given.argv)
+    name = f"without {missing.name}{', in one folder' if is_wrapped else ''}"
+    end = functools.partial(Outcome, case.name, name, argv=given.argv)
+    if reading.status == "crashed":
+        return end("CRASH", reading.message)
+    wrong = [_unlike(reading, one) for one in missing.outcome]
+    if "" in wrong:
+        return end("stated" if reading.status == "read" else "refused", _told(reading))
+    return end("LESS" if reading.status == "read" else "DEAD END", "; or ".join((*wrong, _told(reading))))
+
+
+def unlike(reading: Reading, expected: Expected) -> str:
+    """How a reading differs from what is written down; empty where it does not."""
+    if reading.status != "read":
+        return f"{_told(reading)}, and not {expected.source}"
+    parts = []
+    for name in ("source", "splits", "labels", "boxes", "masks"):
+        here, there = getattr(reading, name), getattr(expected, name)
+        if not _fits(here, there):
+            parts.append(f"{name} {here} and not {there}")
+    return "; ".join(parts)
+
+
+def _unlike(reading: Reading, expected: Expected | Refused) -> str:
+    if isinstance(expected, Expected):
+        return unlike(reading, expected)
+    if reading.status == "read":
+        return f"read as {reading.source}, and not refused"
+    return "" if expected.message.lower() in reading.message.lower() else f"nothing of {expected.message!r}"
+
+
+def _fits(here: object, there: object) -> bool:
+    if not (isinstance(here, Mapping) and isinstance(there, Mapping) and "*" in there):
+        return here == there
+    rest = {name: count for name, count in there.items() if name != "*"}
+    return sum(here.values()) == there["*"] and all(here.get(name) == count for name, count in rest.items())
+
+
+_SIBLING, _OTHER_SIBLING = "yolo_dataset/strict", "coco_dataset/coco_instances"
+
+
+def sibling_of(case: Case) -> Case:
+    """Another dataset, of another source."""
+    is_yolo = isinstance(case.expected, Expected) and case.expected.source == "yolo"
+    return CASES[_OTHER_SIBLING if is_yolo else _SIBLING]
+
+
+def judged_beside(case: Case, expected: Sequence[Reading], corpus: Path, work: Path) -> Outcome:
+    """Gives the folder in which a dataset lies beside another one: refused, with the way to each.
+
+    Args:
+        case: the dataset.
+        expected: what is read of it, and of its sibling.
+        corpus: folder of the real inputs.
+        work: an empty folder.
+    """
+    lay_out(sibling_of(case).tree(corpus), work / "outer/another")
+    given = _wrapped(case, case.tree(corpus), work)
+    reading = read(given.argv)
+    end = functools.partial(Outcome, case.name, "beside another one", argv=given.argv)
+    if reading.status == "crashed":
+        return end("CRASH", reading.message)
+    if reading.status == "read":
+        return end("LESS", f"read as {reading.source}: {reading.message}")
+    wanted = [] if case.flags else [expected[1]]  # the flags of the one may not fit the other
+    if isinstance(case.expected, Expected) and case.expected.source != "folder":
+        wanted.append(expected[0])
+    found = [leads_to(reading, one, None) for one in wanted]
+    if None in found:
+        return end("DEAD END", _told(reading))
+    return end("leads on", _told(reading))
