@@ -31,7 +31,7 @@ class Expected:
     """
 
     source: str
-    splits: Mapping[str | None, int]
+    splits: Mapping[str | None, int] | Mapping[str, int]
     labels: Numbers = dataclasses.field(default_factory=dict)
     boxes: Numbers = dataclasses.field(default_factory=dict)
     masks: Numbers = dataclasses.field(default_factory=dict)

@@ -288,8 +288,10 @@ def judged_beside(case: Case, expected: Sequence[Reading], corpus: Path, work: P
         return end("CRASH", reading.message)
     if reading.status == "read":
         return end("LESS", f"read as {reading.source}: {reading.message}")
+    if isinstance(case.expected, Refused):
+        return end("refused", _told(reading))
     wanted = [] if case.flags else [expected[1]]  # the flags of the one may not fit the other
-    if isinstance(case.expected, Expected) and case.expected.source != "folder":
+    if case.expected.source != "folder":
         wanted.append(expected[0])
     found = [leads_to(reading, one, None) for one in wanted]
     if None in found:
