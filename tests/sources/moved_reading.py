@@ -292,10 +292,10 @@ def _edited(given: Mapping[str, list[str]], edit: Sequence[tuple[str, str]]) -> 
 
 
 def leads_to(reading: Reading, reference: Reading, images: str | None) -> Reading | None:
-    """The first call, one or two messages on, that gives what the reference gives; None where none does."""
+    """The first call, up to three messages on, that gives what the reference gives; None where none does."""
     seen = {reading.argv}
     ahead = [reading]
-    for _ in range(2):
+    for _ in range(3):
         found: list[Reading] = []
         for one in ahead:
             for argv in ways_on(one, images):

@@ -230,9 +230,15 @@ def judged_without(case: Case, missing: Missing, is_wrapped: bool, corpus: Path,
     if reading.status == "crashed":
         return end("CRASH", reading.message)
     wrong = [_unlike(reading, one) for one in missing.outcome]
+    if is_wrapped and _is_flat(tree) and reading.labels == {"dataset": len(reading.records)}:
+        return end("single class", _told(reading))
     if "" in wrong:
         return end("stated" if reading.status == "read" else "refused", _told(reading))
     return end("LESS" if reading.status == "read" else "DEAD END", "; or ".join((*wrong, _told(reading))))
+
+
+def _is_flat(tree: Tree) -> bool:
+    return all("/" not in path for path in tree)
 
 
 def unlike(reading: Reading, expected: Expected) -> str:
