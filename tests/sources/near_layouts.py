@@ -176,7 +176,7 @@ _WRAPPERS = {
     ),
     "VOC of Roboflow in a folder": Near(
         {**_photos("ds/train/a.jpg", "ds/valid/b.jpg"), **_voc("ds/train/a", "ds/valid/b")},
-        _boxes("voc", {"train": 1, "val": 1}, cat=2),
+        _boxes("voc", {"train": 1, "valid": 1}, cat=2),
         None,
     ),
     "images and masks below splits, in a folder": Near(
@@ -403,7 +403,7 @@ _READ = {
             **_photos("images/training/a.jpg", "images/validation/b.jpg"),
             **_masks("annotations/training/a.png", "annotations/validation/b.png"),
         },
-        _mask_pairs({"train": 1, "val": 1}, 2),
+        _mask_pairs({"training": 1, "validation": 1}, 2),
         None,
     ),
     "Cityscapes": Near(
