@@ -391,10 +391,8 @@ _YOLO_MISSING = (
 )
 
 
-def _yolo_without_names(boxes: int, persons: int, masks: int = 0) -> Missing:
-    found = Expected(
-        "yolo", _HALVES, boxes={"*": boxes, "0": persons}, masks={"object": masks} if masks else {}
-    )
+def _yolo_without_names(boxes: Numbers, masks: int = 0) -> Missing:
+    found = Expected("yolo", _HALVES, boxes=boxes, masks={"object": masks} if masks else {})
     return Missing("data.yaml", ("data.yaml",), (found,))
 
 
@@ -427,14 +425,14 @@ _COCO64 = (
         "coco64 YOLO boxes",
         _yolo64("yolo_boxes"),
         dataclasses.replace(_YOLO64, boxes={"*": 440, "person": 179, "wine glass": 19, "book": 15}),
-        missing=(_yolo_without_names(440, 179), *_YOLO_MISSING),
+        missing=(_yolo_without_names({"*": 440, "0": 179}), *_YOLO_MISSING),
     ),
     Case(
         "coco64 YOLO polygons",
         _yolo64("yolo_polygons"),
         dataclasses.replace(_YOLO64, boxes={"*": 443}, masks={"object": 443}),
         _MASKS,
-        missing=(_yolo_without_names(443, 182, 443), *_YOLO_MISSING),
+        missing=(_yolo_without_names({"*": 443, "1": 182}, 443), *_YOLO_MISSING),
     ),
     Case(
         "coco64 YOLO of Roboflow",
@@ -727,7 +725,9 @@ _OTHERS = (
             },
         ),
         missing=(
-            Missing("labels", ("t10k-labels-idx1-ubyte.gz",), (Refused("label"),)),
+            Missing(
+                "labels", ("t10k-labels-idx1-ubyte.gz",), (Expected("idx", {"test": 10000}), Refused("label"))
+            ),
             Missing("images", ("t10k-images-idx3-ubyte.gz",), (Refused(),)),
         ),
     ),

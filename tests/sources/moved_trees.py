@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tarfile
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -56,6 +58,20 @@ def link_files(store: Path, root: Path) -> Path:
     for path in _files(store):
         _made(root / path.relative_to(store)).symlink_to(path)
     return root
+
+
+def pack(folder: Path, archive: Path, inside: str = "") -> Path:
+    """A ZIP or tar, by its name, of a folder; `inside` stands before the names in it."""
+    names = [(path, inside + path.relative_to(folder).as_posix()) for path in _files(folder)]
+    if archive.suffix == ".zip":
+        with zipfile.ZipFile(_made(archive), "w") as packed:
+            for path, name in names:
+                packed.write(path, name)
+    else:
+        with tarfile.open(_made(archive), "w") as tar:
+            for path, name in names:
+                tar.add(path, name)
+    return archive
 
 
 def _files(folder: Path) -> Iterator[Path]:

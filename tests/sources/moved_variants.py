@@ -10,7 +10,7 @@ from typing import Literal
 
 from tests.sources.moved_cases import CASES, Case, Expected, Missing, Refused, piece_removed
 from tests.sources.moved_reading import Reading, difference, leads_to, read
-from tests.sources.moved_trees import Tree, lay_out, link_files
+from tests.sources.moved_trees import Tree, lay_out, link_files, pack
 
 Verdict = Literal["same", "stated", "single class", "leads on", "refused", "DEAD END", "LESS", "CRASH"]
 GOOD: frozenset[Verdict] = frozenset(("same", "stated", "single class", "leads on", "refused"))
@@ -138,6 +138,21 @@ def _named_wrapped_twice(case: Case, tree: Tree, work: Path) -> Given:
     return _with_source(case, _wrapped_twice(case, tree, work))
 
 
+def _zipped(case: Case, tree: Tree, work: Path) -> Given:
+    return Given(call(case, work / "a.zip", pack(lay_out(tree, work / "dataset"), work / "a.zip")))
+
+
+def _zipped_wrapped(case: Case, tree: Tree, work: Path) -> Given:
+    archive = pack(lay_out(tree, work / "dataset"), work / "outer/a.zip", "dataset/")
+    return Given(call(case, work / "outer", archive.parent))
+
+
+def _tarred(case: Case, tree: Tree, work: Path) -> Given:
+    return Given(
+        call(case, work / "a.tar", pack(lay_out(tree, work / "dataset"), work / "a.tar", "dataset/"))
+    )
+
+
 def _with_source(case: Case, given: Given) -> Given:
     assert isinstance(case.expected, Expected)
     return dataclasses.replace(given, argv=(*given.argv, "--source", case.expected.source))
@@ -154,16 +169,23 @@ VARIANTS: Mapping[str, Callable[[Case, Tree, Path], Given]] = {
     "a link to it in a folder, and --image_root": _folder_linked_with_root,
     "a link to it in a folder": _folder_linked,
     "a link to it": _given_link,
+    "a ZIP of it": _zipped,
+    "a ZIP of its folder, in a folder": _zipped_wrapped,
+    "a tar of its folder": _tarred,
     "--source": _named,
     "--source, in one folder": _named_wrapped,
     "--source, in two folders": _named_wrapped_twice,
 }
 
 
+_PACKED = ("a ZIP", "a tar")
+
+
 def variants_of(case: Case) -> list[str]:
-    """Those that say something of a case."""
-    needs_source = isinstance(case.expected, Refused)
-    return [name for name in VARIANTS if not (needs_source and name.startswith("--source"))]
+    """Those that say something of a case: the flags of some name files, which a packed one has not."""
+    left_out: tuple[str, ...] = ("--source",) if isinstance(case.expected, Refused) else ()
+    left_out += _PACKED if any("{root}" in flag for flag in case.flags) else ()
+    return [name for name in VARIANTS if not name.startswith(left_out)]
 
 
 def judged(case: Case, variant: str, expected: Reading, corpus: Path, work: Path) -> Outcome:
@@ -182,12 +204,16 @@ def judged(case: Case, variant: str, expected: Reading, corpus: Path, work: Path
     if reading.status == "crashed":
         return end("CRASH", reading.message)
     if isinstance(case.expected, Refused):
+        if variant.startswith(_PACKED) and reading.status != "read":
+            return end("refused", _told(reading))
         return end(_of_refused(case.expected, reading), _told(reading))
     if reading.status == "read":
         less = difference(reading, expected)
         if less and case.flat and _is_single_class(reading, expected):
             return end("single class", less)
         return end("LESS" if less else "same", less)
+    if variant.startswith(_PACKED):
+        return end("refused", _told(reading))
     found = leads_to(reading, expected, given.images)
     if found is None:
         return end("DEAD END", _told(reading))
