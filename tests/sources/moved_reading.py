@@ -238,6 +238,9 @@ def ways_on(reading: Reading, images: str | None = None) -> Iterator[tuple[str, 
     edits = list(_edits(reading.message))
     if images is not None and re.search(r"--image_root(?!s? is\b)", reading.message):
         edits.append((("image_root", images),))
+    useless = re.findall(r"--(\w+) is [^;]*does not use it", reading.message)
+    for name in set(useless) & set(given):
+        yield tuple(_edited({**given, name: []}, ()))
     quoted = [one or other for one, other in _QUOTED.findall(reading.message)]
     edits += [(("input", path),) for path in dict.fromkeys(quoted) if _is_other_input(path, given)]
     for edit in (*edits, *((*one, *other) for one in edits for other in edits if one != other)):
