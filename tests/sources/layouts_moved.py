@@ -1,4 +1,4 @@
-"""Prints what becomes of each dataset of the corpus, given in each way.
+"""Prints the verdict on each dataset of the corpus, given in each way.
 
     RECORDMILL_CORPUS=FOLDER python -m tests.sources.layouts_moved [DATASET [VARIANT]]
 
@@ -46,7 +46,7 @@ def outcomes(case: Case, corpus: Path, variant: str = "") -> Iterator[Outcome]:
         for name in variants_of(case):
             if variant in name:
                 yield judged(case, name, right, corpus, next(work))
-        if variant in "beside another one":
+        if variant in "next to another one":
             other = reference(sibling_of(case), corpus, next(work))
             yield judged_beside(case, (right, other), corpus, next(work))
         for missing in case.missing:

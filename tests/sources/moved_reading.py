@@ -1,4 +1,4 @@
-"""What a call of `recordmill convert` reads, without converting it; and what its refusals lead to."""
+"""What calls of `recordmill convert` read, without a conversion; and what their messages lead to."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _QUOTED = re.compile(r"'([^']+)'|\"([^\"]+)\"")
 
 @dataclasses.dataclass(frozen=True)
 class Content:
-    """What a record holds, without where it lies.
+    """The contents of a record, without its location.
 
     Attributes:
         image: digest of the bytes of the image; empty where there is none.
@@ -71,14 +71,14 @@ class Content:
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """What became of a call.
+    """The result of a call.
 
     Attributes:
         argv: of the call.
-        status: `read`; `refused` with exit status 2; `failed`: more records fail than a job bears, or all of
-            it; `crashed`: an exception that a user sees as a traceback.
-        message: of the refusal or failure; why the input is what it was taken for.
-        source: what it was taken for.
+        status: `read`; `refused` with exit status 2; `failed`: no record, or more failures than
+            `--max_failure_ratio` allows; `crashed`: an exception that a user sees as a traceback.
+        message: of the refusal or failure; where it was read, the reason for the choice of the source.
+        source: its name.
         records: by key.
         failed: inputs that failed, by reason.
     """
@@ -114,7 +114,7 @@ class Reading:
 
 
 def read(argv: Sequence[str]) -> Reading:
-    """Calls the command up to the reading of its source."""
+    """Parses the call, and lists the source that it names, as the command does."""
     call = tuple(argv)
     said = io.StringIO()
     with tempfile.TemporaryDirectory() as scratch:
@@ -149,23 +149,23 @@ def _reading(argv: tuple[str, ...], kind: str, reason: str, items: Sequence[obje
     if len(records) < count:
         return Reading(argv, "failed", "duplicate keys", kind, records, failed)
     if not records or len(bad) > _FAILURE_RATIO * (len(bad) + count):
-        told = dict.fromkeys(f"{one.reason}: {one.detail}" for one in bad)
-        return Reading(argv, "failed", "; ".join(list(told)[:5]) or "no record", kind, records, failed)
+        reasons = dict.fromkeys(f"{one.reason}: {one.detail}" for one in bad)
+        return Reading(argv, "failed", "; ".join(list(reasons)[:5]) or "no record", kind, records, failed)
     return Reading(argv, "read", reason, kind, records, failed)
 
 
 def _content(record: ImageRecord, names: Mapping[int, str]) -> Content:
-    said = record.annotations
-    steps = said.steps
+    found = record.annotations
+    steps = found.steps
     frames = [] if steps is None else [_digest(frame) for frame in steps.frames]
     lists = {} if steps is None else {"labels": steps.labels, **steps.lists}
-    others = (sorted(said.features.items()), said.captions, said.relative, frames, sorted(lists.items()))
+    others = (sorted(found.features.items()), found.captions, found.relative, frames, sorted(lists.items()))
     return Content(
         image="" if record.image is None else _digest(record.image),
         split=record.split,
-        labels=tuple(_named(label, names) for label in said.labels),
-        objects=tuple(_object(one, names) for one in said.objects),
-        masks=tuple(_mask(kind, mask, names) for kind, mask in sorted(said.masks.items())),
+        labels=tuple(_named(label, names) for label in found.labels),
+        objects=tuple(_object(one, names) for one in found.objects),
+        masks=tuple(_mask(kind, mask, names) for kind, mask in sorted(found.masks.items())),
         others=repr(others),
     )
 
@@ -191,9 +191,9 @@ def _digest(ref: ImageRef) -> str:
 
 
 def difference(reading: Reading, reference: Reading) -> str:
-    """What a reading has that its reference has not, and the other way round; empty where they are the same.
+    """How a reading differs from its reference; empty where they are the same.
 
-    The folders that all keys of a reading begin with do not count.
+    Folders that all keys of a reading begin with are ignored.
     """
     records, right = _by_tail(reading.records), _by_tail(reference.records)
     if (reading.status, records, sum(reading.failed.values())) == (
@@ -248,6 +248,17 @@ def ways_on(reading: Reading, images: str | None = None) -> Iterator[tuple[str, 
             yield tuple(argv)
 
 
+def misleading(reading: Reading, reference: Reading) -> Reading | None:
+    """What a call that the message names reads, where it is read as something else than the reference."""
+    given = _given(reading.argv)
+    for edit in _edits(reading.message):
+        if ("source", "folder") not in edit:
+            answer = read(_edited(given, edit))
+            if answer.status == "read" and difference(answer, reference):
+                return answer
+    return None
+
+
 def _is_other_input(path: str, given: Mapping[str, list[str]]) -> bool:
     return os.path.isabs(path) and os.path.exists(path) and [path] != given.get("input")
 
@@ -295,7 +306,7 @@ def _edited(given: Mapping[str, list[str]], edit: Sequence[tuple[str, str]]) -> 
 
 
 def leads_to(reading: Reading, reference: Reading, images: str | None) -> Reading | None:
-    """The first call, up to three messages on, that gives what the reference gives; None where none does."""
+    """The first call that gives what the reference gives, following up to three messages; or None."""
     seen = {reading.argv}
     ahead = [reading]
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Other ways in which a dataset is given: folders around it, links, a piece missing; and how each ends."""
+"""Other ways to give a dataset: folders around it, links, a piece missing; and a verdict on each."""
 
 from __future__ import annotations
 
@@ -9,25 +9,34 @@ from pathlib import Path
 from typing import Literal
 
 from tests.sources.moved_cases import CASES, Case, Expected, Missing, Refused, piece_removed
-from tests.sources.moved_reading import Reading, difference, leads_to, read
+from tests.sources.moved_reading import Reading, difference, leads_to, misleading, read
 from tests.sources.moved_trees import Tree, lay_out, link_files, pack
 
-Verdict = Literal["same", "stated", "single class", "leads on", "refused", "DEAD END", "LESS", "CRASH"]
+Verdict = Literal[
+    "same", "stated", "single class", "leads on", "refused", "DEAD END", "MISLEADS", "LESS", "CRASH"
+]
+"""`same`: equal to the reference. `stated`: equal to what the case states for a missing piece. `single class`:
+a flat folder of images in a folder reads as one class. `refused`: as the case states. Refused, and a call that
+the message names gives the reference (`leads on`), gives something else (`MISLEADS`), or none does (`DEAD END`).
+`LESS`: read, and different from the reference."""
+
+_MANY = 250  # folders
+_FIGURE = bytes.fromhex(
+    "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de0000000c49444154789c6360"
+    "6060000000040001f61738550000000049454e44ae426082"
+)
 GOOD: frozenset[Verdict] = frozenset(("same", "stated", "single class", "leads on", "refused"))
-"""Where the user has the dataset, or nothing and the way to it."""
+"""Verdicts under which the user has the dataset, or no dataset and a way to it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What became of a variant.
+    """The verdict on a variant.
 
     Attributes:
         case: the dataset.
         variant: how it was given.
-        verdict: `same`: as its reference; `stated`: what is left where a piece is missing; `single class`: a
-            flat folder in a folder, which is a class; `leads on`: refused, and a call that the message names
-            gives the reference; `refused`: as it has to be; `DEAD END`: refused, and the message leads
-            nowhere; `LESS`: read, and something else.
+        verdict: on it.
         detail: the difference, or the message.
         argv: of the call.
     """
@@ -87,6 +96,24 @@ def _with_readme(case: Case, tree: Tree, work: Path) -> Given:
     given = _wrapped(case, tree, work)
     (work / "outer/README.md").write_text("# A dataset\n\nSee docs.\n")
     (work / "outer/docs").mkdir()
+    return given
+
+
+def _deep(case: Case, tree: Tree, work: Path) -> Given:
+    return Given(call(case, lay_out(tree, work / "outer/1/2/3/4/dataset"), work / "outer"))
+
+
+def _among_many(case: Case, tree: Tree, work: Path) -> Given:
+    given = _wrapped(case, tree, work)
+    for number in range(_MANY):
+        (work / f"outer/about {number}").mkdir()
+        (work / f"outer/about {number}/notes.md").write_text("Nothing to see.\n")
+    return given
+
+
+def _near_picture(case: Case, tree: Tree, work: Path) -> Given:
+    given = _with_readme(case, tree, work)
+    (work / "outer/docs/figure.png").write_bytes(_FIGURE)
     return given
 
 
@@ -158,11 +185,15 @@ def _with_source(case: Case, given: Given) -> Given:
     return dataclasses.replace(given, argv=(*given.argv, "--source", case.expected.source))
 
 
+_NEAR_PICTURE = "next to a picture"
 VARIANTS: Mapping[str, Callable[[Case, Tree, Path], Given]] = {
     "itself": _itself,
     "in one folder": _wrapped,
     "in two folders": _wrapped_twice,
     "in a folder with README.md and docs": _with_readme,
+    "in five folders": _deep,
+    "among many folders": _among_many,
+    _NEAR_PICTURE: _near_picture,
     "links and --image_root": _linked_with_root,
     "links without --image_root": _linked,
     "links in a folder, and --image_root": _linked_wrapped,
@@ -179,11 +210,13 @@ VARIANTS: Mapping[str, Callable[[Case, Tree, Path], Given]] = {
 
 
 _PACKED = ("a ZIP", "a tar")
+_MAY_BE_REFUSED = (*_PACKED, "in five folders", "among many folders")  # without the way on
 
 
 def variants_of(case: Case) -> list[str]:
-    """Those that say something of a case: the flags of some name files, which a packed one has not."""
+    """The variants that apply to a case."""
     left_out: tuple[str, ...] = ("--source",) if isinstance(case.expected, Refused) else ()
+    left_out += (_NEAR_PICTURE,) if case.flat else ()
     left_out += _PACKED if any("{root}" in flag for flag in case.flags) else ()
     return [name for name in VARIANTS if not name.startswith(left_out)]
 
@@ -194,7 +227,7 @@ def judged(case: Case, variant: str, expected: Reading, corpus: Path, work: Path
     Args:
         case: the dataset.
         variant: a name in `VARIANTS`.
-        expected: what the right folder gives.
+        expected: the reading of the right folder.
         corpus: folder of the real inputs.
         work: an empty folder.
     """
@@ -204,24 +237,26 @@ def judged(case: Case, variant: str, expected: Reading, corpus: Path, work: Path
     if reading.status == "crashed":
         return end("CRASH", reading.message)
     if isinstance(case.expected, Refused):
-        if variant.startswith(_PACKED) and reading.status != "read":
-            return end("refused", _told(reading))
-        return end(_of_refused(case.expected, reading), _told(reading))
+        if variant.startswith(_MAY_BE_REFUSED) and reading.status != "read":
+            return end("refused", _ending(reading))
+        return end(_of_refused(case.expected, reading), _ending(reading))
     if reading.status == "read":
         less = difference(reading, expected)
         if less and case.flat and _is_single_class(reading, expected):
             return end("single class", less)
         return end("LESS" if less else "same", less)
-    if variant.startswith(_PACKED):
-        return end("refused", _told(reading))
+    if variant.startswith(_MAY_BE_REFUSED):
+        return end("refused", _ending(reading))
+    if variant != _NEAR_PICTURE and (other := misleading(reading, expected)) is not None:
+        return end("MISLEADS", f"{_ending(reading)} => {' '.join(other.argv)}: {difference(other, expected)}")
     found = leads_to(reading, expected, given.images)
     if found is None:
-        return end("DEAD END", _told(reading))
-    return end("leads on", f"{_told(reading)} => {' '.join(found.argv)}")
+        return end("DEAD END", _ending(reading))
+    return end("leads on", f"{_ending(reading)} => {' '.join(found.argv)}")
 
 
 def _of_refused(expected: Refused, reading: Reading) -> Verdict:
-    """Of a dataset that is not read, whatever the way: the same reason, or what is wrong with the way."""
+    """The verdict on a dataset that no source reads: the message gives that reason, or a root of links."""
     if reading.status == "read":
         return "LESS"
     words = (expected.message, "image_root")
@@ -240,7 +275,7 @@ def vars_of(one: object) -> dict[str, object]:
     return {field.name: getattr(one, field.name) for field in dataclasses.fields(one)}  # type: ignore[arg-type]
 
 
-def _told(reading: Reading) -> str:
+def _ending(reading: Reading) -> str:
     text = reading.message.removeprefix("recordmill convert: error: ")
     return f"{reading.status}: {text}"
 
@@ -257,10 +292,10 @@ def judged_without(case: Case, missing: Missing, is_wrapped: bool, corpus: Path,
         return end("CRASH", reading.message)
     wrong = [_unlike(reading, one) for one in missing.outcome]
     if is_wrapped and _is_flat(tree) and reading.labels == {"dataset": len(reading.records)}:
-        return end("single class", _told(reading))
+        return end("single class", _ending(reading))
     if "" in wrong:
-        return end("stated" if reading.status == "read" else "refused", _told(reading))
-    return end("LESS" if reading.status == "read" else "DEAD END", "; or ".join((*wrong, _told(reading))))
+        return end("stated" if reading.status == "read" else "refused", _ending(reading))
+    return end("LESS" if reading.status == "read" else "DEAD END", "; or ".join((*wrong, _ending(reading))))
 
 
 def _is_flat(tree: Tree) -> bool:
@@ -268,9 +303,9 @@ def _is_flat(tree: Tree) -> bool:
 
 
 def unlike(reading: Reading, expected: Expected) -> str:
-    """How a reading differs from what is written down; empty where it does not."""
+    """How a reading differs from the numbers of a case; empty where it does not."""
     if reading.status != "read":
-        return f"{_told(reading)}, and not {expected.source}"
+        return f"{_ending(reading)}, and not {expected.source}"
     parts = []
     for name in ("source", "splits", "labels", "boxes", "masks"):
         here, there = getattr(reading, name), getattr(expected, name)
@@ -304,28 +339,28 @@ def sibling_of(case: Case) -> Case:
 
 
 def judged_beside(case: Case, expected: Sequence[Reading], corpus: Path, work: Path) -> Outcome:
-    """Gives the folder in which a dataset lies beside another one: refused, with the way to each.
+    """Gives a folder with two datasets: it has to be refused, with the way to each.
 
     Args:
         case: the dataset.
-        expected: what is read of it, and of its sibling.
+        expected: the readings of the dataset and of its sibling.
         corpus: folder of the real inputs.
         work: an empty folder.
     """
     lay_out(sibling_of(case).tree(corpus), work / "outer/another")
     given = _wrapped(case, case.tree(corpus), work)
     reading = read(given.argv)
-    end = functools.partial(Outcome, case.name, "beside another one", argv=given.argv)
+    end = functools.partial(Outcome, case.name, "next to another one", argv=given.argv)
     if reading.status == "crashed":
         return end("CRASH", reading.message)
     if reading.status == "read":
         return end("LESS", f"read as {reading.source}: {reading.message}")
     if isinstance(case.expected, Refused):
-        return end("refused", _told(reading))
+        return end("refused", _ending(reading))
     wanted = [] if case.flags else [expected[1]]  # the flags of the one may not fit the other
     if case.expected.source != "folder":
         wanted.append(expected[0])
     found = [leads_to(reading, one, None) for one in wanted]
     if None in found:
-        return end("DEAD END", _told(reading))
-    return end("leads on", _told(reading))
+        return end("DEAD END", _ending(reading))
+    return end("leads on", _ending(reading))
