@@ -249,14 +249,21 @@ def ways_on(reading: Reading, images: str | None = None) -> Iterator[tuple[str, 
 
 
 def misleading(reading: Reading, reference: Reading) -> Reading | None:
-    """What a call that the message names reads, where it is read as something else than the reference."""
+    """The reading of a call that the message names, where its records differ from the reference's.
+
+    Their keys may differ: they depend on the root that is given.
+    """
     given = _given(reading.argv)
     for edit in _edits(reading.message):
         if ("source", "folder") not in edit:
             answer = read(_edited(given, edit))
-            if answer.status == "read" and difference(answer, reference):
+            if answer.status == "read" and _contents(answer) != _contents(reference):
                 return answer
     return None
+
+
+def _contents(reading: Reading) -> collections.Counter[Content]:
+    return collections.Counter(reading.records.values())
 
 
 def _is_other_input(path: str, given: Mapping[str, list[str]]) -> bool:

@@ -247,7 +247,7 @@ def judged(case: Case, variant: str, expected: Reading, corpus: Path, work: Path
         return end("LESS" if less else "same", less)
     if variant.startswith(_MAY_BE_REFUSED):
         return end("refused", _ending(reading))
-    if variant != _NEAR_PICTURE and (other := misleading(reading, expected)) is not None:
+    if not (case.flat or variant == _NEAR_PICTURE) and (other := misleading(reading, expected)) is not None:
         return end("MISLEADS", f"{_ending(reading)} => {' '.join(other.argv)}: {difference(other, expected)}")
     found = leads_to(reading, expected, given.images)
     if found is None:
