@@ -97,7 +97,7 @@ def add_source_flags(group: argparse._ArgumentGroup, output: str) -> None:
 
 
 def chosen_source(args: argparse.Namespace) -> tuple[SourceConfig, str]:
-    """The source, its kind found out; and why it is of that kind.
+    """The source, its kind and its folder found out; and why it is of that kind.
 
     Raises:
         ValueError: it is of none, or its flags contradict each other.
@@ -118,12 +118,9 @@ def chosen_source(args: argparse.Namespace) -> tuple[SourceConfig, str]:
         limit=args.limit,
         skip_dirs=(absolute(args.output),),
     )
-    if source.kind == "auto":
-        kind, reason = detect(source)
-        source = dataclasses.replace(source, kind=kind)
-    else:
-        reason = "as --source says"
-    return _with_masks(source, args), reason
+    found = detect(source)
+    source = dataclasses.replace(source, kind=found.kind, input=found.input)
+    return _with_masks(source, args), found.why
 
 
 def _with_masks(source: SourceConfig, args: argparse.Namespace) -> SourceConfig:

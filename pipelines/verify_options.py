@@ -26,7 +26,7 @@ from transforms.config import DatasetConfig
 from transforms.reading.against_settings import config_of, source_of_manifest
 from transforms.reading.dataset import find_dataset, followed
 from transforms.reading.verify_dataset import expected_of, has_keys
-from transforms.sources.registry import source_of
+from transforms.sources.registry import detect, source_of
 from transforms.sources.source import SourceConfig
 from transforms.storage.cloud import NO_AUTH
 from transforms.storage.layout import MANIFEST
@@ -207,6 +207,8 @@ def _source(args: argparse.Namespace, path: str) -> tuple[SourceConfig, DatasetC
         image_roots=tuple(args.image_root) or told.image_roots,
         skip_dirs=(absolute(args.path),),
     )
+    if absolute(source.input) != told.input:  # a folder around the one that was read, as `convert` takes it
+        source = dataclasses.replace(source, input=detect(source).input)
     return source, config_of(found.manifest, source)
 
 

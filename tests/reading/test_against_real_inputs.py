@@ -62,7 +62,7 @@ def test_nothing_differs(
 ) -> None:
     told = SourceConfig(**{"kind": "auto", "input": f"{CORPUS}/{folder}", **source})
     if told.kind == "auto":
-        told = SourceConfig(**{"input": told.input, **source, "kind": detect(told)[0]})
+        told = SourceConfig(**{"input": told.input, **source, "kind": detect(told).kind})
     config = DatasetConfig(ImagePolicy(**policy), untyped_features=source_of(told).untyped)
     items = list(source_of(told).read(told, str(tmp_path)))
     records = [with_split(one, config, None) for one in items if isinstance(one, ImageRecord)]

@@ -234,13 +234,13 @@ def test_bad_inputs(bucket: str, bucket_server: BucketServer, name: str, message
 
 def test_image_roots_are_looked_at_too(bucket: str, bucket_server: BucketServer) -> None:
     bucket_server.put(f"{bucket}/in/1.jpg", b"x")
-    SOURCE.check(SourceConfig("folder", f"{bucket}/in", image_roots=(bucket,)))
     for root, message in (
+        (bucket, "and --source folder uses it only to follow links"),
         (f"{bucket}/none", "there is no such folder"),
         (f"{bucket}/in/1.jpg", "there is no such folder"),
         ("ftp://h/x", "local paths and gs:// URIs are read"),
     ):
-        with pytest.raises(ValueError, match=f"--image_root is '{root}'[:;] {message}"):
+        with pytest.raises(ValueError, match=f"--image_root is '{root}'[:;,] {message}"):
             SOURCE.check(SourceConfig("folder", f"{bucket}/in", image_roots=(root,)))
 
 

@@ -192,9 +192,10 @@ def test_flags(tmp_path: Path) -> None:
 
 def test_only_folders_with_times_are_taken_for_clips(tmp_path: Path) -> None:
     place = tree(tmp_path, {"a/1.jpg": None, "a/timestamps.txt": "1", "b/1.jpg": None})
-    assert detect(SourceConfig("auto", place))[0] == "folder"
+    with pytest.raises(ValueError, match=f"--input {place}/a --source frames; --input {place}/b"):
+        detect(SourceConfig("auto", place))
     tree(tmp_path, {"b/timestamps.csv": "frame,timestamp\n1,1"})
-    assert detect(SourceConfig("auto", place)) == (
+    assert detect(SourceConfig("auto", place))[:2] == (
         "frames",
         "every folder of images has times, such as 'a/1.jpg' in 'timestamps.txt'",
     )

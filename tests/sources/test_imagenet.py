@@ -96,7 +96,7 @@ def test_synset_folders_with_boxes_and_words(tmp_path: Path) -> None:
         },
     )
     config = SourceConfig("auto", place)
-    assert detect(config) == ("imagenet", f"it has folders named by synset, such as '{TENCH}'")
+    assert detect(config)[:2] == ("imagenet", f"it has folders named by synset, such as '{TENCH}'")
     assert SOURCE.split_names(config) == ("train",)
     assert SOURCE.schemas(config) == ("imagenet",)
     items = listed(place)

@@ -28,7 +28,7 @@ def corpus() -> Path:
 
 def listed(path: Path | str, scratch: Path, **options: object) -> tuple[str, list[ImageRecord | Failure]]:
     config = SourceConfig("auto", str(path), **options)  # type: ignore[arg-type]
-    kind, _ = detect(config)
+    kind = detect(config).kind
     SOURCES[kind].check(config)
     return kind, list(SOURCES[kind].read(config, str(scratch)))
 

@@ -27,10 +27,10 @@ def grow(root: Path, files: dict[str, str]) -> None:
     ("files", "input", "annotations", "kind", "why"),
     [
         ({"a.jpg": ""}, "", (), "folder", "such as 'a.jpg'; splits: none; labels: none"),
-        ({"cat/a.jpg": "", "cat/a.xml": ""}, "", (), "folder", "labels: cat; other files, not read: 1 .xml"),
+        ({"cat/a.jpg": "", "cat/b.xml": ""}, "", (), "folder", "labels: cat; other files, not read: 1 .xml"),
         ({"train/x/a.jpg": "", "val/y/b.jpg": ""}, "", (), "folder", "splits: train, val; labels: x, y"),
         ({f"{name}/a.jpg": "" for name in "abcdefg"}, "", (), "folder", "labels: a, b, c, d, e, …"),
-        ({"a.jpg": "", "labels.csv": "image\na.jpg\n"}, "", (), "folder", "other files, not read: 1 .csv"),
+        ({"a.jpg": "", "sizes.csv": "size\n10\n"}, "", (), "folder", "other files, not read: 1 .csv"),
         ({"a.jpg": ""}, "a.jpg", (), "folder", "an image file by name"),
         (
             {"m.csv": "image,class\na.jpg,x\n"},

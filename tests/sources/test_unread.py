@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.buckets.server import BucketServer
+from transforms.sources.outline import Outline
 from transforms.sources.source import SourceConfig
 from transforms.sources.unread import check_unread
 
 CVAT = "<annotations><version>1.1</version><image id='0' name='1.jpg' width='2' height='2'/></annotations>"
 VOC = "<annotation><filename>1.jpg</filename><size><width>2</width></size></annotation>"
+
+
+def looked(root: str, **options: Any) -> tuple[SourceConfig, Outline]:
+    config = SourceConfig("auto", root, **options)
+    return config, Outline(config)
 
 
 def grow(root: Path, files: dict[str, str]) -> str:
@@ -37,7 +44,7 @@ def grow(root: Path, files: dict[str, str]) -> str:
 def test_known_formats_are_refused(tmp_path: Path, name: str, text: str, what: str) -> None:
     root = grow(tmp_path, {"1.jpg": "", name: text})
     with pytest.raises(ValueError) as caught:
-        check_unread(SourceConfig("folder", root))
+        check_unread(*looked(root))
     message = str(caught.value)
     assert message.startswith(f"--input is {root!r}, where {name!r} holds {what}")
     assert message.endswith("; for the images without them give --source folder") and "\n" not in message
@@ -46,37 +53,43 @@ def test_known_formats_are_refused(tmp_path: Path, name: str, text: str, what: s
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("1.txt", ""),
+        ("notes.txt", "1.jpg is the best one\n"),
+        ("SHA256SUMS.txt", "9f86d081 1.jpg\n"),
+        ("files.txt", "1.jpg\n"),
+        ("LICENSE", ""),
+        ("summary.csv", "size,count\n10,20\n"),
+        ("config.json", '{"name": "photos"}'),
         ("list_attr_other.txt", ""),
         ("celeba/readme.txt", ""),
         ("x.mat", ""),
         ("1.arrow.txt", ""),
-        ("1.xml", VOC),
-        ("1.xml", "no XML"),
+        ("x.xml", VOC.replace("1.jpg", "x.jpg")),
+        ("x.xml", "no XML"),
         (".hidden/imagelabels.mat", ""),
     ],
 )
 def test_others_are_not(tmp_path: Path, name: str, text: str) -> None:
-    check_unread(SourceConfig("folder", grow(tmp_path, {"1.jpg": "", name: text})))
+    check_unread(*looked(grow(tmp_path, {"1.jpg": "", name: text})))
 
 
 def test_only_some_files_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = grow(tmp_path, {"1.xml": VOC, "2.xml": VOC, "3.xml": VOC, "4.xml": CVAT, "z.arrow": ""})
-    monkeypatch.setattr("transforms.sources.unread._LOOKED_AT", 4)
-    check_unread(SourceConfig("folder", root))
+    root = grow(tmp_path, {"1.xml": VOC, "2.xml": VOC, "3.xml": VOC, "4.xml": CVAT})
+    monkeypatch.setattr("transforms.sources.unread._OPENED", 3)
+    monkeypatch.setattr("transforms.sources.outline._NAMES", 4)
+    check_unread(*looked(root))
     monkeypatch.setattr("transforms.sources.unread._OPENED", 4)
     with pytest.raises(ValueError, match="'4.xml' holds annotations in CVAT's own XML"):
-        check_unread(SourceConfig("folder", root))
+        check_unread(*looked(root))
 
 
 def test_folders_to_skip_are_not_looked_at(tmp_path: Path) -> None:
     root = grow(tmp_path, {"out/x.arrow": ""})
-    check_unread(SourceConfig("folder", root, skip_dirs=(f"{root}/out",)))
+    check_unread(*looked(root, skip_dirs=(f"{root}/out",)))
 
 
 def test_a_bucket(bucket: str, bucket_server: BucketServer) -> None:
     bucket_server.put(f"{bucket}/in/1.jpg", b"x")
-    check_unread(SourceConfig("folder", f"{bucket}/in"))
+    check_unread(*looked(f"{bucket}/in"))
     bucket_server.put(f"{bucket}/in/a.xml", CVAT.encode())
     with pytest.raises(ValueError, match="'a.xml' holds annotations in CVAT's own XML"):
-        check_unread(SourceConfig("folder", f"{bucket}/in"))
+        check_unread(*looked(f"{bucket}/in"))

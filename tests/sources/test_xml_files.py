@@ -10,6 +10,7 @@ from tests.buckets.server import BucketServer
 from transforms.records import AnnotatedObject, BadInput, Box, Part, Scalar
 from transforms.sources.formats.voc_xml import VocAnnotation, is_voc_xml, read_voc_xml, what_else
 from transforms.sources.formats.xml_files import MAX_XML_BYTES, first_files, head_of, parse_xml, read_files
+from transforms.sources.source import SourceConfig
 from transforms.sources.tree import Tree, TreeFile
 
 BOMB = (
@@ -158,7 +159,7 @@ def test_first_files_are_those_nearest_to_the_top(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(name.encode())
     (tmp_path / "loop").symlink_to(tmp_path)
-    found = list(first_files(str(tmp_path), ("xml",)))
+    found = list(first_files(SourceConfig("auto", str(tmp_path)), ("xml",)))
     assert [key for key, _ in found] == ["z.xml", "a/1.xml", "a/2.xml", "a/3.xml", "b/c/5.XML"]
     assert [head_of(path) for _, path in found] == [key.encode() for key, _ in found]
     assert (head_of(found[1][1], 3), head_of(f"{tmp_path}/none")) == (b"a/1", b"")

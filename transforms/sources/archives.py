@@ -17,6 +17,7 @@ from transforms.sources.formats.tar_members import DAMAGED, TarMember, is_gzip, 
 from transforms.sources.formats.zip_members import zip_members
 from transforms.sources.listed import failed, skipped
 from transforms.sources.names import is_image_name, is_split_name, printable
+from transforms.sources.outline import check_roots_used, links_outside
 from transforms.sources.selection import (
     EXCLUDED,
     Selection,
@@ -182,12 +183,15 @@ def check_archives(config: SourceConfig, source: str, kinds: str, *unused: str) 
     check_input_exists(config)
     flags = ("annotations", "image_column", "input_features", "mask_pattern", *unused)
     check_unused(config, source, *flags)
+    check_roots_used(config, source)
     check_selection(config)
     with readable("--input", config.input):
         first = next((item for item in archives(config, kinds) if isinstance(item, Archive)), None)
         if first is None:
             wanted = ".tar, .tar.gz, .tgz or .zip" if kinds == ".+" else ".tar, .tar.gz or .tgz"
-            raise ValueError(f"--input is {config.input!r}: no file there is called {wanted}")
+            raise ValueError(
+                f"--input is {config.input!r}: no file there is called {wanted}{links_outside(config)}"
+            )
         if not is_file(config.input):
             return
         try:

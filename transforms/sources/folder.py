@@ -23,6 +23,7 @@ from transforms.sources.names import (
     is_image_name,
     is_split_name,
 )
+from transforms.sources.outline import check_roots_used, links_outside
 from transforms.sources.selection import (
     EXCLUDED,
     Selection,
@@ -40,7 +41,6 @@ from transforms.sources.source import (
     readable,
 )
 from transforms.sources.tree import Tree, TreeFile
-from transforms.sources.unread import check_unread
 from transforms.storage.key_range import EVERYTHING, KeyRange
 from transforms.storage.listing import Entries, entries
 from transforms.storage.name_parts import name_parts
@@ -74,14 +74,12 @@ class FolderSource:
             if is_file(config.input):
                 return "it is an image file by name" if is_image_name(config.input) else None
             items = _items(dataclasses.replace(config, label_pattern=None, include=(), exclude=()))
-            described = _describe(items, _SNIFFED_REMOTE if is_remote(config.input) else math.inf)
-            if described is not None:
-                check_unread(config)
-            return described
+            return _describe(items, _SNIFFED_REMOTE if is_remote(config.input) else math.inf)
 
     def check(self, config: SourceConfig) -> None:
         check_input_exists(config)
         check_unused(config, self.name, "annotations", "image_column", "label_column")
+        check_roots_used(config, self.name)
         check_selection(config)
         reasons: collections.Counter[str] = collections.Counter()
         with readable("--input", config.input):
@@ -94,7 +92,8 @@ class FolderSource:
                 if is_remote(config.input) and reasons.total() >= _SNIFFED_REMOTE:
                     return  # the job will see
         found = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common()) or "it is empty"
-        raise ValueError(f"--input is {config.input!r}: there is no image to convert ({found})")
+        links = links_outside(config)
+        raise ValueError(f"--input is {config.input!r}: there is no image to convert ({found}){links}")
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
         with readable("--input", config.input):

@@ -18,6 +18,7 @@ from transforms.sources.formats.frame_files import (
 )
 from transforms.sources.formats.xml_files import first_files
 from transforms.sources.names import IMAGE_EXTENSIONS, is_image_name
+from transforms.sources.outline import check_roots_used, links_outside
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, label_pattern, limited
 from transforms.sources.source import (
     Description,
@@ -67,7 +68,7 @@ class FramesSource:
             if not is_folder(config.input):
                 return None
             found = None
-            for key, path in first_files(config.input, tuple(IMAGE_EXTENSIONS), most=1):
+            for key, path in first_files(config, tuple(IMAGE_EXTENSIONS), most=1):
                 folder = os.path.dirname(path)
                 times = next((name for name in TIME_FILES if is_file(f"{folder}/{name}")), None)
                 if times is None:  # numbered images are as often those of a class
@@ -78,13 +79,17 @@ class FramesSource:
     def check(self, config: SourceConfig) -> None:
         check_input_exists(config)
         check_unused(config, self.name, *_UNUSED)
+        check_roots_used(config, self.name)
         check_selection(config)
         with readable("--input", config.input):
             if not is_folder(config.input):
                 raise ValueError(f"--input is {config.input!r}, a file; --source frames reads a folder")
             files = Tree(config.input, config.image_roots, config.skip_dirs).files()
             if not any(isinstance(file, TreeFile) and is_image_name(file.key) for file in files):
-                raise ValueError(f"--input is {config.input!r}: there is no image in it, and so no clip")
+                links = links_outside(config)
+                raise ValueError(
+                    f"--input is {config.input!r}: there is no image in it, and so no clip{links}"
+                )
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
         return FolderSource().split_names(config)

@@ -22,6 +22,7 @@ from transforms.sources.formats.voc_classes import read_classes
 from transforms.sources.formats.voc_images import NO_IMAGE, folder_of, without_extension
 from transforms.sources.formats.xml_files import first_files, head_of, read_files
 from transforms.sources.names import extension_of, is_image_name
+from transforms.sources.outline import links_outside
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import (
     Description,
@@ -61,7 +62,7 @@ class LabelmeSource:
         with readable("--input", config.input):
             if not is_folder(config.input):
                 return None
-            for key, path in first_files(config.input, ("json", "xml")):
+            for key, path in first_files(config, ("json", "xml")):
                 head = head_of(path)
                 if key.endswith(".json") and _is_labelme_json(head):
                     return f"{key!r} is LabelMe JSON"
@@ -77,7 +78,8 @@ class LabelmeSource:
             if not is_folder(config.input):
                 raise ValueError(f"--input is {config.input!r}, a file; --source labelme reads a folder")
             if not holds_annotations(config):
-                raise ValueError(f"--input is {config.input!r}: there is no .json and no .xml in it")
+                links = links_outside(config)
+                raise ValueError(f"--input is {config.input!r}: there is no .json and no .xml in it{links}")
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
         with readable("--input", config.input):

@@ -26,6 +26,7 @@ from transforms.sources.formats.masks_pairs import ORPHAN, folder_split, input_f
 from transforms.sources.formats.masks_pattern import MaskPattern
 from transforms.sources.formats.masks_sniff import why_masks
 from transforms.sources.names import extension_of, is_image_name
+from transforms.sources.outline import links_outside
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import (
     Description,
@@ -36,8 +37,8 @@ from transforms.sources.source import (
     readable,
 )
 from transforms.sources.tree import TreeFile
-from transforms.storage.paths import below
-from transforms.storage.places import is_folder
+from transforms.storage.paths import is_remote
+from transforms.storage.places import is_file, is_folder
 
 _LOOKED_AT = 8  # masks that tell what the values of all are
 
@@ -74,10 +75,11 @@ class MasksSource:
                 raise ValueError(f"--input is {config.input!r}; --source masks wants a folder")
             listing = _listing(config)
             if not listing.matched.masks:
-                raise ValueError(
-                    f"--input is {config.input!r}: no image has a mask; folders are images/ and masks/, "
-                    "files alike; otherwise say where masks lie with --mask_pattern"
+                remedy = links_outside(config) or (
+                    "; folders are images/ and masks/, files alike; otherwise say where masks lie with "
+                    "--mask_pattern"
                 )
+                raise ValueError(f"--input is {config.input!r}: no image has a mask{remedy}")
             _classes(config, listing)
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
@@ -113,7 +115,7 @@ def _listing(config: SourceConfig) -> _Listing:
             failures.append(item)
         elif is_image_name(item.key):
             files[item.key] = item
-            if config.image_roots and below(root, item.path) != item.key:
+            if config.image_roots and _is_apart(root, item):
                 apart.add(item.key)
         else:
             others.append(item)
@@ -127,6 +129,11 @@ def _listing(config: SourceConfig) -> _Listing:
         if item.key != file and not is_split_list(item.key):
             failures.append(Failure(item.key, "list", "not an image by name", skipped=True))
     return _Listing(files, matched, failures)
+
+
+def _is_apart(root: str, file: TreeFile) -> bool:
+    """Whether a file was found below an image root, and neither in the input nor by a link there."""
+    return file.path != (place := f"{root}/{file.key}") and (is_remote(root) or not is_file(place))
 
 
 def _classes(config: SourceConfig, listing: _Listing) -> MaskClasses:

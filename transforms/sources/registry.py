@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 
 from transforms.sources.archives import ArchiveSource
 from transforms.sources.coco import CocoSource
 from transforms.sources.csv_manifest import CsvSource
+from transforms.sources.detection import (
+    Detected,
+    Search,
+    below_input,
+    commands,
+    folders_of_splits,
+    plain_folder,
+)
 from transforms.sources.folder import FolderSource
 from transforms.sources.frames import FramesSource
 from transforms.sources.idx import IdxSource
@@ -17,13 +26,16 @@ from transforms.sources.masks import MasksSource
 from transforms.sources.names import extension_of
 from transforms.sources.numpy_arrays import NumpySource
 from transforms.sources.openimages import OpenImagesSource
+from transforms.sources.outline import Outline, links_outside
 from transforms.sources.parquet import ParquetSource
 from transforms.sources.sequence import SequenceSource
 from transforms.sources.source import Source, SourceConfig, check_input_exists, readable
 from transforms.sources.tfrecord import TfrecordSource
+from transforms.sources.unread import check_unread
 from transforms.sources.voc import VocSource
 from transforms.sources.webdataset import WebdatasetSource
 from transforms.sources.yolo import YoloSource
+from transforms.storage.listing import glance
 from transforms.storage.places import files_below, is_folder
 
 _SOURCES: tuple[Source, ...] = (
@@ -49,6 +61,9 @@ _SOURCES: tuple[Source, ...] = (
 SOURCES: dict[str, Source] = {source.name: source for source in _SOURCES}
 """By what `--source` calls them. The first that an input looks like is detected: particular ones first."""
 
+_PARTICULAR = [source for source in _SOURCES if source.name != "folder"]
+_OF_ROWS = ("csv", "jsonl", "sequence")  # whose input is a file
+_OR_FOLDER = "; or --source folder, which reads images and folders only"
 _LISTED = 10_000  # entries of a folder that an error message looks at
 
 
@@ -64,32 +79,114 @@ def source_of(config: SourceConfig) -> Source:
     return SOURCES[config.kind]
 
 
-def detect(config: SourceConfig) -> tuple[str, str]:
-    """The source of `--source auto`.
-
-    Returns:
-        Its name, and a sentence that says why.
+def detect(config: SourceConfig) -> Detected:
+    """The source of `--source auto`, or the one that is given, and the folder that it reads.
 
     Raises:
-        ValueError: nothing fits; says what was found, and what --source may be.
+        ValueError: nothing fits, several datasets do, or annotations would be left unread; says what was
+            found, and what to give instead.
     """
+    if config.kind != "auto":
+        source_of(config)
+    with glance():
+        return _detected(config)
+
+
+def _detected(config: SourceConfig) -> Detected:
     check_input_exists(config)
+    if config.kind in _OF_ROWS and not config.annotations:
+        source_of(config).check(config)  # of a folder, which they do not read
+    is_sought = not config.annotations and config.kind not in _OF_ROWS
+    if is_sought and (is_folder(config.input) or config.kind == "auto"):
+        found = _sought(config) if is_folder(config.input) else _sniffed(config)
+    else:
+        found = _sniffed(config) if config.kind == "auto" else Detected(config.kind, "", config.input)
+    if found is None:
+        raise _nothing_found(config)
+    if config.kind != "auto":
+        found = found._replace(why="as --source says")
+    if found.input != config.input:
+        place = found.input[len(config.input) :].strip("/")
+        found = found._replace(why=f"{found.why}; found in {place!r}, below --input")
+    return found
+
+
+def _sniffed(config: SourceConfig) -> Detected | None:
+    """What the input itself looks like."""
     for source in SOURCES.values():
         if (why := source.sniff(config)) is not None:
-            return source.name, why
-    where = (
-        f"--annotations is {', '.join(config.annotations)!r}"
-        if config.annotations
-        else f"--input is {config.input!r}"
+            return Detected(source.name, why, config.input)
+    return None
+
+
+def _sought(config: SourceConfig) -> Detected | None:
+    """The one dataset in a folder.
+
+    Raises:
+        ValueError: there are several, or images outside the one.
+    """
+    is_auto = config.kind == "auto"
+    sources = _PARTICULAR if is_auto else [source for source in _PARTICULAR if source.name == config.kind]
+    with readable("--input", config.input):
+        search = Search(config, sources)
+        found = search.datasets()
+        if len(found) > 1:
+            raise ValueError(
+                f"--input is {config.input!r}, which holds several datasets; give one of them: "
+                f"{commands((one.input, one.kind) for one in found)}{_OR_FOLDER if is_auto else ''}"
+            )
+        if found:
+            outside = search.images_outside(found[0]) if is_auto else []
+            if outside:
+                raise _images_outside(config, found[0], outside)
+            return found[0]
+        if config.kind in ("auto", "folder"):
+            return _plain(config, search.outline)
+    return Detected(config.kind, "", config.input)
+
+
+def _images_outside(config: SourceConfig, found: Detected, outside: list[str]) -> ValueError:
+    others = ((below_input(config, key), "") for key in outside if key)
+    return ValueError(
+        f"--input is {config.input!r}, where {found.input!r} is a dataset ({found.why}), and images lie "
+        f"outside it too; give one of them: {commands([(found.input, found.kind), *others])}{_OR_FOLDER}"
     )
+
+
+def _plain(config: SourceConfig, outline: Outline) -> Detected | None:
+    """Images in folders, or below one wrapper or several.
+
+    Raises:
+        ValueError: folders of splits lie in several folders, or annotations would be left unread.
+    """
+    plain = dataclasses.replace(config, input=below_input(config, plain_folder(outline)))
+    if config.kind == "folder":
+        return Detected("folder", "", plain.input)
+    if plain.input == config.input and (several := folders_of_splits(outline)):
+        listed = commands((below_input(config, name), "") for name in several)
+        raise ValueError(
+            f"--input is {config.input!r}, where several folders have splits of their own; "
+            f"give one of them: {listed}{_OR_FOLDER}"
+        )
+    why = SOURCES["folder"].sniff(plain)
+    if why is None:
+        return None
+    check_unread(config, outline)
+    return Detected("folder", why, plain.input)
+
+
+def _nothing_found(config: SourceConfig) -> ValueError:
     remedy = f"--source may be {', '.join(SOURCES)}"
     if config.annotations:
-        raise ValueError(
-            f"{where}; manifests are called .csv, .tsv or .jsonl; otherwise say what they are: {remedy}"
+        return ValueError(
+            f"--annotations is {', '.join(config.annotations)!r}; manifests are called .csv, .tsv or .jsonl; "
+            f"otherwise say what they are: {remedy}"
         )
     with readable("--input", config.input):
+        if links := links_outside(config):
+            return ValueError(f"--input is {config.input!r}, which holds no input that is known{links}")
         found = _found(config.input)
-    raise ValueError(f"{where}, which holds no input that is known: {found}; {remedy}")
+    return ValueError(f"--input is {config.input!r}, which holds no input that is known: {found}; {remedy}")
 
 
 def _found(path: str) -> str:

@@ -35,6 +35,7 @@ from transforms.sources.formats.tfrecord_objects import BOX_KEYS
 from transforms.sources.formats.tfrecord_records import Found, Place, RecordReader
 from transforms.sources.formats.wire import Feature, Span
 from transforms.sources.names import is_image_name, printable
+from transforms.sources.outline import check_roots_used, links_outside
 from transforms.sources.selection import (
     EXCLUDED,
     Selection,
@@ -88,13 +89,14 @@ class TfrecordSource:
     def check(self, config: SourceConfig) -> None:
         check_input_exists(config)
         check_unused(config, self.name, "annotations", "image_column", "label_column", "mask_pattern")
+        check_roots_used(config, self.name)
         check_selection(config)
         with readable("--input", config.input):
             found = inputs(config)
             if not found.files:
                 raise ValueError(
                     f"--input is {config.input!r}: no file is called like TFRecords, such as "
-                    "train.tfrecord or train-00000-of-00010"
+                    f"train.tfrecord or train-00000-of-00010{links_outside(config)}"
                 )
             _check_features(config, _first_features(found, ()))
 
@@ -271,7 +273,7 @@ def _first_paths(config: SourceConfig) -> list[tuple[str, str]]:
         name = config.input.rpartition("/")[2]
         return [(name, config.input)] if is_tfrecord_name(name) else []
     found: list[tuple[str, str]] = []
-    for item in itertools.islice(Tree(config.input, (), config.skip_dirs).files(), _SNIFFED):
+    for item in itertools.islice(Tree(config.input, config.image_roots, config.skip_dirs).files(), _SNIFFED):
         if isinstance(item, Failure):
             continue
         if is_image_name(item.key):

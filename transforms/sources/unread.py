@@ -1,18 +1,32 @@
-"""Annotations of known formats that are not read: an input with them is refused, not read without them."""
+"""Annotations that a folder of images would leave unread: an input with them is refused."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import os
 import re
-from collections.abc import Iterator
+import shlex
+from collections.abc import Callable, Iterator
 
+from transforms.sources.formats.masks_classes import is_mask_of
+from transforms.sources.formats.masks_match import ENDINGS, LOSSLESS, MASK_FOLDERS
+from transforms.sources.formats.masks_pairs import name_stem
 from transforms.sources.formats.voc_xml import what_else
 from transforms.sources.formats.xml_files import head_of
+from transforms.sources.names import extension_of, is_image_name, is_split_name
+from transforms.sources.outline import Level, Outline, joined
+from transforms.sources.parquet import ParquetSource
 from transforms.sources.source import SourceConfig
-from transforms.sources.tree import Tree, TreeFile
+from transforms.storage.paths import is_remote
 
-_LOOKED_AT = 2_000
-_OPENED = 3  # XML files
+_OPENED = 8  # files of a kind that are looked into
+_START = 1 << 16
+_ROWS = 50
+_FOLDERS = 3  # that a message names
+_COMPARED, _COMPARED_REMOTE = 8, 3  # folders of images that may be masks of each other
+_STEMS = 1_000  # of a folder that is compared
+_PAIRS = 3  # that have to be an image and its mask
 _BY_NAME = (
     (
         re.compile(r"(?:.*/)?(?:list_(?:attr|bbox|landmarks)_celeba|identity_CelebA)\.(?:txt|csv)"),
@@ -31,36 +45,228 @@ _BY_NAME = (
     ),
 )
 _CVAT = ("annotations in CVAT's own XML", "export the task as COCO, PASCAL VOC or YOLO")
+_OF_AN_IMAGE = ("json", "xml", "mat", "npy", "txt", "csv")  # extensions of files of one image's annotations
+_ALSO_NOTES = ("txt", "csv")  # those of which one alone may be a note
+_TABLES = ("csv", "tsv", "jsonl", "ndjson", "jsonlines")
+_CONVERT = "convert them to COCO, PASCAL VOC or YOLO, or make a CSV of them, with a column of file names"
+_MAY_BE_CLASSES = frozenset(("mask", "label", "seg", "gt"))  # a photograph of a mask is no mask
+
+_Finding = tuple[str, str, str]  # the key of a file or folder, what it holds, and the remedy
 
 
-def check_unread(config: SourceConfig) -> None:
-    """Looks at the names of the first files, and at XML files, for annotations that nothing reads.
+def check_unread(config: SourceConfig, outline: Outline) -> None:
+    """Looks at the names in the first folders, and into a few files, for annotations that nothing reads.
 
     Raises:
         ValueError: says what they are, and the remedy.
         OSError: the input cannot be looked at.
     """
-    opened = 0
-    for file in itertools.islice(_files(config), _LOOKED_AT):
-        told = _by_name(file.key)
-        if told is None and opened < _OPENED and file.key.endswith(".xml"):
-            opened += 1
-            told = _CVAT if what_else(head_of(file.path)) is not None else None
-        if told is not None:
-            what, remedy = told
+    names = _Names.of(outline)
+    looks: tuple[Callable[[SourceConfig, Outline, _Names], _Finding | None], ...] = (
+        _known_format,
+        _links_outside,
+        _of_single_images,
+        _tables,
+        _lists,
+        _masks_by_name,
+        _masks_by_content,
+    )
+    for look in looks:
+        if (found := look(config, outline, names)) is not None:
+            key, what, remedy = found
             raise ValueError(
-                f"--input is {config.input!r}, where {file.key!r} holds {what}, which are not read: "
+                f"--input is {config.input!r}, where {key!r} holds {what}, which are not read: "
                 f"{remedy}; for the images without them give --source folder"
             )
 
 
-def _by_name(key: str) -> tuple[str, str] | None:
-    """What annotations a file holds by its name, and what to do instead; None for all others."""
-    found = (told for pattern, *told in _BY_NAME if pattern.fullmatch(key))
-    what, remedy = next(found, ("", ""))
-    return (what, remedy) if what else None
+@dataclasses.dataclass(slots=True)
+class _Names:
+    """What the first folders of an input hold.
+
+    Attributes:
+        levels: by key, those with images.
+        others: keys of files that are not images by name.
+    """
+
+    levels: dict[str, Level]
+    others: list[str]
+    _stems: frozenset[str] | None = None
+
+    @classmethod
+    def of(cls, outline: Outline) -> _Names:
+        levels, others = {}, []
+        for key, level in outline.walk():
+            if level.images:
+                levels[key] = level
+            others += [joined(key, name) for name in level.others]
+        return cls(levels, others)
+
+    @property
+    def images(self) -> Iterator[str]:
+        """File names of the images."""
+        return itertools.chain.from_iterable(level.images for level in self.levels.values())
+
+    @property
+    def stems(self) -> frozenset[str]:
+        """File names of the images, without extensions."""
+        if self._stems is None:
+            self._stems = frozenset(map(name_stem, self.images))
+        return self._stems
+
+    def of_kind(self, *extensions: str) -> list[str]:
+        """Keys of the first other files with one of the extensions."""
+        found = (key for key in self.others if extension_of(key) in extensions)
+        return list(itertools.islice(found, _OPENED))
 
 
-def _files(config: SourceConfig) -> Iterator[TreeFile]:
-    found = Tree(config.input, config.image_roots, config.skip_dirs).files()
-    return (file for file in found if isinstance(file, TreeFile))
+def _known_format(_: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
+    for key in names.others:
+        for pattern, what, remedy in _BY_NAME:
+            if pattern.fullmatch(key):
+                return key, what, remedy
+    for key in names.of_kind("xml"):
+        if what_else(head_of(outline.path(key))) is not None:
+            return (key, *_CVAT)
+    return None
+
+
+def _links_outside(_: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
+    """A link with the name of a folder of annotations, which leads outside the input."""
+    for link, leads_to in outline.outside.items():
+        if os.path.basename(link).lower() in MASK_FOLDERS and os.path.isdir(leads_to):
+            key = link.removeprefix(outline.path("")).strip("/")
+            what = f"a link to the annotations in {leads_to!r}, outside the input"
+            return key, what, f"give --image_root {shlex.quote(leads_to)}"
+    return None
+
+
+def _of_single_images(_: SourceConfig, __: Outline, names: _Names) -> _Finding | None:
+    """Files that are called like images: annotations of one each."""
+    found: dict[str, list[str]] = {}
+    for key in names.others:
+        if (extension := extension_of(key)) in _OF_AN_IMAGE and name_stem(key) in names.stems:
+            found.setdefault(extension, []).append(key)
+    for extension, keys in found.items():
+        if extension not in _ALSO_NOTES or len(keys) > 1 or len(names.stems) <= 2:
+            return keys[0], f".{extension} files that are called like images", _CONVERT
+    return None
+
+
+def _tables(config: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
+    """Tables whose rows name images."""
+    found = [key for key in names.of_kind(*_TABLES) if _names_images(_rows(outline.path(key)), names)]
+    if found:
+        alike = [key for key in found if extension_of(key) == extension_of(found[0])]
+        files = " ".join(f"--annotations {shlex.quote(outline.path(key))}" for key in alike)
+        roots = "".join(f" --image_root {shlex.quote(outline.path(key))}" for key in _apart(alike, names))
+        return found[0], "rows that name images", f"give --input {shlex.quote(config.input)} {files}{roots}"
+    for key in names.of_kind("json", "xml"):
+        if any(_is_named(image, row) for row in _rows(outline.path(key)) for image in _some_images(names)):
+            return key, "names of images", _CONVERT
+    for key in names.of_kind("parquet", "pq")[:1]:
+        path = outline.path(key)
+        try:
+            ParquetSource().check(SourceConfig("parquet", path, image_roots=(config.input,)))
+        except (ValueError, OSError):
+            continue
+        return key, "rows of images", f"give --input {shlex.quote(path)} --source parquet"
+    return None
+
+
+def _apart(tables: list[str], names: _Names) -> list[str]:
+    """The folders of images, where they are few, in which no table lies."""
+    around = {"", *(key.rpartition("/")[0] for key in tables)}
+    apart = [key for key in names.levels if key not in around]
+    return apart if len(apart) <= _FOLDERS else []
+
+
+def _lists(_: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
+    """Texts of which each line begins with an image: with its label, or called like a split."""
+    for key in names.of_kind("txt", "lst"):
+        rows = [row.split() for row in _rows(outline.path(key))]
+        is_list = is_split_name(name_stem(key)) or (len(rows) > 1 and all(len(row) > 1 for row in rows))
+        images = [row[0].replace("\\", "/").rpartition("/")[2] for row in rows]
+        if rows and is_list and 2 * _known(images, names) >= len(rows):
+            return key, "a list of images", "make a CSV of it, with a column of file names"
+    return None
+
+
+def _masks_by_name(_: SourceConfig, __: Outline, names: _Names) -> _Finding | None:
+    """A folder called like one of masks, most of whose files are called like images in other folders."""
+    if names.levels and all(map(_of_masks, names.levels)):
+        return (
+            next(iter(names.levels)),
+            "masks, and their images are elsewhere",
+            "give the folder around both",
+        )
+    for key, level in names.levels.items():
+        if not _of_masks(key):
+            continue
+        stems = frozenset(
+            name_stem(image)
+            for other, images in names.levels.items()
+            if not _of_masks(other)
+            for image in images.images[:_STEMS]
+        )
+        first = [name_stem(name) for name in level.images[:_ROWS]]
+        matched = sum(any(stem.removesuffix(ending) in stems for ending in ENDINGS) for stem in first)
+        if 2 * matched > len(first):
+            remedy = "--source masks reads PNG, GIF, BMP or TIFF; --mask_pattern says where they lie"
+            return key, "files that are called like images, as masks are", remedy
+    return None
+
+
+def _masks_by_content(config: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
+    """Grey or palette images of the size of the coloured ones of the same name."""
+    most = _COMPARED_REMOTE if is_remote(config.input) else _COMPARED
+    folders = [(key, level.images[:_STEMS]) for key, level in itertools.islice(names.levels.items(), most)]
+    for key, files in folders:
+        masks = {name_stem(name): joined(key, name) for name in files if extension_of(name) in LOSSLESS}
+        for other, images in folders if masks else ():
+            pairs = (
+                (mask, joined(other, name))
+                for name in images
+                if (mask := masks.get(name_stem(name))) is not None
+            )
+            first = list(itertools.islice((pair for pair in pairs if pair[0] != pair[1]), _PAIRS))
+            if len(first) > 1 and all(is_mask_of(*map(outline.path, pair)) for pair in first):
+                remedy = "--source masks reads folders images and masks; --mask_pattern says where they lie"
+                return key or "./", "masks of images of the same names", remedy
+    return None
+
+
+def _of_masks(key: str) -> bool:
+    return any(part in MASK_FOLDERS and part not in _MAY_BE_CLASSES for part in key.lower().split("/"))
+
+
+def _rows(path: str) -> list[str]:
+    """The first lines of a text that are not blank, its last one cut off perhaps; none of a binary file."""
+    head = head_of(path, _START)
+    if b"\0" in head:
+        return []
+    lines = (line.strip() for line in head.decode("utf-8", "replace").splitlines())
+    return list(itertools.islice(filter(None, lines), _ROWS))
+
+
+def _names_images(rows: list[str], names: _Names) -> bool:
+    """Whether the first rows of a table name an image, or most have what one is called without extension."""
+    cells = [re.split(r'[,;|\t"\'{}\[\]]', row) for row in rows]
+    last = [[cell.strip().rpartition("/")[2] for cell in row] for row in cells]
+    files = frozenset(names.images) if rows else frozenset()
+    if any(cell in files for row in last for cell in row if is_image_name(cell)):
+        return True
+    return 2 * sum(any(cell in names.stems for cell in row if cell) for row in last) > len(rows) > 0
+
+
+def _some_images(names: _Names) -> Iterator[str]:
+    return itertools.islice(names.images, _ROWS)
+
+
+def _is_named(image: str, row: str) -> bool:
+    return bool(re.search(rf"(?<![\w.-]){re.escape(image)}(?![\w.-])", row))
+
+
+def _known(images: list[str], names: _Names) -> int:
+    """How many of some paths are images of the input, with or without extension."""
+    return sum(image in names.stems or name_stem(image) in names.stems for image in images)

@@ -22,6 +22,7 @@ from transforms.sources.formats.voc_lists import NO_SPLIT, ImageLists, read_list
 from transforms.sources.formats.voc_tree import VocRoot, VocTree, holds_annotations, walk
 from transforms.sources.formats.voc_xml import VocAnnotation, box_around, is_voc_xml, read_voc_xml
 from transforms.sources.formats.xml_files import first_files, head_of, read_files
+from transforms.sources.outline import links_outside
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import (
     Description,
@@ -60,7 +61,7 @@ class VocSource:
         with readable("--input", config.input):
             if not is_folder(config.input):
                 return None
-            for key, path in first_files(config.input, ("xml", "png")):
+            for key, path in first_files(config, ("xml", "png")):
                 if key.endswith(".png") and "SegmentationClass" in folder_of(key).split("/"):
                     return f"{key!r} is a mask of classes as VOC has them"
                 if key.endswith(".xml") and is_voc_xml(head_of(path)):
@@ -78,6 +79,7 @@ class VocSource:
         if not is_any:
             raise ValueError(
                 f"--input is {config.input!r}: there is no XML in it, and no PNG in SegmentationClass/"
+                f"{links_outside(config)}"
             )
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:

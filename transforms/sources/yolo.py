@@ -6,6 +6,7 @@ Ultralytics' data.yaml, darknet's obj.data, Roboflow's and CVAT's exports, and b
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -27,8 +28,9 @@ from transforms.sources.formats.masks_pairs import (
 from transforms.sources.formats.yolo_dataset import CLASS_FILES, YoloDataset, read_dataset, yolo_dataset
 from transforms.sources.formats.yolo_lines import LineFormat, is_label_text
 from transforms.sources.formats.yolo_lists import listed_images
-from transforms.sources.formats.yolo_sniff import why_yolo
+from transforms.sources.formats.yolo_sniff import LABEL_FOLDERS, why_yolo
 from transforms.sources.names import extension_of, is_image_name, is_split_name, printable
+from transforms.sources.outline import Outline, links_outside
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import (
     Description,
@@ -42,7 +44,6 @@ from transforms.sources.tree import TreeFile
 from transforms.storage.paths import is_remote
 from transforms.storage.places import is_folder
 
-LABEL_FOLDERS = frozenset(("labels", "label", "annotations", "annotation"))
 _LOOKED_AT = 10_000  # files of a bucket among which check() looks for an image
 
 
@@ -79,6 +80,7 @@ class YoloSource:
                 raise ValueError(f"--input is {config.input!r}; --source yolo wants a folder, or a data.yaml")
             yolo_dataset(config)
             _check_has_images(config)
+            _check_has_labels(config)
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
         with readable("--input", config.input):
@@ -106,10 +108,21 @@ def _check_has_images(config: SourceConfig) -> None:
     for number, item in enumerate(input_files(config)):
         if is_image_name(item.key) or (is_remote(root_of(config)) and number >= _LOOKED_AT):
             return
-    raise ValueError(
-        f"--input is {config.input!r}: there is no image below it; "
-        "give --image_root the folder of the images, if they are elsewhere"
-    )
+    remedy = links_outside(config) or "; give --image_root the folder of the images, if they are elsewhere"
+    raise ValueError(f"--input is {config.input!r}: there is no image below it{remedy}")
+
+
+def _check_has_labels(config: SourceConfig) -> None:
+    """Raises ValueError where no file may be one of labels, as far as a look at the first folders shows."""
+    outline = Outline(dataclasses.replace(config, input=root_of(config)))
+    texts = (name for _, level in outline.walk() for name in level.others if extension_of(name) == "txt")
+    if any(name not in CLASS_FILES and not is_split_name(name_stem(name)) for name in texts):
+        return
+    if outline.is_whole and not config.image_roots:
+        raise ValueError(
+            f"--input is {config.input!r}: there is no label file, such as labels/1.txt"
+            f"{links_outside(config)}; for the images without boxes give --source folder"
+        )
 
 
 def _items(config: SourceConfig) -> Iterator[Item]:

@@ -31,21 +31,40 @@ Entries = list[tuple[str, Entry]]
 
 # What a glance at a folder of a bucket sees of it.
 _GLANCED = 20_000
-_glanced: dict[str, Entries] | None = None
+_HELD = 100_000  # entries of folders of this machine that are held together
+_glanced: _Glanced | None = None
+
+
+class _Glanced:
+    """The listings of a glance: of folders of this machine as many as fit, or the last one alone."""
+
+    def __init__(self) -> None:
+        self.folders: dict[str, Entries] = {}
+        self._held = 0
+
+    def hold(self, folder: str, found: Entries) -> Entries:
+        """Keeps a listing."""
+        if self._held + len(found) > _HELD and not is_remote(folder):
+            self.folders = {path: one for path, one in self.folders.items() if is_remote(path)}
+            self._held = 0
+        self._held += 0 if is_remote(folder) else len(found)
+        self.folders[folder] = found
+        return found
 
 
 @contextlib.contextmanager
 def glance() -> Iterator[None]:
     """In the block, which only looks at an input, a large folder of a bucket is not listed to its end.
 
-    Each is listed once, however often that is asked for.
+    Each is listed once, however often that is asked for. One glance may hold another.
     """
     global _glanced
-    _glanced = {}
+    around = _glanced
+    _glanced = around or _Glanced()
     try:
         yield
     finally:
-        _glanced = None
+        _glanced = around
 
 
 def entries(folder: str) -> Entries:
@@ -54,13 +73,46 @@ def entries(folder: str) -> Entries:
     Raises:
         OSError: it may not be listed, or not now.
     """
+    if _glanced is not None and folder in _glanced.folders:
+        return _glanced.folders[folder]
     if is_remote(folder):
-        if _glanced is None:
-            return _in_order(_collected(objects.list_folder(folder)))
-        if folder not in _glanced:
-            _glanced[folder] = _in_order(_collected(itertools.islice(objects.list_folder(folder), _GLANCED)))
-        return _glanced[folder]
-    return retried(_local_entries, folder)
+        most = None if _glanced is None else _GLANCED
+        found = _in_order(_collected(itertools.islice(objects.list_folder(folder), most)))
+    else:
+        found = retried(_local_entries, folder)
+    return found if _glanced is None else _glanced.hold(folder, found)
+
+
+def first_names(folder: str, most: int) -> list[tuple[str, bool]]:
+    """Names in a folder, those of folders with a `/` at the end, each with whether it is a link; in order.
+
+    Args:
+        folder: path.
+        most: the number of names after which a larger folder is not listed further.
+
+    Raises:
+        OSError: it may not be listed, or not now.
+    """
+    if _glanced is not None and folder in _glanced.folders:
+        found = _glanced.folders[folder][:most]
+        return [(name, isinstance(entry, os.DirEntry) and entry.is_symlink()) for name, entry in found]
+    if is_remote(folder):
+        return sorted((name, False) for name, _ in itertools.islice(objects.list_folder(folder), most))
+    return retried(_first_local_names, folder, most)
+
+
+def _first_local_names(folder: str, most: int) -> list[tuple[str, bool]]:
+    found = []
+    with os.scandir(folder) as scanned:
+        for entry in itertools.islice(scanned, most):
+            try:
+                leads_to_folder = entry.is_dir()
+            except OSError as error:
+                if may_pass(error):
+                    raise
+                leads_to_folder = False
+            found.append((f"{entry.name}/" if leads_to_folder else entry.name, entry.is_symlink()))
+    return sorted(found)
 
 
 def entry_of(path: str) -> Entry | None:

@@ -192,7 +192,7 @@ def _named_like_coco(name: str) -> bool:
 
 
 def _coco_file(config: SourceConfig, path: str, name: str, kind: str) -> CocoFile:
-    written = _written_split(path, below(real_path(input_root(config)), path) or os.path.basename(path))
+    written = _written_split(path, below(real_path(input_root(config)), path) or name)
     split = _YEAR.sub("", written)
     return CocoFile(path, name, kind, None if split in ("", _NO_SPLIT) else split, written)
 

@@ -95,6 +95,21 @@ def is_in_colors(ref: ImageRef) -> bool:
             return False  # no image: its record will say so
 
 
+def is_mask_of(mask: str, image: str) -> bool:
+    """Whether both headers fit a mask and its image: a grey or palette one of the size of one in colours."""
+    from PIL import Image
+
+    found = []
+    for path in (mask, image):
+        try:
+            with open_file(path) as stream, Image.open(stream) as opened:
+                found.append((opened.mode in _ID_MODES, opened.size))
+        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+            return False
+    (is_of_ids, size), (is_grey, image_size) = found
+    return is_of_ids and not is_grey and size == image_size
+
+
 def _text(path: str) -> str:
     with open_file(path) as stream:
         data = stream.read(_LARGEST + 1)

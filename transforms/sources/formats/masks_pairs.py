@@ -34,7 +34,7 @@ def root_of(config: SourceConfig) -> str:
 
 
 def input_files(config: SourceConfig) -> Iterator[TreeFile | Failure]:
-    """The files below the input, then those below the image roots that do not lie in it.
+    """The files below the input, then those below image roots that are neither in it nor linked from it.
 
     A key is the path below the root that the file was found in.
     """
@@ -43,8 +43,9 @@ def input_files(config: SourceConfig) -> Iterator[TreeFile | Failure]:
     visited = [root]
     several = bool(roots)
     taken: set[str] = set()
-    for place in (root, *roots):
-        if place != root and any(place == one or below(one, place) for one in visited):
+    linked: set[str] = set()
+    for place in dict.fromkeys((root, *roots)):
+        if place != root and (place in linked or any(place == one or below(one, place) for one in visited)):
             continue
         for item in Tree(place, (root, *roots), (*config.skip_dirs, *visited[place == root :])).files():
             if several and isinstance(item, TreeFile):
@@ -52,6 +53,8 @@ def input_files(config: SourceConfig) -> Iterator[TreeFile | Failure]:
                     yield Failure(item.key, "list", "same path below two roots", f"{item.path} is left out")
                     continue
                 taken.add(item.key)
+                if item.path != f"{place}/{item.key}":
+                    linked.update(one for one in roots if below(one, item.path) is not None)
             yield item
         visited.append(place)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from transforms.sources.formats.masks_match import ENDINGS, LOSSLESS, image_path, mask_path
-from transforms.sources.formats.masks_pairs import IMAGE_FOLDERS, root_of, stem_of
+from transforms.sources.formats.masks_match import ENDINGS, LOSSLESS, mask_path
+from transforms.sources.formats.masks_pairs import root_of, stem_of
 from transforms.sources.formats.masks_pattern import MaskPattern
+from transforms.sources.formats.nearby_images import NearbyImages
 from transforms.sources.names import extension_of, is_hidden, is_image_name, is_split_name
 from transforms.sources.source import SourceConfig
 from transforms.sources.tree import Tree, TreeFile
@@ -28,41 +29,20 @@ def why_masks(config: SourceConfig) -> str | None:
         MaskPattern(config.mask_pattern)
         return f"--mask_pattern {config.mask_pattern!r} is given"
     tree = Tree(root, config.image_roots, config.skip_dirs)
-    seen = _Seen()
-    for folder in _mask_folders(root):
+    nearby = NearbyImages(config)
+    for folder in _mask_folders(root, nearby):
         items = itertools.islice(tree.files(f"{folder}/"), _WALKED)
         found = [item.key for item in items if isinstance(item, TreeFile)]
         if any(extension_of(key) in ("xml", "json") and not key.endswith("_polygons.json") for key in found):
             continue
         masks = [key for key in found if extension_of(key) in LOSSLESS][:_TRIED]
-        matched = [mask for mask in masks if _has_image(root, mask, config, seen)]
+        matched = [mask for mask in masks if _has_image(mask, nearby)]
         if masks and 2 * len(matched) >= len(masks):
             return f"{folder!r} has masks such as {matched[0]!r}, which are called like images"
-    for folder in (root, *(f"{root}/{name}" for name in filter(is_split_name, seen.folders(root)))):
+    for folder in (root, *(f"{root}/{name}" for name in filter(is_split_name, nearby.folders(root)))):
         if mask := _mask_beside(folder):
             return f"{mask!r} is called like the mask of an image beside it, and most images have one"
     return None
-
-
-class _Seen:
-    """What is in folders that were looked into."""
-
-    def __init__(self) -> None:
-        self._folders: dict[str, list[str]] = {}
-        self._stems: dict[str, set[str]] = {}
-
-    def folders(self, place: str) -> list[str]:
-        """The names of the folders in a folder."""
-        if place not in self._folders:
-            self._folders[place] = _folders(place)
-        return self._folders[place]
-
-    def stems(self, place: str) -> set[str]:
-        """What the images in a place are called without extensions; nothing where it is no folder."""
-        if place not in self._stems:
-            names = names_in(place, _NAMES) if is_folder(place) else []
-            self._stems[place] = {image_path(one) for one in names if is_image_name(one)}
-        return self._stems[place]
 
 
 def _mask_beside(folder: str) -> str | None:
@@ -79,40 +59,24 @@ def _mask_beside(folder: str) -> str | None:
     return masks[0] if masks and 3 * len(masks) >= len(images) else None
 
 
-def _mask_folders(root: str) -> Iterator[str]:
+def _mask_folders(root: str, nearby: NearbyImages) -> Iterator[str]:
     """Folders at the first level, or in one of a split, that are called like those of masks."""
-    names = _folders(root)
+    names = nearby.folders(root)
     if any(name.lower() == "annotations" and _has_xml(f"{root}/{name}") for name in names):
         return
     yield from (name for name in names if mask_path(f"{name}/1.png") is not None)
     for split in filter(is_split_name, names):
-        for name in _folders(f"{root}/{split}"):
+        for name in nearby.folders(f"{root}/{split}"):
             if mask_path(f"{name}/1.png") is not None:
                 yield f"{split}/{name}"
-
-
-def _folders(folder: str) -> list[str]:
-    names = (name for name in sorted(names_in(folder, _NAMES)) if "." not in name and not is_hidden(name))
-    return [name for name in names if is_folder(f"{folder}/{name}")]
 
 
 def _has_xml(folder: str) -> bool:
     return any(extension_of(name) == "xml" for name in names_in(folder, _NAMES))
 
 
-def _has_image(root: str, mask: str, config: SourceConfig, seen: _Seen) -> bool:
+def _has_image(mask: str, nearby: NearbyImages) -> bool:
     """Whether an image is called like a mask, in one of the folders where it would be."""
     path = mask_path(mask) or ""
-    *folders, name = path.split("/")
-    wanted = {name.removesuffix(ending) for ending in ENDINGS if name.endswith(ending)}
-    places = [*map(real_path, config.image_roots), "/".join((root, *folders))]
-    for at in range(len(folders) + 1):
-        parent = "/".join((root, *folders[:at]))
-        if not is_folder(parent):
-            break
-        places += [
-            "/".join((parent, one, *folders[at:]))
-            for one in seen.folders(parent)
-            if one.lower() in IMAGE_FOLDERS
-        ]
-    return any(wanted & seen.stems(place) for place in places)
+    name = path.rpartition("/")[2]
+    return nearby.has_image(path, {name.removesuffix(end) for end in ENDINGS if name.endswith(end)})

@@ -9,8 +9,10 @@ from xml.etree.ElementTree import Element, ParseError, TreeBuilder
 
 from transforms.records import BadInput
 from transforms.sources.names import extension_of, is_hidden
+from transforms.sources.source import SourceConfig
 from transforms.sources.tree import TreeFile
 from transforms.storage.listing import entries, is_link
+from transforms.storage.paths import Confinement, real_path
 from transforms.storage.places import open_file
 from transforms.storage.reader import ImageReader
 
@@ -107,12 +109,18 @@ def _bytes_of(
         return file, BadInput("annotations", fault.reason, fault.detail)
 
 
-def first_files(folder: str, extensions: tuple[str, ...], most: int = 3) -> Iterator[tuple[str, str]]:
+def first_files(
+    config: SourceConfig, extensions: tuple[str, ...], most: int = 3
+) -> Iterator[tuple[str, str]]:
     """The key and path of the first files with one of the extensions: `most` a folder, few folders.
 
-    The folders nearest to the top come first. What cannot be looked at is not there.
+    The folders nearest to the top come first, links are followed as `Tree` follows them. What cannot be
+    looked at is not there.
     """
-    waiting = collections.deque([("", folder)])
+    root = real_path(config.input)
+    confinement = Confinement((root, *config.image_roots))
+    seen = {root, *map(real_path, config.skip_dirs)}
+    waiting = collections.deque([("", root)])
     for _ in range(_SNIFFED_FOLDERS):
         if not waiting:
             return
@@ -124,12 +132,23 @@ def first_files(folder: str, extensions: tuple[str, ...], most: int = 3) -> Iter
         found = 0
         for name in names:
             if name.endswith("/"):
-                inner = f"{path}/{name[:-1]}"
-                if name != "/" and prefix.count("/") < _SNIFFED_DEPTH and not is_link(inner):
+                inner = _followed(f"{path}/{name[:-1]}", confinement) if name != "/" else None
+                if inner is not None and inner not in seen and prefix.count("/") < _SNIFFED_DEPTH:
+                    seen.add(inner)
                     waiting.append((prefix + name, inner))
             elif found < most and extension_of(name) in extensions:
-                found += 1
-                yield prefix + name, f"{path}/{name}"
+                file = _followed(f"{path}/{name}", confinement)
+                if file is not None:
+                    found += 1
+                    yield prefix + name, file
+
+
+def _followed(path: str, confinement: Confinement) -> str | None:
+    """The real path of a file or folder; None where it is a link that leads outside."""
+    try:
+        return confinement.resolve(path, "list") if is_link(path) else path
+    except (BadInput, OSError):
+        return None
 
 
 def head_of(path: str, count: int = 16_384) -> bytes:

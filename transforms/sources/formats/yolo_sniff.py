@@ -5,17 +5,22 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from transforms.sources.formats.masks_pairs import IMAGE_FOLDERS, root_of, stem_of
+from transforms.sources.formats.masks_pairs import root_of, stem_of
+from transforms.sources.formats.nearby_images import NearbyImages
 from transforms.sources.formats.yolo_dataset import CLASS_FILES, read_yaml
 from transforms.sources.formats.yolo_lines import is_label_text
-from transforms.sources.names import extension_of, is_image_name, is_split_name
+from transforms.sources.names import extension_of, is_split_name
 from transforms.sources.source import SourceConfig
+from transforms.sources.tree import Tree, TreeFile
 from transforms.storage.paths import real_path
 from transforms.storage.places import is_file, is_folder, names_in, open_file
 
-_LABEL_FOLDERS = ("labels", "label", "annotations", "annotation")
+LABEL_FOLDERS = frozenset(("labels", "label", "annotations", "annotation"))
+"""Names, in lower case, of folders of label files."""
+
 _NAMES = 10_000  # of a folder in a bucket
-_TRIED = 5  # label files that are looked into
+_LISTED = 500  # texts of a folder of labels
+_TRIED = 50  # label files that are looked into
 _START = 1 << 12
 
 
@@ -30,9 +35,10 @@ def why_yolo(config: SourceConfig) -> str | None:
             return why
     if "obj.data" in names or "obj.names" in names:
         return f"it has darknet's {'obj.data' if 'obj.data' in names else 'obj.names'!r}"
-    for folder, images in _label_folders(root, names, config):
-        if label := _labels_beside(folder, images):
-            return f"{label!r} has boxes or polygons as YOLO has them, beside an image of that name"
+    nearby = NearbyImages(config)
+    for folder in _label_folders(nearby):
+        if label := _label_beside(folder, config, nearby):
+            return f"{label!r} has boxes or polygons as YOLO has them, or none; an image has its name"
     return None
 
 
@@ -51,43 +57,52 @@ def _yaml_says(path: str) -> str | None:
     return f"{path.rpartition('/')[2]!r} names classes and splits as Ultralytics' data.yaml does"
 
 
-def _label_folders(root: str, names: list[str], config: SourceConfig) -> Iterator[tuple[str, list[str]]]:
-    """Folders that may hold labels, each with those that would hold the images."""
-    roots = [real_path(one) for one in config.image_roots]
-    yield root, [root, *roots]
-    folders = sorted(name for name in names if "." not in name)
-    labels = [name for name in folders if name.lower() in _LABEL_FOLDERS]
-    images = [name for name in folders if name.lower() in IMAGE_FOLDERS]
-    for name in labels:
-        yield f"{root}/{name}", [root, *(f"{root}/{one}" for one in images), *roots]
-        for split in filter(is_split_name, _names(f"{root}/{name}")):
-            beside = [f"{root}/{split}", *(f"{root}/{one}/{split}" for one in images), *roots]
-            yield f"{root}/{name}/{split}", beside
-    for split in filter(is_split_name, folders):
-        inner = _names(f"{root}/{split}")
-        yield f"{root}/{split}", [f"{root}/{split}"]
-        beside = [f"{root}/{split}/{name}" for name in inner if name.lower() in IMAGE_FOLDERS]
-        for name in inner:
-            if name.lower() in _LABEL_FOLDERS:
-                yield f"{root}/{split}/{name}", [f"{root}/{split}", *beside]
+def _label_folders(nearby: NearbyImages) -> Iterator[str]:
+    """Keys of folders that may hold labels: called so, or the images are in them."""
+    yield ""
+    for name in nearby.folders(nearby.root):
+        if name.lower() in LABEL_FOLDERS:
+            yield name
+        elif is_split_name(name):
+            yield name
+            inner = nearby.folders(f"{nearby.root}/{name}")
+            yield from (f"{name}/{one}" for one in inner if one.lower() in LABEL_FOLDERS)
 
 
-def _names(folder: str) -> list[str]:
-    return sorted(names_in(folder, _NAMES)) if is_folder(folder) else []
-
-
-def _labels_beside(folder: str, image_folders: list[str]) -> str | None:
-    """The name of a label file with an image of its name, if the first ones are all label files."""
-    texts = (name for name in _names(folder) if extension_of(name) == "txt" and name not in CLASS_FILES)
-    wanted = list(itertools.islice(texts, 100))
-    if not wanted:
-        return None
-    stems = {stem_of(name) for place in image_folders for name in _names(place) if is_image_name(name)}
+def _label_beside(folder: str, config: SourceConfig, nearby: NearbyImages) -> str | None:
+    """The key of a label file with an image of its name, if the first ones are all label files."""
+    texts = list(itertools.islice(_texts(folder, config, nearby), _LISTED))
+    wanted = [key for key in texts if _has_image(folder, key, nearby)][:_TRIED]
     found = None
-    for name in [name for name in wanted if stem_of(name) in stems][:_TRIED]:
-        with open_file(f"{folder}/{name}") as stream:
+    for key in wanted:
+        with open_file(f"{nearby.root}/{key}") as stream:
             text = stream.read(_START).decode("utf-8", "replace")
         if text.strip() and not is_label_text(text):
             return None
-        found = found or (name if text.strip() else None)
-    return found
+        found = found or (key if text.strip() else None)
+    is_named = folder.rpartition("/")[2].lower() in ("labels", "label")
+    return found or (wanted[0] if wanted and is_named else None)  # all are of images without objects
+
+
+def _texts(folder: str, config: SourceConfig, nearby: NearbyImages) -> Iterator[str]:
+    """Keys of the texts in a folder; of one that is called like labels, below it too."""
+    if folder.rpartition("/")[2].lower() in LABEL_FOLDERS:
+        files = Tree(nearby.root, config.image_roots, config.skip_dirs).files(f"{folder}/")
+        keys = (item.key for item in files if isinstance(item, TreeFile))
+    else:
+        place = f"{nearby.root}/{folder}".rstrip("/")
+        keys = (f"{folder}/{name}".lstrip("/") for name in sorted(names_in(place, _NAMES)))
+    for key in keys:
+        name = key.rpartition("/")[2]
+        if extension_of(name) == "txt" and name not in CLASS_FILES:
+            yield key
+
+
+def _has_image(folder: str, key: str, nearby: NearbyImages) -> bool:
+    """Whether an image has the name of a text: next to it, or where the images of its folder lie."""
+    stem = stem_of(key)
+    around, _, last = folder.rpartition("/")
+    paths = [stem]
+    if last.lower() in LABEL_FOLDERS:
+        paths.append(f"{around}/{stem[len(folder) + 1 :]}".lstrip("/"))
+    return any(nearby.has_image(path, (path.rpartition("/")[2],)) for path in paths)

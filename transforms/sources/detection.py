@@ -1,0 +1,241 @@
+"""Where the dataset is that an input folder holds, and which source reads it.
+
+An input is read as what it is, or not at all: where no source fits the input itself, the sources are tried on
+the folders below it. One dataset is read from its own folder; several are refused with a list of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from transforms.sources.formats.imagenet_layout import SYNSET
+from transforms.sources.formats.masks_match import ENDINGS, mask_path
+from transforms.sources.formats.masks_pairs import IMAGE_FOLDERS, stem_of
+from transforms.sources.names import is_split_name
+from transforms.sources.outline import Level, Outline, joined
+from transforms.sources.source import Source, SourceConfig
+from transforms.storage.layout import MANIFEST
+from transforms.storage.paths import is_remote, real_path
+
+_WRAPPERS = 6  # folders above a dataset
+_SNIFFED, _SNIFFED_REMOTE = 60, 10  # folders below the input that the sources are tried on
+_STEMS = 1_000  # names of a folder that may be those of masks
+_COMPARED = 16  # folders of images that are searched for splits
+_LISTED = 20  # datasets that a message lists
+_OF_FILES = ("idx", "numpy", "tfrecord", "parquet", "webdataset", "archive", "labelme")  # need no image files
+_IN_ONE_FOLDER = ("coco", "voc", "labelme")  # fit above a dataset too, but read it better from its own folder
+_PART = re.compile(r"voc\d{4}|imagesets|panoptic.*|obj_.*data|annotations.*|.*(?:19|20)\d\d")
+_LONG_ENDINGS = tuple(ending for ending in ENDINGS if len(ending) > 2)
+
+
+class Detected(NamedTuple):
+    """A dataset.
+
+    Attributes:
+        kind: name of the source that reads it.
+        why: a sentence that says why.
+        input: path of the folder or file to read: the input, or a folder below it.
+    """
+
+    kind: str
+    why: str
+    input: str
+
+
+class Search:
+    """The search for datasets at and below an input.
+
+    Args:
+        config: of a call whose input is a folder.
+        sources: that are tried, in order.
+    """
+
+    def __init__(self, config: SourceConfig, sources: Iterable[Source]) -> None:
+        self._config = config
+        self._whole: dict[str, bool] = {}
+        self._sources = {source.name: source for source in sources}
+        self._sniffs = _SNIFFED_REMOTE if is_remote(config.input) else _SNIFFED
+        self.outline = Outline(config)
+
+    def datasets(self) -> list[Detected]:
+        """The datasets that the sources read; those without any image only where all are."""
+        found = self._at("", 0, self._sniffed(""))
+        return list(filter(self._is_whole, found)) or found
+
+    def images_outside(self, found: Detected) -> list[str]:
+        """Keys of folders with images that are not of the one dataset found.
+
+        The key of a folder around the dataset stands for the images that lie directly in it.
+        """
+        parts = list(filter(None, self.key(found).split("/")))
+        outside: list[str] = []
+        for at, part in enumerate(parts):
+            around = "/".join(parts[:at])
+            level = self.outline.level(around)
+            outside += [around] if level.images else []
+            others = (joined(around, name) for name in level.folders if name != part)
+            outside += [key for key in others if self.outline.holds_images(key) and not self._is_ours(key)]
+        place = real_path(found.input)
+        return [key for key in outside if not f"{real_path(self.outline.path(key))}/".startswith(f"{place}/")]
+
+    def key(self, found: Detected) -> str:
+        """The path of a dataset below the input; empty where it is the input."""
+        return found.input[len(self._config.input) :].strip("/")
+
+    def _at(self, key: str, depth: int, own: Detected | None) -> list[Detected]:
+        """The datasets in a folder so many folders below the input; `own` is what it looks like itself."""
+        below = self._below(key, depth, own) if depth < _WRAPPERS else []
+        if own is None or not below:
+            return below if own is None else [own]
+        is_alike = {one.kind for one in below} == {own.kind}
+        if is_alike and own.kind not in _IN_ONE_FOLDER:
+            return [own]
+        apart = (*self._config.skip_dirs, *(real_path(one.input) for one in below))
+        rest = dataclasses.replace(self._config, input=own.input, skip_dirs=apart)
+        is_more = self._sources[own.kind].sniff(rest) is not None
+        if is_alike and own.kind != "coco" and (is_more or len(below) > 1):
+            return [own]  # a tree with several folders of annotations
+        return [own, *below] if is_more else below
+
+    def _below(self, key: str, depth: int, own: Detected | None) -> list[Detected]:
+        """The datasets below a folder, but for parts of the one that the folder itself is."""
+        folders: dict[str, str] = {}
+        for name in self.outline.level(key).folders:
+            inner = joined(key, name)
+            if not (own is not None and _is_part(name) or self._is_ours(inner) or self._is_plain(inner)):
+                place = real_path(self.outline.path(inner))
+                if place not in folders or place == self.outline.path(inner):  # rather than a link to it
+                    folders[place] = inner
+        found = [(inner, self._sniffed(inner)) for inner in folders.values()]
+        datasets = [one for inner, its_own in found for one in self._at(inner, depth + 1, its_own)]
+        return datasets if own is None else list(filter(self._is_whole, datasets))
+
+    def _sniffed(self, key: str) -> Detected | None:
+        """The first source that a folder looks like."""
+        if not self._sniffs:
+            return None
+        self._sniffs -= 1
+        config = dataclasses.replace(self._config, input=below_input(self._config, key))
+        for source in self._sources.values():
+            if (why := source.sniff(config)) is not None:
+                return Detected(source.name, why, config.input)
+        return None
+
+    def _is_plain(self, key: str) -> bool:
+        """Whether a folder and those below it hold images alone, as those of classes do."""
+        levels = [level for _, level in self.outline.walk(key)]
+        return any(level.images for level in levels) and all(
+            not level.others
+            and not any(one.endswith(_LONG_ENDINGS) for one in map(stem_of, level.images[:_STEMS]))
+            and not any(_is_special(name) for name in level.folders)
+            for level in levels
+        )
+
+    def _is_whole(self, found: Detected) -> bool:
+        """Whether the images that a dataset is about are there."""
+        if found.input not in self._whole:
+            is_apart = found.kind in _OF_FILES or bool(self._config.image_roots)
+            self._whole[found.input] = is_apart or self.outline.holds_images(self.key(found))
+        return self._whole[found.input]
+
+    def _is_ours(self, key: str) -> bool:
+        """Whether a folder is a dataset that this program wrote: an output next to its input."""
+        return self._config.kind == "auto" and MANIFEST in self.outline.level(key).others
+
+
+def below_input(config: SourceConfig, key: str) -> str:
+    """The path of a folder of the input, as the call spells the input."""
+    return f"{config.input.rstrip('/')}/{key}" if key else config.input
+
+
+def plain_folder(outline: Outline, key: str = "") -> str:
+    """The key of the folder, at or below one, from which images in folders of splits or classes are read.
+
+    A folder is a wrapper where it holds one folder, no image, and that folder holds folders of splits, or of
+    two classes or more, or is called `images`.
+    """
+    top = key
+    for _ in range(_WRAPPERS):
+        inner = _only_folder_of_images(outline, key)
+        if inner is None or is_split_name(inner.rpartition("/")[2]):
+            break
+        key = inner
+    return _nearest_with_folders(outline, key, top)
+
+
+def _nearest_with_folders(outline: Outline, key: str, top: str) -> str:
+    """The folder nearest to `key`, between it and `top`, that has folders of splits or of several classes."""
+    while key != top:
+        level = outline.level(key)
+        if (
+            key.rpartition("/")[2].lower() in IMAGE_FOLDERS
+            or _split_folders(outline, key)
+            or (not level.images and _has_images_in_two(outline, key))
+        ):
+            return key
+        key = key.rpartition("/")[0]
+    return key
+
+
+def folders_of_splits(outline: Outline) -> list[str]:
+    """Names of folders, next to each other, of which one or more have folders of several splits each."""
+    names = outline.level("").folders[:_COMPARED]
+    if outline.level("").folders and all(map(is_split_name, names)):
+        return []
+    places = (plain_folder(outline, name) for name in names if not is_split_name(name))
+    if not any(len(_split_folders(outline, place)) > 1 for place in places):
+        return []
+    return [name for name in names if outline.holds_images(name)]
+
+
+def _only_folder_of_images(outline: Outline, key: str) -> str | None:
+    level = outline.level(key)
+    if level.images:
+        return None
+    found = list(_folders_of_images(outline, key, level, 2))
+    return found[0] if len(found) == 1 else None
+
+
+def _has_images_in_two(outline: Outline, key: str) -> bool:
+    return len(list(_folders_of_images(outline, key, outline.level(key), 2))) == 2
+
+
+def _folders_of_images(outline: Outline, key: str, level: Level, most: int) -> Iterator[str]:
+    for name in level.folders:
+        if outline.holds_images(joined(key, name)):
+            yield joined(key, name)
+            most -= 1
+            if not most:
+                return
+
+
+def _split_folders(outline: Outline, key: str) -> list[str]:
+    """The folders that are named like splits and hold images, unless other ones hold images too."""
+    inner = [joined(key, name) for name in outline.level(key).folders]
+    splits = [one for one in inner if is_split_name(one.rpartition("/")[2])]
+    if not splits or any(outline.holds_images(one) for one in inner if one not in splits):
+        return []
+    return list(filter(outline.holds_images, splits))
+
+
+def commands(found: Iterable[tuple[str, str]]) -> str:
+    """The arguments that read each dataset, of (path, kind); without a kind, it is detected."""
+    listed = [f"--input {shlex.quote(path)}{f' --source {kind}' if kind else ''}" for path, kind in found]
+    more = f"; and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
+    return "; ".join(listed[:_LISTED]) + more
+
+
+def _is_special(name: str) -> bool:
+    """Whether a source goes by a folder's name."""
+    return mask_path(f"{name}/1.png") is not None or SYNSET.fullmatch(name) is not None
+
+
+def _is_part(name: str) -> bool:
+    """Whether a folder is called like a part of a dataset, rather than like one of its own."""
+    lower = name.lower()
+    is_known = lower in IMAGE_FOLDERS or mask_path(f"{name}/1.png") is not None or is_split_name(name)
+    return is_known or bool(_PART.fullmatch(lower))

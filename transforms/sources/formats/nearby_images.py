@@ -1,0 +1,70 @@
+"""Whether there are images for files of annotations, by name: in the folders where they would be."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from transforms.records import BadInput
+from transforms.sources.formats.masks_match import image_path
+from transforms.sources.formats.masks_pairs import IMAGE_FOLDERS, root_of
+from transforms.sources.names import is_hidden, is_image_name
+from transforms.sources.source import SourceConfig
+from transforms.storage.listing import is_link
+from transforms.storage.paths import Confinement, real_path
+from transforms.storage.places import is_folder, names_in
+
+_NAMES = 10_000  # of a folder in a bucket
+
+
+class NearbyImages:
+    """The folders of an input that were looked into; links are followed as `Tree` follows them."""
+
+    def __init__(self, config: SourceConfig) -> None:
+        self.root = root_of(config)
+        self._roots = list(map(real_path, config.image_roots))
+        self._confinement = Confinement((self.root, *self._roots))
+        self._folders: dict[str, list[str]] = {}
+        self._stems: dict[str, set[str]] = {}
+
+    def folders(self, place: str) -> list[str]:
+        """The names of the folders in a folder, in order."""
+        if place not in self._folders:
+            names = (name for name in sorted(names_in(place, _NAMES)) if "." not in name)
+            self._folders[place] = [
+                name for name in names if not is_hidden(name) and self._is_inside(f"{place}/{name}")
+            ]
+        return self._folders[place]
+
+    def has_image(self, path: str, wanted: Collection[str]) -> bool:
+        """Whether there is an image of one of the names `wanted`, without extension.
+
+        Args:
+            path: of the file of annotations below the input, without its folder of annotations: `train/1`.
+            wanted: names.
+        """
+        folders = path.split("/")[:-1]
+        places = [*self._roots, "/".join((self.root, *folders))]
+        for at in range(len(folders) + 1):
+            parent = "/".join((self.root, *folders[:at]))
+            if not is_folder(parent):
+                break
+            places += [
+                "/".join((parent, one, *folders[at:]))
+                for one in self.folders(parent)
+                if one.lower() in IMAGE_FOLDERS
+            ]
+        return any(not self._stems_in(place).isdisjoint(wanted) for place in places)
+
+    def _is_inside(self, path: str) -> bool:
+        """Whether there is a folder that reading enters."""
+        try:
+            return is_folder(self._confinement.resolve(path, "list") if is_link(path) else path)
+        except BadInput:
+            return False
+
+    def _stems_in(self, place: str) -> set[str]:
+        """What the images in a place are called without extensions; nothing where it is no folder."""
+        if place not in self._stems:
+            names = names_in(place, _NAMES) if is_folder(place) else []
+            self._stems[place] = {image_path(one) for one in names if is_image_name(one)}
+        return self._stems[place]

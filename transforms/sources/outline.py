@@ -1,0 +1,172 @@
+"""The names in the first folders of an input, which detection goes by: bounded, each folder listed once.
+
+Links are followed as reading follows them: into the input and the image roots, nowhere else.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+
+from transforms.records import BadInput
+from transforms.sources.names import is_hidden, is_image_name, is_unicode
+from transforms.sources.source import SourceConfig
+from transforms.storage.faults import may_pass
+from transforms.storage.listing import first_names
+from transforms.storage.paths import Confinement, absolute, is_remote, real_path
+from transforms.storage.places import is_folder
+
+_FOLDERS, _FOLDERS_REMOTE = 200, 16
+_NAMES, _NAMES_REMOTE = 20_000, 1_000  # of a folder
+_LINKS = 200  # of a folder that are looked at
+_DEPTH, _DEEPEST = 8, 50  # folders below another one that are looked at, or all
+_SHOWN = 3  # image roots that a message names
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Level:
+    """What is in one folder: names in order, without hidden ones.
+
+    Attributes:
+        images: files that are images by name.
+        others: other files.
+        folders: that reading enters.
+    """
+
+    images: Sequence[str] = ()
+    others: Sequence[str] = ()
+    folders: Sequence[str] = ()
+
+
+class Outline:
+    """The folders of an input. Where the number of folders to list is used up, others are empty.
+
+    Attributes:
+        outside: links that lead outside all roots, and where each leads, by the link's path.
+        is_whole: whether no name was left out.
+        enters_roots: whether a link leads out of the input, into an image root.
+    """
+
+    def __init__(self, config: SourceConfig) -> None:
+        self._root = real_path(config.input)
+        self._left = _FOLDERS_REMOTE if is_remote(self._root) else _FOLDERS
+        self._confinement = Confinement((self._root, *config.image_roots))
+        self._skip_dirs = frozenset(map(real_path, config.skip_dirs))
+        self._levels: dict[str, Level] = {}
+        self.outside: dict[str, str] = {}
+        self.is_whole = True
+        self.enters_roots = False
+
+    def level(self, key: str) -> Level:
+        """What is in a folder of the input, by its key; the empty key is the input.
+
+        Raises:
+            OSError: the input cannot be listed, or a fault that may pass has not.
+        """
+        if key not in self._levels:
+            if not self._left:
+                self.is_whole = False
+                return Level()
+            self._left -= 1
+            try:
+                self._levels[key] = self._listed(key)
+            except OSError as error:
+                if not key or may_pass(error):
+                    raise
+                self._levels[key] = Level()  # whoever reads it reports the fault
+        return self._levels[key]
+
+    def walk(self, key: str = "", depth: int = _DEPTH) -> Iterator[tuple[str, Level]]:
+        """A folder and those below it, so many levels down: the nearest first."""
+        waiting = collections.deque([(key, 0)])
+        while waiting:
+            place, at = waiting.popleft()
+            level = self.level(place)
+            yield place, level
+            if at < depth:
+                waiting += [(joined(place, name), at + 1) for name in level.folders]
+
+    def path(self, key: str) -> str:
+        """The path of a file or folder by its key."""
+        return f"{self._root}/{key}" if key else self._root
+
+    def holds_images(self, key: str, depth: int = _DEPTH) -> bool:
+        """Whether an image by name lies in a folder, or a few levels below it."""
+        return any(level.images for _, level in self.walk(key, depth))
+
+    def _listed(self, key: str) -> Level:
+        path = self.path(key)
+        images: list[str] = []
+        others: list[str] = []
+        folders: list[str] = []
+        links = 0
+        most = _NAMES_REMOTE if is_remote(path) else _NAMES
+        names = first_names(path, most)
+        self.is_whole = self.is_whole and len(names) < most
+        for name, is_linked in names:
+            bare = name.rstrip("/") if name.endswith("/") else name
+            if not bare or is_hidden(bare) or not is_unicode(bare):
+                continue
+            links += is_linked
+            is_folder_name = name.endswith("/")
+            leads_to = f"{path}/{bare}" if is_folder_name or is_linked else ""
+            if is_linked and links <= _LINKS:
+                try:
+                    leads_to = self._confinement.resolve(leads_to, "list")
+                except BadInput:
+                    self.outside[f"{path}/{bare}"] = real_path(f"{path}/{bare}")
+                    continue
+                self.enters_roots = self.enters_roots or not f"{leads_to}/".startswith(f"{self._root}/")
+            self.is_whole = self.is_whole and links <= _LINKS
+            if not is_folder_name:
+                (images if is_image_name(bare) else others).append(bare)
+            elif leads_to not in self._skip_dirs and not f"{path}/".startswith(f"{leads_to}/"):
+                folders.append(bare)
+        return Level(images, others, folders)
+
+
+def joined(folder: str, name: str) -> str:
+    """The key of a name in a folder."""
+    return f"{folder}/{name}" if folder else name
+
+
+def check_roots_used(config: SourceConfig, source: str) -> None:
+    """Raises ValueError where a source that only follows links has image roots that no link leads into."""
+    if not config.image_roots:
+        return
+    place = real_path(config.input)
+    if place != absolute(config.input) and Confinement(config.image_roots).contains(place):
+        return  # the input is reached by such a link
+    if is_folder(config.input):
+        outline = Outline(config)
+        collections.deque(outline.walk(depth=_DEEPEST), maxlen=0)
+        if outline.enters_roots or not outline.is_whole:
+            return
+    shown = ", ".join(config.image_roots)
+    raise ValueError(
+        f"--image_root is {shown!r}, and --source {source} uses it only to follow links of the input that "
+        "lead there; there are none"
+    )
+
+
+def links_outside(config: SourceConfig) -> str:
+    """A clause about links that lead outside the input, and the remedy; empty where there are none."""
+    if not is_folder(config.input):
+        return ""
+    outline = Outline(config)
+    collections.deque(outline.walk(), maxlen=0)
+    if not outline.outside:
+        return ""
+    link, leads_to = next(iter(outline.outside.items()))
+    roots = dict.fromkeys(
+        one if os.path.isdir(one) else os.path.dirname(one) for one in outline.outside.values()
+    )
+    shown = list(itertools.islice(roots, _SHOWN + 1))
+    if len(shown) > _SHOWN:
+        shown = [os.path.commonpath(list(roots))]
+    flags = " ".join(f"--image_root {shlex.quote(one)}" for one in shown)
+    return f"; {link!r} is a link to {leads_to!r}, outside the input: give {flags}"
