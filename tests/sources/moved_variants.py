@@ -15,10 +15,13 @@ from tests.sources.moved_trees import Tree, lay_out, link_files, pack
 Verdict = Literal[
     "same", "stated", "single class", "leads on", "refused", "DEAD END", "MISLEADS", "LESS", "CRASH"
 ]
-"""`same`: equal to the reference. `stated`: equal to what the case states for a missing piece. `single class`: a
-flat folder of images in a folder reads as one class. `refused`: as the case states. Refused, and a call
-that the message names gives the reference (`leads on`), gives something else (`MISLEADS`), or none gives it
-(`DEAD END`). `LESS`: read, and different from the reference."""
+"""The verdicts.
+
+`same`: equal to the reference. `stated`: equal to what the case states for a missing piece. `single class`: a
+flat folder of images, in a folder, is one class. `refused`: as the case states. Refused, and a call that the
+message names gives the reference (`leads on`), gives something else (`MISLEADS`), or none gives it
+(`DEAD END`). `LESS`: read, and different from the reference.
+"""
 
 _MANY = 250  # folders
 _FIGURE = bytes.fromhex(

@@ -15,6 +15,7 @@ import pytest
 from tests.buckets.server import BucketServer
 from transforms.records import Failure, ImageRecord
 from transforms.sources.archives import ArchiveSource
+from transforms.sources.registry import detect
 from transforms.sources.source import Item, SourceConfig
 from transforms.storage.reader import ImageReader
 
@@ -91,6 +92,55 @@ def test_splits_labels_and_bytes(
         ("photos/README", "not an image by name", True),
         ("__MACOSX/photos/._1.jpg", "hidden", True),
     ]
+
+
+@pytest.mark.parametrize(
+    ("above", "labels"), [("", ()), ("photos/images/", ()), ("a/b/c/", ()), ("train/", ("train",))]
+)
+def test_folders_that_hold_all(tmp_path: Path, above: str, labels: tuple[str, ...]) -> None:
+    """Folders around those of splits are no labels; below a split they are one."""
+    (tmp_path / "x.zip").write_bytes(zip_bytes({f"{above}train/1.jpg": b"a", f"{above}train/2.jpg": b"b"}))
+    records = [item for item in listed(tmp_path / "x.zip", tmp_path) if isinstance(item, ImageRecord)]
+    assert [(one.split, one.annotations.labels) for one in records] == [("train", labels)] * 2
+
+
+def test_images_in_a_folder_called_so_have_no_label(tmp_path: Path) -> None:
+    (tmp_path / "x.zip").write_bytes(zip_bytes({"photos/images/1.jpg": b"a", "photos/images/2.jpg": b"b"}))
+    records = [item for item in listed(tmp_path / "x.zip", tmp_path) if isinstance(item, ImageRecord)]
+    assert [one.annotations.labels for one in records] == [(), ()]
+
+
+@pytest.mark.parametrize("name", ["x.zip", "x.tar", "x.tar.gz"])
+@pytest.mark.parametrize(
+    "unread",
+    [
+        "set/annotations/instances.json",
+        "set/Annotations/1.xml",
+        "set/labels/1.txt",
+        "set/masks/1.png",
+        "set/data.yaml",
+        "set/obj.names",
+        "set/annotations.xml",
+        "set/Anno/list_attr_celeba.txt",
+        "set/train.csv",
+        "set/train.txt",
+    ],
+)
+def test_annotations_in_an_archive_are_refused(tmp_path: Path, name: str, unread: str) -> None:
+    """A detected archive is refused, with the two ways on; `--source archive` reads its images."""
+    archive = tmp_path / name
+    archive.write_bytes(packed(name, {"set/images/1.jpg": b"a", "set/images/2.jpg": b"b", unread: b"c"}))
+    with pytest.raises(ValueError, match="unpack it") as refused:
+        detect(SourceConfig("auto", str(archive)))
+    assert repr(unread) in str(refused.value)
+    assert f"--input {archive} --source archive" in str(refused.value)
+    assert detect(SourceConfig("archive", str(archive))).kind == "archive"
+
+
+def test_other_files_in_an_archive_are_no_annotations(tmp_path: Path) -> None:
+    names = ["cat/1.jpg", "cat/2.jpg", "dog/1.jpg", "README.md", "notes.txt", "mask/1.jpg", "code/train.py"]
+    (tmp_path / "x.zip").write_bytes(zip_bytes({f"set/{name}": b"a" for name in names}))
+    assert detect(SourceConfig("auto", str(tmp_path / "x.zip"))).kind == "archive"
 
 
 def test_a_folder_of_archives(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterable, Iterator
 from typing import NamedTuple
 
 from transforms.records import Annotations, BadInput, Failure, ImageRecord
+from transforms.sources.formats.masks_pairs import IMAGE_FOLDERS
 from transforms.sources.formats.members import Member
 from transforms.sources.formats.tar_members import DAMAGED, TarMember, is_gzip, tar_members
 from transforms.sources.formats.zip_members import zip_members
@@ -35,7 +36,8 @@ from transforms.sources.source import (
     readable,
 )
 from transforms.sources.tree import Tree
-from transforms.storage.paths import real_path
+from transforms.sources.unread_members import check_members_read
+from transforms.storage.paths import is_remote, real_path
 from transforms.storage.places import is_file, status_of
 from transforms.storage.spool import Spool
 
@@ -43,7 +45,10 @@ NOT_AN_ARCHIVE = "not an archive by name"
 _ARCHIVE = re.compile(r"(?P<stem>.+?)\.(?P<kind>tar|tar\.gz|tgz|zip)", re.IGNORECASE | re.DOTALL)
 _SNIFFED_FILES = 1_000
 _SNIFFED_MEMBERS = 200
-_DEPTH = 3  # folders of an archive that are looked at for the one that holds all, the splits and the labels
+_NAMED_MEMBERS = 20_000  # of a ZIP, whose names lie together; of a tar of this machine that is not compressed
+_SNIFFED_ARCHIVES = 8
+_WRAPPERS = 3
+_DEPTH = _WRAPPERS + 2  # folders of an archive that are looked at: wrappers, the split and the label
 
 
 class Archive(NamedTuple):
@@ -80,7 +85,7 @@ class ArchiveSource:
     name = "archive"
     description = Description(
         reads="images in `.tar`, `.tar.gz`, `.tgz` and `.zip` files, never extracted",
-        label="the folder in the archive, below a split and below one folder that holds all",
+        label="the folder in the archive, below a split and below folders that hold all",
         split="the archive's name, or the folders in it that are named like splits",
         key="path in the archive, below the archive's own name where there are several",
         example="photos.zip\n  cat/\n    1.jpg\n  dog/\n    2.png",
@@ -169,13 +174,29 @@ def first_archive(config: SourceConfig, kinds: str = ".+") -> Archive | None:
     return first
 
 
-def first_names(archive: Archive) -> list[str]:
+def first_names(archive: Archive, most: int = _SNIFFED_MEMBERS) -> list[str]:
     """Names of an archive's first members; none where it is no archive."""
     try:
-        found = itertools.islice(_members(archive), _SNIFFED_MEMBERS)
+        found = itertools.islice(_members(archive), most)
         return [item.name for item in found if not isinstance(item, Failure)]
     except BadInput:
         return []
+
+
+def check_all_read(config: SourceConfig) -> None:
+    """Looks at the names in the first archives of an input whose source was detected.
+
+    Raises:
+        ValueError: there are annotations among them, which are not read.
+    """
+    found = (item for item in archives(config) if isinstance(item, Archive))
+    for archive in itertools.islice(found, _SNIFFED_ARCHIVES):
+        is_cheap = archive.path.lower().endswith(".zip") or not (
+            is_gzip(archive.path) or is_remote(archive.path)
+        )
+        check_members_read(
+            archive.path, first_names(archive, _NAMED_MEMBERS if is_cheap else _SNIFFED_MEMBERS)
+        )
 
 
 def check_archives(config: SourceConfig, source: str, kinds: str, *unused: str) -> None:
@@ -290,12 +311,22 @@ def layout_of(members: Iterator[Member | TarMember | Failure]) -> Layout:
         for item in members
         if not isinstance(item, Failure) and is_image_name(item.name)
     }
-    names = {parts[0] if parts else "" for parts in folders}
-    # One folder that holds others, and no image itself, is what was packed, not a label.
-    is_wrapped = len(names) == 1 and not any(map(is_split_name, names)) and min(map(len, folders)) > 1
-    above = int(is_wrapped)
+    above = next(level for level in range(_WRAPPERS + 1) if not _is_wrapper(folders, level))
     first = {parts[above] for parts in folders if len(parts) > above}
     return Layout(above, bool(first) and all(map(is_split_name, first)))
+
+
+def _is_wrapper(folders: set[tuple[str, ...]], level: int) -> bool:
+    """Whether one folder at a level holds all images, and is neither a split nor a label.
+
+    It holds other folders and no image itself, or is called as folders of all images are.
+    """
+    names = {parts[level] if len(parts) > level else "" for parts in folders}
+    if level == _WRAPPERS or len(names) != 1:
+        return False
+    name = names.pop()
+    is_packed = name.lower() in IMAGE_FOLDERS or min(map(len, folders)) > level + 1
+    return bool(name) and is_packed and not is_split_name(name)
 
 
 def placed(name: str, layout: Layout) -> tuple[str | None, str | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 
-from transforms.sources.archives import ArchiveSource
+from transforms.sources.archives import ArchiveSource, check_all_read
 from transforms.sources.coco import CocoSource
 from transforms.sources.csv_manifest import CsvSource
 from transforms.sources.detection import (
@@ -105,6 +105,9 @@ def _detected(config: SourceConfig) -> Detected:
         raise _nothing_found(config)
     if config.kind != "auto":
         found = found._replace(why="as --source says")
+    elif found.kind == "archive":
+        with readable("--input", config.input):
+            check_all_read(dataclasses.replace(config, input=found.input))
     if found.input != config.input:
         place = found.input[len(config.input) :].strip("/")
         found = found._replace(why=f"{found.why}; found in {place!r}, below --input")
