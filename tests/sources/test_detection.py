@@ -111,6 +111,7 @@ def test_a_wrapped_dataset_is_read_as_what_it_is(tmp_path: Path, name: str, wrap
         ({"cats/1.jpg": b"x", "cats/2.jpg": b"x"}, "folder", "", {None}),
         ({"x/Images/1.jpg": b"x", "x/Images/2.jpg": b"x"}, "folder", "x/Images", {None}),
         (below(SPLITS, "1/2/3/4/5"), "folder", "1/2/3/4/5", {"train", "test"}),
+        ({**below(YOLO, "x"), **{f"n{at}/a.txt": b"" for at in range(300)}}, "yolo", "x", {"train", "val"}),
         (below(YOLO, "1/2/3/4/5"), "yolo", "1/2/3/4/5", {"train", "val"}),
         (below(CLASSES, "train"), "folder", "", {"train"}),
         ({**CLASSES, "daisy/more/9.jpg": b"x"}, "folder", "", {None}),

@@ -110,7 +110,8 @@ class Search:
                 place = real_path(self.outline.path(inner))
                 if place not in folders or place == self.outline.path(inner):  # rather than a link to it
                     folders[place] = inner
-        found = [(inner, self._sniffed(inner)) for inner in folders.values()]
+        likely = sorted(folders.values(), key=lambda one: not self.outline.holds_images(one))
+        found = [(inner, self._sniffed(inner)) for inner in likely]
         datasets = [one for inner, its_own in found for one in self._at(inner, depth + 1, its_own)]
         return datasets if own is None else list(filter(self._is_whole, datasets))
 
@@ -126,9 +127,9 @@ class Search:
         return None
 
     def _is_plain(self, key: str) -> bool:
-        """Whether a folder and those below it hold images alone, as those of classes do."""
+        """Whether a folder and those below it hold images alone, as those of classes do, or nothing."""
         levels = [level for _, level in self.outline.walk(key)]
-        return any(level.images for level in levels) and all(
+        return all(
             not level.others
             and not any(one.endswith(_LONG_ENDINGS) for one in map(stem_of, level.images[:_STEMS]))
             and not any(_is_special(name) for name in level.folders)

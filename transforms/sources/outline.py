@@ -20,7 +20,8 @@ from transforms.storage.listing import first_names
 from transforms.storage.paths import Confinement, absolute, is_remote, real_path
 from transforms.storage.places import is_folder
 
-_FOLDERS, _FOLDERS_REMOTE = 200, 16
+_FOLDERS, _FOLDERS_REMOTE = 2_000, 16
+_ALL_NAMES = 200_000  # after which no further folder is listed
 _NAMES, _NAMES_REMOTE = 20_000, 1_000  # of a folder
 _LINKS = 200  # of a folder that are looked at
 _DEPTH, _DEEPEST = 8, 50  # folders below another one that are looked at, or all
@@ -56,6 +57,7 @@ class Outline:
         self._left = _FOLDERS_REMOTE if is_remote(self._root) else _FOLDERS
         self._confinement = Confinement((self._root, *config.image_roots))
         self._skip_dirs = frozenset(map(real_path, config.skip_dirs))
+        self._names = 0
         self._levels: dict[str, Level] = {}
         self.outside: dict[str, str] = {}
         self.is_whole = True
@@ -68,7 +70,7 @@ class Outline:
             OSError: the input cannot be listed, or a fault that may pass has not.
         """
         if key not in self._levels:
-            if not self._left:
+            if self._left <= 0 or self._names >= _ALL_NAMES:
                 self.is_whole = False
                 return Level()
             self._left -= 1
@@ -106,6 +108,7 @@ class Outline:
         links = 0
         most = _NAMES_REMOTE if is_remote(path) else _NAMES
         names = first_names(path, most)
+        self._names += len(names)
         self.is_whole = self.is_whole and len(names) < most
         for name, is_linked in names:
             bare = name.rstrip("/") if name.endswith("/") else name
