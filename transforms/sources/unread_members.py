@@ -12,10 +12,10 @@ from transforms.sources.names import extension_of, is_image_name, is_split_name
 _OF_MANY = frozenset(
     ("csv", "tsv", "json", "jsonl", "ndjson", "parquet", "arrow", "yaml", "yml", "mat", "xml")
 )
-_OF_YOLO = ("obj.data", "obj.names")
+_NAMES = ("obj.data", "obj.names")  # of darknet
 _LISTS = ("list_", "identity_")  # of CelebA
 _OF_ONE = frozenset(("xml", "json", "txt", "csv", "mat", "npy"))
-_MAY_BE_OF_YOLO = frozenset(("mask", "label", "seg", "gt"))
+_MAY_BE_CLASSES = frozenset(("mask", "label", "seg", "gt"))
 
 
 def check_members_read(path: str, members: Iterable[str]) -> None:
@@ -52,11 +52,10 @@ def unread_member(members: tuple[str, ...]) -> str | None:
 def _is_of_many(name: str) -> bool:
     """Whether a file is named like the annotations of many images."""
     extension, base = extension_of(name), name.rpartition("/")[2]
-    return (
-        extension in _OF_MANY or base in _OF_YOLO or (extension == "txt" and is_split_name(name_stem(name)))
-    )
+    is_list = extension == "txt" and (is_split_name(name_stem(name)) or base.startswith(_LISTS))
+    return extension in _OF_MANY or base in _NAMES or is_list
 
 
 def _is_mask(name: str) -> bool:
     folders = name.lower().split("/")[:-1]
-    return any(part in MASK_FOLDERS and part not in _MAY_BE_OF_YOLO for part in folders)
+    return any(part in MASK_FOLDERS and part not in _MAY_BE_CLASSES for part in folders)
