@@ -1,0 +1,147 @@
+"""Rows of the table of moved datasets whose verdict is not good yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+OPEN: Mapping[str, frozenset[str]] = {
+    "in one folder": frozenset(
+        ("raccoon as CSV", "train.csv and train_images of Kaggle", "imagenet_dataset")
+    ),
+    "in two folders": frozenset(
+        ("raccoon as CSV", "train.csv and train_images of Kaggle", "imagenet_dataset")
+    ),
+    "in a folder with README.md and docs": frozenset(
+        ("raccoon as CSV", "train.csv and train_images of Kaggle", "imagenet_dataset")
+    ),
+    "next to a picture": frozenset(
+        (
+            "raccoon as CSV",
+            "cats_dogs in folders",
+            "cats_dogs in splits",
+            "cats_dogs in splits with a year",
+            "images/train and images/test",
+            "train and test",
+            "train.csv and train_images of Kaggle",
+            "imagenet_dataset",
+            "mnist_dataset",
+            "camvid_dataset",
+        )
+    ),
+    "links in a folder, and --image_root": frozenset(
+        (
+            "raccoon as CSV",
+            "raccoon as a CSV in each split",
+            "train.csv and train_images of Kaggle",
+            "imagenet_dataset",
+        )
+    ),
+    "a link to it in a folder, and --image_root": frozenset(
+        (
+            "raccoon as CSV",
+            "raccoon as a CSV in each split",
+            "coco64 YOLO boxes",
+            "coco64 YOLO polygons",
+            "coco64 YOLO of Roboflow",
+            "coco64 semantic",
+            "coco64 semantic in splits with a year",
+            "coco64 semantic, Images and Masks",
+            "yolo_dataset/annotations",
+            "yolo_dataset/labels",
+            "yolo_dataset/strict",
+            "cats_dogs in folders",
+            "cats_dogs in splits",
+            "cats_dogs in splits with a year",
+            "images/train and images/test",
+            "train and test",
+            "train.csv and train_images of Kaggle",
+            "imagenet_dataset",
+            "camvid_dataset with its colours",
+        )
+    ),
+    "a link to it in a folder": frozenset(
+        (
+            "raccoon as CSV",
+            "cats_dogs without a pattern",
+            "train.csv and train_images of Kaggle",
+            "imagenet_dataset",
+            "image_dir_dataset",
+            "exif_orientation",
+        )
+    ),
+    "--source, in one folder": frozenset(
+        (
+            "raccoon as CSV",
+            "raccoon as a CSV in each split",
+            "metadata.csv of Hugging Face",
+            "train.csv and train_images of Kaggle",
+            "labels.csv and train",
+            "imagenet_dataset",
+        )
+    ),
+    "--source, in two folders": frozenset(
+        (
+            "raccoon as CSV",
+            "raccoon as a CSV in each split",
+            "metadata.csv of Hugging Face",
+            "train.csv and train_images of Kaggle",
+            "labels.csv and train",
+            "imagenet_dataset",
+        )
+    ),
+    "next to another one": frozenset(
+        (
+            "raccoon as CSV",
+            "metadata.csv of Hugging Face",
+            "train.csv and train_images of Kaggle",
+            "labels.csv and train",
+        )
+    ),
+    "right call": frozenset(("raccoon as a CSV in each split",)),
+    "links and --image_root": frozenset(
+        ("raccoon as a CSV in each split", "train.csv and train_images of Kaggle")
+    ),
+    "links without --image_root": frozenset(("raccoon as a CSV in each split",)),
+    "--source": frozenset(
+        (
+            "raccoon as a CSV in each split",
+            "metadata.csv of Hugging Face",
+            "train.csv and train_images of Kaggle",
+            "labels.csv and train",
+        )
+    ),
+    "without labels": frozenset(
+        (
+            "coco64 YOLO boxes",
+            "coco64 YOLO polygons",
+            "coco64 YOLO of Roboflow",
+            "yolo_dataset/annotations",
+            "yolo_dataset/labels",
+            "yolo_dataset/strict",
+        )
+    ),
+    "without labels, in one folder": frozenset(
+        (
+            "coco64 YOLO boxes",
+            "coco64 YOLO polygons",
+            "coco64 YOLO of Roboflow",
+            "yolo_dataset/annotations",
+            "yolo_dataset/labels",
+            "yolo_dataset/strict",
+        )
+    ),
+    "without masks": frozenset(("coco64 semantic",)),
+    "without masks, in one folder": frozenset(("coco64 semantic",)),
+    "without images": frozenset(("coco64 semantic",)),
+    "without images, in one folder": frozenset(("coco64 semantic",)),
+    "itself": frozenset(("train.csv and train_images of Kaggle",)),
+    "a link to it": frozenset(("train.csv and train_images of Kaggle",)),
+    "without train.csv": frozenset(("train.csv and train_images of Kaggle",)),
+    "without train.csv, in one folder": frozenset(("train.csv and train_images of Kaggle",)),
+    "without train.txt": frozenset(("imagenet_txt_dataset/basic",)),
+    "without train.txt, in one folder": frozenset(("imagenet_txt_dataset/basic",)),
+    "without Annotations": frozenset(("labelme_dataset",)),
+    "without Annotations, in one folder": frozenset(("labelme_dataset",)),
+    "without annotations, in one folder": frozenset(("open_images_dataset/v6",)),
+}
+"""Datasets by variant."""
