@@ -18,10 +18,6 @@ OPEN: Mapping[str, frozenset[str]] = {
         (
             "raccoon as CSV",
             "cats_dogs in folders",
-            "cats_dogs in splits",
-            "cats_dogs in splits with a year",
-            "images/train and images/test",
-            "train and test",
             "train.csv and train_images of Kaggle",
             "imagenet_dataset",
             "mnist_dataset",
@@ -40,34 +36,13 @@ OPEN: Mapping[str, frozenset[str]] = {
         (
             "raccoon as CSV",
             "raccoon as a CSV in each split",
-            "coco64 YOLO boxes",
-            "coco64 YOLO polygons",
-            "coco64 YOLO of Roboflow",
-            "coco64 semantic",
-            "coco64 semantic in splits with a year",
-            "coco64 semantic, Images and Masks",
-            "yolo_dataset/annotations",
-            "yolo_dataset/labels",
-            "yolo_dataset/strict",
-            "cats_dogs in folders",
-            "cats_dogs in splits",
-            "cats_dogs in splits with a year",
-            "images/train and images/test",
-            "train and test",
             "train.csv and train_images of Kaggle",
             "imagenet_dataset",
             "camvid_dataset with its colours",
         )
     ),
     "a link to it in a folder": frozenset(
-        (
-            "raccoon as CSV",
-            "cats_dogs without a pattern",
-            "train.csv and train_images of Kaggle",
-            "imagenet_dataset",
-            "image_dir_dataset",
-            "exif_orientation",
-        )
+        ("raccoon as CSV", "train.csv and train_images of Kaggle", "imagenet_dataset")
     ),
     "--source, in one folder": frozenset(
         (
@@ -89,14 +64,7 @@ OPEN: Mapping[str, frozenset[str]] = {
             "imagenet_dataset",
         )
     ),
-    "next to another one": frozenset(
-        (
-            "raccoon as CSV",
-            "metadata.csv of Hugging Face",
-            "train.csv and train_images of Kaggle",
-            "labels.csv and train",
-        )
-    ),
+    "next to another one": frozenset(("raccoon as CSV", "train.csv and train_images of Kaggle")),
     "right call": frozenset(("raccoon as a CSV in each split",)),
     "links and --image_root": frozenset(
         ("raccoon as a CSV in each split", "train.csv and train_images of Kaggle")
@@ -110,36 +78,16 @@ OPEN: Mapping[str, frozenset[str]] = {
             "labels.csv and train",
         )
     ),
-    "without labels": frozenset(
-        (
-            "coco64 YOLO boxes",
-            "coco64 YOLO polygons",
-            "coco64 YOLO of Roboflow",
-            "yolo_dataset/annotations",
-            "yolo_dataset/labels",
-            "yolo_dataset/strict",
-        )
-    ),
-    "without labels, in one folder": frozenset(
-        (
-            "coco64 YOLO boxes",
-            "coco64 YOLO polygons",
-            "coco64 YOLO of Roboflow",
-            "yolo_dataset/annotations",
-            "yolo_dataset/labels",
-            "yolo_dataset/strict",
-        )
-    ),
-    "without masks": frozenset(("coco64 semantic",)),
-    "without masks, in one folder": frozenset(("coco64 semantic",)),
-    "without images": frozenset(("coco64 semantic",)),
-    "without images, in one folder": frozenset(("coco64 semantic",)),
+    "without labels": frozenset(("yolo_dataset/labels",)),
+    "without labels, in one folder": frozenset(("yolo_dataset/labels",)),
     "itself": frozenset(("train.csv and train_images of Kaggle",)),
     "a link to it": frozenset(("train.csv and train_images of Kaggle",)),
     "without train.csv": frozenset(("train.csv and train_images of Kaggle",)),
     "without train.csv, in one folder": frozenset(("train.csv and train_images of Kaggle",)),
-    "without train.txt": frozenset(("imagenet_txt_dataset/basic",)),
-    "without train.txt, in one folder": frozenset(("imagenet_txt_dataset/basic",)),
+    "in five folders": frozenset(("imagenet_dataset",)),
+    "among many folders": frozenset(("imagenet_dataset",)),
+    "a ZIP of its folder, in a folder": frozenset(("imagenet_dataset",)),
+    "a tar of its folder": frozenset(("imagenet_dataset", "labelme")),
     "without Annotations": frozenset(("labelme_dataset",)),
     "without Annotations, in one folder": frozenset(("labelme_dataset",)),
     "without annotations, in one folder": frozenset(("open_images_dataset/v6",)),
