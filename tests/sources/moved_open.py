@@ -22,6 +22,7 @@ OPEN: Mapping[str, frozenset[str]] = {
             "imagenet_dataset",
             "mnist_dataset",
             "camvid_dataset",
+            "cvat_dataset/for_images/export_project",
         )
     ),
     "links in a folder, and --image_root": frozenset(
@@ -38,7 +39,6 @@ OPEN: Mapping[str, frozenset[str]] = {
             "raccoon as a CSV in each split",
             "train.csv and train_images of Kaggle",
             "imagenet_dataset",
-            "camvid_dataset with its colours",
         )
     ),
     "a link to it in a folder": frozenset(
