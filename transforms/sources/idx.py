@@ -19,7 +19,7 @@ import struct
 import zlib
 from collections.abc import Generator, Iterator
 
-from transforms.records import Annotations, BadInput, Failure, ImageRecord, ImageRef, JobError
+from transforms.records import Annotations, Failure, ImageRecord, ImageRef, JobError
 from transforms.sources.names import normal_split, printable
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import (
@@ -30,7 +30,7 @@ from transforms.sources.source import (
     check_unused,
     readable,
 )
-from transforms.storage.paths import Confinement, absolute, real_path
+from transforms.storage.paths import OUTSIDE, Confinement, absolute, real_path
 from transforms.storage.places import is_file, is_folder, names_in, open_file, status_of
 from transforms.storage.spool import Spool
 
@@ -198,12 +198,9 @@ def _pairs(config: SourceConfig) -> tuple[list[_Pair], list[Failure]]:
         labels.update({subset: name for subset, name in found.items() if name is not None})
     apart = [] if is_lone else list(images.values())
     for name in (*apart, *labels.values()):
-        try:
-            confinement.resolve(os.path.join(folder, name), "list")
-        except BadInput as fault:
-            raise ValueError(
-                f"--input is {config.input!r}: {name} is {fault.reason}; {fault.detail}"
-            ) from fault
+        if not confinement.holds(os.path.join(folder, name)):
+            remedy = "give --image_root the folder it leads to, if that is meant to be read"
+            raise ValueError(f"--input is {config.input!r}: {name} is {OUTSIDE}; {remedy}")
     pairs = [_pair(folder, subset, name, labels.pop(subset, None)) for subset, name in images.items()]
     skipped += [Failure(name, "list", "labels without images", skipped=True) for name in labels.values()]
     return pairs, skipped

@@ -166,10 +166,10 @@ def _files(config: SourceConfig) -> Iterator[tuple[str, str | Failure]]:
 def _labels_beside(config: SourceConfig, labels: str, images: str) -> str | Failure:
     """The real path of labels next to a lone file of images; a failure where they are a link to elsewhere."""
     folders = (os.path.dirname(labels), os.path.dirname(images))
-    try:
-        return Confinement((*folders, *config.image_roots)).resolve(labels, "list")
-    except BadInput as fault:
-        return failed(os.path.basename(labels), fault)
+    if Confinement((*folders, *config.image_roots)).holds(labels):
+        return real_path(labels)
+    remedy = "give --image_root the folder it leads to, if that is meant to be read"
+    return failed(os.path.basename(labels), BadInput("list", OUTSIDE, remedy))
 
 
 def _meant(name: str) -> tuple[str, str]:
