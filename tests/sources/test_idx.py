@@ -287,14 +287,11 @@ def test_a_packed_file_cannot_fill_the_disk(tmp_path: Path) -> None:
         listed(tmp_path, tmp_path / "scratch")
 
 
-@pytest.mark.parametrize(
-    "flag", ["annotations", "image_roots", "image_column", "label_column", "label_pattern"]
-)
+@pytest.mark.parametrize("flag", ["annotations", "image_column", "label_column", "label_pattern"])
 def test_flags_it_does_not_use(tmp_path: Path, flag: str) -> None:
-    value = (str(tmp_path),) if flag in ("annotations", "image_roots") else "(x)"
+    value = (str(tmp_path),) if flag == "annotations" else "(x)"
     config = SourceConfig("idx", str(tmp_path), **{flag: value})  # type: ignore[arg-type]
-    name = flag.removesuffix("s") if flag == "image_roots" else flag
-    with pytest.raises(ValueError, match=f"--{name} is .*, and --source idx does not use it"):
+    with pytest.raises(ValueError, match=f"--{flag} is .*, and --source idx does not use it"):
         SOURCE.check(config)
 
 

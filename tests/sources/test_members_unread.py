@@ -9,6 +9,7 @@ import pytest
 from tests.sources.test_archives import listed, packed, records, tar_bytes, zip_bytes
 from transforms.sources.archives import ArchiveSource
 from transforms.sources.formats.members_unread import unread_member
+from transforms.sources.registry import detect
 from transforms.sources.source import SourceConfig
 
 SOURCE = ArchiveSource()
@@ -58,7 +59,7 @@ def test_a_detected_archive_with_annotations_is_refused(tmp_path: Path, name: st
     (tmp_path / name).write_bytes(packed(name, files))
     for place in (tmp_path, tmp_path / name):
         with pytest.raises(ValueError) as refused:
-            SOURCE.sniff(SourceConfig("auto", str(place)))
+            detect(SourceConfig("auto", str(place)))
         assert str(refused.value) == (
             f"--input is {str(place)!r}: the archive {str(tmp_path / name)!r} holds 'ds/Annotations/1.xml', "
             "and annotations of archives are not read: unpack it and give the folder; or give "
@@ -71,7 +72,7 @@ def test_a_detected_archive_with_annotations_is_refused(tmp_path: Path, name: st
 
 def test_a_detected_archive_of_images_is_read(tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_bytes(zip_bytes(dict.fromkeys((*PHOTOS, "README.txt"), b"1")))
-    why = SOURCE.sniff(SourceConfig("auto", str(tmp_path)))
+    why = detect(SourceConfig("auto", str(tmp_path))).why
     assert why == "'a.zip' is an archive that holds images such as 'cat/1.jpg'"
 
 
@@ -91,19 +92,19 @@ def test_annotations_in_another_file(tmp_path: Path, files: dict[str, tuple[str,
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(zip_bytes(dict.fromkeys(members, b"1")))
     with pytest.raises(ValueError, match=shown):
-        SOURCE.sniff(SourceConfig("auto", str(tmp_path)))
+        detect(SourceConfig("auto", str(tmp_path)))
 
 
 def test_archives_of_splits_with_the_same_names_are_read(tmp_path: Path) -> None:
     for name in ("train.zip", "val.zip"):
         (tmp_path / name).write_bytes(zip_bytes({"cat/1.jpg": b"1", "dog/1.jpg": b"1"}))
-    assert SOURCE.sniff(SourceConfig("auto", str(tmp_path))) is not None
+    assert detect(SourceConfig("auto", str(tmp_path))) is not None
 
 
 def test_a_compressed_tar_is_not_unpacked_further_than_before(tmp_path: Path) -> None:
     files = {f"{number:03}.jpg": b"1" for number in range(200)} | {"labels.csv": b"1"}
     for name in ("a.tgz", "a.tar"):
         (tmp_path / name).write_bytes(tar_bytes(files, "w:gz" if name == "a.tgz" else "w"))
-    assert SOURCE.sniff(SourceConfig("auto", f"{tmp_path}/a.tgz")) is not None
+    assert detect(SourceConfig("auto", f"{tmp_path}/a.tgz")) is not None
     with pytest.raises(ValueError, match=r"holds 'labels\.csv'"):
-        SOURCE.sniff(SourceConfig("auto", f"{tmp_path}/a.tar"))
+        detect(SourceConfig("auto", f"{tmp_path}/a.tar"))

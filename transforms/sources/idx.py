@@ -21,6 +21,7 @@ from collections.abc import Generator, Iterator
 
 from transforms.records import Annotations, Failure, ImageRecord, ImageRef, JobError
 from transforms.sources.names import normal_split, printable
+from transforms.sources.outline import check_roots_used
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import (
     Description,
@@ -65,8 +66,9 @@ class IdxSource:
 
     def check(self, config: SourceConfig) -> None:
         check_input_exists(config)
-        unused = ("annotations", "image_root", "image_column", "label_column", "label_pattern")
+        unused = ("annotations", "image_column", "label_column", "label_pattern")
         check_unused(config, self.name, *unused)
+        check_roots_used(config, self.name)
         check_selection(config)
         with readable("--input", config.input):
             pairs, _ = _pairs(config)

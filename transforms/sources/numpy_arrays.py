@@ -15,6 +15,7 @@ from transforms.sources.formats.npy_files import StoredArray, arrays_in
 from transforms.sources.formats.numpy_labels import annotations_of
 from transforms.sources.listed import failed, skipped
 from transforms.sources.names import extension_of, is_image_name, split_named
+from transforms.sources.outline import check_roots_used
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import (
     Description,
@@ -64,8 +65,9 @@ class NumpySource:
 
     def check(self, config: SourceConfig) -> None:
         check_input_exists(config)
-        unused = ("annotations", "image_root", "image_column", "label_column", "label_pattern")
+        unused = ("annotations", "image_column", "label_column", "label_pattern")
         check_unused(config, self.name, *unused, "input_features", "mask_pattern", "include_annotations")
+        check_roots_used(config, self.name)
         check_selection(config)
         with readable("--input", config.input):
             sets, _ = _sets(config)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from transforms.sources.formats.openimages_files import csv_files, folders_called
 from transforms.sources.formats.openimages_read import MASKS, Reading
 from transforms.sources.names import split_named
+from transforms.sources.outline import check_roots_used
 from transforms.sources.selection import check_selection, limited
 from transforms.sources.source import (
     Description,
@@ -60,13 +61,13 @@ class OpenImagesSource:
         check_input_exists(config)
         unused = (
             "annotations",
-            "image_root",
             "image_column",
             "label_column",
             "input_features",
             "mask_pattern",
         )
         check_unused(config, self.name, *unused)
+        check_roots_used(config, self.name)
         check_selection(config)
         others = [name for name in config.include_annotations if name != MASKS]
         if others:
