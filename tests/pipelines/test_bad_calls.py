@@ -138,7 +138,7 @@ def test_an_output_that_is_not_empty(
         ("s3://bucket/out", "--output is 's3://bucket/out'; local folders and gs:// are written"),
         ("gs:///out", "--output is 'gs:///out'; it may be gs://BUCKET/FOLDER"),
         ("o\udce9", "--output is 'o\\udce9', which is not UTF-8"),
-        ("{}/a.jpg/out", "a.jpg' is no folder; give another path"),
+        ("{}/a.jpg/out", "a.jpg/out', which lies in --input"),
         ("/proc/out", "--output is '/proc/out'"),
     ],
 )

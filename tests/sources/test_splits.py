@@ -141,6 +141,7 @@ LAYOUTS: dict[str, tuple[str, str, Files, dict[str, Any]]] = {
         "",
         {
             **{f"images/{at}.png": picture(at) for at in range(3)},
+            "labels/0.txt": b"0 0.5 0.5 0.5 0.5",
             **{f"{one}.txt": f"images/{at}.png\n".encode() for at, one in NUMBERED},
         },
         {},
