@@ -219,6 +219,13 @@ def test_yolo_without_data_yaml(tmp_path: Path, changes: dict[str, bytes | None]
     assert sum(len(one.annotations.objects) for one in records) == len(labelled)
 
 
+def test_yolo_whose_images_lie_deeper_than_its_labels(tmp_path: Path) -> None:
+    config, _ = found(grow(tmp_path / "in", {"images/val2017/1.png": PICTURE, "labels/1.txt": LABEL}))
+    assert config.kind == "yolo"
+    (record,) = read(config, tmp_path / "x")
+    assert (record.split, len(record.annotations.objects)) == ("val", 1)
+
+
 def test_yolo_whose_folders_lie_deeper(tmp_path: Path) -> None:
     config, _ = found(
         grow(

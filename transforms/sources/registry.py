@@ -166,6 +166,7 @@ def _plain(config: SourceConfig, outline: Outline) -> Detected | None:
     if config.kind == "folder":
         return Detected("folder", "", plain.input)
     if plain.input == config.input and (several := folders_of_splits(outline)):
+        check_unread(config, outline)
         listed = commands((below_input(config, name), "") for name in several)
         raise ValueError(
             f"--input is {config.input!r}, where several folders have splits of their own; "

@@ -38,7 +38,7 @@ def why_yolo(config: SourceConfig) -> str | None:
     nearby = NearbyImages(config)
     for folder in _label_folders(nearby):
         if label := _label_beside(folder, config, nearby):
-            return f"{label!r} has boxes or polygons as YOLO has them, or none; an image has its name"
+            return f"{label!r} has boxes or polygons as YOLO has them, or none"
     return None
 
 
@@ -72,15 +72,16 @@ def _label_folders(nearby: NearbyImages) -> Iterator[str]:
 def _label_beside(folder: str, config: SourceConfig, nearby: NearbyImages) -> str | None:
     """The key of a label file with an image of its name, if the first ones are all label files."""
     texts = list(itertools.islice(_texts(folder, config, nearby), _LISTED))
+    is_named = folder.rpartition("/")[2].lower() in ("labels", "label")
     wanted = [key for key in texts if _has_image(folder, key, nearby)][:_TRIED]
     found = None
-    for key in wanted:
+    # The images may lie deeper than their labels: then the contents of the labels decide.
+    for key in wanted or (texts[:_TRIED] if is_named else []):
         with open_file(f"{nearby.root}/{key}") as stream:
             text = stream.read(_START).decode("utf-8", "replace")
         if text.strip() and not is_label_text(text):
             return None
         found = found or (key if text.strip() else None)
-    is_named = folder.rpartition("/")[2].lower() in ("labels", "label")
     return found or (wanted[0] if wanted and is_named else None)  # all are of images without objects
 
 
