@@ -371,7 +371,8 @@ def _check_found(
                 f"--input is {places.input!r}: {places.name} names {path!r}, outside the input; "
                 "give --image_root the folder it leads to, if that is meant to be read"
             )
-        if split != "test" or not sets:
+        # Image roots without any of the named folders hold the images of all splits together.
+        if (split != "test" or not sets) and (sets or len(places.roots) == 1):
             where = " and ".join(map(repr, places.roots))
             raise ValueError(
                 f"--input is {places.input!r}: {places.name} has {split}: {printable(text)!r}, and neither "
