@@ -410,7 +410,7 @@ def test_few_folders_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(os, "scandir", lambda path: listed.append(path) or scandir(path))
     assert found(place)[0].input == place
     before = len(listed)
-    monkeypatch.setattr("transforms.sources.outline._FOLDERS", 1)
+    monkeypatch.setattr("transforms.sources.outline._FOLDERS", 3)
     listed.clear()
     assert found(place)[0].input == place
     assert before - len(listed) <= 20

@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterator
 from transforms.sources.formats.masks_classes import is_mask_of
 from transforms.sources.formats.masks_match import ENDINGS, LOSSLESS, MASK_FOLDERS
 from transforms.sources.formats.masks_pairs import name_stem
+from transforms.sources.formats.tfrecord_files import is_tfrecord_name, looks_framed
 from transforms.sources.formats.voc_xml import what_else
 from transforms.sources.formats.xml_files import head_of
 from transforms.sources.names import extension_of, is_image_name, is_split_name
 from transforms.sources.outline import Level, Outline, joined
 from transforms.sources.parquet import ParquetSource
 from transforms.sources.source import SourceConfig
+from transforms.storage.layout import MANIFEST
 from transforms.storage.paths import is_remote
 
 _OPENED = 8  # files of a kind that are looked into
@@ -64,6 +66,7 @@ def check_unread(config: SourceConfig, outline: Outline) -> None:
     names = _Names.of(outline)
     looks: tuple[Callable[[SourceConfig, Outline, _Names], _Finding | None], ...] = (
         _known_format,
+        _tfrecords,
         _links_outside,
         _of_single_images,
         _tables,
@@ -128,6 +131,16 @@ def _known_format(_: SourceConfig, outline: Outline, names: _Names) -> _Finding 
     for key in names.of_kind("xml"):
         if what_else(head_of(outline.path(key))) is not None:
             return (key, *_CVAT)
+    return None
+
+
+def _tfrecords(config: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
+    """TFRecords, but for those of a dataset that this program wrote."""
+    found = (key for key in names.others if is_tfrecord_name(key.rpartition("/")[2]))
+    for key in itertools.islice(found, _OPENED):
+        is_ours = MANIFEST in outline.level(key.rpartition("/")[0]).others
+        if not is_ours and looks_framed(outline.path(key)):
+            return key, "TFRecords", f"give --input {shlex.quote(config.input)} --source tfrecord"
     return None
 
 
