@@ -219,6 +219,19 @@ def test_yolo_without_data_yaml(tmp_path: Path, changes: dict[str, bytes | None]
     assert sum(len(one.annotations.objects) for one in records) == len(labelled)
 
 
+@pytest.mark.parametrize("text", ["README.txt", "images/train/notes.txt", "train.txt"])
+def test_yolo_without_labels_is_refused(tmp_path: Path, text: str) -> None:
+    files = {name: data for name, data in YOLO.items() if not name.startswith("labels/")}
+    config = SourceConfig("yolo", grow(tmp_path, {**files, text: b"./images/train/1.png\n"}))
+    with pytest.raises(ValueError, match=r"there is no label file, such as labels/1\.txt"):
+        source_of(config).check(config)
+    for label in ("images/train/1.txt", "labels/train/1.txt", "labels/train/other.txt"):
+        (place := tmp_path / label).parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(LABEL)
+        source_of(config).check(config)
+        place.unlink()
+
+
 def test_yolo_whose_folders_lie_deeper(tmp_path: Path) -> None:
     config, _ = found(
         grow(
