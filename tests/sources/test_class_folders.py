@@ -125,6 +125,13 @@ def test_splits_below_classes(tmp_path: Path, names: tuple[str, ...], evidence: 
     assert evidence in message and f"--input {place}/cat" in message
 
 
+def test_annotations_next_to_several_trees_of_splits_are_named_first(tmp_path: Path) -> None:
+    grow(tmp_path, "a/train/1.jpg", "a/test/2.jpg", "b/1.jpg")
+    (tmp_path / "a/annotations.xml").write_text("<annotations><version>1.1</version></annotations>")
+    with pytest.raises(ValueError, match=r"'a/annotations\.xml' holds annotations in CVAT's own XML"):
+        detect(SourceConfig("auto", str(tmp_path)))
+
+
 def test_one_category_with_splits_in_a_wrapper(tmp_path: Path) -> None:
     grow(tmp_path, "cat/train/good/1.jpg", "cat/test/bad/2.jpg", "cat/truth/bad/3.jpg")
     for place in (tmp_path, tmp_path / "cat"):

@@ -166,6 +166,7 @@ def _plain(config: SourceConfig, outline: Outline, is_cut: bool) -> Detected | N
         return Detected("folder", "", plain.input)
     several, example = folders_of_splits(outline) if plain.input == config.input else ([], "")
     if several:
+        check_unread(config, outline)
         listed = commands((below_input(config, name), "") for name in several)
         raise ValueError(
             f"--input is {config.input!r}, where several folders have splits of their own, such as "
