@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import itertools
 import os
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from transforms.sources.formats.masks_classes import is_mask_of
 from transforms.sources.formats.masks_match import ENDINGS, LOSSLESS, MASK_FOLDERS
 from transforms.sources.formats.masks_pairs import name_stem
+from transforms.sources.formats.rows import IMAGE_COLUMNS, usual_name
 from transforms.sources.formats.tfrecord_files import is_tfrecord_name, looks_framed
 from transforms.sources.formats.voc_xml import what_else
 from transforms.sources.formats.xml_files import head_of
@@ -173,7 +175,9 @@ def _tables(config: SourceConfig, outline: Outline, names: _Names) -> _Finding |
         alike = [key for key in found if extension_of(key) == extension_of(found[0])]
         files = " ".join(f"--annotations {shlex.quote(outline.path(key))}" for key in alike)
         roots = "".join(f" --image_root {shlex.quote(outline.path(key))}" for key in _apart(alike, names))
-        return found[0], "rows that name images", f"give --input {shlex.quote(config.input)} {files}{roots}"
+        column = _image_column(outline.path(found[0]), names)
+        remedy = f"give --input {shlex.quote(config.input)} {files}{roots}{column}"
+        return found[0], "rows that name images", remedy
     for key in names.of_kind("json", "xml"):
         if any(_is_named(image, row) for row in _rows(outline.path(key)) for image in _some_images(names)):
             return key, "names of images", _CONVERT
@@ -185,6 +189,20 @@ def _tables(config: SourceConfig, outline: Outline, names: _Names) -> _Finding |
             continue
         return key, "rows of images", f"give --input {shlex.quote(path)} --source parquet"
     return None
+
+
+def _image_column(path: str, names: _Names) -> str:
+    """The flag for the column of a CSV that names images, where its name does not say so; else empty."""
+    rows = _rows(path) if extension_of(path) in ("csv", "tsv") else []
+    marks = max(",;\t|", key=rows[0].count) if rows else ","
+    header, *first = csv.reader(rows, delimiter=marks) if rows else [[]]
+    if usual_name(IMAGE_COLUMNS, [name.strip() for name in header]) is not None:
+        return ""
+    for at, name in enumerate(header):
+        images = [row[at].strip().rpartition("/")[2] for row in first if at < len(row)]
+        if 2 * _known(images, names) > len(images) > 0 and not is_image_name(name):
+            return f" --image_column {shlex.quote(name)}"
+    return ""
 
 
 def _apart(tables: list[str], names: _Names) -> list[str]:
