@@ -278,6 +278,8 @@ PHOTOS = each("{}.jpg", b"x")
         ({**PHOTOS, "l.json": b'[{"image": "p/1.jpg"}]'}, "'l.json' holds names of images", "CSV"),
         ({**PHOTOS, "train.txt": b"p/1.jpg\np/2.jpg\n"}, "'train.txt' holds a list", "make a CSV"),
         ({**PHOTOS, "l.txt": b"1.jpg cat\n2.jpg dog\n"}, "'l.txt' holds a list", "make a CSV"),
+        ({**PHOTOS, "images.txt": b"1 p/1.jpg\n2 p/2.jpg\n"}, "'images.txt' holds a list", "make a CSV"),
+        ({**PHOTOS, "l.txt": b"image,caption\n1.jpg,A cat\n"}, "'l.txt' holds a list", "make a CSV"),
         ({**each("images/{}.jpg", b"x"), **each("masks/{}.jpg", b"x")}, "'masks' holds files",
          "--source masks"),
         ({**each("a/{}.jpg", _jpeg()), **each("b/{}.png", _lossless("P"))}, "'b' holds masks",
@@ -303,6 +305,7 @@ def test_what_a_folder_would_leave_behind(tmp_path: Path, files: Files, evidence
     "files",
     [
         {**CLASSES, "README.txt": b"1.jpg is a rose\n", "LICENSE": b"", "SHA256SUMS": b"12 daisy/1.jpg\n"},
+        {**CLASSES, "md5.txt": b"f0%s  daisy/1.jpg\nf1%s  rose/1.jpg\n" % (b"0" * 30, b"0" * 30)},
         {**CLASSES, "classes.txt": b"daisy\nrose\n", "daisy/notes.txt": b"a\n", "sizes.csv": b"x\n77\n"},
         {**each("cat/{}.png", _lossless("RGB")), **each("dog/{}.png", _lossless("RGB"))},
         {**each("cat/{}.png", _lossless("L")), **each("dog/{}.png", _lossless("L"))},

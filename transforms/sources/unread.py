@@ -213,12 +213,15 @@ def _apart(tables: list[str], names: _Names) -> list[str]:
 
 
 def _lists(_: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
-    """Texts of which each line begins with an image: with its label, or called like a split."""
+    """Texts whose lines name an image, first or after a number: with its label, or called like a split."""
     for key in names.of_kind("txt", "lst"):
-        rows = [row.split() for row in _rows(outline.path(key))]
+        rows = [re.split(r"[\s,;|]+", row) for row in _rows(outline.path(key))]
         is_list = is_split_name(name_stem(key)) or (len(rows) > 1 and all(len(row) > 1 for row in rows))
-        images = [row[0].replace("\\", "/").rpartition("/")[2] for row in rows]
-        if rows and is_list and 2 * _known(images, names) >= len(rows):
+        images = [
+            [cell.replace("\\", "/").rpartition("/")[2] for cell in row[: 1 + row[0].isdigit()]]
+            for row in rows
+        ]
+        if rows and is_list and 2 * sum(_known(cells, names) > 0 for cells in images) >= len(rows):
             return key, "a list of images", "make a CSV of it, with a column of file names"
     return None
 
