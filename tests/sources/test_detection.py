@@ -226,6 +226,19 @@ def test_yolo_whose_images_lie_deeper_than_its_labels(tmp_path: Path) -> None:
     assert (record.split, len(record.annotations.objects)) == ("val", 1)
 
 
+@pytest.mark.parametrize("text", ["README.txt", "images/train/notes.txt", "train.txt"])
+def test_yolo_without_labels_is_refused(tmp_path: Path, text: str) -> None:
+    files = {name: data for name, data in YOLO.items() if not name.startswith("labels/")}
+    config = SourceConfig("yolo", grow(tmp_path, {**files, text: b"./images/train/1.png\n"}))
+    with pytest.raises(ValueError, match=r"there is no label file, such as labels/1\.txt"):
+        source_of(config).check(config)
+    for label in ("images/train/1.txt", "labels/train/1.txt", "labels/train/other.txt"):
+        (place := tmp_path / label).parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(LABEL)
+        source_of(config).check(config)
+        place.unlink()
+
+
 def test_yolo_whose_folders_lie_deeper(tmp_path: Path) -> None:
     config, _ = found(
         grow(
@@ -262,14 +275,18 @@ PHOTOS = each("{}.jpg", b"x")
         ({**each("cat/{}.jpg", b"x"), **each("about/cat/{}.json", b"{}")}, "'about/cat/0.json'",
          "convert them"),
         ({**PHOTOS, **each("{}.txt", b"a cat\n")}, "'0.txt' holds .txt files", "make a CSV"),
-        ({**PHOTOS, "l.csv": b"file,y\n1.jpg,a\n"}, "'l.csv' holds rows that name images",
-         "give --input {place} --annotations {place}/l.csv"),
-        ({**each("p/{}.jpg", b"x"), "l.csv": b"id,y\n0,a\n1,a\n2,b\n"}, "'l.csv'",
-         "--annotations {place}/l.csv"),
+        ({**PHOTOS, "l.csv": b"filename,y\n1.jpg,a\n"}, "'l.csv' holds rows that name images",
+         "give --input {place} --annotations {place}/l.csv; for"),
+        ({**each("p/{}.jpg", b"x"), "l.csv": b"y,id\na,0\na,1\nb,2\n"}, "'l.csv'",
+         "--annotations {place}/l.csv --image_root {place}/p --image_column id; for"),
+        ({**PHOTOS, "l.tsv": b"the y\tthe image\na\t1.jpg\n"}, "'l.tsv'",
+         "--annotations {place}/l.tsv --image_column 'the image'; for"),
         ({**PHOTOS, "l.jsonl": b'{"image": "p/1.jpg"}\n'}, "'l.jsonl'", "--annotations"),
         ({**PHOTOS, "l.json": b'[{"image": "p/1.jpg"}]'}, "'l.json' holds names of images", "CSV"),
         ({**PHOTOS, "train.txt": b"p/1.jpg\np/2.jpg\n"}, "'train.txt' holds a list", "make a CSV"),
         ({**PHOTOS, "l.txt": b"1.jpg cat\n2.jpg dog\n"}, "'l.txt' holds a list", "make a CSV"),
+        ({**PHOTOS, "images.txt": b"1 p/1.jpg\n2 p/2.jpg\n"}, "'images.txt' holds a list", "make a CSV"),
+        ({**PHOTOS, "l.txt": b"image,caption\n1.jpg,A cat\n"}, "'l.txt' holds a list", "make a CSV"),
         ({**each("images/{}.jpg", b"x"), **each("masks/{}.jpg", b"x")}, "'masks' holds files",
          "--source masks"),
         ({**each("a/{}.jpg", _jpeg()), **each("b/{}.png", _lossless("P"))}, "'b' holds masks",
@@ -295,6 +312,7 @@ def test_what_a_folder_would_leave_behind(tmp_path: Path, files: Files, evidence
     "files",
     [
         {**CLASSES, "README.txt": b"1.jpg is a rose\n", "LICENSE": b"", "SHA256SUMS": b"12 daisy/1.jpg\n"},
+        {**CLASSES, "md5.txt": b"f0%s  daisy/1.jpg\nf1%s  rose/1.jpg\n" % (b"0" * 30, b"0" * 30)},
         {**CLASSES, "classes.txt": b"daisy\nrose\n", "daisy/notes.txt": b"a\n", "sizes.csv": b"x\n77\n"},
         {**each("cat/{}.png", _lossless("RGB")), **each("dog/{}.png", _lossless("RGB"))},
         {**each("cat/{}.png", _lossless("L")), **each("dog/{}.png", _lossless("L"))},
@@ -417,7 +435,7 @@ def test_few_folders_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(os, "scandir", lambda path: listed.append(path) or scandir(path))
     assert found(place)[0].input == place
     before = len(listed)
-    monkeypatch.setattr("transforms.sources.outline._FOLDERS", 1)
+    monkeypatch.setattr("transforms.sources.outline._FOLDERS", 3)
     listed.clear()
     assert found(place)[0].input == place
     assert before - len(listed) <= 20

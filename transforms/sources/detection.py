@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
+from transforms.sources.class_folders import below_input
 from transforms.sources.formats.imagenet_layout import SYNSET
 from transforms.sources.formats.masks_match import ENDINGS, mask_path
 from transforms.sources.formats.masks_pairs import IMAGE_FOLDERS, stem_of
 from transforms.sources.names import is_split_name
-from transforms.sources.outline import Level, Outline, joined
+from transforms.sources.outline import Outline, joined
 from transforms.sources.source import Source, SourceConfig
 from transforms.storage.layout import MANIFEST
 from transforms.storage.paths import is_remote, real_path
@@ -24,8 +24,6 @@ from transforms.storage.paths import is_remote, real_path
 _WRAPPERS = 6  # folders above a dataset
 _SNIFFED, _SNIFFED_REMOTE = 60, 10  # folders below the input that the sources are tried on
 _STEMS = 1_000  # names of a folder that may be those of masks
-_COMPARED = 16  # folders of images that are searched for splits
-_LISTED = 20  # datasets that a message lists
 _OF_FILES = ("idx", "numpy", "tfrecord", "parquet", "webdataset", "archive", "labelme")  # need no image files
 _IN_ONE_FOLDER = ("coco", "voc", "labelme")  # fit above a dataset too, but read it better from its own folder
 _PART = re.compile(r"voc\d{4}|imagesets|panoptic.*|obj_.*data|annotations.*|.*(?:19|20)\d\d")
@@ -59,7 +57,13 @@ class Search:
         self._whole: dict[str, bool] = {}
         self._sources = {source.name: source for source in sources}
         self._sniffs = _SNIFFED_REMOTE if is_remote(config.input) else _SNIFFED
+        self._is_cut = False
         self.outline = Outline(config)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether folders were left out, because there are too many or they lie too deep."""
+        return self._is_cut or self.outline.is_cut
 
     def datasets(self) -> list[Detected]:
         """The datasets that the sources read; those without any image only where all are."""
@@ -88,7 +92,9 @@ class Search:
 
     def _at(self, key: str, depth: int, own: Detected | None) -> list[Detected]:
         """The datasets in a folder so many folders below the input; `own` is what it looks like itself."""
-        below = self._below(key, depth, own) if depth < _WRAPPERS else []
+        is_deepest = depth == _WRAPPERS
+        self._is_cut = self._is_cut or (is_deepest and bool(self.outline.level(key).folders))
+        below = [] if is_deepest else self._below(key, depth, own)
         if own is None or not below:
             return below if own is None else [own]
         is_alike = {one.kind for one in below} == {own.kind}
@@ -118,6 +124,7 @@ class Search:
     def _sniffed(self, key: str) -> Detected | None:
         """The first source that a folder looks like."""
         if not self._sniffs:
+            self._is_cut = True
             return None
         self._sniffs -= 1
         config = dataclasses.replace(self._config, input=below_input(self._config, key))
@@ -146,88 +153,6 @@ class Search:
     def _is_ours(self, key: str) -> bool:
         """Whether a folder is a dataset that this program wrote: an output next to its input."""
         return self._config.kind == "auto" and MANIFEST in self.outline.level(key).others
-
-
-def below_input(config: SourceConfig, key: str) -> str:
-    """The path of a folder of the input, as the call spells the input."""
-    return f"{config.input.rstrip('/')}/{key}" if key else config.input
-
-
-def plain_folder(outline: Outline, key: str = "") -> str:
-    """The key of the folder, at or below one, from which images in folders of splits or classes are read.
-
-    A folder is a wrapper where it holds one folder, no image, and that folder holds folders of splits, or of
-    two classes or more, or is called `images`.
-    """
-    top = key
-    for _ in range(_WRAPPERS):
-        inner = _only_folder_of_images(outline, key)
-        if inner is None or is_split_name(inner.rpartition("/")[2]):
-            break
-        key = inner
-    return _nearest_with_folders(outline, key, top)
-
-
-def _nearest_with_folders(outline: Outline, key: str, top: str) -> str:
-    """The folder nearest to `key`, between it and `top`, that has folders of splits or of several classes."""
-    while key != top:
-        level = outline.level(key)
-        if (
-            key.rpartition("/")[2].lower() in IMAGE_FOLDERS
-            or _split_folders(outline, key)
-            or (not level.images and _has_images_in_two(outline, key))
-        ):
-            return key
-        key = key.rpartition("/")[0]
-    return key
-
-
-def folders_of_splits(outline: Outline) -> list[str]:
-    """Names of folders, next to each other, of which one or more have folders of several splits each."""
-    names = outline.level("").folders[:_COMPARED]
-    if outline.level("").folders and all(map(is_split_name, names)):
-        return []
-    places = (plain_folder(outline, name) for name in names if not is_split_name(name))
-    if not any(len(_split_folders(outline, place)) > 1 for place in places):
-        return []
-    return [name for name in names if outline.holds_images(name)]
-
-
-def _only_folder_of_images(outline: Outline, key: str) -> str | None:
-    level = outline.level(key)
-    if level.images:
-        return None
-    found = list(_folders_of_images(outline, key, level, 2))
-    return found[0] if len(found) == 1 else None
-
-
-def _has_images_in_two(outline: Outline, key: str) -> bool:
-    return len(list(_folders_of_images(outline, key, outline.level(key), 2))) == 2
-
-
-def _folders_of_images(outline: Outline, key: str, level: Level, most: int) -> Iterator[str]:
-    for name in level.folders:
-        if outline.holds_images(joined(key, name)):
-            yield joined(key, name)
-            most -= 1
-            if not most:
-                return
-
-
-def _split_folders(outline: Outline, key: str) -> list[str]:
-    """The folders that are named like splits and hold images, unless other ones hold images too."""
-    inner = [joined(key, name) for name in outline.level(key).folders]
-    splits = [one for one in inner if is_split_name(one.rpartition("/")[2])]
-    if not splits or any(outline.holds_images(one) for one in inner if one not in splits):
-        return []
-    return list(filter(outline.holds_images, splits))
-
-
-def commands(found: Iterable[tuple[str, str]]) -> str:
-    """The arguments that read each dataset, of (path, kind); without a kind, it is detected."""
-    listed = [f"--input {shlex.quote(path)}{f' --source {kind}' if kind else ''}" for path, kind in found]
-    more = f"; and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
-    return "; ".join(listed[:_LISTED]) + more
 
 
 def _is_special(name: str) -> bool:

@@ -49,6 +49,7 @@ class Outline:
     Attributes:
         outside: links that lead outside all roots, and where each leads, by the link's path.
         is_whole: whether no name was left out.
+        is_cut: whether folders were left out, because there are too many or they lie too deep.
         enters_roots: whether a link leads out of the input, into an image root.
     """
 
@@ -61,6 +62,7 @@ class Outline:
         self._levels: dict[str, Level] = {}
         self.outside: dict[str, str] = {}
         self.is_whole = True
+        self.is_cut = False
         self.enters_roots = False
 
     def level(self, key: str) -> Level:
@@ -72,6 +74,7 @@ class Outline:
         if key not in self._levels:
             if self._left <= 0 or self._names >= _ALL_NAMES:
                 self.is_whole = False
+                self.is_cut = True
                 return Level()
             self._left -= 1
             try:
@@ -91,6 +94,8 @@ class Outline:
             yield place, level
             if at < depth:
                 waiting += [(joined(place, name), at + 1) for name in level.folders]
+            else:
+                self.is_cut = self.is_cut or bool(level.folders)
 
     def path(self, key: str) -> str:
         """The path of a file or folder by its key."""

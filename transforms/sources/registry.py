@@ -6,16 +6,17 @@ import collections
 import dataclasses
 
 from transforms.sources.archives import ArchiveSource, check_all_read
-from transforms.sources.coco import CocoSource
-from transforms.sources.csv_manifest import CsvSource
-from transforms.sources.detection import (
-    Detected,
-    Search,
+from transforms.sources.class_folders import (
+    OR_FOLDER,
     below_input,
+    check_class_folders,
     commands,
     folders_of_splits,
     plain_folder,
 )
+from transforms.sources.coco import CocoSource
+from transforms.sources.csv_manifest import CsvSource
+from transforms.sources.detection import Detected, Search
 from transforms.sources.folder import FolderSource
 from transforms.sources.frames import FramesSource
 from transforms.sources.idx import IdxSource
@@ -63,7 +64,6 @@ SOURCES: dict[str, Source] = {source.name: source for source in _SOURCES}
 
 _PARTICULAR = [source for source in _SOURCES if source.name != "folder"]
 _OF_ROWS = ("csv", "jsonl", "sequence")  # whose input is a file
-_OR_FOLDER = "; or --source folder, which reads images and folders only"
 _LISTED = 10_000  # entries of a folder that an error message looks at
 
 
@@ -136,7 +136,7 @@ def _sought(config: SourceConfig) -> Detected | None:
         if len(found) > 1:
             raise ValueError(
                 f"--input is {config.input!r}, which holds several datasets; give one of them: "
-                f"{commands((one.input, one.kind) for one in found)}{_OR_FOLDER if is_auto else ''}"
+                f"{commands((one.input, one.kind) for one in found)}{OR_FOLDER if is_auto else ''}"
             )
         if found:
             outside = search.images_outside(found[0]) if is_auto else []
@@ -144,7 +144,7 @@ def _sought(config: SourceConfig) -> Detected | None:
                 raise _images_outside(config, found[0], outside)
             return found[0]
         if config.kind in ("auto", "folder"):
-            return _plain(config, search.outline)
+            return _plain(config, search.outline, search.is_cut)
     return Detected(config.kind, "", config.input)
 
 
@@ -152,30 +152,35 @@ def _images_outside(config: SourceConfig, found: Detected, outside: list[str]) -
     others = ((below_input(config, key), "") for key in outside if key)
     return ValueError(
         f"--input is {config.input!r}, where {found.input!r} is a dataset ({found.why}), and images lie "
-        f"outside it too; give one of them: {commands([(found.input, found.kind), *others])}{_OR_FOLDER}"
+        f"outside it too; give one of them: {commands([(found.input, found.kind), *others])}{OR_FOLDER}"
     )
 
 
-def _plain(config: SourceConfig, outline: Outline) -> Detected | None:
+def _plain(config: SourceConfig, outline: Outline, is_cut: bool) -> Detected | None:
     """Images in folders, or below one wrapper or several.
 
     Raises:
-        ValueError: folders of splits lie in several folders, or annotations would be left unread.
+        ValueError: folders of splits lie in several folders, annotations would be left unread, or a folder
+            is no class.
     """
-    plain = dataclasses.replace(config, input=below_input(config, plain_folder(outline)))
+    key = plain_folder(outline)
+    plain = dataclasses.replace(config, input=below_input(config, key))
     if config.kind == "folder":
         return Detected("folder", "", plain.input)
-    if plain.input == config.input and (several := folders_of_splits(outline)):
+    several, example = folders_of_splits(outline) if plain.input == config.input else ([], "")
+    if several:
         check_unread(config, outline)
         listed = commands((below_input(config, name), "") for name in several)
         raise ValueError(
-            f"--input is {config.input!r}, where several folders have splits of their own; "
-            f"give one of them: {listed}{_OR_FOLDER}"
+            f"--input is {config.input!r}, where several folders have splits of their own, such as "
+            f"{example!r}; "
+            f"give one of them: {listed}{OR_FOLDER}"
         )
     why = SOURCES["folder"].sniff(plain)
     if why is None:
         return None
     check_unread(config, outline)
+    check_class_folders(plain, outline, key, is_cut)
     return Detected("folder", why, plain.input)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import itertools
 import os
@@ -12,12 +13,15 @@ from collections.abc import Callable, Iterator
 from transforms.sources.formats.masks_classes import is_mask_of
 from transforms.sources.formats.masks_match import ENDINGS, LOSSLESS, MASK_FOLDERS
 from transforms.sources.formats.masks_pairs import name_stem
+from transforms.sources.formats.rows import IMAGE_COLUMNS, usual_name
+from transforms.sources.formats.tfrecord_files import is_tfrecord_name, looks_framed
 from transforms.sources.formats.voc_xml import what_else
 from transforms.sources.formats.xml_files import head_of
 from transforms.sources.names import extension_of, is_image_name, is_split_name
 from transforms.sources.outline import Level, Outline, joined
 from transforms.sources.parquet import ParquetSource
 from transforms.sources.source import SourceConfig
+from transforms.storage.layout import MANIFEST
 from transforms.storage.paths import is_remote
 
 _OPENED = 8  # files of a kind that are looked into
@@ -64,6 +68,7 @@ def check_unread(config: SourceConfig, outline: Outline) -> None:
     names = _Names.of(outline)
     looks: tuple[Callable[[SourceConfig, Outline, _Names], _Finding | None], ...] = (
         _known_format,
+        _tfrecords,
         _links_outside,
         _of_single_images,
         _tables,
@@ -131,6 +136,16 @@ def _known_format(_: SourceConfig, outline: Outline, names: _Names) -> _Finding 
     return None
 
 
+def _tfrecords(config: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
+    """TFRecords, but for those of a dataset that this program wrote."""
+    found = (key for key in names.others if is_tfrecord_name(key.rpartition("/")[2]))
+    for key in itertools.islice(found, _OPENED):
+        is_ours = MANIFEST in outline.level(key.rpartition("/")[0]).others
+        if not is_ours and looks_framed(outline.path(key)):
+            return key, "TFRecords", f"give --input {shlex.quote(config.input)} --source tfrecord"
+    return None
+
+
 def _links_outside(_: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
     """A link with the name of a folder of annotations, which leads outside the input."""
     for link, leads_to in outline.outside.items():
@@ -160,7 +175,9 @@ def _tables(config: SourceConfig, outline: Outline, names: _Names) -> _Finding |
         alike = [key for key in found if extension_of(key) == extension_of(found[0])]
         files = " ".join(f"--annotations {shlex.quote(outline.path(key))}" for key in alike)
         roots = "".join(f" --image_root {shlex.quote(outline.path(key))}" for key in _apart(alike, names))
-        return found[0], "rows that name images", f"give --input {shlex.quote(config.input)} {files}{roots}"
+        column = _image_column(outline.path(found[0]), names)
+        remedy = f"give --input {shlex.quote(config.input)} {files}{roots}{column}"
+        return found[0], "rows that name images", remedy
     for key in names.of_kind("json", "xml"):
         if any(_is_named(image, row) for row in _rows(outline.path(key)) for image in _some_images(names)):
             return key, "names of images", _CONVERT
@@ -174,6 +191,20 @@ def _tables(config: SourceConfig, outline: Outline, names: _Names) -> _Finding |
     return None
 
 
+def _image_column(path: str, names: _Names) -> str:
+    """The flag for the column of a CSV that names images, where its name does not say so; else empty."""
+    rows = _rows(path) if extension_of(path) in ("csv", "tsv") else []
+    marks = max(",;\t|", key=rows[0].count) if rows else ","
+    header, *first = csv.reader(rows, delimiter=marks) if rows else [[]]
+    if usual_name(IMAGE_COLUMNS, [name.strip() for name in header]) is not None:
+        return ""
+    for at, name in enumerate(header):
+        images = [row[at].strip().rpartition("/")[2] for row in first if at < len(row)]
+        if 2 * _known(images, names) > len(images) > 0 and not is_image_name(name):
+            return f" --image_column {shlex.quote(name)}"
+    return ""
+
+
 def _apart(tables: list[str], names: _Names) -> list[str]:
     """The folders of images, where they are few, in which no table lies."""
     around = {"", *(key.rpartition("/")[0] for key in tables)}
@@ -182,12 +213,15 @@ def _apart(tables: list[str], names: _Names) -> list[str]:
 
 
 def _lists(_: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
-    """Texts of which each line begins with an image: with its label, or called like a split."""
+    """Texts whose lines name an image, first or after a number: with its label, or called like a split."""
     for key in names.of_kind("txt", "lst"):
-        rows = [row.split() for row in _rows(outline.path(key))]
+        rows = [re.split(r"[\s,;|]+", row) for row in _rows(outline.path(key))]
         is_list = is_split_name(name_stem(key)) or (len(rows) > 1 and all(len(row) > 1 for row in rows))
-        images = [row[0].replace("\\", "/").rpartition("/")[2] for row in rows]
-        if rows and is_list and 2 * _known(images, names) >= len(rows):
+        images = [
+            [cell.replace("\\", "/").rpartition("/")[2] for cell in row[: 1 + row[0].isdigit()]]
+            for row in rows
+        ]
+        if rows and is_list and 2 * sum(_known(cells, names) > 0 for cells in images) >= len(rows):
             return key, "a list of images", "make a CSV of it, with a column of file names"
     return None
 

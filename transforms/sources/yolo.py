@@ -113,21 +113,25 @@ def _check_has_images(config: SourceConfig) -> None:
 
 
 def _check_has_labels(config: SourceConfig) -> None:
-    """Raises ValueError where no file may be one of labels, as far as a look at the first folders shows."""
+    """Raises ValueError where no file may be one of labels, as far as a look at the first folders shows.
+
+    One of labels is called like an image, or lies below a folder called like one of labels.
+    """
     outline = Outline(dataclasses.replace(config, input=root_of(config)))
-    texts = (name for _, level in outline.walk() for name in level.others if extension_of(name) == "txt")
-    if any(_may_hold_labels(name) for name in texts):
-        return
+    levels = list(outline.walk())
+    stems = {name_stem(name) for _, level in levels for name in level.images}
+    for key, level in levels:
+        is_of_labels = not LABEL_FOLDERS.isdisjoint(key.lower().split("/"))
+        for name in level.others:
+            if extension_of(name) != "txt" or name in CLASS_FILES or is_split_name(name_stem(name)):
+                continue
+            if is_of_labels or name_stem(name) in stems:
+                return
     if outline.is_whole and not config.image_roots:
         raise ValueError(
             f"--input is {config.input!r}: there is no label file, such as labels/1.txt"
             f"{links_outside(config)}; for the images without boxes give --source folder"
         )
-
-
-def _may_hold_labels(name: str) -> bool:
-    is_of_all = name in CLASS_FILES or is_split_name(name_stem(name))
-    return not is_of_all and not name.lower().startswith("readme")
 
 
 def _items(config: SourceConfig) -> Iterator[Item]:
