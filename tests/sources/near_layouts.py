@@ -480,17 +480,8 @@ _READ = {
 NEAR: Mapping[str, Near] = {**_SPLIT_NAMES, **_WRAPPERS, **_LISTS, **_STEMS, **_READ}
 
 OPEN = {
-    "train_images and test_images of Kaggle": "folders named like splits among other words are classes",
-    "train and test1 of Kaggle": "folders named like splits among other words are classes",
-    "training_set/training_set/cats": "folders named like splits among other words are classes",
-    "seg_train, seg_test, seg_pred": "folders named like splits among other words are classes",
-    "train and train2, and val": "one more folder of images makes splits classes",
-    "train and val, and sample": "one more folder of images makes splits classes",
-    "images below splits": "a folder called images, below a split, is a class",
     "COCO unpacked into folders of the same names": "the message names no root",
     "coco8.yaml next to coco8": "a data.yaml next to its dataset is not read with it",
-    "lists of CUB": "lists of numbers and images are not looked into",
-    "captions.txt of Flickr30k": "a table called .txt is not looked into",
     "rgb and depth": "a second tree of images of the same names is two classes",
 }
 """What is not as it has to be yet, and why."""

@@ -373,6 +373,19 @@ def test_the_folder_of_each_manifest_is_the_split_of_its_rows(tmp_path: Path) ->
     assert SOURCE.split_names(config) == ("train", "valid")
 
 
+@pytest.mark.parametrize("above", ["", "dataset/", "outer/dataset/"])
+def test_images_in_a_folder_next_to_that_of_the_manifest(tmp_path: Path, above: str) -> None:
+    for name in ("images/a.jpg", "images/b.jpg", "other/a.jpg", "data/labels.csv"):
+        (tmp_path / above / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / above / name).write_bytes(b"image,label\na.jpg,x\nb.jpg,y\n")
+    config = SourceConfig("csv", str(tmp_path), (f"{above}data/labels.csv",))
+    SOURCE.check(config)
+    assert records(list(SOURCE.read(config, "/nowhere"))) == [  # type: ignore[arg-type]
+        (f"{above}images/a.jpg", None, ("x",), {}),
+        (f"{above}images/b.jpg", None, ("y",), {}),
+    ]
+
+
 @pytest.mark.parametrize("options", [{}, {"annotations": ("train.csv",)}])
 def test_ids_of_images_without_extensions(tmp_path: Path, options: dict[str, tuple[str, ...]]) -> None:
     for name in ("train_images/a", "train_images/b", "test_images/c", "masks/a"):
@@ -532,11 +545,14 @@ def test_bad_calls_of_manifest_and_folder(images: Path) -> None:
     (images / "sub/m.csv").write_text("photo\na.jpg\n")
     (images / "none").mkdir()
     (images / "n.txt").write_text("photo\nz.jpg\n")
+    (images / "deep/er").mkdir(parents=True)
+    (images / "deep/er/m.csv").write_text("image\na.jpg\n")
     for config, message in [
         (
             SourceConfig("csv", str(images)),
             f"a folder; --source csv wants the manifest: give --input {images} "
-            f"--annotations {images}/m.csv --annotations {images}/sub/m.csv$",
+            f"--annotations {images}/m.csv --annotations {images}/sub/m.csv "
+            f"--annotations {images}/deep/er/m.csv$",
         ),
         (SourceConfig("csv", str(images / "none")), "wants the manifest: name it with --annotations, or as"),
         (

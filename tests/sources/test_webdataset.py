@@ -9,6 +9,7 @@ import pytest
 from tests.buckets.server import BucketServer
 from tests.sources.test_archives import contents, failures, records, tar_bytes
 from transforms.sources.archives import ArchiveSource
+from transforms.sources.registry import detect
 from transforms.sources.source import Item, SourceConfig
 from transforms.sources.webdataset import WebdatasetSource
 
@@ -88,3 +89,13 @@ def test_told_from_plain_archives(tmp_path: Path) -> None:
     assert ArchiveSource().sniff(config) == "'a.tar' is an archive that holds images such as '1.jpg'"
     (tmp_path / "b.jpg").write_bytes(b"x")
     assert ArchiveSource().sniff(config) is None
+
+
+@pytest.mark.parametrize(("text", "kind"), [(b'{"shapes": []}', None), (b'{"label": "x"}', "webdataset")])
+def test_annotations_of_labelme_are_no_samples(tmp_path: Path, text: bytes, kind: str | None) -> None:
+    (tmp_path / "a.tar").write_bytes(tar_bytes({"a/1.jpg": b"x", "a/1.json": text}))
+    config = SourceConfig("auto", str(tmp_path))
+    assert bool(WebdatasetSource().sniff(config)) == bool(kind)
+    if kind is None:
+        with pytest.raises(ValueError, match="annotations of archives are not read: unpack it"):
+            detect(config)

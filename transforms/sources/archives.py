@@ -220,6 +220,15 @@ def first_names(archive: Archive, most: int = _SNIFFED_MEMBERS) -> list[str]:
         return []
 
 
+def first_bytes(archive: Archive, name: str) -> bytes:
+    """The bytes of one of the first members of a tar; none where they cannot be read."""
+    with contextlib.suppress(BadInput):
+        for item in itertools.islice(_members(archive), _SNIFFED_MEMBERS):
+            if isinstance(item, TarMember) and item.name == name:
+                return item.data()
+    return b""
+
+
 def check_archives(config: SourceConfig, source: str, kinds: str, *unused: str) -> None:
     """Raises ValueError where a call for a source of archives is wrong, or there is none."""
     check_input_exists(config)

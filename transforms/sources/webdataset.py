@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 from collections.abc import Generator, Iterable, Iterator
 
 from transforms.records import Annotations, BadInput, Failure, FeatureValue, ImageRecord, ImageRef, MaskImage
@@ -18,6 +19,7 @@ from transforms.sources.archives import (
     archives,
     check_archives,
     first_archive,
+    first_bytes,
     first_names,
 )
 from transforms.sources.formats.sample_json import flattened
@@ -62,6 +64,8 @@ class WebdatasetSource:
         for name in names:
             sample, extension = sample_name(name)
             if extension in _TOLD and sample in images and archive is not None:
+                if extension == "json" and _is_labelme(first_bytes(archive, name)):
+                    return None
                 shard = archive.path.rpartition("/")[2]
                 return f"{shard!r} is a tar with an image and {name!r}, which goes with it"
         return None
@@ -110,6 +114,15 @@ def sample_name(name: str) -> tuple[str, str]:
     folder, slash, base = name.rpartition("/")
     stem, _, extension = base.partition(".")
     return f"{folder}{slash}{stem}", extension.lower()
+
+
+def _is_labelme(data: bytes) -> bool:
+    """Whether the JSON next to an image is an annotation of LabelMe, which is read from folders only."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and isinstance(found.get("shapes"), list)
 
 
 def _is_image(name: str) -> bool:

@@ -11,16 +11,16 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from transforms.flags import flag_with
-from transforms.sources.names import extension_of, is_hidden, is_unicode, printable, split_named, splits_in
+from transforms.sources.names import extension_of, is_unicode, printable, split_named, splits_in
+from transforms.sources.outline import Outline
 from transforms.sources.source import SourceConfig, check_input_exists, check_path, readable
 from transforms.storage.paths import below, is_remote, real_path
-from transforms.storage.places import is_file, is_folder, is_there, may_be_there, names_in, open_file
+from transforms.storage.places import is_file, is_folder, is_there, may_be_there, open_file
 
 PEEKED = 100
 """Rows at the start of a manifest that tell which columns there are, and what is in them."""
 
-_LISTED = 10_000  # names in a bucket's folder among which manifests are looked for
-_LOOKED_INTO = 100  # folders
+_LOOKED_INTO = 3  # levels of folders in which manifests are looked for
 _SHOWN = 20  # manifests that a message names
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
 _UTF32 = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
@@ -148,7 +148,7 @@ def check_manifests(config: SourceConfig, source: str, takes_utf16: bool = True)
     if not config.annotations and is_folder(config.input):
         raise ValueError(
             f"--input is {config.input!r}, a folder; --source {source} wants the manifest: "
-            f"{_call_for(config.input, source) or 'name it with --annotations, or as --input itself'}"
+            f"{_call_for(config, source) or 'name it with --annotations, or as --input itself'}"
         )
     names: dict[str, str] = {}
     for manifest in manifests(config):
@@ -157,22 +157,20 @@ def check_manifests(config: SourceConfig, source: str, takes_utf16: bool = True)
             raise ValueError(f"--annotations has {other!r} and {manifest.path!r}, which have the same name")
 
 
-def _call_for(folder: str, source: str) -> str:
-    """The flags that read the manifests in a folder, or in the folders in it; empty where there are none."""
+def _call_for(config: SourceConfig, source: str) -> str:
+    """The flags that read the manifests in a folder, or in folders below it; empty where there are none."""
     extensions = ("csv", "tsv") if source == "csv" else ("jsonl", "ndjson", "jsonlines")
-    names = sorted(name for name in names_in(folder, _LISTED) if not is_hidden(name))
-    inner = [name for name in names if "." not in name and is_folder(os.path.join(folder, name))]
     paths = [
-        os.path.join(place, name)
-        for place in (folder, *(os.path.join(folder, name) for name in inner[:_LOOKED_INTO]))
-        for name in (names if place == folder else sorted(names_in(place, _LISTED)))
-        if extension_of(name) in extensions and not is_hidden(name)
+        os.path.join(config.input, key, name)
+        for key, level in Outline(config).walk(depth=_LOOKED_INTO)
+        for name in sorted(level.others)
+        if extension_of(name) in extensions
     ]
     if not paths:
         return ""
     more = f", and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
     flags = " ".join(flag_with("--annotations", path) for path in paths[:_SHOWN])
-    return f"give {flag_with('--input', folder)} {flags}{more}"
+    return f"give {flag_with('--input', config.input)} {flags}{more}"
 
 
 def _check_text(manifest: Manifest, flag: str, takes_utf16: bool) -> None:

@@ -37,6 +37,7 @@ from transforms.storage.paths import (
     OUTSIDE,
     Confinement,
     LocatedFile,
+    below,
     is_remote,
     not_local,
     real_path,
@@ -300,7 +301,9 @@ class RowRecords:
         self._copies = tuple(folder for folder in image_roots if not is_remote(folder))
         self._bases = tuple(dict.fromkeys((manifest_folder, root, *image_roots)))
         self._confinement = Confinement((root, *image_roots, manifest_folder))
-        self._places = (manifest_folder, root)
+        inside = below(root, manifest_folder) or ""
+        above = (os.path.join(root, *inside.split("/")[:at]) for at in range(len(inside.split("/")), 0, -1))
+        self._places = (manifest_folder, *(above if inside else ()), root, *image_roots)
         self._skip_dirs = frozenset(map(real_path, config.skip_dirs))
         self._folders: tuple[str, ...] | None = None
         self._hints = _HINTS
@@ -337,7 +340,7 @@ class RowRecords:
         return True
 
     def _image_folders(self) -> tuple[str, ...]:
-        """The folders next to the manifest that may hold its images."""
+        """The folders next to the manifest, up to the input, and in image roots, that may hold its images."""
         if self._folders is None:
             found = (folder for place in dict.fromkeys(self._places) for folder in _image_folders(place))
             self._folders = tuple(folder for folder in found if real_path(folder) not in self._skip_dirs)
