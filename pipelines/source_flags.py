@@ -12,6 +12,7 @@ from transforms.examples.labels import read_label_file, read_label_map, read_lab
 from transforms.sources.registry import SOURCES, detect, source_of
 from transforms.sources.source import ANNOTATIONS, SourceConfig
 from transforms.storage.files import read_text
+from transforms.storage.output import check_path
 from transforms.storage.paths import absolute, below, real_path
 
 # Schemas that store one mask of each image, given alone.
@@ -134,9 +135,8 @@ def chosen_source(args: argparse.Namespace) -> tuple[SourceConfig, str]:
 
 
 def check_apart(source: str, output: str) -> None:
-    """Raises ValueError where one of input and output lies in the other, links resolved."""
-    if not output:
-        return  # which is refused later
+    """Raises ValueError where one of input and output lies in the other, or output can be no folder."""
+    check_path(output)
     read, written = real_path(source), real_path(output)
     if read == written:
         raise ValueError(f"--output is {output!r}, which is --input; give another folder")

@@ -57,17 +57,16 @@ def test_manifest_and_digits_are_taken_for_what_they_are(tmp_path: Path) -> None
     draw_digits(tmp_path / "digits", 20)
     draw_manifest(tmp_path / "rows.csv", 20)
     assert detect(SourceConfig("auto", str(tmp_path / "digits")))[0] == "idx"
-    kind, why = detect(SourceConfig("auto", str(tmp_path / "rows.csv")))
+    kind, why, _ = detect(SourceConfig("auto", str(tmp_path / "rows.csv")))
     assert kind == "csv" and "features alone" in why
 
 
-def test_inputs_are_drawn_once_and_unfinished_ones_anew(tmp_path: Path) -> None:
-    (tmp_path / "unfinished-jpeg-00000010").mkdir(parents=True)
+def test_inputs_are_drawn_once(tmp_path: Path) -> None:
     first = draw_inputs(tmp_path, images=10, digits=5, rows=3)
     drawn = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     assert draw_inputs(tmp_path, images=10, digits=5, rows=3) == first
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == drawn
-    assert not list(tmp_path.glob("unfinished-*"))
+    assert not list(tmp_path.glob("run-*"))
     assert first.image_bytes == sum(path.stat().st_size for path in first.all_images.rglob("*.jpg"))
 
 

@@ -419,7 +419,7 @@ def flags_of_beam() -> set[str]:
 def test_no_flag_is_made_up() -> None:
     of_the_benchmark = {"--images", "--rows", "--digits", "--repeats"}
     of_flink = {"--number_of_execution_retries"}  # learnt from the job server
-    of_formats = {"--markdown"}
+    of_formats = {"--markdown", "--version"}
     parsers = (sweep_parser, verify_parser, inspect_parser, report_parser, schema_parser)
     of_others = {
         option

@@ -10,6 +10,7 @@ import pytest
 
 from pipelines import dataflow_job
 from pipelines.dataflow_job import SubmittedJob, counters, follow, progress_line
+from transforms.parameters import as_parameters
 from transforms.records import JobError
 
 TRACEBACK = (
@@ -119,7 +120,7 @@ def test_a_job_that_is_done() -> None:
     ],
 )
 def test_a_job_that_fails(messages: list[tuple[int, str, str]], error: str) -> None:
-    assert followed(FakeClient(["RUNNING", "FAILED"], messages))[2] == error
+    assert followed(FakeClient(["RUNNING", "FAILED"], messages))[2] == as_parameters(error)
 
 
 @pytest.mark.parametrize("state", ["CANCELLED", "UPDATED", "DRAINED"])

@@ -9,8 +9,13 @@ import logging
 import os
 import warnings
 
-# Google's client then looks for a metadata server for one second, once: other machines have none.
-_ENVIRONMENT = {"GCE_METADATA_TIMEOUT": "1", "GCE_METADATA_DETECT_RETRIES": "1"}
+_ENVIRONMENT = {
+    # Google's client then looks for a metadata server for one second, once: other machines have none.
+    "GCE_METADATA_TIMEOUT": "1",
+    "GCE_METADATA_DETECT_RETRIES": "1",
+    # Beam's client otherwise requests each bucket's metadata, for traces, which takes a permission more.
+    "DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA": "true",
+}
 _PYTHON_2_HEADER = "Reading `.npy` or `.npz` file required"
 
 

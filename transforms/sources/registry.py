@@ -62,7 +62,6 @@ _SOURCES: tuple[Source, ...] = (
 SOURCES: dict[str, Source] = {source.name: source for source in _SOURCES}
 """By what `--source` calls them. The first that an input looks like is detected: particular ones first."""
 
-_PARTICULAR = [source for source in _SOURCES if source.name != "folder"]
 _OF_ROWS = ("csv", "jsonl", "sequence")  # whose input is a file
 _LISTED = 10_000  # entries of a folder that an error message looks at
 
@@ -129,7 +128,8 @@ def _sought(config: SourceConfig) -> Detected | None:
         ValueError: there are several, or images outside the one.
     """
     is_auto = config.kind == "auto"
-    sources = _PARTICULAR if is_auto else [source for source in _PARTICULAR if source.name == config.kind]
+    particular = [source for source in SOURCES.values() if source.name != "folder"]
+    sources = particular if is_auto else [source for source in particular if source.name == config.kind]
     with readable("--input", config.input):
         search = Search(config, sources)
         found = search.datasets()

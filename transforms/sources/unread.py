@@ -7,9 +7,9 @@ import dataclasses
 import itertools
 import os
 import re
-import shlex
 from collections.abc import Callable, Iterator
 
+from transforms.flags import flag_with
 from transforms.sources.formats.masks_classes import is_mask_of
 from transforms.sources.formats.masks_match import ENDINGS, LOSSLESS, MASK_FOLDERS
 from transforms.sources.formats.masks_pairs import name_stem
@@ -142,7 +142,7 @@ def _tfrecords(config: SourceConfig, outline: Outline, names: _Names) -> _Findin
     for key in itertools.islice(found, _OPENED):
         is_ours = MANIFEST in outline.level(key.rpartition("/")[0]).others
         if not is_ours and looks_framed(outline.path(key)):
-            return key, "TFRecords", f"give --input {shlex.quote(config.input)} --source tfrecord"
+            return key, "TFRecords", f"give {flag_with('--input', config.input)} --source tfrecord"
     return None
 
 
@@ -152,7 +152,7 @@ def _links_outside(_: SourceConfig, outline: Outline, names: _Names) -> _Finding
         if os.path.basename(link).lower() in MASK_FOLDERS and os.path.isdir(leads_to):
             key = link.removeprefix(outline.path("")).strip("/")
             what = f"a link to the annotations in {leads_to!r}, outside the input"
-            return key, what, f"give --image_root {shlex.quote(leads_to)}"
+            return key, what, f"give {flag_with('--image_root', leads_to)}"
     return None
 
 
@@ -173,10 +173,10 @@ def _tables(config: SourceConfig, outline: Outline, names: _Names) -> _Finding |
     found = [key for key in names.of_kind(*_TABLES) if _names_images(_rows(outline.path(key)), names)]
     if found:
         alike = [key for key in found if extension_of(key) == extension_of(found[0])]
-        files = " ".join(f"--annotations {shlex.quote(outline.path(key))}" for key in alike)
-        roots = "".join(f" --image_root {shlex.quote(outline.path(key))}" for key in _apart(alike, names))
+        files = " ".join(flag_with("--annotations", outline.path(key)) for key in alike)
+        roots = "".join(f" {flag_with('--image_root', outline.path(key))}" for key in _apart(alike, names))
         column = _image_column(outline.path(found[0]), names)
-        remedy = f"give --input {shlex.quote(config.input)} {files}{roots}{column}"
+        remedy = f"give {flag_with('--input', config.input)} {files}{roots}{column}"
         return found[0], "rows that name images", remedy
     for key in names.of_kind("json", "xml"):
         if any(_is_named(image, row) for row in _rows(outline.path(key)) for image in _some_images(names)):
@@ -187,7 +187,7 @@ def _tables(config: SourceConfig, outline: Outline, names: _Names) -> _Finding |
             ParquetSource().check(SourceConfig("parquet", path, image_roots=(config.input,)))
         except (ValueError, OSError):
             continue
-        return key, "rows of images", f"give --input {shlex.quote(path)} --source parquet"
+        return key, "rows of images", f"give {flag_with('--input', path)} --source parquet"
     return None
 
 
@@ -201,7 +201,7 @@ def _image_column(path: str, names: _Names) -> str:
     for at, name in enumerate(header):
         images = [row[at].strip().rpartition("/")[2] for row in first if at < len(row)]
         if 2 * _known(images, names) > len(images) > 0 and not is_image_name(name):
-            return f" --image_column {shlex.quote(name)}"
+            return f" {flag_with('--image_column', name)}"
     return ""
 
 
