@@ -133,7 +133,7 @@ def test_a_split_that_gets_no_record_leaves_no_shard(photos: Path, tmp_path: Pat
 def test_a_split_that_is_not_known_beforehand(photos: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     with pytest.raises(
-        Exception, match="split 'val' has records, but DatasetConfig.writer=beam is ready for train"
+        Exception, match="split 'val' has records, but DatasetConfig.writer=beam is ready for train only"
     ):
         write(photos, output, DatasetConfig(writer="beam", max_failure_ratio=0.1, workers=1))
     assert not (output / "manifest.json").exists()

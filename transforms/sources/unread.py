@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from transforms.flags import flag_with
 from transforms.sources.formats.masks_classes import is_mask_of
@@ -257,7 +257,7 @@ def _masks_by_content(config: SourceConfig, outline: Outline, names: _Names) -> 
     folders = [(key, level.images[:_STEMS]) for key, level in itertools.islice(names.levels.items(), most)]
     for key, files in folders:
         masks = {name_stem(name): joined(key, name) for name in files if extension_of(name) in LOSSLESS}
-        for other, images in folders if masks else ():
+        for other, images in folders if masks and not _is_class(key, masks, folders) else ():
             pairs = (
                 (mask, joined(other, name))
                 for name in images
@@ -268,6 +268,19 @@ def _masks_by_content(config: SourceConfig, outline: Outline, names: _Names) -> 
                 remedy = "--source masks reads folders images and masks; --mask_pattern says where they lie"
                 return key or "./", "masks of images of the same names", remedy
     return None
+
+
+def _is_class(key: str, stems: Collection[str], folders: Sequence[tuple[str, Sequence[str]]]) -> bool:
+    """Whether two folders or more next to one have images of the same names: classes that number theirs."""
+    parent = key.rpartition("/")[0]
+    alike = [
+        other
+        for other, images in folders
+        if other != key
+        and other.rpartition("/")[0] == parent
+        and sum(name_stem(one) in stems for one in images) > 1
+    ]
+    return len(alike) > 1
 
 
 def _of_masks(key: str) -> bool:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import threading
 import time
-import uuid
 from collections.abc import Collection
 
 from transforms.records import JobError
@@ -21,6 +19,8 @@ from transforms.storage.owner import Owner
 from transforms.storage.write_faults import naming_faults
 
 LOCK = "lock"
+CLOCK = "clock"
+"""An empty object: its time of writing is that of the service."""
 DEAD_SECONDS = 90.0
 
 _BEAT_SECONDS = 15.0
@@ -28,7 +28,6 @@ _TRIES = 10
 _TRY_SECONDS = 0.2
 # What a signal handler can wait for an answer.
 _QUICK_SECONDS = 2.0
-_CLOCK = re.compile(r"clock-[0-9a-f]{32}")
 
 
 class _Held:
@@ -136,8 +135,7 @@ def release_all() -> None:
 
 def is_lock_file(uri: str) -> bool:
     """Whether an object under `.recordmill` has the name of a lock, or of what tells the service's time."""
-    name = os.path.basename(uri)
-    return name == LOCK or bool(_CLOCK.fullmatch(name))
+    return os.path.basename(uri) in (LOCK, CLOCK)
 
 
 def _uri(output: str) -> str:
@@ -192,11 +190,17 @@ def _is_dead(owner: Owner, found: objects.StoredObject) -> bool:
 
 def _age(found: objects.StoredObject) -> float:
     """Seconds since the last sign of life, by the clock of the service: hosts' own may be far apart."""
-    clock = os.path.join(os.path.dirname(found.uri), f"clock-{uuid.uuid4().hex}")
-    written = objects.write(clock, b"", objects.NEW)
-    with contextlib.suppress(FileNotFoundError):
-        objects.delete(clock, written.generation)
-    return written.updated - found.updated
+    clock = os.path.join(os.path.dirname(found.uri), CLOCK)
+    for _ in range(_TRIES):
+        present = objects.stat(clock)
+        if present is not None and present.size:
+            raise JobError(f"{clock} is not an object that recordmill wrote; move it away")
+        with contextlib.suppress(cloud.ChangedError):  # another process was faster
+            written = objects.write(clock, b"", objects.NEW if present is None else present.generation)
+            with contextlib.suppress(FileNotFoundError, cloud.ChangedError):
+                objects.delete(clock, written.generation)
+            return written.updated - found.updated
+    return 0.0
 
 
 def _refusal(output: str, owner: Owner, found: objects.StoredObject) -> str:

@@ -95,15 +95,21 @@ def is_in_colors(ref: ImageRef) -> bool:
             return False  # no image: its record will say so
 
 
+_MOST_CLASSES = 64  # of a mask; a photograph in grey has more values
+
+
 def is_mask_of(mask: str, image: str) -> bool:
-    """Whether both headers fit a mask and its image: a grey or palette one of the size of one in colours."""
+    """Whether two images fit: a grey or palette one of few values, of the size of one in colours."""
     from PIL import Image
 
     found = []
     for path in (mask, image):
         try:
             with open_file(path) as stream, Image.open(stream) as opened:
-                found.append((opened.mode in _ID_MODES, opened.size))
+                is_of_ids = opened.mode in _ID_MODES
+                if path == mask and not (is_of_ids and opened.getcolors(_MOST_CLASSES)):
+                    return False
+                found.append((is_of_ids, opened.size))
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
             return False
     (is_of_ids, size), (is_grey, image_size) = found
