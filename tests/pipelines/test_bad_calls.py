@@ -233,9 +233,9 @@ def test_flags_of_beam_pass(photos: Path, tmp_path: Path) -> None:
         ("~/photos", "~/photos/out", "--output is '{home}/photos/out', which lies in --input"),
         ("photos", ".", "--output is '.', in which --input, 'photos', lies; give a folder that does not"),
         ("photos/a.jpg", "photos", "--output is 'photos', in which --input, 'photos/a.jpg', lies"),
-        ("gs://b/in", "gs://b/in/", "--output is 'gs://b/in/', which is --input"),
-        ("gs://b/in", "gs://b/in/out", "such as gs://b/in-records\n"),
-        ("gs://b/in/a", "gs://b/in", "--output is 'gs://b/in', in which --input, 'gs://b/in/a', lies"),
+        ("gs://pictures/in", "gs://pictures/in/", "--output is 'gs://pictures/in/', which is --input"),
+        ("gs://pictures/in", "gs://pictures/in/out", "such as gs://pictures/in-records\n"),
+        ("gs://pictures/in/a", "gs://pictures/in", "--output is 'gs://pictures/in', in which --input, 'gs://pictures/in/a', lies"),
     ],
 )
 @pytest.mark.parametrize("command", ["convert", "sweep"])
@@ -269,7 +269,7 @@ def test_input_and_output_in_one_another(
         ("photos", "photos-records"),
         ("photos/labels.csv", "photos/out"),
         ("photos", "photo"),
-        ("gs://b/in", "gs://b/in2"),
+        ("gs://pictures/in", "gs://pictures/in2"),
     ],
 )
 def test_input_and_output_side_by_side(source: str, output: str, tmp_path: Path) -> None:
