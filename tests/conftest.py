@@ -1,6 +1,7 @@
 """Settings of all tests."""
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -22,3 +23,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(_SLOW))
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Path:
+    """The folder of real inputs."""
+    folder = os.environ.get("RECORDMILL_CORPUS")
+    if not folder:
+        pytest.skip("RECORDMILL_CORPUS does not name the folder of real inputs")
+    return Path(folder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import itertools
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -314,11 +313,8 @@ def test_the_font_of_a_pillow_without_freetype() -> None:
 
 @pytest.mark.corpus
 @pytest.mark.parametrize("folder", ["odd_inputs", "pngsuite"])
-def test_real_images_are_drawn_or_told_of(folder: str) -> None:
-    corpus = os.environ.get("RECORDMILL_CORPUS")
-    if not corpus:
-        pytest.skip("RECORDMILL_CORPUS does not name the folder of real inputs")
-    files = sorted(path for path in (Path(corpus) / folder).rglob("*") if path.is_file())
+def test_real_images_are_drawn_or_told_of(corpus: Path, folder: str) -> None:
+    files = sorted(path for path in (corpus / folder).rglob("*") if path.is_file())
     assert len(files) > 50
     for path in files:
         picture = draw(StoredRecord(path.name, (), StoredImageBytes(path.read_bytes())), 64)

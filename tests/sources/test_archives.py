@@ -242,11 +242,8 @@ def test_calls_that_are_wrong(tmp_path: Path) -> None:
 
 
 @pytest.mark.corpus
-def test_real_zips(tmp_path: Path) -> None:
-    folder = os.environ.get("RECORDMILL_CORPUS")
-    if not folder:
-        pytest.skip("RECORDMILL_CORPUS does not name the folder of real inputs")
-    items = listed(f"{folder}/layouts/image_zip_dataset", tmp_path)
+def test_real_zips(corpus: Path, tmp_path: Path) -> None:
+    items = listed(f"{corpus}/layouts/image_zip_dataset", tmp_path)
     found = contents(items)
     assert sorted(found) == ["1/1.jpg", "2/2.jpg"]
     assert all(data.startswith(b"\xff\xd8\xff") and len(data) == 631 for data in found.values())

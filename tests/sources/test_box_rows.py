@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import tracemalloc
 from collections.abc import Iterable
 from pathlib import Path
@@ -473,16 +472,9 @@ def test_a_bad_row_of_an_excluded_image_is_excluded(images: Path) -> None:
     ]
 
 
-def real_input(name: str) -> Path:
-    folder = os.environ.get("RECORDMILL_CORPUS")
-    if not folder:
-        pytest.skip("RECORDMILL_CORPUS does not name the folder of real inputs")
-    return Path(folder) / name
-
-
 @pytest.mark.corpus
-def test_raccoons_have_the_boxes_of_their_xml() -> None:
-    folder = real_input("raccoon")
+def test_raccoons_have_the_boxes_of_their_xml(corpus: Path) -> None:
+    folder = corpus / "raccoon"
     expected: dict[str, list[tuple[str, Box]]] = {}
     sizes: dict[str, tuple[int, int]] = {}
     for path in sorted((folder / "annotations").glob("*.xml")):
@@ -506,8 +498,8 @@ def test_raccoons_have_the_boxes_of_their_xml() -> None:
 
 
 @pytest.mark.corpus
-def test_raccoons_in_splits() -> None:
-    folder = real_input("raccoon")
+def test_raccoons_in_splits(corpus: Path) -> None:
+    folder = corpus / "raccoon"
     names = [str(folder / f"data/{split}_labels.csv") for split in ("train", "test")]
     items = read("csv", folder / "images", annotations=tuple(names))
     rows = {

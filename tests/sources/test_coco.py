@@ -627,19 +627,12 @@ def test_a_bucket_gives_what_the_disk_gives(tmp_path: Path, bucket: str, bucket_
     )
 
 
-def corpus() -> Path:
-    folder = os.environ.get("RECORDMILL_CORPUS")
-    if not folder:
-        pytest.skip("RECORDMILL_CORPUS does not name the folder of real inputs")
-    return Path(folder)
-
-
 @pytest.mark.corpus
-def test_every_instance_of_coco_equals_what_pycocotools_reads() -> None:
+def test_every_instance_of_coco_equals_what_pycocotools_reads(corpus: Path) -> None:
     from pycocotools import mask as coco_mask
     from pycocotools.coco import COCO
 
-    folder = corpus() / "coco64"
+    folder = corpus / "coco64"
     reference = COCO(folder / "annotations/instances_val2017.json")
     names = {number: category["name"] for number, category in reference.cats.items()}
     items = read(folder, include_annotations=ALL, annotations=("annotations/instances_val2017.json",))
@@ -670,8 +663,8 @@ def test_every_instance_of_coco_equals_what_pycocotools_reads() -> None:
 
 
 @pytest.mark.corpus
-def test_panoptic_segments_of_coco() -> None:
-    folder = corpus() / "coco64"
+def test_panoptic_segments_of_coco(corpus: Path) -> None:
+    folder = corpus / "coco64"
     with open(folder / "panoptic/panoptic_val2017.json") as file:
         whole = json.load(file)
     categories = {category["id"]: category for category in whole["categories"]}
@@ -715,8 +708,8 @@ def test_panoptic_segments_of_coco() -> None:
         ("mmdet_coco", ("detection",)),
     ],
 )
-def test_layouts(tree: str, schemas: tuple[str, ...]) -> None:
-    folder = corpus() / "layouts/coco_dataset" / tree
+def test_layouts(corpus: Path, tree: str, schemas: tuple[str, ...]) -> None:
+    folder = corpus / "layouts/coco_dataset" / tree
     config = SourceConfig("coco", str(folder), include_annotations=ALL)
     assert SOURCE.sniff(config) is not None
     assert SOURCE.schemas(config) == schemas
@@ -730,8 +723,8 @@ def test_layouts(tree: str, schemas: tuple[str, ...]) -> None:
 
 
 @pytest.mark.corpus
-def test_no_other_layout_is_taken_for_coco() -> None:
-    layouts = corpus() / "layouts"
+def test_no_other_layout_is_taken_for_coco(corpus: Path) -> None:
+    layouts = corpus / "layouts"
     for folder, _, _ in os.walk(layouts):
         if "coco_dataset" not in folder and Path(folder) != layouts:
             assert SOURCE.sniff(SourceConfig("auto", folder)) is None, folder

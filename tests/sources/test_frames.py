@@ -219,10 +219,7 @@ def test_a_bucket_gives_what_the_disk_gives(tmp_path: Path, bucket: str, bucket_
 
 
 @pytest.mark.corpus
-def test_real_frames() -> None:
-    corpus = os.environ.get("RECORDMILL_CORPUS")
-    if not corpus:
-        pytest.skip("RECORDMILL_CORPUS does not name the folder of real inputs")
+def test_real_frames(corpus: Path) -> None:
     items = listed(f"{corpus}/layouts/cvat_dataset/for_video")
     (record,) = clips(items).values()
     assert (record.key, times(record)) == ("images", (10, 13, 16))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from pathlib import Path
 
 import pytest
@@ -386,10 +385,7 @@ def test_a_list_that_changes_under_the_job_fails_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.corpus
-def test_real_lists() -> None:
-    corpus = os.environ.get("RECORDMILL_CORPUS")
-    if not corpus:
-        pytest.skip("RECORDMILL_CORPUS does not name the folder of real inputs")
+def test_real_lists(corpus: Path) -> None:
     items = listed(f"{corpus}/layouts/imagenet_txt_dataset/basic")
     assert labels(items) == {
         "images/1.jpg": ("train", ("label_0",)),

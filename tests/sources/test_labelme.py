@@ -365,14 +365,6 @@ def test_calls_that_are_wrong(tmp_path: Path) -> None:
     assert SOURCE.sniff(SourceConfig("labelme", place)) is None
 
 
-@pytest.fixture
-def corpus() -> Path:
-    folder = os.environ.get("RECORDMILL_CORPUS")
-    if not folder:
-        pytest.skip("RECORDMILL_CORPUS does not name the folder of real inputs")
-    return Path(folder)
-
-
 @pytest.mark.corpus
 def test_real_json(corpus: Path) -> None:
     items = listed(str(corpus / "labelme"), include_annotations=("masks",))

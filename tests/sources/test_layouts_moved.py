@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import tempfile
 from pathlib import Path
 
@@ -25,14 +24,6 @@ from tests.sources.moved_variants import (
 )
 
 pytestmark = pytest.mark.corpus
-
-
-@pytest.fixture
-def corpus() -> Path:
-    folder = os.environ.get("RECORDMILL_CORPUS")
-    if not folder:
-        pytest.skip("RECORDMILL_CORPUS does not name the folder of real inputs")
-    return Path(folder)
 
 
 @functools.cache

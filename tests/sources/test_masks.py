@@ -313,14 +313,6 @@ def test_a_bucket_gives_what_the_disk_gives(tmp_path: Path, bucket: str, bucket_
     assert sniffed(f"{bucket}/in")
 
 
-@pytest.fixture
-def corpus() -> Path:
-    folder = os.environ.get("RECORDMILL_CORPUS")
-    if not folder:
-        pytest.skip("RECORDMILL_CORPUS does not name the folder of real inputs")
-    return Path(folder)
-
-
 @pytest.mark.corpus
 def test_real_palette_masks_have_the_ids_of_their_truth(corpus: Path) -> None:
     items = listed(f"{corpus}/palette_masks")

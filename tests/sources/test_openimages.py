@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tracemalloc
 from pathlib import Path
 
@@ -372,10 +371,7 @@ def test_rows_cost_a_few_bytes_of_memory() -> None:
         ),
     ],
 )
-def test_real_layouts(version: str, keys: list[str], schemas: tuple[str, ...]) -> None:
-    corpus = os.environ.get("RECORDMILL_CORPUS")
-    if not corpus:
-        pytest.skip("RECORDMILL_CORPUS does not name the folder of real inputs")
+def test_real_layouts(corpus: Path, version: str, keys: list[str], schemas: tuple[str, ...]) -> None:
     folder = f"{corpus}/layouts/open_images_dataset/{version}"
     items = read(folder, include_annotations=("masks",))
     assert list(by_key(items)) == keys and SOURCE.schemas(SourceConfig("", folder)) == schemas

@@ -18,14 +18,6 @@ from transforms.storage.local import LocalReader
 pytestmark = pytest.mark.corpus
 
 
-@pytest.fixture
-def corpus() -> Path:
-    folder = os.environ.get("RECORDMILL_CORPUS")
-    if not folder:
-        pytest.skip("RECORDMILL_CORPUS does not name the folder of real inputs")
-    return Path(folder)
-
-
 def listed(path: Path | str, scratch: Path, **options: object) -> tuple[str, list[ImageRecord | Failure]]:
     config = SourceConfig("auto", str(path), **options)  # type: ignore[arg-type]
     kind = detect(config).kind

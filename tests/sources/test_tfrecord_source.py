@@ -494,11 +494,8 @@ def test_a_bucket_gives_what_the_disk_gives(
 
 
 @pytest.mark.corpus
-def test_a_published_layout(tmp_path: Path) -> None:
-    root = os.environ.get("RECORDMILL_CORPUS")
-    if not root:
-        pytest.skip("RECORDMILL_CORPUS does not name the folder of real inputs")
-    folder = f"{root}/layouts/tf_detection_api_dataset"
+def test_a_published_layout(corpus: Path, tmp_path: Path) -> None:
+    folder = f"{corpus}/layouts/tf_detection_api_dataset"
     names, *items = read(folder, tmp_path)
     assert names == ClassNames({number + 1: f"label_{number}" for number in range(10)})
     found = [record_of(item) for item in items]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import os
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
@@ -409,14 +408,6 @@ def test_calls_that_are_wrong(tmp_path: Path) -> None:
         listed(f"{place}/none")
     assert SOURCE.sniff(SourceConfig("voc", place)) is None
     assert SOURCE.sniff(SourceConfig("voc", f"{place}/a.jpg")) is None
-
-
-@pytest.fixture
-def corpus() -> Path:
-    folder = os.environ.get("RECORDMILL_CORPUS")
-    if not folder:
-        pytest.skip("RECORDMILL_CORPUS does not name the folder of real inputs")
-    return Path(folder)
 
 
 @pytest.mark.corpus

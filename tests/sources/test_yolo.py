@@ -434,10 +434,8 @@ def test_a_bucket_gives_what_the_disk_gives(tmp_path: Path, bucket: str, bucket_
 
 @pytest.mark.corpus
 @pytest.mark.parametrize("folder", ["yolo_boxes", "yolo_polygons"])
-def test_real_boxes_and_polygons(folder: str) -> None:
-    if not (corpus := os.environ.get("RECORDMILL_CORPUS")):
-        pytest.skip("RECORDMILL_CORPUS does not name the folder of real inputs")
-    root = Path(corpus) / "coco64"
+def test_real_boxes_and_polygons(corpus: Path, folder: str) -> None:
+    root = corpus / "coco64"
     items = listed(
         f"{root}/{folder}", image_roots=(f"{root}/images/val2017",), include_annotations=("masks",)
     )
