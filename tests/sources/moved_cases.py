@@ -52,19 +52,15 @@ class Refused:
 
 @dataclasses.dataclass(frozen=True)
 class Missing:
-    """A piece that is not there.
+    """Pieces that are left out of a dataset.
 
     Attributes:
-        name: what is missing.
-        pieces: paths that are left out; folders end in `/`.
-        outcome: any of these will do.
-        adds: files that are there instead.
+        pieces: their paths, separated by spaces; folders end in `/`.
+        outcomes: any of these is right.
     """
 
-    name: str
-    pieces: tuple[str, ...]
-    outcome: tuple[Expected | Refused, ...]
-    adds: Tree = dataclasses.field(default_factory=dict)
+    pieces: str
+    outcomes: tuple[Expected | Refused, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,13 +88,23 @@ class Case:
     input: str = ""
 
 
-def layout(name: str) -> Callable[[Path], Tree]:
-    """A tree of `layouts`."""
-    return lambda corpus: files_of(corpus / "layouts" / name)
+def _without(pieces: str, *outcomes: Expected | Refused) -> Missing:
+    return Missing(pieces, outcomes)
 
 
 def _folder(name: str) -> Callable[[Path], Tree]:
     return lambda corpus: files_of(corpus / name)
+
+
+def _layout(
+    name: str,
+    expected: Expected | Refused,
+    flags: tuple[str, ...] = (),
+    missing: tuple[Missing, ...] = (),
+    flat: bool = False,
+) -> Case:
+    """A dataset of `layouts`."""
+    return Case(name, _folder(f"layouts/{name}"), expected, flags, missing=missing, flat=flat)
 
 
 _TRAIN_VAL = {"train": 1, "val": 1}
@@ -107,23 +113,12 @@ _BOTH = Expected("coco", _TRAIN_VAL, boxes=_A_AND_BB)
 _MASKS = ("--include_annotations", "masks")
 _IMAGES_ONLY = Expected("folder", _TRAIN_VAL)
 
-_COCO_SPLITS = (
-    Missing("annotations", ("annotations/",), (_IMAGES_ONLY,)),
-    Missing("train images", ("images/train/",), (Refused("not found"),)),
-)
+_COCO_SPLITS = (_without("annotations/", _IMAGES_ONLY), _without("images/train/", Refused("not found")))
 
 
 def _coco(name: str, kind: str, expected: Expected, *flags: str) -> Case:
-    one = Missing(
-        "annotations of val", (f"annotations/{kind}_val.json",), (_without_val(expected), Refused())
-    )
-    return Case(
-        f"coco_dataset/{name}",
-        layout(f"coco_dataset/{name}"),
-        expected,
-        flags,
-        missing=(*_COCO_SPLITS, one),
-    )
+    one = _without(f"annotations/{kind}_val.json", _without_val(expected), Refused())
+    return _layout(f"coco_dataset/{name}", expected, flags, missing=(*_COCO_SPLITS, one))
 
 
 def _without_val(expected: Expected) -> Expected:
@@ -139,21 +134,17 @@ def _without_val(expected: Expected) -> Expected:
 
 
 _COCO = (
-    Case(
+    _layout(
         "coco_dataset/coco",
-        layout("coco_dataset/coco"),
         Expected("coco", _TRAIN_VAL, _A_AND_BB, {"a": 2, "b": 2}, {"panoptic": 2}),
         missing=(
             *_COCO_SPLITS,
-            Missing(
-                "instances",
-                ("annotations/instances_train.json", "annotations/instances_val.json"),
-                (Expected("coco", _TRAIN_VAL, _A_AND_BB, {"a": 2, "b": 2}, {"panoptic": 2}),),
+            _without(
+                "annotations/instances_train.json annotations/instances_val.json",
+                Expected("coco", _TRAIN_VAL, _A_AND_BB, {"a": 2, "b": 2}, {"panoptic": 2}),
             ),
-            Missing(
-                "panoptic masks",
-                ("annotations/panoptic_train/", "annotations/panoptic_val/"),
-                (Refused("panoptic mask not found"),),
+            _without(
+                "annotations/panoptic_train/ annotations/panoptic_val/", Refused("panoptic mask not found")
             ),
         ),
     ),
@@ -163,94 +154,59 @@ _COCO = (
     _coco("coco_labels", "labels", Expected("coco", _TRAIN_VAL, labels=_A_AND_BB)),
     _coco("coco_person_keypoints", "person_keypoints", _BOTH, "--include_annotations", "keypoints"),
     _coco("coco_stuff", "stuff", Expected("coco", _TRAIN_VAL, boxes={"a": 1, "b": 1})),
-    Case(
+    _layout(
         "coco_dataset/coco_panoptic",
-        layout("coco_dataset/coco_panoptic"),
         Expected("coco", _TRAIN_VAL, masks={"panoptic": 2}),
         missing=_COCO_SPLITS,
     ),
-    Case(
+    _layout(
         "coco_dataset/coco_roboflow",
-        layout("coco_dataset/coco_roboflow"),
         _BOTH,
         missing=(
-            Missing(
-                "annotations",
-                ("train/_annotations.coco.json", "val/_annotations.coco.json"),
-                (Expected("folder", _TRAIN_VAL),),
+            _without(
+                "train/_annotations.coco.json val/_annotations.coco.json", Expected("folder", _TRAIN_VAL)
             ),
-            Missing("val", ("val/",), (Expected("coco", {"train": 1}, boxes={"b": 1}),)),
+            _without("val/", Expected("coco", {"train": 1}, boxes={"b": 1})),
         ),
     ),
-    Case(
-        "coco_dataset/mmdet_coco",
-        layout("coco_dataset/mmdet_coco"),
-        _BOTH,
-        missing=(Missing("annotations", ("annotations/",), (_IMAGES_ONLY,)),),
-    ),
+    _layout("coco_dataset/mmdet_coco", _BOTH, missing=(_without("annotations/", _IMAGES_ONLY),)),
 )
 
 _VOC1 = Expected("voc", {"train": 1}, boxes={"cat": 1, "person": 1}, masks={"class": 1, "instance": 1})
 _VOC = (
-    Case(
+    _layout(
         "voc_dataset/voc_dataset1",
-        layout("voc_dataset/voc_dataset1"),
         _VOC1,
         missing=(
-            Missing(
-                "ImageSets",
-                ("ImageSets/",),
-                (dataclasses.replace(_VOC1, splits={None: 1}),),
+            _without("ImageSets/", dataclasses.replace(_VOC1, splits={None: 1})),
+            _without("Annotations/", dataclasses.replace(_VOC1, boxes=_NONE)),
+            _without("SegmentationClass/", dataclasses.replace(_VOC1, masks={"instance": 1})),
+            _without("SegmentationClass/ SegmentationObject/", dataclasses.replace(_VOC1, masks={})),
+            _without("Annotations/ SegmentationClass/ SegmentationObject/", Refused()),
+            _without(
+                "Annotations/ SegmentationClass/ SegmentationObject/ ImageSets/",
+                Expected("folder", {None: 2}),
+                Refused(),
             ),
-            Missing(
-                "Annotations",
-                ("Annotations/",),
-                (dataclasses.replace(_VOC1, boxes=_NONE),),
-            ),
-            Missing(
-                "masks of classes",
-                ("SegmentationClass/",),
-                (dataclasses.replace(_VOC1, masks={"instance": 1}),),
-            ),
-            Missing(
-                "masks",
-                ("SegmentationClass/", "SegmentationObject/"),
-                (dataclasses.replace(_VOC1, masks={}),),
-            ),
-            Missing(
-                "Annotations and masks",
-                ("Annotations/", "SegmentationClass/", "SegmentationObject/"),
-                (Refused(),),
-            ),
-            Missing(
-                "all but the images",
-                ("Annotations/", "SegmentationClass/", "SegmentationObject/", "ImageSets/"),
-                (Expected("folder", {None: 2}), Refused()),
-            ),
-            Missing("JPEGImages", ("JPEGImages/",), (Refused("image_root"),)),
+            _without("JPEGImages/", Refused("image_root")),
         ),
     ),
-    Case(
+    _layout(
         "voc_dataset/voc_dataset3",
-        layout("voc_dataset/voc_dataset3"),
         Expected("voc", {"train": 1}, boxes={"cat": 1}),
         missing=(
-            Missing("ImageSets", ("ImageSets/",), (Expected("voc", {None: 1}, boxes={"cat": 1}),)),
-            Missing("Annotations", ("Annotations/",), (Refused(),)),
+            _without("ImageSets/", Expected("voc", {None: 1}, boxes={"cat": 1})),
+            _without("Annotations/", Refused()),
         ),
     ),
-    Case(
-        "voc_dataset/voc_dataset2",
-        layout("voc_dataset/voc_dataset2"),
-        Refused("annotation without its image"),
-    ),
+    _layout("voc_dataset/voc_dataset2", Refused("annotation without its image")),
     Case(
         "palette_masks",
         _folder("palette_masks"),
         Expected("voc", {None: 3}, masks={"class": 3}),
         missing=(
-            Missing("class names", ("class_names.txt",), (Expected("voc", {None: 3}, masks={"class": 3}),)),
-            Missing("masks", ("SegmentationClass/",), (Refused(),)),
+            _without("class_names.txt", Expected("voc", {None: 3}, masks={"class": 3})),
+            _without("SegmentationClass/", Refused()),
         ),
     ),
 )
@@ -284,8 +240,8 @@ _RACCOON = (
         _raccoon_voc,
         Expected("voc", {None: 200}, boxes={"raccoon": 217}),
         missing=(
-            Missing("annotations", ("annotations/",), (Expected("folder", {None: 200}), Refused())),
-            Missing("images", ("images/",), (Refused("image_root"),)),
+            _without("annotations/", Expected("folder", {None: 200}), Refused()),
+            _without("images/", Refused("image_root")),
         ),
     ),
     Case(
@@ -304,10 +260,8 @@ _RACCOON = (
             *("--annotations", "{root}/test/_annotations.csv"),
         ),
         missing=(
-            Missing(
-                "lists",
-                ("train/_annotations.csv", "test/_annotations.csv"),
-                (Expected("folder", {"train": 160, "test": 40}),),
+            _without(
+                "train/_annotations.csv test/_annotations.csv", Expected("folder", {"train": 160, "test": 40})
             ),
         ),
     ),
@@ -386,15 +340,15 @@ def _semantic(split_at: int, folders: tuple[str, str] = ("images", "masks")) -> 
 _HALVES = {"train": 32, "val": 32}
 _YOLO64 = Expected("yolo", _HALVES, boxes={"*": 440})
 _YOLO_MISSING = (
-    Missing("labels", ("labels/",), (Refused("label"),)),
-    Missing("images", ("images/",), (Refused(),)),
-    Missing("data.yaml and labels", ("data.yaml", "labels/"), (Expected("folder", _HALVES),)),
+    _without("labels/", Refused("label")),
+    _without("images/", Refused()),
+    _without("data.yaml labels/", Expected("folder", _HALVES)),
 )
 
 
 def _yolo_without_names(boxes: Numbers, masks: int = 0) -> Missing:
     found = Expected("yolo", _HALVES, boxes=boxes, masks={"object": masks} if masks else {})
-    return Missing("data.yaml", ("data.yaml",), (found,))
+    return _without("data.yaml", found)
 
 
 _COCO64 = (
@@ -403,8 +357,8 @@ _COCO64 = (
         _coco64,
         Expected("coco", {"val": 64}, boxes={"*": 443, "person": 182, "orange": 1}),
         missing=(
-            Missing("annotations", ("annotations/",), (Expected("folder", {"val": 64}),)),
-            Missing("images", ("images/",), (Refused("not found"),)),
+            _without("annotations/", Expected("folder", {"val": 64})),
+            _without("images/", Refused("not found")),
         ),
     ),
     Case(
@@ -418,8 +372,8 @@ _COCO64 = (
         _coco64_panoptic,
         Expected("coco", {"val": 64}, masks={"panoptic": 64}),
         missing=(
-            Missing("masks", ("annotations/panoptic_val2017/",), (Refused("panoptic mask not found"),)),
-            Missing("annotations file", ("annotations/panoptic_val2017.json",), (Refused(),)),
+            _without("annotations/panoptic_val2017/", Refused("panoptic mask not found")),
+            _without("annotations/panoptic_val2017.json", Refused()),
         ),
     ),
     Case(
@@ -440,12 +394,8 @@ _COCO64 = (
         _roboflow_yolo,
         Expected("yolo", {"train": 32, "val": 32}, boxes={"*": 440, "person": 179}),
         missing=(
-            Missing(
-                "data.yaml",
-                ("data.yaml",),
-                (Expected("yolo", {"train": 32, "valid": 32}, boxes={"*": 440, "0": 179}),),
-            ),
-            Missing("labels", ("train/labels/", "valid/labels/"), (Refused("label"),)),
+            _without("data.yaml", Expected("yolo", {"train": 32, "valid": 32}, boxes={"*": 440, "0": 179})),
+            _without("train/labels/ valid/labels/", Refused("label")),
         ),
     ),
     Case(
@@ -453,15 +403,15 @@ _COCO64 = (
         _semantic(64),
         Expected("masks", {None: 64}, masks={"class": 64}),
         missing=(
-            Missing("masks", ("masks/",), (Expected("folder", {None: 64}), Refused())),
-            Missing("images", ("images/",), (Refused(),)),
+            _without("masks/", Expected("folder", {None: 64}), Refused()),
+            _without("images/", Refused()),
         ),
     ),
     Case(
         "coco64 semantic in splits with a year",
         _semantic(32),
         Expected("masks", _HALVES, masks={"class": 64}),
-        missing=(Missing("masks", ("masks/",), (Expected("folder", _HALVES),)),),
+        missing=(_without("masks/", Expected("folder", _HALVES)),),
     ),
     Case(
         "coco64 semantic, Images and Masks",
@@ -473,53 +423,35 @@ _COCO64 = (
 _YOLO_IDS = {"2": 1, "4": 1}
 _YOLO_NAMES = {"label_2": 1, "label_4": 1}
 _YOLO = (
-    Case(
+    _layout(
         "yolo_dataset/annotations",
-        layout("yolo_dataset/annotations"),
         Expected("yolo", {None: 1}, boxes=_YOLO_NAMES),
         missing=(
-            Missing("obj.names", ("obj.names",), (Expected("yolo", {None: 1}, boxes=_YOLO_IDS),)),
-            Missing("labels", ("Annotations/",), (Refused(),)),
+            _without("obj.names", Expected("yolo", {None: 1}, boxes=_YOLO_IDS)),
+            _without("Annotations/", Refused()),
         ),
     ),
-    Case(
+    _layout(
         "yolo_dataset/labels",
-        layout("yolo_dataset/labels"),
         Expected("yolo", _TRAIN_VAL, boxes={"label_2": 2, "label_4": 2}),
         missing=(
-            Missing("obj.names", ("obj.names",), (Expected("yolo", _TRAIN_VAL, boxes={"2": 2, "4": 2}),)),
-            Missing("labels", ("labels/",), (Refused(), _IMAGES_ONLY)),
-            Missing(
-                "labels of val",
-                ("labels/val/",),
-                (Expected("yolo", _TRAIN_VAL, boxes=_YOLO_NAMES), Refused("label")),
-            ),
+            _without("obj.names", Expected("yolo", _TRAIN_VAL, boxes={"2": 2, "4": 2})),
+            _without("labels/", Refused(), _IMAGES_ONLY),
+            _without("labels/val/", Expected("yolo", _TRAIN_VAL, boxes=_YOLO_NAMES), Refused("label")),
         ),
     ),
-    Case(
+    _layout(
         "yolo_dataset/strict",
-        layout("yolo_dataset/strict"),
         Expected("yolo", {"train": 1}, boxes=_YOLO_NAMES),
         missing=(
-            Missing(
-                "obj.names",
-                ("obj.names",),
-                (Refused("obj.names"), Expected("yolo", {"train": 1}, boxes=_YOLO_IDS)),
-            ),
-            Missing(
+            _without("obj.names", Refused("obj.names"), Expected("yolo", {"train": 1}, boxes=_YOLO_IDS)),
+            _without(
                 "obj.data",
-                ("obj.data",),
-                (
-                    Expected("yolo", {"train": 1}, boxes=_YOLO_NAMES),
-                    Expected("yolo", {None: 1}, boxes=_YOLO_NAMES),
-                ),
+                Expected("yolo", {"train": 1}, boxes=_YOLO_NAMES),
+                Expected("yolo", {None: 1}, boxes=_YOLO_NAMES),
             ),
-            Missing(
-                "train.txt",
-                ("train.txt",),
-                (Refused("train.txt"), Expected("yolo", {None: 1}, boxes=_YOLO_NAMES)),
-            ),
-            Missing("labels", ("obj_train_data/1.txt",), (Refused("label"),)),
+            _without("train.txt", Refused("train.txt"), Expected("yolo", {None: 1}, boxes=_YOLO_NAMES)),
+            _without("obj_train_data/1.txt", Refused("label")),
         ),
     ),
 )
@@ -601,8 +533,8 @@ _CLASSES = (
         _pets(("train/", lambda number: number > 0), ("test/", lambda number: True)),
         Expected("folder", _4_AND_1, _FIVES),
         missing=(
-            Missing("test", ("test/",), (Expected("folder", {"train": 8}, {"cat": 4, "dog": 4}),)),
-            Missing("train", ("train/",), (Expected("folder", {"test": 2}, {"cat": 1, "dog": 1}),)),
+            _without("test/", Expected("folder", {"train": 8}, {"cat": 4, "dog": 4})),
+            _without("train/", Expected("folder", {"test": 2}, {"cat": 1, "dog": 1})),
         ),
     ),
     Case(
@@ -621,11 +553,7 @@ _CLASSES = (
         "cats_dogs by synset",
         _synsets,
         Expected("imagenet", {"train": 8, "val": 2}, {"n02121808": 5, "n02084071": 5}),
-        missing=(
-            Missing(
-                "val", ("val/",), (Expected("imagenet", {"train": 8}, {"n02121808": 4, "n02084071": 4}),)
-            ),
-        ),
+        missing=(_without("val/", Expected("imagenet", {"train": 8}, {"n02121808": 4, "n02084071": 4})),),
     ),
     Case(
         "metadata.csv of Hugging Face",
@@ -641,7 +569,7 @@ _CLASSES = (
             *("--input", "{root}/train_images", "--annotations", "{root}/train.csv"),
             *("--image_column", "image_id"),
         ),
-        missing=(Missing("train.csv", ("train.csv",), (Expected("folder", {None: 10}), Refused())),),
+        missing=(_without("train.csv", Expected("folder", {None: 10}), Refused()),),
     ),
     Case(
         "labels.csv and train",
@@ -654,12 +582,8 @@ _CLASSES = (
         _imagenet_list("basic"),
         _LISTED,
         missing=(
-            Missing(
-                "synsets.txt",
-                ("synsets.txt",),
-                (Expected("imagenet", {"train": 4}, {"0": 1, "3": 1, "5": 2}),),
-            ),
-            Missing("train.txt", ("train.txt",), (Refused(), Expected("folder", {None: 4}))),
+            _without("synsets.txt", Expected("imagenet", {"train": 4}, {"0": 1, "3": 1, "5": 2})),
+            _without("train.txt", Refused(), Expected("folder", {None: 4})),
         ),
     ),
     Case(
@@ -667,14 +591,10 @@ _CLASSES = (
         _imagenet_list("no_labels"),
         Expected("imagenet", {"train": 1}, {"4": 1}),
     ),
-    Case(
-        "imagenet_dataset",
-        layout("imagenet_dataset"),
-        Expected("folder", {None: 4}, {"label_0": 1, "label_1": 2}),
-    ),
-    Case("image_dir_dataset", layout("image_dir_dataset"), Expected("folder", {None: 2}), flat=True),
+    _layout("imagenet_dataset", Expected("folder", {None: 4}, {"label_0": 1, "label_1": 2})),
+    _layout("image_dir_dataset", Expected("folder", {None: 2}), flat=True),
     Case("exif_orientation", _folder("exif_orientation"), Expected("folder", {None: 18}), flat=True),
-    Case("image_zip_dataset", layout("image_zip_dataset"), Expected("archive", {None: 2})),
+    _layout("image_zip_dataset", Expected("archive", {None: 2})),
 )
 
 _SEVEN = dict.fromkeys(("window", "license plate", "o1", "q1", "b1", "m1", "hg"), 1)
@@ -706,25 +626,19 @@ _OTHERS = (
             "labelme", {None: 3}, boxes={"person": 7, "bottle": 1, "chair": 1, "sofa": 4, "bus": 2, "car": 1}
         ),
         missing=(
-            Missing(
-                "all JSON",
-                ("2011_000003.json", "2011_000006.json", "2011_000025.json"),
-                (Expected("folder", {None: 3}),),
-            ),
-            Missing(
-                "one JSON",
-                ("2011_000025.json",),
-                (Expected("labelme", {None: 2}, boxes={"person": 7, "bottle": 1, "chair": 1, "sofa": 4}),),
+            _without("2011_000003.json 2011_000006.json 2011_000025.json", Expected("folder", {None: 3})),
+            _without(
+                "2011_000025.json",
+                Expected("labelme", {None: 2}, boxes={"person": 7, "bottle": 1, "chair": 1, "sofa": 4}),
             ),
         ),
     ),
-    Case(
+    _layout(
         "labelme_dataset",
-        layout("labelme_dataset"),
         Expected("labelme", {None: 1}, boxes=_SEVEN),
         missing=(
-            Missing("Masks", ("Masks/",), (Expected("labelme", {None: 1}, boxes=_SEVEN), Refused())),
-            Missing("Annotations", ("Annotations/",), (Refused(),)),
+            _without("Masks/", Expected("labelme", {None: 1}, boxes=_SEVEN), Refused()),
+            _without("Annotations/", Refused()),
         ),
     ),
     Case(
@@ -732,54 +646,40 @@ _OTHERS = (
         _mnist,
         Expected("idx", {"test": 500}, {str(number): count for number, count in enumerate(_DIGITS)}),
         missing=(
-            Missing(
-                "labels", ("t10k-labels-idx1-ubyte.gz",), (Expected("idx", {"test": 500}), Refused("label"))
-            ),
-            Missing("images", ("t10k-images-idx3-ubyte.gz",), (Refused(),)),
+            _without("t10k-labels-idx1-ubyte.gz", Expected("idx", {"test": 500}), Refused("label")),
+            _without("t10k-images-idx3-ubyte.gz", Refused()),
         ),
     ),
-    Case("mnist_dataset", layout("mnist_dataset"), Refused("labels")),
-    Case(
+    _layout("mnist_dataset", Refused("labels")),
+    _layout(
         "open_images_dataset/v5",
-        layout("open_images_dataset/v5"),
         Expected("openimages", {"train": 1, "test": 1}),
-        missing=(Missing("annotations", ("annotations/",), (Expected("folder", {"train": 1, "test": 1}),)),),
+        missing=(_without("annotations/", Expected("folder", {"train": 1, "test": 1})),),
     ),
-    Case(
+    _layout(
         "open_images_dataset/v6",
-        layout("open_images_dataset/v6"),
         _V6,
         missing=(
-            Missing("class names", ("annotations/oidv6-class-descriptions.csv",), (_V6_IDS,)),
-            Missing("annotations", ("annotations/",), (Refused(),)),
-            Missing(
-                "annotations and masks",
-                ("annotations/", "masks/"),
-                (Expected("folder", {"train": 2, "test": 1, "validation": 1}),),
-            ),
+            _without("annotations/oidv6-class-descriptions.csv", _V6_IDS),
+            _without("annotations/", Refused()),
+            _without("annotations/ masks/", Expected("folder", {"train": 2, "test": 1, "validation": 1})),
         ),
     ),
     Case(
         "open_images_dataset/v6 with masks",
-        layout("open_images_dataset/v6"),
+        _folder("layouts/open_images_dataset/v6"),
         dataclasses.replace(_V6, masks={"object": 1}),
         _MASKS,
-        missing=(Missing("masks", ("masks/",), (Refused("mask"),)),),
+        missing=(_without("masks/", Refused("mask")),),
     ),
-    Case(
+    _layout(
         "tf_detection_api_dataset",
-        layout("tf_detection_api_dataset"),
         Expected("tfrecord", {"train": 1, "val": 1, "test": 1}, boxes={"label_2": 1, "label_3": 2, "0": 1}),
         missing=(
-            Missing(
-                "label map",
-                ("label_map.pbtxt",),
-                (
-                    Expected(
-                        "tfrecord",
-                        {"train": 1, "val": 1, "test": 1},
-                        boxes={"label_2": 1, "label_3": 2, "0": 1},
-                    ),
+            _without(
+                "label_map.pbtxt",
+                Expected(
+                    "tfrecord", {"train": 1, "val": 1, "test": 1}, boxes={"label_2": 1, "label_3": 2, "0": 1}
                 ),
             ),
         ),
@@ -794,36 +694,25 @@ def _camvid(corpus: Path) -> Tree:
 
 
 _REFUSED = (
-    Case("camvid_dataset", layout("camvid_dataset"), Refused("in colours")),
+    _layout("camvid_dataset", Refused("in colours")),
     Case(
         "camvid_dataset with its colours",
         _camvid,
         Expected("masks", {"train": 1, "val": 1, "test": 2}, masks={"class": 4}),
         missing=(
-            Missing(
-                "lists",
-                ("train.txt", "val.txt", "test.txt"),
-                (Expected("masks", {"train": 1, "val": 1, "test": 2}, masks={"class": 4}),),
+            _without(
+                "train.txt val.txt test.txt",
+                Expected("masks", {"train": 1, "val": 1, "test": 2}, masks={"class": 4}),
             ),
-            Missing("masks", ("trainannot/", "valannot/", "testannot/"), (Refused(),)),
-            Missing("masks of val", ("valannot/",), (Refused(),)),
+            _without("trainannot/ valannot/ testannot/", Refused()),
+            _without("valannot/", Refused()),
         ),
     ),
-    Case("celeba_dataset/dataset", layout("celeba_dataset/dataset"), Refused("CelebA")),
-    Case(
-        "celeba_dataset/dataset_with_meta_file",
-        layout("celeba_dataset/dataset_with_meta_file"),
-        Refused("CelebA"),
-    ),
-    Case(
-        "cvat_dataset/for_images/export_task", layout("cvat_dataset/for_images/export_task"), Refused("CVAT")
-    ),
-    Case(
-        "cvat_dataset/for_images/export_project",
-        layout("cvat_dataset/for_images/export_project"),
-        Refused("CVAT"),
-    ),
-    Case("cvat_dataset/for_video", layout("cvat_dataset/for_video"), Refused("CVAT")),
+    _layout("celeba_dataset/dataset", Refused("CelebA")),
+    _layout("celeba_dataset/dataset_with_meta_file", Refused("CelebA")),
+    _layout("cvat_dataset/for_images/export_task", Refused("CVAT")),
+    _layout("cvat_dataset/for_images/export_project", Refused("CVAT")),
+    _layout("cvat_dataset/for_video", Refused("CVAT")),
 )
 
 CASES: Mapping[str, Case] = {
@@ -833,4 +722,4 @@ CASES: Mapping[str, Case] = {
 
 def piece_removed(case: Case, missing: Missing, corpus: Path) -> Tree:
     """The tree of a case without a piece."""
-    return {**without(case.tree(corpus), *missing.pieces), **missing.adds}
+    return without(case.tree(corpus), *missing.pieces.split())

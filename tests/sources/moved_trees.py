@@ -5,20 +5,16 @@ from __future__ import annotations
 import os
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 Tree = Mapping[str, Path | bytes]
 """Files by their path below the tree's root."""
 
 
-def files_of(
-    folder: Path, below: str = "", keep: Callable[[str], bool] = lambda path: True
-) -> dict[str, Path]:
+def files_of(folder: Path, below: str = "") -> dict[str, Path]:
     """The files of a folder, under `below`."""
-    found = sorted(path for path in folder.rglob("*") if path.is_file())
-    named = ((path.relative_to(folder).as_posix(), path) for path in found)
-    return {f"{below}{name}": path for name, path in named if keep(name)}
+    return {f"{below}{path.relative_to(folder).as_posix()}": path for path in _files(folder)}
 
 
 def below(tree: Tree, prefix: str) -> dict[str, Path | bytes]:

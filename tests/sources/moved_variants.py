@@ -289,11 +289,11 @@ def judged_without(case: Case, missing: Missing, is_wrapped: bool, corpus: Path,
     plain = Given(call(case, lay_out(tree, work / "dataset"))) if not is_wrapped else None
     given = plain or _wrapped(case, tree, work)
     reading = read(given.argv)
-    name = f"without {missing.name}{', in one folder' if is_wrapped else ''}"
+    name = f"without {missing.pieces}{', in one folder' if is_wrapped else ''}"
     end = functools.partial(Outcome, case.name, name, argv=given.argv)
     if reading.status == "crashed":
         return end("CRASH", reading.message)
-    wrong = [_unlike(reading, one) for one in missing.outcome]
+    wrong = [_unlike(reading, one) for one in missing.outcomes]
     if is_wrapped and _is_flat(tree) and reading.labels == {"dataset": len(reading.records)}:
         return end("single class", _ending(reading))
     if "" in wrong:

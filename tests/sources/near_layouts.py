@@ -374,10 +374,7 @@ _STEMS = {
         "Label",
     ),
     "YOLO's labels in another folder": Near(
-        {
-            **_photos("images/a.jpg", "images/b.jpg"),
-            **_text(_LINE, "labels_yolo/a.txt", "labels_yolo/b.txt"),
-        },
+        {**_photos("images/a.jpg", "images/b.jpg"), **_text(_LINE, "labels_yolo/a.txt", "labels_yolo/b.txt")},
         _boxes("yolo", 2, **{"0": 2}),
         "labels_yolo",
     ),
@@ -442,11 +439,7 @@ _READ = {
         None,
     ),
     "train.json and val.json of COCO": Near(
-        {
-            **_photos("train/a.jpg", "val/b.jpg"),
-            **_coco("train.json", "a.jpg"),
-            **_coco("val.json", "b.jpg"),
-        },
+        {**_photos("train/a.jpg", "val/b.jpg"), **_coco("train.json", "a.jpg"), **_coco("val.json", "b.jpg")},
         _boxes("coco", {"train": 1, "val": 1}, cat=2),
         None,
     ),
@@ -465,9 +458,7 @@ _READ = {
         None,
     ),
     "a class called images": Near(
-        _photos("apple/1.jpg", "banana/1.jpg", "images/1.jpg"),
-        _folder(3, apple=1, banana=1, images=1),
-        None,
+        _photos("apple/1.jpg", "banana/1.jpg", "images/1.jpg"), _folder(3, apple=1, banana=1, images=1), None
     ),
     "the same names in each class": Near(
         _photos("cat/1.jpg", "cat/2.jpg", "dog/1.jpg", "dog/2.jpg"), _folder(4, cat=2, dog=2), None

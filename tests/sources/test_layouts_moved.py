@@ -65,9 +65,9 @@ def test_several_in_one_folder_are_refused(corpus: Path, tmp_path: Path, name: s
 
 @pytest.mark.parametrize("is_wrapped", [False, True], ids=["itself", "in one folder"])
 @pytest.mark.parametrize(
-    ("name", "missing"), [(name, one.name) for name, case in CASES.items() for one in case.missing]
+    ("name", "missing"), [(name, one.pieces) for name, case in CASES.items() for one in case.missing]
 )
 def test_without_a_piece(corpus: Path, tmp_path: Path, name: str, missing: str, is_wrapped: bool) -> None:
     case = CASES[name]
-    (one,) = (one for one in case.missing if one.name == missing)
+    (one,) = (one for one in case.missing if one.pieces == missing)
     check(judged_without(case, one, is_wrapped, corpus, tmp_path))
