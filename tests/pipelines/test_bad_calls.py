@@ -235,7 +235,11 @@ def test_flags_of_beam_pass(photos: Path, tmp_path: Path) -> None:
         ("photos/a.jpg", "photos", "--output is 'photos', in which --input, 'photos/a.jpg', lies"),
         ("gs://pictures/in", "gs://pictures/in/", "--output is 'gs://pictures/in/', which is --input"),
         ("gs://pictures/in", "gs://pictures/in/out", "such as gs://pictures/in-records\n"),
-        ("gs://pictures/in/a", "gs://pictures/in", "--output is 'gs://pictures/in', in which --input, 'gs://pictures/in/a', lies"),
+        (
+            "gs://pictures/in/a",
+            "gs://pictures/in",
+            "--output is 'gs://pictures/in', in which --input, 'gs://pictures/in/a', lies",
+        ),
     ],
 )
 @pytest.mark.parametrize("command", ["convert", "sweep"])

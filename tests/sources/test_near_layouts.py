@@ -18,7 +18,7 @@ def _case(name: str) -> object:
     )
 
 
-@pytest.mark.parametrize("name", map(_case, NEAR))
+@pytest.mark.parametrize("name", [_case(near) for near in NEAR])
 def test_read_as_what_it_is_or_refused(tmp_path: Path, name: str) -> None:
     near = NEAR[name]
     reading = read(["--input", str(lay_out(near.tree, tmp_path / "input"))])

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from transforms.sources.class_folders import below_input
 from transforms.sources.formats.imagenet_layout import SYNSET
 from transforms.sources.formats.masks_match import ENDINGS, mask_path
-from transforms.sources.formats.masks_pairs import IMAGE_FOLDERS, stem_of
+from transforms.sources.formats.masks_pairs import IMAGE_FOLDERS
 from transforms.sources.names import is_split_name
 from transforms.sources.outline import Outline, joined
 from transforms.sources.source import Source, SourceConfig
@@ -138,7 +138,7 @@ class Search:
         levels = [level for _, level in self.outline.walk(key)]
         return all(
             not level.others
-            and not any(one.endswith(_LONG_ENDINGS) for one in map(stem_of, level.images[:_STEMS]))
+            and not _has_mask_names(level.images[:_STEMS])
             and not any(_is_special(name) for name in level.folders)
             for level in levels
         )
@@ -153,6 +153,12 @@ class Search:
     def _is_ours(self, key: str) -> bool:
         """Whether a folder is a dataset that this program wrote: an output next to its input."""
         return self._config.kind == "auto" and MANIFEST in self.outline.level(key).others
+
+
+def _has_mask_names(names: Sequence[str]) -> bool:
+    """Whether a file is called as a mask next to its image is: `1_mask.png`."""
+    joined_names = "\n".join(names)
+    return any(f"{ending}." in joined_names for ending in _LONG_ENDINGS)
 
 
 def _is_special(name: str) -> bool:

@@ -68,7 +68,7 @@ class FramesSource:
             if not is_folder(config.input):
                 return None
             found = None
-            for key, path in first_files(config, tuple(IMAGE_EXTENSIONS), most=1):
+            for key, path in first_files(config, IMAGE_EXTENSIONS, most=1):
                 folder = os.path.dirname(path)
                 times = next((name for name in TIME_FILES if is_file(f"{folder}/{name}")), None)
                 if times is None:  # numbered images are as often those of a class

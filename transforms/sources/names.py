@@ -35,13 +35,15 @@ _LITTER = frozenset(
 
 def extension_of(name: str) -> str:
     """The extension of a file name or path, in lower case and without its dot; empty where there is none."""
-    stem, _, extension = name.rpartition("/")[2].rpartition(".")
-    return extension.lower() if stem else ""
+    stem, _, extension = name.rpartition(".")
+    return "" if not stem or stem[-1] == "/" or "/" in extension else extension.lower()
 
 
 def is_image_name(name: str) -> bool:
     """Whether a file name has the extension of an image format."""
-    return extension_of(name) in IMAGE_EXTENSIONS
+    stem, _, extension = name.rpartition(".")
+    is_image = extension in IMAGE_EXTENSIONS or extension.lower() in IMAGE_EXTENSIONS
+    return is_image and bool(stem) and stem[-1] != "/"
 
 
 def is_hidden(name: str) -> bool:

@@ -21,7 +21,7 @@ from transforms.storage.paths import Confinement, absolute, is_remote, real_path
 from transforms.storage.places import is_folder
 
 _FOLDERS, _FOLDERS_REMOTE = 2_000, 16
-_ALL_NAMES = 200_000  # after which no further folder is listed
+_ALL_NAMES = 100_000  # after which no further folder is listed
 _NAMES, _NAMES_REMOTE = 20_000, 1_000  # of a folder
 _LINKS = 200  # of a folder that are looked at
 _DEPTH, _DEEPEST = 8, 50  # folders below another one that are looked at, or all
@@ -116,12 +116,15 @@ class Outline:
         self._names += len(names)
         self.is_whole = self.is_whole and len(names) < most
         for name, is_linked in names:
-            bare = name.rstrip("/") if name.endswith("/") else name
+            is_folder_name = name[-1] == "/"
+            bare = name[:-1] if is_folder_name else name
             if not bare or is_hidden(bare) or not is_unicode(bare):
                 continue
+            if not is_folder_name and not is_linked:
+                (images if is_image_name(bare) else others).append(bare)
+                continue
             links += is_linked
-            is_folder_name = name.endswith("/")
-            leads_to = f"{path}/{bare}" if is_folder_name or is_linked else ""
+            leads_to = f"{path}/{bare}"
             if is_linked and links <= _LINKS:
                 try:
                     leads_to = self._confinement.resolve(leads_to, "list")

@@ -36,18 +36,19 @@ _glanced: _Glanced | None = None
 
 
 class _Glanced:
-    """The listings of a glance: of folders of this machine as many as fit, or the last one alone."""
+    """The listings of a glance: of folders of this machine the first that fit, and the last one."""
 
     def __init__(self) -> None:
         self.folders: dict[str, Entries] = {}
         self._held = 0
+        self._last = ""
 
     def hold(self, folder: str, found: Entries) -> Entries:
         """Keeps a listing."""
-        if self._held + len(found) > _HELD and not is_remote(folder):
-            self.folders = {path: one for path, one in self.folders.items() if is_remote(path)}
-            self._held = 0
-        self._held += 0 if is_remote(folder) else len(found)
+        self.folders.pop(self._last, None)
+        fits = is_remote(folder) or self._held + len(found) <= _HELD
+        self._held += len(found) if fits and not is_remote(folder) else 0
+        self._last = "" if fits else folder
         self.folders[folder] = found
         return found
 

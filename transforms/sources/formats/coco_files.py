@@ -230,14 +230,19 @@ def _json_files(config: SourceConfig, most_folders: int | None = None) -> Iterat
             return
         folder, prefix = folders.popleft()
         try:
-            found = [(name, entry) for name, entry in entries(folder) if _is_looked_at(name)]
+            listed = entries(folder)
         except OSError as error:
             yield _failure(prefix or "./", os_fault(error, "list"))
             continue
+        found = [
+            (name, entry)
+            for name, entry in listed
+            if (name[-1] == "/" or name[-5:].lower() == ".json") and _is_looked_at(name)
+        ]
         for name, entry in found:
             if extension_of(name) == "json":
                 yield from _json_file(folder, prefix, name, entry, confinement)
-        inner = [name[:-1] for name, _ in found if name.endswith("/")] if prefix.count("/") < _DEPTH else []
+        inner = [name[:-1] for name, _ in found if name[-1] == "/"] if prefix.count("/") < _DEPTH else []
         for name in sorted(inner, key=lambda name: (name.lower() not in _LIKELY_FOLDERS, name)):
             path = _folder_path(f"{folder}/{name}", confinement)
             if path is not None and path not in skip_dirs and path not in seen:

@@ -82,9 +82,9 @@ def find_layout(config: SourceConfig, most: int = _FOLDERS) -> Layout:
             break
         prefix = waiting.popleft()
         for name, _ in entries(layout.path(prefix)):
-            if is_hidden(name.rstrip("/")):
+            if is_hidden(name[:-1] if name[-1] == "/" else name):
                 continue
-            if not name.endswith("/"):
+            if name[-1] != "/":
                 _note_file(layout, prefix, name, confinement)
             elif _is_visited(layout.path(prefix + name), skipped, confinement):
                 _note_folder(layout, prefix, name[:-1], waiting)
@@ -97,7 +97,7 @@ def _note_file(layout: Layout, prefix: str, name: str, confinement: Confinement)
         if is_link(path) and not confinement.holds(path):
             return  # the walk over the tree reports it
         layout.files.setdefault(name.lower(), prefix + name)
-    elif is_image_name(name) and (match := ILSVRC_NAME.match(name)):
+    elif (match := ILSVRC_NAME.match(name)) and is_image_name(name):
         layout.named = layout.named or prefix + name
         if not any(map(is_split_name, prefix.split("/"))):
             layout.named_splits.add(match[1])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import Future
 from xml.etree.ElementTree import Element, ParseError, TreeBuilder
 
@@ -110,7 +111,7 @@ def _bytes_of(
 
 
 def first_files(
-    config: SourceConfig, extensions: tuple[str, ...], most: int = 3
+    config: SourceConfig, extensions: Collection[str], most: int = 3
 ) -> Iterator[tuple[str, str]]:
     """The key and path of the first files with one of the extensions: `most` a folder, few folders.
 
@@ -126,21 +127,20 @@ def first_files(
             return
         prefix, path = waiting.popleft()
         try:
-            names = [name for name, _ in entries(path) if not is_hidden(name.rstrip("/"))]
+            names = [name for name, _ in entries(path)]
         except OSError:
             continue
-        found = 0
-        for name in names:
-            if name.endswith("/"):
-                inner = _followed(f"{path}/{name[:-1]}", confinement) if name != "/" else None
-                if inner is not None and inner not in seen and prefix.count("/") < _SNIFFED_DEPTH:
-                    seen.add(inner)
-                    waiting.append((prefix + name, inner))
-            elif found < most and extension_of(name) in extensions:
-                file = _followed(f"{path}/{name}", confinement)
-                if file is not None:
-                    found += 1
-                    yield prefix + name, file
+        folders = [name for name in names if name[-1] == "/"] if prefix.count("/") < _SNIFFED_DEPTH else []
+        for name in folders:
+            is_entered = name != "/" and not is_hidden(name[:-1])
+            inner = _followed(f"{path}/{name[:-1]}", confinement) if is_entered else None
+            if inner is not None and inner not in seen:
+                seen.add(inner)
+                waiting.append((prefix + name, inner))
+        asked = (name for name in names if name.rpartition(".")[2].lower() in extensions)
+        shown = (name for name in asked if extension_of(name) and not is_hidden(name))
+        files = ((prefix + name, _followed(f"{path}/{name}", confinement)) for name in shown)
+        yield from itertools.islice(((key, file) for key, file in files if file is not None), most)
 
 
 def _followed(path: str, confinement: Confinement) -> str | None:
