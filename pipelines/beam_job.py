@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pipelines.job_errors import job_error, job_error_in
 from pipelines.runner_flags import DIRECT_RUNNER
-from transforms.parameters import as_flags
+from transforms.flags import as_flags
 from transforms.records import JobError
 
 if TYPE_CHECKING:

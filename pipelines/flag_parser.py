@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from pipelines import flag_values
-from transforms.parameters import as_flags
+from transforms.flags import as_flags
 
 
 class Parser(argparse.ArgumentParser):

@@ -35,8 +35,8 @@ from pipelines.inspection_page import page
 from pipelines.inspection_records import record_lines
 from pipelines.inspection_sheet import check_sheet, write_sheet
 from pipelines.inspection_text import Line, printed
+from transforms.flags import as_flags
 from transforms.framing import DamagedRecordError
-from transforms.parameters import as_flags
 from transforms.reading.class_names import class_names
 from transforms.reading.dataset import Dataset, ShardEntry, find_dataset
 from transforms.reading.survey_records import Taken, first_records, numbered_record

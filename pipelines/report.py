@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines import flag_values
 from pipelines.flag_parser import HelpFormatter, Parser
-from transforms.parameters import as_flags
+from transforms.flags import as_flags
 from transforms.records import JobError
 from transforms.shards import own_process
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from pipelines import flag_values
 from pipelines.flag_parser import HelpFormatter, Parser
-from transforms.parameters import as_flags
+from transforms.flags import as_flags
 from transforms.reading.dataset import Dataset, find_dataset
 from transforms.reading.parsing_code import parsing_code
 from transforms.reading.parsing_config import input_readers, why_no_reader

@@ -10,23 +10,21 @@ BEAM, TENSORFLOW = "apache_beam", "tensorflow"
 
 # What a file may import of our own, by the longest prefix of its module.
 ALLOWED = {
-    "transforms.parameters": (),
     "transforms.flags": (),
-    "transforms.records": ("transforms.parameters",),
+    "transforms.records": ("transforms.flags",),
     "transforms.storage": ("transforms.records", "transforms.flags", "transforms.storage"),
-    "transforms.images": ("transforms.parameters", "transforms.records", "transforms.images"),
+    "transforms.images": ("transforms.flags", "transforms.records", "transforms.images"),
     "transforms.framing": (),
     "transforms.annotations": ("transforms.records", "transforms.images", "transforms.annotations"),
     "transforms.examples": ("transforms.records", "transforms.framing", "transforms.examples"),
     "transforms.sources": (
-        "transforms.parameters",
         "transforms.records",
         "transforms.flags",
         "transforms.framing",
         "transforms.storage",
         "transforms.sources",
     ),
-    "transforms.config": ("transforms.parameters", "transforms.records", "transforms.images.policy"),
+    "transforms.config": ("transforms.flags", "transforms.records", "transforms.images.policy"),
     "transforms.shards": (
         "transforms.records",
         "transforms.config",
@@ -77,7 +75,6 @@ ALLOWED = {
 WITH_TENSORFLOW = ("pipelines.input", "benchmarks")
 # Modules that a spawned writer, or the launcher before it has checked a call, must be able to import.
 WITHOUT_BEAM = (
-    "transforms.parameters",
     "transforms.records",
     "transforms.flags",
     "transforms.framing",

@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from transforms.flags import naming_parameters
 from transforms.images.policy import ImagePolicy
-from transforms.parameters import naming_parameters
 from transforms.records import SPLIT_NAME
 
 MIB = 1 << 20

@@ -15,7 +15,7 @@ import apache_beam as beam
 
 from transforms import coders as _coders  # noqa: F401  (registers the coders)
 from transforms.config import DatasetConfig
-from transforms.parameters import naming_parameters
+from transforms.flags import naming_parameters
 from transforms.plan import PlanDataset
 from transforms.publish import Publish
 from transforms.records import ClassNames, Failure, ImageRecord

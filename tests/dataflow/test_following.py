@@ -10,7 +10,7 @@ import pytest
 
 from pipelines import dataflow_job
 from pipelines.dataflow_job import SubmittedJob, counters, follow, progress_line
-from transforms.parameters import as_parameters
+from transforms.flags import as_parameters
 from transforms.records import JobError
 
 TRACEBACK = (

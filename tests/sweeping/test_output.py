@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from transforms.parameters import as_flags
+from transforms.flags import as_flags
 from transforms.records import JobError
 from transforms.storage.marked import make_marked_folder
 from transforms.storage.owner import Owner

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 
+from transforms.flags import naming_parameters
 from transforms.images.reasons import MAX_PIXELS
-from transforms.parameters import naming_parameters
 
 IMAGE_FORMATS = ("keep", "jpeg", "png", "webp", "raw", "tensor")
 # Those that change pixels whenever they are encoded.

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from transforms.parameters import naming_parameters
+from transforms.flags import naming_parameters
 from transforms.records import ClassNames, Failure, ImageRecord, JobError
 from transforms.sources.names import is_unicode, printable
 from transforms.storage.paths import absolute, expanded, is_remote, real_path
