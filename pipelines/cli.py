@@ -42,11 +42,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    # Imported once interruptions are heeded, and no more than is asked for: errors of the call come soon.
+    # Imported late: interruptions are handled by now, and a command imports only what it needs.
     parser = _parser()
     if not arguments:
         parser.print_help(sys.stderr)
-        return 2  # 0 would say that something was done
+        return 2  # the call was wrong: it names no command
     # The subcommand parses the rest itself: unknown flags may be Beam's.
     args = parser.parse_args(arguments[:1])
     if args.version:
@@ -55,7 +55,7 @@ def _run(arguments: list[str]) -> int:
         print(f"recordmill {package_version('recordmill')}")
         return 0
     if args.command is None:
-        parser.error(f"no command is given; it is {', '.join(_COMMANDS)}")
+        parser.error(f"no command is given; it may be {', '.join(_COMMANDS)}")
     command = args.command
     module = importlib.import_module(f"pipelines.{_COMMANDS[command][0]}")
     status: int = module.main(arguments[1:], prog=f"recordmill {command}")

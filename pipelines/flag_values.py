@@ -92,7 +92,7 @@ def fractions(text: str) -> dict[str, float]:
 
 
 def _named_fractions(text: str) -> str:
-    """What was probably meant: `80/20` is `train=0.8,val=0.2`."""
+    """The value that was probably meant: `train=0.8,val=0.2` for `80/20`."""
     parts = re.split(r"\s*[/:,-]\s*", text.strip().replace("%", ""))
     numbers = [float(part) for part in parts if re.fullmatch(r"\d+(\.\d+)?|\.\d+", part)]
     if len(numbers) != len(parts) or not 2 <= len(numbers) <= 3 or not all(numbers):

@@ -258,16 +258,20 @@ def _pair(
 
 
 def _check_labels(labels: Sequence[int], name: str, asked: Asked) -> None:
-    """Raises ValueError where records have no label that a trainer could use.
+    """Raises ValueError if records lack the label of their (image, label) pair.
+
+    With `one_hot`, a missing label is a vector of zeros: only a dataset without any label is refused.
 
     Args:
-        labels: the number of labels of each of the first records.
-        name: stored, of the feature.
-        asked: a vector of zeros stands for no label, unless there is none at all.
+        labels: number of labels of each of the first records.
+        name: of the feature, as stored.
+        asked: the parameters of the call.
     """
     missing = labels.count(0)
     if missing == len(labels) or (missing and asked.one_hot is False):
-        zeros = "" if missing == len(labels) else "; one_hot=True makes a vector of zeros of no label"
+        zeros = (
+            "" if missing == len(labels) else "; one_hot=True stores a vector of zeros for a missing label"
+        )
         raise ValueError(
             f"as_supervised is True, and {missing} of the first {len(labels)} records have no label "
             f"({name!r}); leave as_supervised out, or convert labelled images only{zeros}"

@@ -32,7 +32,7 @@ def check_sheet(path: str) -> None:
         else:
             there = places.is_folder(os.path.dirname(place)) and not places.is_folder(place)
         if there and not files.may_replace(place, is_sheet):
-            raise ValueError("something that inspect did not make is there; give another file, or remove it")
+            raise ValueError("inspect did not write that file; give another path, or remove the file")
     except (ValueError, OSError) as error:
         said = getattr(error, "strerror", None) or error
         raise ValueError(f"--images is {path!r}: {said}") from error

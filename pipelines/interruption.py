@@ -103,7 +103,7 @@ def _what_is_kept(output: str, working: str) -> str:
         return ""
     shards = "1 finished shard is" if count == 1 else f"{count} finished shards are"
     return (
-        f"{shards} kept: the same command goes on from there, also with another --max_failure_ratio, or "
+        f"{shards} kept: the same command reuses them, also with another --max_failure_ratio, or "
         "without --strict\n"
     )
 

@@ -120,8 +120,8 @@ def _output(given: str | None, dataset: Dataset) -> str:
         raise ValueError(f"--output is {given!r}, which is a folder; give a file, such as report.html")
     if not files.may_replace(path, is_sealed_page):
         raise ValueError(
-            f"--output is {given!r}, which is not a page that recordmill wrote, or one that was changed "
-            "since; give another file, or remove it"
+            f"--output is {given!r}, a file that recordmill did not write, or that was changed since; "
+            "give another path, or remove the file"
         )
     return path
 

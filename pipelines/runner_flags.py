@@ -6,13 +6,13 @@ import argparse
 import difflib
 import importlib.util
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipelines import dataflow
 from pipelines.dataflow import DATAFLOW_RUNNER
 from pipelines.flag_parser import Parser
+from transforms.flags import flag_with
 
 DIRECT_RUNNER = "DirectRunner"
 LOCAL_RUNNERS = (DIRECT_RUNNER, "BundleBasedDirectRunner", "FnApiRunner", "PrismRunner")
@@ -79,16 +79,16 @@ def _beam_parser(parser: Parser) -> Parser:
 
 
 def _no_flag(argument: str, *parsers: Parser) -> str:
-    """What is wrong with an argument that no parser knows; flags of the first are thought of first."""
+    """The message about an argument that no parser knows. It suggests flags of the first parser first."""
     name = argument.split("=")[0]
     if not name.startswith("-") and os.path.isfile(argument):
         folder, pattern = os.path.dirname(argument) or ".", f"*{os.path.splitext(argument)[1]}"
         return (
-            f"argument {argument!r} belongs to no flag; --input takes one folder: give --input "
-            f"{shlex.quote(folder)} --include {shlex.quote(pattern)}"
+            f"unexpected argument {argument!r}; --input takes one folder: give "
+            f"{flag_with('--input', folder)} {flag_with('--include', pattern)}"
         )
     if not name.startswith("-"):
-        return f"argument {argument!r} belongs to no flag; the input is given with --input"
+        return f"unexpected argument {argument!r}; give the input with --input"
     ours = parsers[0]._option_string_actions
     known = {flag for parser in parsers for flag in parser._option_string_actions}
     # Few mistype Beam's, but by a letter.

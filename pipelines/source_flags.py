@@ -107,7 +107,7 @@ def add_source_flags(group: argparse._ArgumentGroup, output: str) -> None:
 
 
 def chosen_source(args: argparse.Namespace) -> tuple[SourceConfig, str]:
-    """The source, its kind and its folder found out; and why it is of that kind.
+    """The source, with its kind and its folder as detected, and the reason for the kind.
 
     Raises:
         ValueError: it is of none, or its flags contradict each other.
@@ -135,7 +135,7 @@ def chosen_source(args: argparse.Namespace) -> tuple[SourceConfig, str]:
 
 
 def check_apart(source: str, output: str) -> None:
-    """Raises ValueError where one of input and output lies in the other, or output can be no folder."""
+    """Raises ValueError if output is the input, lies in it or contains it, or cannot be a folder."""
     check_path(output)
     read, written = real_path(source), real_path(output)
     if read == written:

@@ -79,13 +79,13 @@ def _add_facts(table: Table, facts: Mapping[str, str]) -> None:
 
 
 def _print_warnings(console: Console, warnings: Sequence[Mapping[str, str]]) -> None:
-    """Prints each warning on one line, which can be searched for."""
+    """Prints each warning on one line, so that a search finds it."""
     for one in warnings:
         console.print(f"WARNING: {DataWarning(**one).text}")
 
 
 def _first_split(splits: Mapping[str, Mapping[str, Any]]) -> str:
-    """The split that a person reads first: train, else the largest."""
+    """The split of the printed example: train, or else the largest."""
     return "train" if "train" in splits else max(splits, key=lambda name: splits[name]["records"])
 
 

@@ -216,7 +216,7 @@ def _source(args: argparse.Namespace, path: str) -> tuple[SourceConfig, DatasetC
         image_roots=tuple(args.image_root) or told.image_roots,
         skip_dirs=(absolute(args.path),),
     )
-    if absolute(source.input) != told.input:  # a folder around the one that was read, as `convert` takes it
+    if absolute(source.input) != told.input:  # it may be a folder around the dataset, as for `convert`
         source = dataclasses.replace(source, input=detect(source).input)
     return source, config_of(found.manifest, source)
 
@@ -244,7 +244,7 @@ def _check_report(path: str) -> None:
         check_place(place)
     if not os.path.isdir(place) and not files.may_replace(place, is_report):
         raise ValueError(
-            f"--report is {path!r}, which is not a report of verify; give another file, or remove it"
+            f"--report is {path!r}, a file that verify did not write; give another path, or remove the file"
         )
     if is_remote(place):
         return

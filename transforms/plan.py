@@ -163,7 +163,7 @@ def _some(
 
 
 def nothing_to_write(failures: Iterable[Failure], path: str) -> str:
-    """The message of a job without a record: why, by reason, and the first input of the main one by key."""
+    """The message of a job without records: counts by reason, and an example of the most frequent reason."""
     failed: Counter[tuple[str, str]] = Counter()
     skipped: Counter[tuple[str, str]] = Counter()
     first: dict[tuple[str, str], tuple[str, str]] = {}

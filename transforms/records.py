@@ -47,10 +47,10 @@ class BadInput(Exception):
 
 
 class JobError(Exception):
-    """The whole job cannot go on, through a fault of the input or of the machine; one clear line.
+    """The job cannot continue because of the input or the machine.
 
     Args:
-        message: the line, with flags; the error has the parameters of the Python API.
+        message: one line, with flags; in the error they are parameters of the Python API.
     """
 
     def __init__(self, message: str) -> None:

@@ -34,7 +34,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--direct_num_worker", "3"], "did you mean --direct_num_workers?"),
         (["--num_workers=abc"], "argument --num_workers: invalid int value: 'abc'"),
         (["--frobnicate"], "--frobnicate is not a flag; --help lists the flags"),
-        (["photos"], "argument 'photos' belongs to no flag; the input is given with --input"),
+        (["photos"], "unexpected argument 'photos'; give the input with --input"),
         (["--image_format=jpeg", "--jpeg_quality=101"], "--jpeg_quality is 101; it may be 1 to 100"),
         (["--image_format=jpeg", "--jpeg_quality=high"], "--jpeg_quality: invalid int value: 'high'"),
         (
@@ -175,7 +175,7 @@ def test_a_pattern_that_the_shell_has_expanded(
     second.write_bytes(b"")
     assert convert("--output", tmp_path / "out", "--input", first, second) == 2
     assert capfd.readouterr().err == (
-        f"recordmill convert: error: argument {str(second)!r} belongs to no flag; --input takes one folder: "
+        f"recordmill convert: error: unexpected argument {str(second)!r}; --input takes one folder: "
         f"give --input {second.parent} --include '*.jpg'\n"
     )
 

@@ -188,7 +188,7 @@ def test_an_interruption_says_what_is_left(stored: str, bucket_server: BucketSer
     bucket_server.on_mutation(None)
     assert process.returncode == 130
     assert f"interrupted; nothing is published in {stored}/out\n" in said.decode()
-    assert "kept: the same command goes on from there" in said.decode()
+    assert "kept: the same command reuses them" in said.decode()
     # The lock was given back.
     assert f"{stored}/out/.recordmill/lock" not in bucket_server.names(f"{stored}/out")
 

@@ -365,7 +365,8 @@ def test_labels_that_are_missing_are_counted(partly_labelled: Path) -> None:
         load_dataset(str(partly_labelled / "partly"), as_supervised=True)
     assert str(caught.value) == (
         "as_supervised is True, and 2 of the first 5 records have no label ('image/class/label'); leave "
-        "as_supervised out, or convert labelled images only; one_hot=True makes a vector of zeros of no label"
+        "as_supervised out, or convert labelled images only; one_hot=True stores a vector of "
+        "zeros for a missing label"
     )
     vectors = load_dataset(str(partly_labelled / "partly"), as_supervised=True, one_hot=True)
     assert sorted(tuple(label.numpy()) for _, label in vectors) == [(0, 0), (0, 0), (0, 1), (1, 0), (1, 0)]

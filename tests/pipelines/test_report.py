@@ -156,7 +156,7 @@ def test_tfrecords_of_others(published: Path, tmp_path: Path, capsys: pytest.Cap
         (["{out}/none"], "is not there"),
         (["{out}", "--output", "{out}"], "which is a folder; give a file"),
         (["{out}", "--output", ""], "which is a folder; give a file"),
-        (["{out}", "--output", "{out}/manifest.json"], "which is not a page that recordmill wrote"),
+        (["{out}", "--output", "{out}/manifest.json"], "a file that recordmill did not write"),
         ([], "PATH"),
         (["{out}", "--colour"], "--colour"),
     ],

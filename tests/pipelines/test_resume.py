@@ -18,10 +18,7 @@ from tests.pipelines.conversion import by_key, convert, digests, failures, manif
 from transforms.storage.runs import finished_shards
 
 ROOT = Path(__file__).parents[2]
-KEPT = (
-    "are kept: the same command goes on from there, also with another --max_failure_ratio, "
-    "or without --strict"
-)
+KEPT = "are kept: the same command reuses them, also with another --max_failure_ratio, or without --strict"
 SHARDS = 26
 KILLS = int(os.environ.get("RECORDMILL_KILLS", "4"))
 ARGS = (

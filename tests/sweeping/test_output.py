@@ -124,7 +124,7 @@ def test_files_of_that_name_that_no_sweep_wrote_stay(planted: dict[str, bytes], 
         (tmp_path / name).write_bytes(data)
     with pytest.raises(ValueError, match="not empty"):
         check_sweep_output(str(tmp_path), True)
-    with pytest.raises(JobError, match="is there, and no sweep wrote it; move it away"):
+    with pytest.raises(JobError, match="exists, and no sweep wrote it; move it away"):
         write_sweep(str(tmp_path), CONTENTS, None)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == planted
 

@@ -15,7 +15,7 @@ Label = str | int
 MAX_FILLERS = 100_000
 _INT64_MAX = 2**63 - 1
 _INTEGER = re.compile(r"0|-?[1-9][0-9]*")  # canonical: neither 007, +5 nor -0
-_WHOLE = re.compile(rf"({_INTEGER.pattern})\.0+")  # as pandas writes integers next to an empty cell
+_WHOLE = re.compile(rf"({_INTEGER.pattern})\.0+")  # pandas writes integers so in a column with empty cells
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 _BACKGROUND = frozenset({"background", "_background_", "__background__"})
 
@@ -29,7 +29,7 @@ class LabelMap:
       of the file.
     - Else, where the source names its classes, its own ids are the ids.
     - Else labels that are all integers (`3`, or the text `3`) are the ids themselves.
-    - Where all labels are integers and some are written as `3.0`, these count as the text `3`.
+    - If all labels are integers and some are written as `3.0`, those are read as the text `3`.
     - Any others are numbered in code-point order of their names.
 
     The text of an integer counts as the integer only where no name is an integer itself. The offset is
@@ -354,13 +354,13 @@ def _integer(label: Label) -> int | None:
 
 
 def _whole(label: Label) -> Label:
-    """The text of the integer that a label writes as `3.0`; any other label as it is."""
+    """The text `3` for the label `3.0`; any other label unchanged."""
     match = _WHOLE.fullmatch(label) if isinstance(label, str) else None
     return match[1] if match else label
 
 
 def _whole_numbers(labels: set[Label]) -> dict[Label, Label]:
-    """The labels that write an integer as `3.0`, with its text; none unless all labels are integers."""
+    """The text `3` by label, for labels like `3.0`; empty unless all labels are integers."""
     if any(_integer(_whole(label)) is None for label in labels):
         return {}
     return {label: text for label in labels if (text := _whole(label)) != label}

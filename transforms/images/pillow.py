@@ -1,4 +1,4 @@
-"""Pillow's errors as failures, and libtiff without its messages."""
+"""Turns Pillow's errors into failures, and silences libtiff."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def silence_libtiff() -> None:
 
     It prints errors to standard error; Pillow raises them too.
     """
-    # Found among the libraries that Pillow is linked with; not where libtiff is built into it, or left out.
+    # Not found if libtiff is built into Pillow, or left out of it.
     set_handler = getattr(ctypes.CDLL(_imaging.__file__), "TIFFSetErrorHandler", None)
     if set_handler is not None:
         set_handler.argtypes, set_handler.restype = [ctypes.c_void_p], ctypes.c_void_p

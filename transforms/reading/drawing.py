@@ -77,7 +77,7 @@ def color_of(label: int | str) -> Color:
     number = label if isinstance(label, int) else zlib.crc32(label.encode("utf-8", "surrogateescape"))
     if 0 <= number < len(_COLORS):
         return _COLORS[number]
-    # The golden angle gives neighbouring ids hues that are far apart.
+    # The golden angle keeps the hues of neighbouring ids far apart.
     red, green, blue = colorsys.hsv_to_rgb(number * _GOLDEN % 1, (0.85, 0.6)[number // 3 % 2], 0.95)
     return round(red * 255), round(green * 255), round(blue * 255)
 

@@ -28,7 +28,7 @@ from transforms.records import BadInput
 _GAP = 10
 _BEHIND = (236, 238, 241)
 _SOFTWARE = "recordmill inspect"
-_START = 1 << 10  # of a PNG, in which its software is named
+_START = 1 << 10  # bytes at the start of a PNG that hold its Software text
 
 Part = tuple[Color | None, str]
 """A colour that stands before a text, or none, and the text."""
@@ -74,12 +74,12 @@ def contact_sheet(records: Sequence[StoredRecord | BadInput], columns: int, side
 
 
 def is_sheet(data: bytes) -> bool:
-    """Whether a PNG is one that `contact_sheet` made."""
+    """Whether `contact_sheet` made a PNG."""
     return data.startswith(b"\x89PNG") and b"Software\0" + _SOFTWARE.encode() in data[:_START]
 
 
 def _signed_png(image: Image.Image) -> bytes:
-    """A PNG that says what made it."""
+    """A PNG whose metadata names this program."""
     info = PngInfo()
     info.add_text("Software", _SOFTWARE)
     out = io.BytesIO()

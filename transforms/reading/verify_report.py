@@ -37,7 +37,7 @@ def report_of(tally: Tally, path: str, started: str, finished: str) -> dict[str,
 
 
 def is_report(data: bytes) -> bool:
-    """Whether a file is one that `write_report` wrote."""
+    """Whether a file has the contents of a report that `write_report` wrote."""
     try:
         return bool({"format_version", "path", "sound", "started"} <= json.loads(data).keys())
     except (ValueError, AttributeError, RecursionError):
@@ -48,7 +48,7 @@ def write_report(path: str, text: str) -> None:
     """Writes it, in place of another.
 
     Raises:
-        JobError: it cannot be written, or something that is not a report is there by now.
+        JobError: it cannot be written, or another file has appeared at the path.
     """
     place = absolute(path)
     with naming_faults(place):

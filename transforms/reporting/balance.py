@@ -18,7 +18,7 @@ _LONGEST_NAME = 60
 
 
 def pixel_balance(statistics: Mapping[str, Statistics], labels: Mapping[int, str]) -> str:
-    """Pixels of masks by class and split; empty without masks. Ignored pixels are counted apart.
+    """Mask pixels by class and split as a table; empty without masks. Ignored pixels are counted separately.
 
     Args:
         statistics: by split.
@@ -61,7 +61,7 @@ def balance(
         noun: what is counted: `label` or `object`.
         counts: by class id, by split.
         labels: class name by id.
-        images: number of images that a class occurs in, by split; None where that is not shown.
+        images: number of images in which a class occurs, by split; None if that is not shown.
     """
     total: Counter[int] = Counter()
     for found in counts.values():

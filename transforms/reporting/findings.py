@@ -106,8 +106,8 @@ def gather(
     Args:
         place: folder of the dataset, where its manifest need not lie yet; or what `find_dataset` found.
         manifest: parsed; None where there is none.
-        report: report.json, parsed; None where there is none. All records are read and counted without
-            its figures, or if an earlier program version wrote it.
+        report: report.json, parsed; None if there is none. Without it, or if an earlier program version
+            wrote it, all records are read and counted.
         failures_path: of failures.jsonl; None where there is none.
         has_samples: whether records are drawn.
 

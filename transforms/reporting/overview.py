@@ -1,4 +1,4 @@
-"""What the dataset was understood to be, in brief, and warnings where that may be wrong."""
+"""The overview of a dataset: its source, schema, classes and splits, and warnings."""
 
 from __future__ import annotations
 

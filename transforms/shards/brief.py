@@ -1,4 +1,4 @@
-"""A dataset in brief, for people: its source, and how many classes it has."""
+"""Short texts about a dataset: its source and its classes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _LONGEST_NAME = 60
 
 
 def source_facts(source: Mapping[str, Any], reason: str) -> dict[str, str]:
-    """What was read, by title: the kind of source, why it is of that kind if that is known, and the input."""
+    """By title: the kind of source, with the reason for it if known, and the input."""
     facts = {"source": f"{source['kind']} ({reason})" if reason else source["kind"], "input": source["input"]}
     return {title: text for title, text in facts.items() if text}
 
 
 def class_overview(statistics: Mapping[str, Statistics], names: Mapping[int, str]) -> dict[str, Any]:
-    """The classes of `labels` (of whole images) and of `objects`, where there are any of these.
+    """The classes of `labels` (of images) and of `objects`; kinds without any are left out.
 
     Args:
         statistics: by split; only counts of records, labels and objects are used.
@@ -35,7 +35,7 @@ def class_overview(statistics: Mapping[str, Statistics], names: Mapping[int, str
 
 
 def class_texts(classes: Mapping[str, Any], named: int) -> dict[str, str]:
-    """What `class_overview` returns in words, by title.
+    """The result of `class_overview` in words, by title.
 
     Args:
         classes: of `class_overview`.

@@ -18,7 +18,7 @@ from transforms.shards.statistics import Sides
 _BOX = "image/object/bbox/"
 # Schema `imagenet` has the classes of objects beside their boxes.
 _OBJECT_LABELS = (f"{_BOX}label",)
-# Masks of the classes of a whole image, as `Placed.masks` names them. A record with several has equal ones.
+# Class masks of an image, by their name in `Placed.masks`. If a record has several, they are equal.
 _CLASS_MASKS = ("class_png", "class_raw", "panoptic_category_png")
 _NO_PIXELS: Mapping[int, int] = MappingProxyType({})
 _NO_MASKS: Mapping[str, bytes] = MappingProxyType({})
@@ -93,7 +93,7 @@ class CountedFeatures:
 
 
 def _class_pixels(masks: Mapping[str, bytes]) -> Mapping[int, int]:
-    """The pixels of each class. The stored bytes are counted, because a reused mask has nothing else."""
+    """The pixels of each class, counted in the stored bytes: a reused mask has nothing else."""
     name = next((name for name in _CLASS_MASKS if name in masks), None)
     if name is None:
         return _NO_PIXELS

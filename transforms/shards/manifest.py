@@ -63,8 +63,8 @@ class Provenance:
             config_digest: of the configuration.
             runner: name of Beam's runner.
             job: name of the job.
-            version: of the dataset; empty where it has none.
-            source_reason: why the source is of its kind; empty where nothing says.
+            version: of the dataset; empty if it has none.
+            source_reason: why the source is of its kind; empty if unknown.
         """
         return Provenance(source, config_digest, runner, job, _now(), version, source_reason)
 

@@ -1,6 +1,6 @@
-"""Process-wide settings of a process that is ours: a command, or a spawned writer.
+"""Process-wide settings of the command and of spawned writers.
 
-Importing recordmill as a library changes none of them.
+They are not changed where recordmill is imported as a library.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ import os
 import warnings
 
 _ENVIRONMENT = {
-    # Google's client then looks for a metadata server for one second, once: other machines have none.
+    # Google's client looks for its metadata server once, for one second: machines elsewhere have none.
     "GCE_METADATA_TIMEOUT": "1",
     "GCE_METADATA_DETECT_RETRIES": "1",
-    # Beam's client otherwise requests each bucket's metadata, for traces, which takes a permission more.
+    # Otherwise Beam's client requests each bucket's metadata for traces, which needs another permission.
     "DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA": "true",
 }
 _PYTHON_2_HEADER = "Reading `.npy` or `.npz` file required"
 
 
 def set_up() -> None:
-    """Silences the image libraries and Google's client. Called once, before the process has threads.
+    """Silences the image libraries and Google's client. Call it once, before the process has threads.
 
-    What is wrong with an image is in its failure. `warnings.catch_warnings` around each decode is no
-    alternative: it is not safe in threads.
+    Failures report what is wrong with an image. `warnings.catch_warnings` around each decode would not be
+    safe in threads.
     """
     from transforms.images.pillow import silence_libtiff
 

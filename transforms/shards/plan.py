@@ -273,7 +273,7 @@ def planned_statistics(totals: Totals, settings: RecordSettings) -> dict[str, St
 
 
 def _by_id(labels: Mapping[str | int, int], ids: Mapping[str | int, int]) -> Counter[int]:
-    """Counts by class id; labels without an id, whose records will fail, are left out."""
+    """Counts by class id. Labels without an id are left out: their records will fail."""
     counts: Counter[int] = Counter()
     for label, count in labels.items():
         if label in ids:

@@ -12,7 +12,7 @@ from transforms.shards.brief import quoted, summed
 from transforms.shards.statistics import Statistics
 
 _TINY = 1000  # a split of less than 1/1000 of the largest is suspicious
-_FEWEST = 5  # below this many records, a class for each record is no surprise
+_FEWEST = 5  # records; with fewer, one class for each is common
 _MOST_GROUPS = 3  # examples of spellings in a message
 _MOST_NAMES = 4  # names in an example, and splits in a message
 _SEPARATORS = re.compile(r"(?<=[^\W_])[\s_-]+(?=[^\W_])")
@@ -34,18 +34,18 @@ class DataWarning:
 
     @property
     def text(self) -> str:
-        """Both as one line."""
+        """`found` and `check` as one line."""
         return f"{self.found}. {self.check}"
 
     def as_json(self) -> dict[str, str]:
-        """As manifest.json has it."""
+        """The warning as manifest.json stores it."""
         return dataclasses.asdict(self)
 
 
 def data_warnings(statistics: Mapping[str, Statistics], names: Mapping[int, str]) -> tuple[DataWarning, ...]:
     """The warnings about a dataset, in a fixed order.
 
-    Time and memory are linear in the number of classes; a message names a few of them only.
+    Time and memory are linear in the number of classes. A message names only a few of them.
 
     Args:
         statistics: by split; only counts of records, labels, objects and boxes are used.
@@ -127,7 +127,7 @@ def _tiny_splits(records: Mapping[str, int]) -> DataWarning | None:
 
 
 def _spellings(counts: Counter[int], names: Mapping[int, str]) -> DataWarning | None:
-    """Classes in use whose names differ in case, white space, hyphens or underscores alone."""
+    """Classes in use whose names differ only in case, white space, hyphens or underscores."""
     first: dict[str, int] = {}
     groups: dict[str, list[int]] = {}
     for number, name in names.items():
@@ -155,13 +155,13 @@ def _spelled(group: Iterable[int], counts: Counter[int], names: Mapping[int, str
 
 
 def _normal(name: str) -> str:
-    """What the spellings of one class have in common; single letters stay as they are."""
+    """The form that the spellings of one class share; single letters stay as they are."""
     text = unicodedata.normalize("NFC", name).strip()
     return _SEPARATORS.sub(" ", text.casefold()) if len(text) > 1 else text
 
 
 def _share(part: Mapping[str, int], whole: Mapping[str, int], noun: str, lacking: str) -> str:
-    """How many of all lack something, and in which splits where there are several."""
+    """The number of items without a label or box, and the splits if there are several."""
     count = sum(part.values())
     verb = "has" if count == 1 else "have"
     share = f"{count:,} of {sum(whole.values()):,} {noun}s {verb} no {lacking}"

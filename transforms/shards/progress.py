@@ -13,7 +13,7 @@ class ProgressState:
 
     Attributes:
         listed: records and failures that the source has yielded.
-        records: records to write or verify, once their number is known, else 0.
+        records: records to write or verify; 0 until their number is known.
         source_bytes: their bytes, where the listing told.
         done_records: records that were written or failed.
         done_bytes: their bytes.
@@ -64,7 +64,7 @@ def set_totals(records: int, source_bytes: int) -> None:
 
 
 def add_total(records: int) -> None:
-    """Adds records to verify: those of one more shard."""
+    """Adds the records of another shard that is verified."""
     with _lock:
         _state.records += records
         _state.writing_since = time.monotonic()

@@ -28,7 +28,7 @@ class Reconciled:
         skipped: likewise, of what was skipped on purpose.
         statistics: of the records of each split.
         is_unchanged: the dataset is the version before, record for record.
-        warnings: what suggests that the input was read wrongly.
+        warnings: signs that the input may have been read wrongly.
     """
 
     plan: DatasetPlan
@@ -76,7 +76,8 @@ def reconcile(
         strict: whether warnings end the job.
 
     Raises:
-        JobError: shards are missing, or records are; too many failed; or `strict` and there are warnings.
+        JobError: shards or records are missing, too many inputs failed, or `strict` is set and there are
+            warnings.
     """
     statistics = {name: Statistics() for name in plan.splits}
     summed = _summing(reports, statistics)
@@ -175,7 +176,7 @@ def _check_gate(result: Reconciled, max_failure_ratio: float, failures_path: str
 
 
 def most_often(counts: Mapping[tuple[str, str], int]) -> str:
-    """The most frequent of some failures, counted by (stage, reason), for messages."""
+    """The most frequent failures, of counts by (stage, reason), for messages."""
     ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
     shown = "; ".join(f"{stage}: {reason}, {times}" for (stage, reason), times in ranked[:_SHOWN])
     others = len(ranked) - _SHOWN
@@ -183,7 +184,7 @@ def most_often(counts: Mapping[tuple[str, str], int]) -> str:
 
 
 def _check_warnings(warnings: Sequence[DataWarning]) -> None:
-    """Raises JobError where there is a warning."""
+    """Raises JobError if there is a warning."""
     if warnings:
         number = f"{len(warnings)} warning{'' if len(warnings) == 1 else 's'}"
         listed = ". ".join(one.text for one in warnings)

@@ -40,8 +40,8 @@ class Statistics:
         most: of the largest.
         labels: class ids of whole images, each counted once a label.
         objects: class ids of objects.
-        pixels: number of pixels of each class id in masks of whole images; 255 is the ignore label.
-        pixel_images: number of images in whose mask a class id occurs.
+        pixels: number of pixels of each class id in the masks of images; 255 is the ignore label.
+        pixel_images: number of images whose mask has a class id, by class id.
         boxes_per_image: number of boxes of each image; more than 100 are 100.
         box_sides: square root of the share of the image that a box covers, by bin: the bin b has those of
             2^(b/2), rounded; from -16 to 0.
@@ -133,7 +133,7 @@ class Statistics:
 
     @staticmethod
     def from_json(found: Mapping[str, Any]) -> Statistics:
-        """What `as_json` made; `reencoded` may be left out, and `unlabelled`, which is new.
+        """The inverse of `as_json`; `reencoded` and `unlabelled` may be missing.
 
         Raises:
             ValueError, KeyError, TypeError, AttributeError: it did not make that.

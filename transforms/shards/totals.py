@@ -53,11 +53,11 @@ class SplitTotals:
 
     Attributes:
         records: number of records.
-        source_bytes: bytes of their stored images, as listed.
+        source_bytes: size of their stored images, as listed.
         keys: a sample of their keys.
         labels: labels of whole images, of sequences and of their steps.
         objects: classes of objects.
-        objects_per_record: records with objects, by their number; more than 100 count as 100.
+        objects_per_record: number of records by their number of objects; more than 100 count as 100.
         labelled: records with a label.
         unlabelled: records without a label or an object.
     """
@@ -90,7 +90,7 @@ class SplitTotals:
             self.unlabelled += 1
 
     def merge(self, other: SplitTotals) -> None:
-        """Counts in all that `other` has counted."""
+        """Adds the counts of `other`."""
         self.records += other.records
         self.source_bytes += other.source_bytes
         self.keys.merge(other.keys)
@@ -227,7 +227,7 @@ class Totals:
             split.keys.add(hashed, record.key.encode("utf-8"))
 
     def merge(self, other: Totals) -> None:
-        """Counts in all that `other` has counted."""
+        """Adds the counts of `other`."""
         for name, split in other.splits.items():
             self.splits.setdefault(name, SplitTotals()).merge(split)
         self.segment_labels |= other.segment_labels

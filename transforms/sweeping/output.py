@@ -27,7 +27,7 @@ _CUT_OFF = ".sweep-unfinished.json"
 def check_sweep_output(output: str, overwrite: bool) -> None:
     """Raises ValueError unless `output` can take a sweep.
 
-    It may not exist, or be empty; with `overwrite`, it may hold a sweep, complete or interrupted, and other
+    It may be missing or empty. With `overwrite`, it may hold a complete or interrupted sweep, and other
     files next to it.
     """
     check_path(output)
@@ -43,7 +43,7 @@ def check_sweep_output(output: str, overwrite: bool) -> None:
     names = {name for name in found if not name.startswith(_SCRATCH)}
     is_cut_off = _is_cut_off(folder)
     has_sweep = is_cut_off or (SWEEP_JSON in names and _is_sweep(os.path.join(folder, SWEEP_JSON)))
-    # Next to a sweep, other files may lie: they stay.
+    # Other files next to a sweep stay.
     others = [] if has_sweep else sorted(names)
     if others:
         shown = ", ".join(repr(name) for name in others[:3]) + (", …" if len(others) > 3 else "")
@@ -93,7 +93,7 @@ def write_sweep(output: str, contents: Mapping[str, bytes], scratch: str | None)
         scratch: of this job, to be removed.
 
     Raises:
-        JobError: names the file that cannot be written, or that no sweep wrote.
+        JobError: a file cannot be written, or one of its name exists that no sweep wrote.
     """
     folder = absolute(output)
     path = os.path.join(folder, SWEEP_JSON)
@@ -126,12 +126,12 @@ def write_sweep(output: str, contents: Mapping[str, bytes], scratch: str | None)
 
 
 def _check_names(folder: str) -> None:
-    """Raises JobError where a file that is not of a sweep has the name of one of its files."""
+    """Raises JobError if a file has the name of a sweep's file, and no sweep wrote it."""
     if _is_cut_off(folder) or _is_sweep(os.path.join(folder, SWEEP_JSON)):
         return
     taken = sorted(files.taken(folder, NAMES))
     if taken:
-        raise JobError(f"{os.path.join(folder, taken[0])} is there, and no sweep wrote it; move it away")
+        raise JobError(f"{os.path.join(folder, taken[0])} exists, and no sweep wrote it; move it away")
 
 
 def _is_sweep(path: str) -> bool:
@@ -144,7 +144,7 @@ def _is_sweep(path: str) -> bool:
 
 
 def _is_cut_off(folder: str) -> bool:
-    """Whether a sweep began to replace files in a folder, and did not end."""
+    """Whether a folder has the rest of an interrupted sweep."""
     try:
         return Owner.of_json(files.read_bytes(os.path.join(folder, _CUT_OFF))) is not None
     except FileNotFoundError:

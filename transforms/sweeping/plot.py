@@ -35,7 +35,7 @@ _SIZES = [digit * 10.0**power for power in range(-4, 9) for digit in (1, 1.5, 2,
 _SSIMS = [1, 0.9999, 0.999, 0.998, 0.995, 0.99, 0.98, 0.97, 0.95, 0.93, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.3, 0]
 _LEAST_GAP = 0.045
 _LABEL_SIZE = 9
-# Raw pixels that take more than this times the next largest size would leave no room for the other points.
+# Larger raw pixels, as a multiple of the next largest size, would leave no room for the other points.
 _FARTHEST = 2.5
 
 
@@ -135,7 +135,7 @@ def _size(row: Row, rows: Sequence[Row]) -> float:
 
 
 def _is_beyond(row: Row, rows: Sequence[Row]) -> bool:
-    """Whether a row lies to the right of the plot: only its label is written, at the right edge."""
+    """Whether a row lies outside the plot, which then has only its label, at the right edge."""
     sizes = [_size(one, rows) for one in rows if one.setting.group != "pixels"]
     return bool(sizes) and _size(row, rows) > _FARTHEST * max(sizes)
 

@@ -162,12 +162,12 @@ class Sweep:
     packages: Mapping[str, str]
 
 
-# What the rows of a group store where no image has to be converted.
+# The group with the same stored bytes, if no image has to be converted.
 _UNCONVERTED = {"png to jpeg": "files", "png to jpeg, optimised": "lossless"}
 
 
 def without_idle_conversions(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """The rows without the groups that convert PNGs to JPEGs, if the input has nothing to convert.
+    """The rows, without the groups that convert PNGs to JPEGs if they convert nothing.
 
     A group is left out if each of its rows stores the same bytes as the row that converts nothing.
     """
