@@ -55,7 +55,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--splits=random"], "names no split; write train=0.8,val=0.2\n"),
         (
             ["--input=my photos/*/*.jpg"],
-            "--input is 'my photos/*/*.jpg', a pattern, and --input takes a folder; give "
+            "--input is 'my photos/*/*.jpg', a pattern, but --input takes a folder; give "
             "--input 'my photos' --include '*/*.jpg'\n",
         ),
         (["--input=/x[1]/a.jpg"], "give --input / --include 'x[1]/a.jpg'\n"),

@@ -52,7 +52,9 @@ def test_splits_next_to_another_folder(tmp_path: Path, place: str) -> None:
     root = grow(tmp_path, *SPLITS, place)
     other = place.partition("/")[0]
     message = refused(root)
-    assert f"'train' and 'val' are named like splits, {other!r} is not: move it elsewhere; give" in message
+    assert (
+        f"'train' and 'val' are named like splits, and {other!r} is not: move it elsewhere; give" in message
+    )
     assert (
         f"--input {root}/train; --input {root}/val; --input {shlex.quote(f'{root}/{other}')}; or" in message
     )
@@ -135,7 +137,7 @@ def test_annotations_next_to_several_trees_of_splits_are_named_first(tmp_path: P
 def test_one_category_with_splits_in_a_wrapper(tmp_path: Path) -> None:
     grow(tmp_path, "cat/train/good/1.jpg", "cat/test/bad/2.jpg", "cat/truth/bad/3.jpg")
     for place in (tmp_path, tmp_path / "cat"):
-        with pytest.raises(ValueError, match="'test' and 'train' are named like splits, 'truth' is not"):
+        with pytest.raises(ValueError, match="'test' and 'train' are named like splits, and 'truth' is not"):
             detect(SourceConfig("auto", str(place)))
 
 

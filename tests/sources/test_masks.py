@@ -352,7 +352,10 @@ def test_images_that_share_a_mask_fail(
     place = tree(tmp_path, *images, "masks/1.png", *(("images/2.jpg", "masks/2.png") if options else ()))
     items = listed(place, **options)
     fault = Failure(
-        "", "annotations", "several images of one name", "masks/1.png may be of each; --exclude all but one"
+        "",
+        "annotations",
+        "several images of one name",
+        "masks/1.png may belong to each; --exclude all but one",
     )
     assert [item for item in items if isinstance(item, Failure)] == [
         dataclasses.replace(fault, key=image) for image in sorted(images)

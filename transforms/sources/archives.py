@@ -55,7 +55,7 @@ _SNIFFED_MEMBERS = 200
 _NAMED_IN_ZIP, _NAMED_IN_TAR = 20_000, 2_000
 _SNIFFED_ARCHIVES = 8
 _WRAPPERS = 3
-_DEPTH = _WRAPPERS + 2  # folders of an archive that are looked at: wrappers, the split and the label
+_DEPTH = _WRAPPERS + 2  # levels of folders in an archive that matter: wrappers, the split and the label
 
 
 class Archive(NamedTuple):
@@ -182,10 +182,10 @@ def first_archive(config: SourceConfig, kinds: str = ".+") -> Archive | None:
 
 
 def check_all_read(config: SourceConfig) -> None:
-    """Looks at the names in the first archives of an input, and of the files next to them.
+    """Checks the names in the first archives of an input, and of the files next to them.
 
     Raises:
-        ValueError: there are annotations among them; says which, and the two ways on.
+        ValueError: a name is that of annotations; the message gives the two alternatives.
     """
     names: dict[str, str] = {}
     archives_left = _SNIFFED_ARCHIVES
@@ -205,7 +205,7 @@ def check_all_read(config: SourceConfig) -> None:
 
 
 def _most_names(path: str) -> int:
-    """How many members of an archive are looked at: more where the bytes between them are not read."""
+    """How many names of an archive are listed: more if listing does not read the members' bytes."""
     if path.lower().endswith(".zip"):
         return _NAMED_IN_ZIP
     return _SNIFFED_MEMBERS if is_gzip(path) or is_remote(path) else _NAMED_IN_TAR
@@ -221,7 +221,7 @@ def first_names(archive: Archive, most: int = _SNIFFED_MEMBERS) -> list[str]:
 
 
 def first_bytes(archive: Archive, name: str) -> bytes:
-    """The bytes of one of the first members of a tar; none where they cannot be read."""
+    """The bytes of one of the first members of a tar; empty if they cannot be read."""
     with contextlib.suppress(BadInput):
         for item in itertools.islice(_members(archive), _SNIFFED_MEMBERS):
             if isinstance(item, TarMember) and item.name == name:
@@ -349,7 +349,7 @@ def layout_of(members: Iterator[Member | TarMember | Failure]) -> Layout:
 def _is_wrapper(folders: set[tuple[str, ...]], level: int) -> bool:
     """Whether one folder at a level holds all images, and is neither a split nor a label.
 
-    It holds other folders and no image itself, or is called as folders of all images are.
+    Such a folder holds folders and no image itself, or has a name such as `images`.
     """
     names = {parts[level] if len(parts) > level else "" for parts in folders}
     if level == _WRAPPERS or len(names) != 1:

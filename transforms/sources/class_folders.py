@@ -1,7 +1,7 @@
-"""Folders of splits and classes: the folder to read them from, and what in their names is no class.
+"""Finds the folder of splits and classes in an input, and refuses folders that are not classes.
 
-Source `folder` makes a class of each folder. Detection refuses folders that are rather parts of a dataset:
-splits next to something else, splits below classes, `images` next to `masks`.
+Source `folder` makes a class of each folder. Detection refuses folders that look like parts of a dataset:
+splits next to another folder, splits below classes, `images` next to `masks`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from transforms.sources.outline import Level, Outline, joined
 from transforms.sources.selection import Selection
 from transforms.sources.source import SourceConfig
 
-_DEEPEST = 50  # folders, each the only one in the other, above folders of splits or classes
+_DEEPEST = 50  # wrappers around folders of splits or classes
 _COMPARED = 16  # folders of images that are compared with each other
 _LISTED = 20  # datasets that a message lists
 _STRUCTURAL = IMAGE_FOLDERS | MASK_FOLDERS | {"scribbles"}
 OR_FOLDER = "; or --source folder, which reads images and folders only"
-"""The last way on that a message names."""
+"""The last alternative in a message."""
 
 
 def below_input(config: SourceConfig, key: str) -> str:
@@ -33,10 +33,9 @@ def below_input(config: SourceConfig, key: str) -> str:
 
 
 def plain_folder(outline: Outline, key: str = "") -> str:
-    """The key of the folder, at or below one, from which images in folders of splits or classes are read.
+    """The key of the folder, at or below `key`, that holds the folders of splits or classes.
 
-    A folder is a wrapper where it holds one folder, no image, and that folder holds folders of splits, or of
-    two classes or more, or is called `images`.
+    The folders above it are wrappers: each holds a single folder and no image.
     """
     top = key
     for _ in range(_DEEPEST):
@@ -48,7 +47,7 @@ def plain_folder(outline: Outline, key: str = "") -> str:
 
 
 def _nearest_with_folders(outline: Outline, key: str, top: str) -> str:
-    """The folder nearest to `key`, between it and `top`, that has folders of splits or of several classes."""
+    """The lowest folder from `key` up to `top` that is called `images`, or has splits or several classes."""
     while key != top:
         level = outline.level(key)
         if (
@@ -62,9 +61,10 @@ def _nearest_with_folders(outline: Outline, key: str, top: str) -> str:
 
 
 def folders_of_splits(outline: Outline) -> tuple[list[str], str]:
-    """Names of folders, next to each other, of which one or more have folders of several splits each.
+    """Folders of the input that hold images, if one of them has several splits of its own.
 
-    With the first of these splits' folders.
+    Returns:
+        Their names, and the key of the first split as an example; both empty if no folder has splits.
     """
     names = outline.level("").folders[:_COMPARED]
     if names and all(map(is_split_name, names)):
@@ -85,7 +85,7 @@ def _only_folder_of_images(outline: Outline, key: str) -> str | None:
 
 
 def _are_stray(level: Level) -> bool:
-    """Whether the images in a folder are none, or fewer than the folders next to them."""
+    """Whether a folder has no images, or fewer than folders."""
     return not level.images or len(level.images) < len(level.folders)
 
 
@@ -103,7 +103,7 @@ def _folders_of_images(outline: Outline, key: str, level: Level, most: int) -> I
 
 
 def _split_folders(outline: Outline, key: str) -> list[str]:
-    """The folders that are named like splits and hold images, unless other ones hold images too."""
+    """The folders named like splits that hold images; empty if another folder holds images too."""
     inner = [joined(key, name) for name in outline.level(key).folders]
     splits = [one for one in inner if is_split_name(one.rpartition("/")[2])]
     if not splits or any(outline.holds_images(one) for one in inner if one not in splits):
@@ -112,7 +112,7 @@ def _split_folders(outline: Outline, key: str) -> list[str]:
 
 
 def commands(found: Iterable[tuple[str, str]]) -> str:
-    """The arguments that read each dataset, of (path, kind); without a kind, it is detected."""
+    """The arguments that read each (path, kind). An empty kind leaves out `--source`."""
     listed = [f"--input {shlex.quote(path)}{f' --source {kind}' if kind else ''}" for path, kind in found]
     more = f"; and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
     return "; ".join(listed[:_LISTED]) + more
@@ -133,7 +133,7 @@ class _Classes:
     key: str
 
     def level(self, name: str = "") -> Level:
-        """What is in one of the folders, or in the folder around them."""
+        """The contents of one of the folders, or of the folder around them."""
         return self.outline.level(self._key(name))
 
     def folders(self, name: str = "") -> list[str]:
@@ -142,30 +142,30 @@ class _Classes:
         return [one for one in inner if self.outline.holds_images(self._key(joined(name, one)))]
 
     def count(self, name: str, most: int) -> int:
-        """How many images are in and below one of the folders, counted no further than needed."""
+        """The number of images in and below one of the folders, counted up to `most`."""
         levels = (level for _, level in self.outline.walk(self._key(name)))
         images = itertools.chain.from_iterable(level.images for level in levels)
         return sum(1 for _ in itertools.islice(images, most))
 
     def strays(self) -> list[str]:
-        """The selected images that lie in no folder."""
+        """The selected images that lie directly in the folder around them."""
         return list(filter(Selection(self.config).takes, self.level().images))
 
     def _key(self, name: str) -> str:
         return joined(self.key, name) if name else self.key
 
     def refused(self, what: str, *ways: str) -> ValueError:
-        """The error that names what was found, and the ways on."""
+        """The error that names what was found, and what to do instead."""
         return ValueError(f"--input is {self.config.input!r}, where {what}: {'; '.join(ways)}{OR_FOLDER}")
 
     def command(self, *names: str) -> str:
-        """What to give to read one of some folders."""
+        """The instruction to give one of some folders."""
         listed = commands((below_input(self.config, name), "") for name in names)
         return f"give {'one of them: ' if len(names) > 1 else ''}{listed}"
 
 
 def check_class_folders(config: SourceConfig, outline: Outline, key: str, is_cut: bool) -> None:
-    """Looks at the folders that would be splits or classes.
+    """Checks the folders that would be read as splits or classes.
 
     Args:
         config: of the call, whose input is the folder around them.
@@ -174,7 +174,7 @@ def check_class_folders(config: SourceConfig, outline: Outline, key: str, is_cut
         is_cut: whether folders were left out of the search for a dataset.
 
     Raises:
-        ValueError: some are rather parts of a dataset, or one alone is left of a search that was cut.
+        ValueError: some look like parts of a dataset; or only one is there, and the search was incomplete.
     """
     classes = _Classes(config, outline, key)
     names = classes.folders()
@@ -189,18 +189,18 @@ def check_class_folders(config: SourceConfig, outline: Outline, key: str, is_cut
         _check_depths(classes, names)
         if is_cut and not splits and len(names) < 2 and _is_single(config):
             raise ValueError(
-                f"--input is {config.input!r}, where all images are in one folder of the first level, and "
-                f"there are too many folders to look through for a dataset: give the dataset's own folder"
+                f"--input is {config.input!r}, where all images are in one first-level folder, and there "
+                f"are too many folders to search for a dataset: give the dataset's own folder"
                 f"{OR_FOLDER}"
             )
 
 
 def _check_splits(classes: _Classes, names: list[str], splits: list[str]) -> None:
-    """Refuses splits next to a folder, or to an image, that is none."""
+    """Refuses splits next to a folder that is no split, or next to an image."""
     others = [name for name in names if name not in splits]
     if others and len(set(map(normal_split, splits))) > 1:
         shown = " and ".join(map(repr, splits[:2]))
-        what = f"{shown} are named like splits, {others[0]!r} is not"
+        what = f"{shown} are named like splits, and {others[0]!r} is not"
         raise classes.refused(what, "move it elsewhere", classes.command(*splits, *others))
     if splits and not others and (strays := classes.strays()):
         ways = [f"leave it out with --exclude {shlex.quote(strays[0])}"] if len(strays) == 1 else []
@@ -209,7 +209,7 @@ def _check_splits(classes: _Classes, names: list[str], splits: list[str]) -> Non
 
 
 def _check_split_words(classes: _Classes, names: list[str]) -> None:
-    """Refuses classes of which most are named after different splits: `seg_train`, `seg_test`."""
+    """Refuses classes if most are named after different splits: `seg_train`, `seg_test`."""
     found = {name: _split_words(name.rpartition("/")[2]) for name in names}
     alike = [name for name, words in found.items() if words]
     if 2 * len(alike) >= len(names) and len(set().union(*found.values())) > 1:
@@ -232,7 +232,7 @@ def _check_structural(classes: _Classes, names: list[str]) -> None:
 
 
 def _lowest(classes: _Classes, name: str) -> str:
-    """The folder that holds the images, where each around it holds nothing else."""
+    """The folder reached by descending while a folder holds no image and a single folder."""
     while not classes.level(name).images and len(inner := classes.folders(name)) == 1:
         name = joined(name, inner[0])
     return name
@@ -270,12 +270,12 @@ def _check_depths(classes: _Classes, names: list[str]) -> None:
 
 
 def _split_words(name: str) -> set[str]:
-    """The splits that words of a folder's name mean, with or without a number: `test1`, `seg_train`."""
+    """The splits named by words of a folder's name, with or without a number: `test1`, `seg_train`."""
     return splits_in(re.sub(r"[ _-]+", "_", re.sub(r"(?<=[a-z])\d{1,2}(?=_|$)", "", name.lower())))
 
 
 def _is_single(config: SourceConfig) -> bool:
-    """Whether all images are in one folder of the first level, by a look at the nearest folders."""
+    """Whether all images lie in one first-level folder, as far as an outline shows."""
     found: set[str] = set()
     for key, level in Outline(config).walk():
         if level.images:

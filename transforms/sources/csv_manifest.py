@@ -115,7 +115,7 @@ class CsvLayout:
         columns: which is what.
         boxes: which of them hold boxes, where a row is a box.
         has_vertex_boxes: it is Vertex AI's file for object detection.
-        images: of the first rows below a header.
+        images: image cells of the first rows below a header.
     """
 
     delimiter: str
@@ -247,9 +247,9 @@ def _told(fault: BadInput) -> str:
 
 
 def _first_row(manifest: Manifest, flag: str) -> tuple[str, list[str]]:
-    """The first row that is not blank, cut by the delimiter that gives the most cells.
+    """The first row that is not blank, split by the delimiter that gives the most cells.
 
-    `|` counts only where no other one separates: cells have it between several labels.
+    `|` is tried only if no other delimiter separates cells: cells have it between several labels.
     """
     best: tuple[str, list[str]] | None = None
     fault: BadInput | None = None

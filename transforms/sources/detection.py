@@ -1,7 +1,7 @@
-"""Where the dataset is that an input folder holds, and which source reads it.
+"""Finds the dataset in an input folder, and the source that reads it.
 
-An input is read as what it is, or not at all: where no source fits the input itself, the sources are tried on
-the folders below it. One dataset is read from its own folder; several are refused with a list of them.
+If no source fits the input itself, the sources are tried on the folders below it. One dataset is read from
+its own folder; several are refused with a list of them.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from transforms.storage.layout import MANIFEST
 from transforms.storage.paths import is_remote, real_path
 
 _WRAPPERS = 6  # folders above a dataset
-_SNIFFED, _SNIFFED_REMOTE = 60, 10  # folders below the input that the sources are tried on
-_STEMS = 1_000  # names of a folder that may be those of masks
+_SNIFFED, _SNIFFED_REMOTE = 60, 10  # folders on which the sources are tried
+_STEMS = 1_000  # names of a folder that are checked for masks
 _OF_FILES = ("idx", "numpy", "tfrecord", "parquet", "webdataset", "archive", "labelme")  # need no image files
 _IN_ONE_FOLDER = ("coco", "voc", "labelme")  # fit above a dataset too, but read it better from its own folder
 _PART = re.compile(r"voc\d{4}|imagesets|panoptic.*|obj_.*data|annotations.*|.*(?:19|20)\d\d")
@@ -49,7 +49,7 @@ class Search:
 
     Args:
         config: of a call whose input is a folder.
-        sources: that are tried, in order.
+        sources: the sources to try, in order.
     """
 
     def __init__(self, config: SourceConfig, sources: Iterable[Source]) -> None:
@@ -66,14 +66,14 @@ class Search:
         return self._is_cut or self.outline.is_cut
 
     def datasets(self) -> list[Detected]:
-        """The datasets that the sources read; those without any image only where all are."""
+        """The datasets that the sources read. Those without images count only if no dataset has any."""
         found = self._at("", 0, self._sniffed(""))
         return list(filter(self._is_whole, found)) or found
 
     def images_outside(self, found: Detected) -> list[str]:
-        """Keys of folders with images that are not of the one dataset found.
+        """Keys of folders whose images do not belong to the dataset found.
 
-        The key of a folder around the dataset stands for the images that lie directly in it.
+        The key of a folder around the dataset means the images directly in it.
         """
         parts = list(filter(None, self.key(found).split("/")))
         outside: list[str] = []
@@ -91,7 +91,7 @@ class Search:
         return found.input[len(self._config.input) :].strip("/")
 
     def _at(self, key: str, depth: int, own: Detected | None) -> list[Detected]:
-        """The datasets in a folder so many folders below the input; `own` is what it looks like itself."""
+        """The datasets at and below a folder, `depth` levels below the input; `own` is the folder's own."""
         is_deepest = depth == _WRAPPERS
         self._is_cut = self._is_cut or (is_deepest and bool(self.outline.level(key).folders))
         below = [] if is_deepest else self._below(key, depth, own)
@@ -108,13 +108,15 @@ class Search:
         return [own, *below] if is_more else below
 
     def _below(self, key: str, depth: int, own: Detected | None) -> list[Detected]:
-        """The datasets below a folder, but for parts of the one that the folder itself is."""
+        """The datasets below a folder, without the parts of the dataset `own`."""
         folders: dict[str, str] = {}
         for name in self.outline.level(key).folders:
             inner = joined(key, name)
             if not (own is not None and _is_part(name) or self._is_ours(inner) or self._is_plain(inner)):
                 place = real_path(self.outline.path(inner))
-                if place not in folders or place == self.outline.path(inner):  # rather than a link to it
+                if place not in folders or place == self.outline.path(
+                    inner
+                ):  # prefer the folder to links to it
                     folders[place] = inner
         likely = sorted(folders.values(), key=lambda one: not self.outline.holds_images(one))
         found = [(inner, self._sniffed(inner)) for inner in likely]
@@ -122,7 +124,7 @@ class Search:
         return datasets if own is None else list(filter(self._is_whole, datasets))
 
     def _sniffed(self, key: str) -> Detected | None:
-        """The first source that a folder looks like."""
+        """The first source that fits a folder."""
         if not self._sniffs:
             self._is_cut = True
             return None
@@ -144,7 +146,7 @@ class Search:
         )
 
     def _is_whole(self, found: Detected) -> bool:
-        """Whether the images that a dataset is about are there."""
+        """Whether the images of a dataset are there."""
         if found.input not in self._whole:
             is_apart = found.kind in _OF_FILES or bool(self._config.image_roots)
             self._whole[found.input] = is_apart or self.outline.holds_images(self.key(found))
@@ -162,12 +164,12 @@ def _has_mask_names(names: Sequence[str]) -> bool:
 
 
 def _is_special(name: str) -> bool:
-    """Whether a source goes by a folder's name."""
+    """Whether a source recognises a folder by this name."""
     return mask_path(f"{name}/1.png") is not None or SYNSET.fullmatch(name) is not None
 
 
 def _is_part(name: str) -> bool:
-    """Whether a folder is called like a part of a dataset, rather than like one of its own."""
+    """Whether a folder is named like a part of a dataset."""
     lower = name.lower()
     is_known = lower in IMAGE_FOLDERS or mask_path(f"{name}/1.png") is not None or is_split_name(name)
     return is_known or bool(_PART.fullmatch(lower))

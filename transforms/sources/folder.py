@@ -146,7 +146,7 @@ class _Listing:
     """One walk over the input, in code-point order of the keys. Holds one folder's names a level.
 
     Attributes:
-        splits: that the first-level folders name, once `items` has listed them.
+        splits: named by the first-level folders; known once `items` has listed them.
     """
 
     def __init__(self, config: SourceConfig) -> None:
@@ -261,9 +261,9 @@ def _describe(listing: _Listing, most: float, pattern: LabelPattern | None) -> s
     """What a folder's first files show, or None where none of `most` files is an image by name.
 
     Args:
-        listing: of all files, whatever the selection.
-        most: files that are looked at.
-        pattern: by which labels are read; None for the folders' names.
+        listing: of all files, without selection.
+        most: number of files to look at.
+        pattern: finds labels in keys; None if folder names are the labels.
     """
     items = listing.items(_ALL)
     labels: dict[str, None] = {}

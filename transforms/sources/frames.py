@@ -87,9 +87,7 @@ class FramesSource:
             files = Tree(config.input, config.image_roots, config.skip_dirs).files()
             if not any(isinstance(file, TreeFile) and is_image_name(file.key) for file in files):
                 links = links_outside(config)
-                raise ValueError(
-                    f"--input is {config.input!r}: there is no image in it, and so no clip{links}"
-                )
+                raise ValueError(f"--input is {config.input!r}: there is no image in it{links}")
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
         return FolderSource().split_names(config)

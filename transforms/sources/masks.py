@@ -79,7 +79,7 @@ class MasksSource:
             listing = _listing(config)
             if not listing.matched.masks:
                 remedy = links_outside(config) or (
-                    "; folders are images/ and masks/, files alike; otherwise say where masks lie with "
+                    "; put them in images/ and masks/ under the same names, or give the masks' path with "
                     "--mask_pattern"
                 )
                 raise ValueError(f"--input is {config.input!r}: no image has a mask{remedy}")
@@ -135,7 +135,7 @@ def _listing(config: SourceConfig) -> _Listing:
 
 
 def _is_apart(root: str, file: TreeFile) -> bool:
-    """Whether a file was found below an image root, and neither in the input nor by a link there."""
+    """Whether a file lies below an image root, and not in the input or behind a link in it."""
     return file.path != (place := f"{root}/{file.key}") and (is_remote(root) or not is_file(place))
 
 
@@ -168,7 +168,7 @@ def _items(config: SourceConfig) -> Iterator[Item]:
         elif not selection.takes(pair.key):
             yield Failure(pair.key, "list", EXCLUDED, skipped=True)
         elif pair.key in sharing and not pair.is_given:
-            detail = f"{pair.masks[0]} may be of each; --exclude all but one"
+            detail = f"{pair.masks[0]} may belong to each; --exclude all but one"
             yield Failure(pair.key, "annotations", "several images of one name", detail)
         else:
             yield _record(listing.files, pair, classes)
@@ -183,10 +183,10 @@ class _Pair(NamedTuple):
 
     Attributes:
         key: of the image.
-        masks: the keys of those that are called like the image, or of the one that a list gives.
+        masks: keys of the masks with the name of the image, or of the mask that a list gives.
         split: of the image.
-        origin: the line of a list; may be empty.
-        is_given: a list gives the mask.
+        origin: the line of a list; empty without a list.
+        is_given: whether a list gives the mask.
     """
 
     key: str

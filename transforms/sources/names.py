@@ -52,25 +52,25 @@ def is_hidden(name: str) -> bool:
 
 
 def split_named(name: str) -> str | None:
-    """The split that a name means: in lower case and without a year; None where it is no split's name."""
-    if name in SPLIT_NAMES:  # as most rows of a table spell it
+    """The split that a name means, in lower case and without a year; None if it names no split."""
+    if name in SPLIT_NAMES:  # fast path: most rows of a table
         return name
     split = without_year(name).lower()
     return split if split in SPLIT_NAMES else None
 
 
 def is_split_name(name: str) -> bool:
-    """Whether a name is that of a split, in any case and with or without a year: `train`, `Val2017`."""
+    """Whether a name means a split, in any case and with or without a year: `train`, `Val2017`."""
     return split_named(name) is not None
 
 
 def normal_split(name: str) -> str:
-    """A split by the one name that its spellings share; a name of another kind as it is."""
+    """The split that a name means; a name that means none is returned as it is."""
     return split_named(name) or name
 
 
 def splits_in(name: str) -> set[str]:
-    """The splits that parts of a file's name mean: `test` of `x-Test2017.tar`."""
+    """The splits named by parts of a file's name: `test` for `x-Test2017.tar`."""
     return set(filter(None, map(split_named, re.split(r"[-_.]", name))))
 
 
@@ -80,7 +80,7 @@ def without_year(name: str) -> str:
 
 
 def next_in_split_name(start: str) -> set[str]:
-    """The characters that can follow `start` in the name of a split, or in the `/` after it."""
+    """The characters that can follow `start` in the name of a split with `/` at its end."""
     forms = (f"{name}{year}/" for name in SPLIT_NAMES for year in _YEARS)
     following = {
         form[len(start)] for form in forms if len(form) > len(start) and _begins(form, start.lower())

@@ -166,7 +166,7 @@ def _files(config: SourceConfig) -> Iterator[tuple[str, str | Failure]]:
 
 
 def _labels_beside(config: SourceConfig, labels: str, images: str) -> str | Failure:
-    """The real path of labels next to a lone file of images; a failure where they are a link to elsewhere."""
+    """The real path of the labels next to a file of images; a failure if they are a link to the outside."""
     folders = (os.path.dirname(labels), os.path.dirname(images))
     if Confinement((*folders, *config.image_roots)).holds(labels):
         return real_path(labels)

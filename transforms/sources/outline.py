@@ -1,6 +1,6 @@
-"""The names in the first folders of an input, which detection goes by: bounded, each folder listed once.
+"""The names in the first folders of an input, for detection. Their number is bounded.
 
-Links are followed as reading follows them: into the input and the image roots, nowhere else.
+Each folder is listed once. Links are followed as in reading: only into the input and the image roots.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from transforms.storage.places import is_folder
 _FOLDERS, _FOLDERS_REMOTE = 2_000, 16
 _ALL_NAMES = 100_000  # after which no further folder is listed
 _NAMES, _NAMES_REMOTE = 20_000, 1_000  # of a folder
-_LINKS = 200  # of a folder that are looked at
-_DEPTH, _DEEPEST = 8, 50  # folders below another one that are looked at, or all
+_LINKS = 200  # of a folder that are resolved
+_DEPTH, _DEEPEST = 8, 50  # levels of folders that are listed: by default, and at most
 _SHOWN = 3  # image roots that a message names
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Level:
-    """What is in one folder: names in order, without hidden ones.
+    """The names in one folder, in order, without hidden ones.
 
     Attributes:
         images: files that are images by name.
         others: other files.
-        folders: that reading enters.
+        folders: folders that are read, too.
     """
 
     images: Sequence[str] = ()
@@ -44,7 +44,7 @@ class Level:
 
 
 class Outline:
-    """The folders of an input. Where the number of folders to list is used up, others are empty.
+    """The folders of an input. Above a number of folders, the others count as empty.
 
     Attributes:
         outside: links that lead outside all roots, and where each leads, by the link's path.
@@ -66,10 +66,10 @@ class Outline:
         self.enters_roots = False
 
     def level(self, key: str) -> Level:
-        """What is in a folder of the input, by its key; the empty key is the input.
+        """The names in a folder, by its key; the empty key is the input.
 
         Raises:
-            OSError: the input cannot be listed, or a fault that may pass has not.
+            OSError: the input cannot be listed, or a transient fault has lasted.
         """
         if key not in self._levels:
             if self._left <= 0 or self._names >= _ALL_NAMES:
@@ -82,11 +82,11 @@ class Outline:
             except OSError as error:
                 if not key or may_pass(error):
                     raise
-                self._levels[key] = Level()  # whoever reads it reports the fault
+                self._levels[key] = Level()  # reading reports the fault
         return self._levels[key]
 
     def walk(self, key: str = "", depth: int = _DEPTH) -> Iterator[tuple[str, Level]]:
-        """A folder and those below it, so many levels down: the nearest first."""
+        """A folder and the folders up to `depth` levels below it, the nearest first."""
         waiting = collections.deque([(key, 0)])
         while waiting:
             place, at = waiting.popleft()
@@ -102,7 +102,7 @@ class Outline:
         return f"{self._root}/{key}" if key else self._root
 
     def holds_images(self, key: str, depth: int = _DEPTH) -> bool:
-        """Whether an image by name lies in a folder, or a few levels below it."""
+        """Whether a file in a folder, or up to `depth` levels below it, has the name of an image."""
         return any(level.images for _, level in self.walk(key, depth))
 
     def _listed(self, key: str) -> Level:
@@ -146,12 +146,12 @@ def joined(folder: str, name: str) -> str:
 
 
 def check_roots_used(config: SourceConfig, source: str) -> None:
-    """Raises ValueError where a source that only follows links has image roots that no link leads into."""
+    """Raises ValueError if a source uses image roots only for links, and no link leads into one."""
     if not config.image_roots:
         return
     place = real_path(config.input)
     if place != absolute(config.input) and Confinement(config.image_roots).contains(place):
-        return  # the input is reached by such a link
+        return  # the input itself is such a link
     if is_folder(config.input):
         outline = Outline(config)
         collections.deque(outline.walk(depth=_DEEPEST), maxlen=0)
@@ -159,13 +159,13 @@ def check_roots_used(config: SourceConfig, source: str) -> None:
             return
     shown = ", ".join(config.image_roots)
     raise ValueError(
-        f"--image_root is {shown!r}, and --source {source} uses it only to follow links of the input that "
-        "lead there; there are none"
+        f"--image_root is {shown!r}, and --source {source} uses it only for links; no link in the input leads "
+        "there"
     )
 
 
 def links_outside(config: SourceConfig) -> str:
-    """A clause about links that lead outside the input, and the remedy; empty where there are none."""
+    """A clause about links that lead outside the input, with the remedy; empty if there are none."""
     if not is_folder(config.input):
         return ""
     outline = Outline(config)

@@ -219,7 +219,7 @@ def columns_of(table: pyarrow.parquet.ParquetFile, config: SourceConfig) -> Tabl
 
 
 def _whole_floats(table: pyarrow.parquet.ParquetFile) -> list[str]:
-    """Columns of floats called like labels whose first values are whole: integers next to an empty cell."""
+    """Columns of floats with names of labels whose first values are integers: pandas stores them so."""
     names = [name for name in table.schema_arrow.names if is_float_label(table.schema_arrow.field(name))]
     rows = next(table.iter_batches(_PEEKED_LABELS, columns=names, use_threads=False), None) if names else None
     found = {} if rows is None else {name: rows.column(name).to_pylist() for name in names}

@@ -62,7 +62,7 @@ _SOURCES: tuple[Source, ...] = (
 SOURCES: dict[str, Source] = {source.name: source for source in _SOURCES}
 """By what `--source` calls them. The first that an input looks like is detected: particular ones first."""
 
-_OF_ROWS = ("csv", "jsonl", "sequence")  # whose input is a file
+_OF_ROWS = ("csv", "jsonl", "sequence")  # these sources read a file
 _LISTED = 10_000  # entries of a folder that an error message looks at
 
 
@@ -79,11 +79,11 @@ def source_of(config: SourceConfig) -> Source:
 
 
 def detect(config: SourceConfig) -> Detected:
-    """The source of `--source auto`, or the one that is given, and the folder that it reads.
+    """The source, detected or given with `--source`, and the folder that it reads.
 
     Raises:
-        ValueError: nothing fits, several datasets do, or annotations would be left unread; says what was
-            found, and what to give instead.
+        ValueError: no source fits, there are several datasets, or annotations would not be read. The message
+            names what was found, and what to give instead.
     """
     if config.kind != "auto":
         source_of(config)
@@ -94,7 +94,7 @@ def detect(config: SourceConfig) -> Detected:
 def _detected(config: SourceConfig) -> Detected:
     check_input_exists(config)
     if config.kind in _OF_ROWS and not config.annotations:
-        source_of(config).check(config)  # of a folder, which they do not read
+        source_of(config).check(config)  # raises for a folder, which they do not read
     is_sought = not config.annotations and config.kind not in _OF_ROWS
     if is_sought and (is_folder(config.input) or config.kind == "auto"):
         found = _sought(config) if is_folder(config.input) else _sniffed(config)
@@ -114,7 +114,7 @@ def _detected(config: SourceConfig) -> Detected:
 
 
 def _sniffed(config: SourceConfig) -> Detected | None:
-    """What the input itself looks like."""
+    """The first source that fits the input itself."""
     for source in SOURCES.values():
         if (why := source.sniff(config)) is not None:
             return Detected(source.name, why, config.input)
@@ -122,10 +122,10 @@ def _sniffed(config: SourceConfig) -> Detected | None:
 
 
 def _sought(config: SourceConfig) -> Detected | None:
-    """The one dataset in a folder.
+    """The dataset in a folder.
 
     Raises:
-        ValueError: there are several, or images outside the one.
+        ValueError: there are several, or there are images outside it.
     """
     is_auto = config.kind == "auto"
     particular = [source for source in SOURCES.values() if source.name != "folder"]
@@ -157,11 +157,10 @@ def _images_outside(config: SourceConfig, found: Detected, outside: list[str]) -
 
 
 def _plain(config: SourceConfig, outline: Outline, is_cut: bool) -> Detected | None:
-    """Images in folders, or below one wrapper or several.
+    """Images in folders, with or without folders around them.
 
     Raises:
-        ValueError: folders of splits lie in several folders, annotations would be left unread, or a folder
-            is no class.
+        ValueError: several folders have splits, annotations would not be read, or a folder is not a class.
     """
     key = plain_folder(outline)
     plain = dataclasses.replace(config, input=below_input(config, key))
@@ -173,8 +172,7 @@ def _plain(config: SourceConfig, outline: Outline, is_cut: bool) -> Detected | N
         listed = commands((below_input(config, name), "") for name in several)
         raise ValueError(
             f"--input is {config.input!r}, where several folders have splits of their own, such as "
-            f"{example!r}; "
-            f"give one of them: {listed}{OR_FOLDER}"
+            f"{example!r}; give one of them: {listed}{OR_FOLDER}"
         )
     why = SOURCES["folder"].sniff(plain)
     if why is None:

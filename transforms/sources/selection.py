@@ -111,12 +111,12 @@ def check_selection(config: SourceConfig) -> None:
 
 
 def why_nothing(config: SourceConfig, reasons: Mapping[str, int], example: str) -> str | None:
-    """The flag by which no record is left, its value and a key that it was tried on; None where it is none.
+    """The flag that leaves no record, with its value and an example key; None if no flag is the reason.
 
     Args:
         config: of the source.
         reasons: counts of the failures.
-        example: a key that failed for the reason of such a flag.
+        example: a key that such a flag left out.
     """
     if count := reasons.get(NO_LABEL, 0):
         flag = f"--label_pattern is {config.label_pattern!r}"

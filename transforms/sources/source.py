@@ -246,13 +246,13 @@ def check_input_exists(config: SourceConfig) -> None:
 
 
 def _refuse_pattern(path: str) -> None:
-    """Raises ValueError where a path that is not there is a pattern of others."""
+    """Raises ValueError if a path that does not exist is a pattern."""
     parts = path.split("/")
     first = next((at for at, part in enumerate(parts) if any(mark in part for mark in "*?[")), None)
     if first is not None:
         folder, pattern = "/".join(parts[:first]) or ("/" if first else "."), "/".join(parts[first:])
         raise ValueError(
-            f"--input is {path!r}, a pattern, and --input takes a folder; give "
+            f"--input is {path!r}, a pattern, but --input takes a folder; give "
             f"--input {shlex.quote(folder)} --include {shlex.quote(pattern)}"
         )
 

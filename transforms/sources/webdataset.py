@@ -117,7 +117,7 @@ def sample_name(name: str) -> tuple[str, str]:
 
 
 def _is_labelme(data: bytes) -> bool:
-    """Whether the JSON next to an image is an annotation of LabelMe, which is read from folders only."""
+    """Whether the JSON of an image is a LabelMe annotation: those are read from folders only."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):

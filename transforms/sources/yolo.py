@@ -113,9 +113,9 @@ def _check_has_images(config: SourceConfig) -> None:
 
 
 def _check_has_labels(config: SourceConfig) -> None:
-    """Raises ValueError where no file may be one of labels, as far as a look at the first folders shows.
+    """Raises ValueError if no file in the first folders can be a label file.
 
-    One of labels is called like an image, or lies below a folder called like one of labels.
+    A label file has the name of an image, or lies below a folder with a name such as `labels`.
     """
     outline = Outline(dataclasses.replace(config, input=root_of(config)))
     levels = list(outline.walk())

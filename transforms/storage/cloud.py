@@ -172,7 +172,7 @@ def _client(emulator: str, no_auth: str) -> Client:
     else:
         credentials, project = found
         made = storage.Client(project=project or "<none>", credentials=credentials)
-    # Otherwise the client requests each bucket's metadata once, for traces, which takes a permission more.
+    # Otherwise the client requests each bucket's metadata for traces, which needs another permission.
     made._bucket_metadata_cache = None
     # As many connections as threads: else the pool throws some away after each request.
     adapter = HTTPAdapter(pool_connections=4, pool_maxsize=2 * CONNECTIONS)

@@ -36,8 +36,8 @@ def write_lines(path: str, lines: Iterable[str], unfinished_in: str = "") -> Non
     Args:
         path: of the file; its folder is there.
         lines: the pieces.
-        unfinished_in: folder, on the same file system, that holds the file until it is whole; the folder of
-            `path` if not given. An object needs none.
+        unfinished_in: folder on the same file system that holds the file until it is complete; by default,
+            the folder of `path`. Not used for an object.
     """
     if is_remote(path):
         with naming_faults(path):
@@ -49,7 +49,7 @@ def write_lines(path: str, lines: Iterable[str], unfinished_in: str = "") -> Non
 
 
 def write_bytes(path: str, data: bytes) -> None:
-    """Writes a whole file or object, or leaves the old one."""
+    """Writes a complete file or object, or leaves the old one as it is."""
     if is_remote(path):
         with naming_faults(path):
             objects.write(path, data)
@@ -61,15 +61,15 @@ def write_bytes(path: str, data: bytes) -> None:
 
 @contextlib.contextmanager
 def unfinished_file(path: str, pieces: Iterable[bytes], folder: str = "") -> Iterator[str]:
-    """Path of a new file, on disk, with the contents that `path` is to have; removed unless it is renamed.
+    """Writes contents to a temporary file and yields its path. Removes the file unless it is renamed.
 
     Args:
-        path: that the file is for.
-        pieces: its contents.
-        folder: that the new file lies in; that of `path` if not given.
+        path: path for which the contents are.
+        pieces: the contents.
+        folder: folder of the temporary file; by default, that of `path`.
 
     Raises:
-        JobError: names the file, where an OSError of a write does not.
+        JobError: the file cannot be written; the message names it.
     """
     folder = folder or os.path.dirname(path)
     unfinished = os.path.join(folder, f"{os.path.basename(path)}.{uuid.uuid4().hex[:12]}.part")
@@ -85,12 +85,12 @@ def unfinished_file(path: str, pieces: Iterable[bytes], folder: str = "") -> Ite
 
 
 def is_unfinished(path: str, name: str, start: str) -> bool:
-    """Whether a file of this machine is what an interrupted `unfinished_file` left.
+    """Whether a local file is the rest of an interrupted `unfinished_file`.
 
     Args:
         path: of the file.
-        name: of the file that it was for.
-        start: of the contents of such a file; the one at `path` may be shorter.
+        name: of the file for which it was written.
+        start: first bytes of such contents; the file may be shorter.
     """
     if _UNFINISHED.sub("", os.path.basename(path)) != name or not os.path.isfile(path):
         return False
@@ -111,7 +111,7 @@ def _write_object(uri: str, lines: Iterable[str]) -> None:
     else:
         objects.write(uri, b"".join(held))
         return
-    from transforms.storage.scratch import scratch_folder  # which writes its marker with this module
+    from transforms.storage.scratch import scratch_folder  # scratch imports this module
 
     with tempfile.NamedTemporaryFile(dir=scratch_folder()) as file:
         file.writelines(itertools.chain(held, pieces))

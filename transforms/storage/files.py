@@ -65,7 +65,7 @@ def is_own_folder(path: str) -> bool:
 
 
 def may_replace(path: str, is_ours: Callable[[bytes], bool]) -> bool:
-    """Whether a file may be written to a path: nothing is there, or a file whose contents are `is_ours`.
+    """Whether a path may be written: it does not exist, or is a file for whose contents `is_ours` is true.
 
     A link, a pipe or a device is never replaced.
     """
@@ -77,11 +77,9 @@ def may_replace(path: str, is_ours: Callable[[bytes], bool]) -> bool:
 
 
 def check_replaceable(path: str, is_ours: Callable[[bytes], bool]) -> None:
-    """Raises JobError unless `may_replace`: for the moment at which the file is written."""
+    """Raises JobError unless `may_replace`. Call it directly before the file is written."""
     if not may_replace(path, is_ours):
-        raise JobError(
-            f"{path} is there, and recordmill did not write it; move it away, or give another path"
-        )
+        raise JobError(f"{path} exists, and recordmill did not write it; move it away, or give another path")
 
 
 def read_bytes(path: str) -> bytes:

@@ -21,7 +21,7 @@ STATE = "state"
 FORMAT_VERSION = 1
 """Of manifest.json, and of what runs note under `.recordmill`."""
 NOTE_START = f'{{"format_version": {FORMAT_VERSION}, '
-"""What every note of a run starts with."""
+"""The start of every note of a run."""
 REPORT_FORMAT_VERSION = 2
 """Of report.json."""
 

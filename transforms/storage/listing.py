@@ -31,7 +31,7 @@ Entries = list[tuple[str, Entry]]
 
 # What a glance at a folder of a bucket sees of it.
 _GLANCED = 20_000
-_HELD = 100_000  # entries of folders of this machine that are held together
+_HELD = 100_000  # cached entries of local folders
 _glanced: _Glanced | None = None
 
 
@@ -55,9 +55,9 @@ class _Glanced:
 
 @contextlib.contextmanager
 def glance() -> Iterator[None]:
-    """In the block, which only looks at an input, a large folder of a bucket is not listed to its end.
+    """In the block, each folder is listed once, and a large folder of a bucket is not listed completely.
 
-    Each is listed once, however often that is asked for. One glance may hold another.
+    For code that only looks at an input. Blocks may be nested.
     """
     global _glanced
     around = _glanced

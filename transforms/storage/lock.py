@@ -179,7 +179,7 @@ def release_all() -> None:
 
 
 def is_lock_file(path: str) -> bool:
-    """Whether a plain file under `.recordmill` is a lock, perhaps one that nothing is written into yet."""
+    """Whether a file under `.recordmill` is a lock, perhaps one that is still empty."""
     if is_remote(path):
         return object_lock.is_lock_file(path)
     if os.path.basename(path) != _LOCK or not os.path.isfile(path) or os.path.islink(path):

@@ -1,4 +1,4 @@
-"""Folders for intermediate files, each with a marker: a folder without one is never removed.
+"""Folders for intermediate files. Each has a marker; a folder without a marker is never removed.
 
 The marker is a file that only this program writes. It says which process made the folder.
 """
@@ -18,14 +18,14 @@ MARKER = "made-by-recordmill.json"
 
 
 def make_marked_folder(path: str) -> None:
-    """Makes a folder with a marker. A folder that is there, and is not empty, is left as it is."""
+    """Makes a folder with a marker. An existing folder that is not empty is left as it is."""
     files.make_folder(path)
     if all(is_unfinished(found.path, MARKER, OWNER_START) for found in files.entries(path)):
         write_bytes(os.path.join(path, MARKER), Owner.here("", "").to_json())
 
 
 def owner_of(path: str) -> Owner | None:
-    """The owner that a folder's marker names; None without a marker, and for a link to a folder."""
+    """The owner named by a folder's marker; None without a marker, and for a link to a folder."""
     marker = os.path.join(path, MARKER)
     try:
         is_plain = is_remote(path) or (files.is_own_folder(path) and not os.path.islink(marker))
@@ -35,10 +35,10 @@ def owner_of(path: str) -> Owner | None:
 
 
 def remove_marked_folder(path: str) -> None:
-    """Removes a folder with all its contents, the marker last; leaves one without a marker as it is."""
+    """Removes a folder with all its contents, the marker last. A folder without a marker is left as it is."""
     if owner_of(path) is not None:
         marker = os.path.join(path, MARKER)
         files.remove_all(found for found in files.entries(path) if found.path != marker)
         files.remove_if_there(marker)
-        with contextlib.suppress(OSError):  # something was added meanwhile
+        with contextlib.suppress(OSError):  # something was added in the meantime
             files.remove_folder(path)

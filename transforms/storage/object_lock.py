@@ -20,7 +20,7 @@ from transforms.storage.write_faults import naming_faults
 
 LOCK = "lock"
 CLOCK = "clock"
-"""An empty object: its time of writing is that of the service."""
+"""An empty object, written to read the service's time from its write time."""
 DEAD_SECONDS = 90.0
 
 _BEAT_SECONDS = 15.0
@@ -134,7 +134,7 @@ def release_all() -> None:
 
 
 def is_lock_file(uri: str) -> bool:
-    """Whether an object under `.recordmill` has the name of a lock, or of what tells the service's time."""
+    """Whether an object under `.recordmill` has the name of a lock or of the clock object."""
     return os.path.basename(uri) in (LOCK, CLOCK)
 
 

@@ -366,10 +366,10 @@ def _pages(
     between: tuple[str, str] = ("", ""),
     fields: str = _LIST_FIELDS,
 ) -> Iterator[Any]:
-    """The pages of a listing of the bucket of `uri`, one request each. All of them, or it raises."""
+    """The pages of a listing of the bucket of `uri`, one request each. Raises if a page cannot be read."""
     token: str | None = None
 
-    # Each attempt makes an iterator of its own: a generator that has raised ends without an error.
+    # Each attempt makes a new iterator: a generator that has raised would end without an error.
     def page(**options: Any) -> Any:
         listing = client().list_blobs(
             bucket(split_uri(uri)[0]),

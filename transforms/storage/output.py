@@ -95,7 +95,7 @@ def write_failures(run: Run, failures: Iterable[Failure], paths: Iterable[str] =
 
 
 def _lists_failures(path: str) -> bool:
-    """Whether a file is a failures.jsonl: empty, or with a failure in its first line."""
+    """Whether a file is a failures.jsonl: it is empty, or its first line is a failure."""
     if not files.is_file(path):
         return False
     with files.open_stream(path) as file:
@@ -171,7 +171,7 @@ def _files(output: str) -> set[str]:
 
 
 def _left_over(output: str) -> set[str]:
-    """Names of the files that runs which did not publish have left: failures, and what they published."""
+    """Names of the files that unpublished runs have left: failures, and files that they had moved."""
     folders = marked_run_folders(output)
     names = {FAILURES} if folders and _lists_failures(os.path.join(output, FAILURES)) else set()
     for folder in folders:

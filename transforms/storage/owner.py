@@ -11,7 +11,7 @@ import os
 import socket
 
 OWNER_START = '{"token": "'
-"""What the JSON of every owner starts with."""
+"""The start of the JSON of every owner."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Owner:
         return bool(self.place) and self.place == _place() and _born(self.pid) != self.born
 
     def is_dead_here(self) -> bool:
-        """Whether it was a process on a host of this name, and there is none of its number and start."""
+        """Whether its host has this host's name, and no process here has its number and start time."""
         return self.host == socket.gethostname() and _born(self.pid) != self.born
 
     def to_json(self) -> bytes:
@@ -66,7 +66,7 @@ class Owner:
 
     @staticmethod
     def is_begun(text: bytes) -> bool:
-        """Whether text is the JSON of an owner, or the start of it, which may be empty."""
+        """Whether a text is the JSON of an owner, or its start, or empty."""
         return OWNER_START.encode().startswith(text[: len(OWNER_START)])
 
     def __str__(self) -> str:

@@ -53,10 +53,10 @@ def is_remote(path: str) -> bool:
 
 
 def expanded(path: str) -> str:
-    """A path that the user gave, with `~` or `~user` at its start replaced by that user's home folder.
+    """A path whose `~` or `~user` at the start is replaced by the home folder.
 
     Raises:
-        ValueError: there is no such user.
+        ValueError: that user does not exist.
     """
     found = os.path.expanduser(path)
     if found.startswith("~"):
@@ -69,7 +69,7 @@ def absolute(path: str) -> str:
     """The path from the root, `~` expanded, or the URI; without a `/` at its end.
 
     Raises:
-        ValueError: it begins with `~user`, and there is no such user.
+        ValueError: it begins with `~user`, and that user does not exist.
     """
     if is_remote(path):
         return path.rstrip("/")
@@ -146,10 +146,10 @@ class Confinement:
         return path in self.roots or path.startswith(self._prefixes)
 
     def holds(self, path: str) -> bool:
-        """Whether a path lies in a root when its links are resolved.
+        """Whether a path, with its links resolved, lies in a root.
 
         Raises:
-            OSError: one that may pass, and has not.
+            OSError: a transient fault has lasted.
         """
         return self.contains(real_path(path))
 

@@ -263,7 +263,7 @@ def complete_moves(output: str, publication: Publication) -> None:
 
 
 def write_metadata_files(run: Run, texts: Mapping[str, str]) -> Mapping[str, str]:
-    """Writes the files that describe the dataset, each whole or not at all; their SHA-256, by name."""
+    """Writes the files that describe the dataset, each completely or not at all. Returns SHA-256 by name."""
     digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
     written = _written_metadata(run.folder)
     every = {name: [*written.get(name, ()), digest] for name, digest in digests.items()}
@@ -276,7 +276,7 @@ def write_metadata_files(run: Run, texts: Mapping[str, str]) -> Mapping[str, str
 
 
 def _written_metadata(folder: str) -> Mapping[str, Collection[str]]:
-    """The digests of what a run wrote, or was about to write, under each name; of every try."""
+    """The digests of all contents that a run wrote, or was about to write, by file name."""
     try:
         found: dict[str, list[str]] = json.loads(files.read_bytes(os.path.join(folder, METADATA)))
         return found
@@ -285,7 +285,7 @@ def _written_metadata(folder: str) -> Mapping[str, Collection[str]]:
 
 
 def foreign_metadata(output: str, folder: str, publication: Publication) -> frozenset[str]:
-    """Names of metadata files that are there, and that the run in `folder` did not write."""
+    """Names of existing metadata files that the run in `folder` did not write."""
     written = _written_metadata(folder)
 
     def is_foreign(name: str) -> bool:

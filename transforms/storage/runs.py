@@ -48,7 +48,7 @@ def run_folders(output: str) -> list[str]:
 
 
 def marked_run_folders(output: str) -> list[str]:
-    """Those of them that have a marker."""
+    """The folders of runs that have a marker."""
     return [folder for folder in run_folders(output) if _marker(folder) is not None]
 
 
@@ -76,7 +76,7 @@ def has_withdrawn(output: str) -> bool:
 
 
 def mark_run(run: Run, version: str) -> None:
-    """Makes the run's folder, with its marker, which lists what was there before; touches nothing else.
+    """Makes the run's folder and its marker, which lists the files that were there before.
 
     Args:
         run: that starts, under the output's lock.
@@ -138,7 +138,7 @@ def discard_run(run: Run) -> None:
 
 
 def remove_staging(folder: str) -> None:
-    """Removes the folder in which runs made a version, markers last; leaves one without a run as it is."""
+    """Removes the folder in which runs made a version, markers last. Without a run, it is left as it is."""
     if has_runs(folder):
         runs = os.path.join(folder, RUNS)
         files.remove_all(found for found in files.entries(folder) if found.path != runs)
@@ -148,7 +148,7 @@ def remove_staging(folder: str) -> None:
 
 
 def remove_runs(output: str) -> None:
-    """Removes what all runs have left under `.recordmill` in an output."""
+    """Removes the files of all runs under `.recordmill` in an output."""
     for run in run_folders(output):
         _remove_run(run)
     with contextlib.suppress(OSError):  # something else is there
@@ -190,7 +190,7 @@ def _marker(folder: str) -> Mapping[str, Any] | None:
 
 
 def _names_in(run: Run) -> list[str]:
-    """What a run's folder holds before the run begins, without a scratch folder of ours; `shards/x` in it."""
+    """The names in a run's folder before the run begins, without our scratch folder; shards as `shards/x`."""
     names = []
     for found in files.entries(run.folder):
         if found.path == run.shards and found.is_folder:
@@ -205,7 +205,7 @@ def _is_unfinished_marker(path: str) -> bool:
 
 
 def _made_in(folder: str) -> Iterator[files.Found]:
-    """What runs made in a run's folder, without the scratch folder and what the run is recognised by."""
+    """The files that runs made in a run's folder, without scratch folder, marker and note of publication."""
     marker = _marker(folder)
     if marker is None:
         return
@@ -221,7 +221,7 @@ def _made_in(folder: str) -> Iterator[files.Found]:
 
 
 def _is_ours(folder: str) -> bool:
-    """Whether it has only names that jobs give: before it is a run, or, late, after it was removed."""
+    """Whether a folder without a marker has only names that jobs give, before or after a run."""
     names = [found.name for found in files.entries(folder)]
     return bool(_RUN.fullmatch(os.path.basename(folder))) and all(map(_OUR_NAMES.fullmatch, names))
 
@@ -248,7 +248,7 @@ def _files_of_state(path: str) -> Sequence[str]:
 
 
 def _remove_run(folder: str) -> None:
-    """Removes what runs made in a run's folder, the marker last; then the folder, if it is empty."""
+    """Removes what runs made in a run's folder, the marker last, and the folder if it is then empty."""
     files.remove_all(list(_made_in(folder)))
     files.remove_all(found for found in files.entries(folder) if _is_unfinished_marker(found.path))
     remove_marked_folder(os.path.join(folder, _SCRATCH))

@@ -1,4 +1,4 @@
-"""The folder of this process for intermediate files, in one private folder of this user's processes."""
+"""The scratch folder of this process, in a private folder of the user."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from transforms.storage.marked import MARKER, make_marked_folder, owner_of, remo
 
 @functools.cache
 def scratch_folder() -> str:
-    """The folder, made when it is first asked for. It is removed when the process ends, or by a later one.
+    """The folder, made at the first call. It is removed when the process ends, or by a later process.
 
     Raises:
-        JobError: the private folder's name belongs to something else.
+        JobError: the private folder's name is taken.
     """
     parent = _private_folder(os.path.join(tempfile.gettempdir(), f"recordmill-scratch-{os.getuid()}"))
-    with contextlib.suppress(OSError):  # earlier versions remove folders of such names that nobody has locked
+    with contextlib.suppress(OSError):  # a lock keeps earlier versions from removing it
         fcntl.flock(os.open(parent, os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_SH | fcntl.LOCK_NB)
     for name in os.listdir(parent):
         _remove_if_dead(os.path.join(parent, name))
     folder = tempfile.mkdtemp(dir=parent)
     make_marked_folder(folder)
-    with contextlib.suppress(OSError):  # without locks, no process removes what another leaves
-        _locked_marker(folder, fcntl.LOCK_SH)  # held as long as this process, or a fork of it, lives
+    with contextlib.suppress(OSError):  # without locks, folders of dead processes stay
+        _locked_marker(folder, fcntl.LOCK_SH)  # held while this process or a fork of it lives
     atexit.register(_remove_own, folder, os.getpid())
     return folder
 
@@ -38,14 +38,14 @@ def _private_folder(path: str) -> str:
     """Makes a folder that only this user may enter.
 
     Raises:
-        JobError: something else has its name.
+        JobError: the name is taken.
     """
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)
     found = os.lstat(path)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         raise JobError(
-            f"{path} is needed for intermediate files, and it is a link, a file, or another user's folder; "
+            f"{path} is needed for intermediate files, but is a link, a file, or another user's folder; "
             "remove it, or set TMPDIR to another folder"
         )
     if stat.S_IMODE(found.st_mode) != 0o700:
@@ -54,7 +54,7 @@ def _private_folder(path: str) -> str:
 
 
 def _remove_if_dead(folder: str) -> None:
-    """Removes the folder of a process of this machine that is gone: by its marker, which nobody locks."""
+    """Removes the folder of a process of this machine that has ended: no process locks its marker."""
     with contextlib.suppress(OSError):
         owner = owner_of(folder)
         if owner is None or not owner.is_dead_here():
@@ -67,7 +67,7 @@ def _remove_if_dead(folder: str) -> None:
 
 
 def _locked_marker(folder: str, operation: int) -> int:
-    """Descriptor of a folder's marker, locked. Raises OSError where another process has it locked."""
+    """A descriptor of a folder's marker, locked. Raises OSError if another process has locked it."""
     descriptor = os.open(os.path.join(folder, MARKER), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, operation | fcntl.LOCK_NB)

@@ -32,7 +32,7 @@ def is_sealed(data: bytes) -> bool:
 
 
 def is_sealed_page(data: bytes) -> bool:
-    """Whether a file is, bit for bit, a page that was sealed: a sealed manifest is none."""
+    """Whether a file is an unchanged sealed page. A sealed manifest is not a page."""
     found = _last(data)
     return found is not None and found[0].startswith(b"<!--") and is_sealed(data)
 

@@ -109,7 +109,7 @@ def check_is_no_version(output: str) -> None:
 
 def published_versions(home: str) -> list[Version]:
     """The versions that are whole, where readers look for them; ascending."""
-    return _that_are(_is_whole, home)
+    return _versions_where(_is_whole, home)
 
 
 def staged_versions(home: str) -> list[Version]:
@@ -147,7 +147,7 @@ def version_to_write(home: str, asked: str) -> Version:
     Raises:
         ValueError: it is no version, or not higher than all that are there.
     """
-    unexposed = _that_are(_is_staged, os.path.join(home, RUNS))
+    unexposed = _versions_where(_is_staged, os.path.join(home, RUNS))
     there = {*_versions_in(home), *unexposed}
     following = max(there)._replace(patch=max(there).patch + 1) if there else _FIRST
     if asked == AUTO:
@@ -182,7 +182,7 @@ def settle_versions(home: str, working: str) -> list[Version]:
     state = os.path.join(home, RUNS)
     _settle_removals(home)
     exposed = []
-    for version in _that_are(_is_staged, state):
+    for version in _versions_where(_is_staged, state):
         if _settle_exposure(home, version):
             exposed.append(version)
     noted = _exposing(home)
@@ -263,12 +263,12 @@ def _versions_in(folder: str) -> list[Version]:
     return sorted(version for found in files.entries(folder) if (version := _named(found.name)))
 
 
-def _that_are(is_so: Callable[[str], bool], folder: str) -> list[Version]:
-    """The versions in a folder for whose folders this is so; ascending."""
+def _versions_where(matches: Callable[[str], bool], folder: str) -> list[Version]:
+    """The versions in a folder whose own folders match; ascending."""
     versions = sorted(
         version for found in files.entries(folder) if found.is_folder and (version := _named(found.name))
     )
-    found = files.each(is_so, [os.path.join(folder, str(version)) for version in versions])
+    found = files.each(matches, [os.path.join(folder, str(version)) for version in versions])
     return list(itertools.compress(versions, found))
 
 
@@ -379,7 +379,7 @@ def _settle_exposure(home: str, version: Version) -> bool:
     if not _is_taken(home, version):
         _move_out(home, version)
         return True
-    if _is_whole(published):  # which is why a job has not published this one
+    if _is_whole(published):  # so a job did not publish the staged one
         remove_runs(staging)
         remove_staged_dataset(staging)
         return False

@@ -40,7 +40,7 @@ def remove_dataset(folder: str, note: str) -> None:
         note: path that the manifest has until all are removed; no reader takes the dataset for whole then.
 
     Raises:
-        JobError: the manifest does not say which files are the dataset's.
+        JobError: the manifest does not list the dataset's files.
     """
     published_dataset(folder)  # told while it still is in the readers' sight
     files.replace(os.path.join(folder, MANIFEST), note)
@@ -68,10 +68,10 @@ def remove_listed(folder: str, note: str) -> None:
 
 
 def remove_staged_dataset(folder: str) -> None:
-    """Removes the files of a dataset that no reader sees, by its manifest, which goes last.
+    """Removes the files that the manifest of an unpublished dataset lists, the manifest last.
 
     Raises:
-        JobError: the manifest does not say which files are the dataset's.
+        JobError: the manifest does not list the dataset's files.
     """
     dataset = published_dataset(folder)
     names = dataset.files if dataset is not None else ()
@@ -81,7 +81,7 @@ def remove_staged_dataset(folder: str) -> None:
 
 
 def _remove_empty_folders(folder: str, names: Iterable[str]) -> None:
-    """Removes the folders of files, and their own, as far as they are empty."""
+    """Removes a dataset's folder and the folders of its files, those that are empty."""
     below = {os.path.join(folder, os.path.dirname(name)) for name in names if "/" in name}
     for emptied in [*sorted(below, reverse=True), folder]:
         with contextlib.suppress(OSError):  # not there, or not empty

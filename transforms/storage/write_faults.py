@@ -67,7 +67,7 @@ def fault(error: OSError, path: str) -> JobError:
 
 
 def free_bytes(path: str) -> int:
-    """Bytes free on the disk where `path` is, or will be."""
+    """Free bytes on the disk of `path`, which need not exist."""
     path = os.path.abspath(path)
     while not os.path.exists(path):
         path = os.path.dirname(path)

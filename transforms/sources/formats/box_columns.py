@@ -91,7 +91,7 @@ def find_box_columns(
             return None
         raise ValueError(
             f"--image_column is not given, and boxes ({', '.join(found)}) want an image; "
-            f"give {flag_with('--image_column', image)}, if it tells the image's file"
+            f"give {flag_with('--image_column', image)}, if it names the image's file"
         )
     if len(asked) > 1:
         raise ValueError(f"--label_column is {config.label_column!r}, and a row with a box has one label")

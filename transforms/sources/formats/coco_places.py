@@ -26,11 +26,11 @@ _DRIVE = re.compile(r"[A-Za-z]:/")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Bases:
-    """The folders that names of an annotation file are looked for in.
+    """The folders in which the file names of an annotation file are looked up.
 
     Attributes:
         folders: paths.
-        in_any_case: whether those in another case are among them.
+        in_any_case: whether folders whose names differ in case are included.
     """
 
     folders: tuple[str, ...]
@@ -58,7 +58,7 @@ class CocoPlaces:
         self._is_folder: dict[str, bool] = {}
         self._image_bases: dict[str, _Bases] = {}
         self._mask_bases: dict[str, _Bases] = {}
-        self._others: dict[str, list[str]] = {}  # names in a folder, without images
+        self._others: dict[str, list[str]] = {}  # by folder: names in it that are not those of images
         self._image_folders: dict[str, str] = {}
         self._masks: set[str] = set()
 
@@ -111,7 +111,7 @@ class CocoPlaces:
         bases: dict[str, _Bases],
         candidates: Callable[[CocoFile], Iterator[str]],
     ) -> LocatedFile:
-        """The file of that name below the candidates; once none is there, below those in another case too."""
+        """The file below the candidates, or else below folders whose names differ from theirs in case."""
         known = bases.get(file.path)
         if known is None:
             known = bases[file.path] = _Bases(self._existing(candidates(file)))
@@ -125,7 +125,7 @@ class CocoPlaces:
         return self._find(name, known.folders)
 
     def _in_any_case(self, folder: str) -> Iterator[str]:
-        """A folder that is there; else those that are called like it but for the case."""
+        """The folder if it exists, or else folders whose names differ from it only in case."""
         if folder in self._roots or self._is_there(folder):
             yield folder
             return

@@ -20,7 +20,7 @@ from transforms.storage.places import is_file, is_folder, is_there, may_be_there
 PEEKED = 100
 """Rows at the start of a manifest that tell which columns there are, and what is in them."""
 
-_LOOKED_INTO = 3  # levels of folders in which manifests are looked for
+_LOOKED_INTO = 3  # levels of folders that are searched for manifests
 _SHOWN = 20  # manifests that a message names
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
 _UTF32 = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
@@ -81,7 +81,7 @@ class ManifestLines:
 
 @contextlib.contextmanager
 def open_manifest(manifest: Manifest) -> Iterator[TextIO]:
-    """Opens a manifest as UTF-8, or by its BOM as UTF-16; what cannot be decoded comes as lone surrogates."""
+    """Opens a manifest as UTF-8, or as UTF-16 with a BOM; undecodable bytes become lone surrogates."""
     file = open_file(manifest.path)
     is_utf16 = file.peek(2).startswith(_UTF16)
     encoding, errors = ("utf-16", _AS_SURROGATE) if is_utf16 else ("utf-8-sig", "surrogateescape")
@@ -114,11 +114,11 @@ def _beside_or_inside(given: str, input_folder: str) -> str:
 
 
 def splits_by_name(config: SourceConfig) -> dict[str, str]:
-    """The split of each of several manifests, by its path: a part of the file's name, or else its folder.
+    """The splits of several manifests, by path: from a part of the file's name, or else from its folder.
 
     Returns:
-        One for each, as of `train_labels.csv` and `test_labels.csv`, or `train/_annotations.csv` and
-        `test/_annotations.csv`; nothing where one has none, or two.
+        A split for each, as for `train_labels.csv` and `test_labels.csv`, or `train/_annotations.csv` and
+        `test/_annotations.csv`; empty if a manifest has no split, or two.
     """
     found = manifests(config) if len(config.annotations) > 1 else []
     splits = {}
@@ -138,7 +138,7 @@ def flag_of(config: SourceConfig) -> str:
 
 
 def check_manifests(config: SourceConfig, source: str, takes_utf16: bool = True) -> None:
-    """Raises ValueError where the manifests are missing, or are no text that the source reads."""
+    """Raises ValueError if a manifest is missing, or is not text in an encoding that the source reads."""
     check_input_exists(config)
     if config.annotations and not is_folder(config.input):
         raise ValueError(
@@ -158,7 +158,7 @@ def check_manifests(config: SourceConfig, source: str, takes_utf16: bool = True)
 
 
 def _call_for(config: SourceConfig, source: str) -> str:
-    """The flags that read the manifests in a folder, or in folders below it; empty where there are none."""
+    """The flags that read the manifests in and below the input; empty if there are none."""
     extensions = ("csv", "tsv") if source == "csv" else ("jsonl", "ndjson", "jsonlines")
     paths = [
         os.path.join(config.input, key, name)

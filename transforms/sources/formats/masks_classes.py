@@ -95,11 +95,14 @@ def is_in_colors(ref: ImageRef) -> bool:
             return False  # no image: its record will say so
 
 
-_MOST_CLASSES = 64  # of a mask; a photograph in grey has more values
+_MOST_CLASSES = 64  # of a mask; a grey photograph has more values
 
 
 def is_mask_of(mask: str, image: str) -> bool:
-    """Whether two images fit: a grey or palette one of few values, of the size of one in colours."""
+    """Whether a file looks like the mask of an image: grey or palette, few values, and of equal size.
+
+    The image must be in colour.
+    """
     from PIL import Image
 
     found = []

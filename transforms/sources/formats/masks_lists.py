@@ -32,7 +32,7 @@ def is_split_list(key: str) -> bool:
 
 
 def split_lists(root: str) -> dict[str, str]:
-    """The splits of the lists at a root, by path."""
+    """The split of each list at a root, by path."""
     names = sorted(filter(is_split_list, names_in(root, _ROOT_NAMES)))
     return {f"{root}/{name}": normal_split(name[:-4]) for name in names}
 

@@ -34,7 +34,7 @@ def root_of(config: SourceConfig) -> str:
 
 
 def input_files(config: SourceConfig) -> Iterator[TreeFile | Failure]:
-    """The files below the input, then those below image roots that are neither in it nor linked from it.
+    """The files below the input, then those below image roots that are not in it or linked from it.
 
     A key is the path below the root that the file was found in.
     """

@@ -1,4 +1,4 @@
-"""Annotations among the names in archives, of which images and folders alone are read."""
+"""Finds annotations among the names in archives, from which only images and folders are read."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _MAY_BE_NOTES = frozenset(("json", "xml", "yaml", "yml", "txt"))
 _WORD = re.compile(
     r"annotations?|annos?|labels?|captions?|bbox(?:es)?|boxes|instances|keypoints|panoptic|coco\d*|regions?|lists?"
 )
-"""A word in names of files that hold annotations of several images."""
+"""A word in the name of a file that annotates several images."""
 _FOLDERS = frozenset(("annotations", "annotation", "imagesets", "xmls"))
 _OF_YOLO = re.compile(r"(?:data|dataset)\.ya?ml|obj\.(?:data|names)|_darknet\.labels")
 _OF_AN_IMAGE = frozenset(("xml", "json", "mat", "npy", "txt", "csv"))
-_ALSO_NOTES = frozenset(("txt", "csv"))  # of which one alone may be a note
+_ALSO_NOTES = frozenset(("txt", "csv"))  # a single one may be a note
 _MAY_BE_CLASSES = frozenset(("mask", "label", "seg", "gt"))
 _COMPARED = 50
 
 
 def unread_member(names: Sequence[str]) -> str | None:
-    """The first file that looks like annotations or masks of the images; None where there is none.
+    """The first file that looks like annotations or a mask of the images, if any.
 
     Args:
         names: paths of files: images and others.
@@ -36,7 +36,7 @@ def unread_member(names: Sequence[str]) -> str | None:
 
 
 def _is_of_all(name: str) -> bool:
-    """Whether a file is named like annotations of several images."""
+    """Whether a file's name suggests annotations of several images."""
     *folders, base = name.lower().split("/")
     extension = extension_of(base)
     if extension in _TABLES or _OF_YOLO.fullmatch(base):
@@ -49,7 +49,7 @@ def _is_of_all(name: str) -> bool:
 
 
 def _of_single_images(others: Iterable[str], images: Sequence[str]) -> str | None:
-    """A file that is called like an image."""
+    """The first file with the name of an image, apart from the extension."""
     stems = frozenset(map(name_stem, images))
     found: dict[str, list[str]] = {}
     for name in others:
@@ -62,7 +62,7 @@ def _of_single_images(others: Iterable[str], images: Sequence[str]) -> str | Non
 
 
 def _mask(images: Sequence[str]) -> str | None:
-    """A file in a folder called like one of masks, where most there are called like the images elsewhere."""
+    """The first file in a folder such as `masks`, if most files there have the names of images."""
     masks = {name: path for name in images if (path := mask_path(name)) is not None}
     if not masks:
         matched = match_masks(images, (), None)
@@ -84,5 +84,5 @@ def _is_in(path: str, images: set[str]) -> bool:
 
 
 def _may_be_of_class(name: str) -> bool:
-    """Whether the folder of a mask may be a class too: photographs of masks, of labels."""
+    """Whether the folder of a mask may be a class instead, such as photographs of masks."""
     return not _MAY_BE_CLASSES.isdisjoint(name.lower().split("/")[:-1])

@@ -1,4 +1,4 @@
-"""Whether there are images for files of annotations, by name: in the folders where they would be."""
+"""Looks for the images of annotation files by name, in the usual folders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMES = 10_000  # of a folder in a bucket
 
 
 class NearbyImages:
-    """The folders of an input that were looked into; links are followed as `Tree` follows them."""
+    """A cache of the names in folders of an input. Links are followed as `Tree` follows them."""
 
     def __init__(self, config: SourceConfig) -> None:
         self.root = root_of(config)
@@ -36,11 +36,11 @@ class NearbyImages:
         return self._folders[place]
 
     def has_image(self, path: str, wanted: Collection[str]) -> bool:
-        """Whether there is an image of one of the names `wanted`, without extension.
+        """Whether there is an image of one of the wanted names.
 
         Args:
-            path: of the file of annotations below the input, without its folder of annotations: `train/1`.
-            wanted: names.
+            path: of the annotation file below the input, without the folder of annotations: `train/1`.
+            wanted: names without extension.
         """
         folders = path.split("/")[:-1]
         places = [*self._roots, "/".join((self.root, *folders))]
@@ -56,14 +56,14 @@ class NearbyImages:
         return any(not self._stems_in(place).isdisjoint(wanted) for place in places)
 
     def _is_inside(self, path: str) -> bool:
-        """Whether there is a folder that reading enters."""
+        """Whether a path is a folder that is read, and not a link to the outside."""
         try:
             return is_folder(self._confinement.resolve(path, "list") if is_link(path) else path)
         except BadInput:
             return False
 
     def _stems_in(self, place: str) -> set[str]:
-        """What the images in a place are called without extensions; nothing where it is no folder."""
+        """The names of the images in a folder, without extensions; empty if it is no folder."""
         if place not in self._stems:
             names = names_in(place, _NAMES) if is_folder(place) else []
             self._stems[place] = {image_path(one) for one in names if is_image_name(one)}

@@ -81,13 +81,13 @@ def _layout(header: tuple[str, ...] | None) -> CsvLayout:
 
 
 def csv_files(config: SourceConfig, names: Sequence[str] | None = None) -> list[CsvFile]:
-    """The files that are known by name, in the order of their paths; those of few classes before others.
+    """The files with known names, in the order of their paths; those of few classes come first.
 
     Links that lead outside the input are left out.
 
     Args:
         config: of the input.
-        names: what is in the input, where that is listed already.
+        names: in the input, if they have been listed already.
     """
     root = real_path(config.input)
     confinement = Confinement((root, *config.image_roots))
@@ -106,7 +106,7 @@ def csv_files(config: SourceConfig, names: Sequence[str] | None = None) -> list[
 
 
 def folders_called(wanted: str, root: str, names: Iterable[str]) -> list[str]:
-    """The folders of an input, among the names in it, that are called so in any case."""
+    """The folders among the names in an input that are called `wanted`, in any case."""
     return [name for name in names if name.lower() == wanted and is_folder(os.path.join(root, name))]
 
 

@@ -186,7 +186,7 @@ def _labels(
 
 
 def is_float_label(field: pyarrow.Field) -> bool:
-    """Whether a column of floats is called like labels."""
+    """Whether a column has floats and a usual name of labels."""
     import pyarrow
 
     return field.name.lower() in _LABELS and bool(pyarrow.types.is_floating(field.type))

@@ -50,9 +50,9 @@ LABEL_COLUMNS = ("label", "class", "category", "labels", "class_name")
 SPLIT_COLUMNS = ("split", "subset", "set", "ml_use")
 _ALWAYS_SPLITS = ("split", "ml_use")  # the other names are as often those of something else
 
-_LISTED = 10_000  # names in a bucket's folder among which folders of images are looked for
-_LOOKED_AT = 1_000  # names without an extension, which may be folders
-_HINTS = 100  # rows whose images are looked for in the folders next to the manifest
+_LISTED = 10_000  # names that are listed of a bucket's folder, to find folders of images
+_LOOKED_AT = 1_000  # names without an extension that are checked for folders
+_HINTS = 100  # failed rows whose images are looked for in other folders
 _EXTENSIONS = (".jpg", ".png", ".jpeg")  # of images that are named without
 
 VERTEX_SPLITS = {
@@ -175,7 +175,7 @@ def _check_no_images(
 def _check_no_stems(
     names: Sequence[str], first: Sequence[Mapping[str, object]], config: SourceConfig, manifest: Manifest
 ) -> None:
-    """Raises ValueError where every value of a column is the name of an image, with an extension or not."""
+    """Raises ValueError if every value of a column names an image, with or without its extension."""
     rows = RowRecords(config, manifest)
     for name in names:
         images = [str(value) for row in first if not is_missing(value := row.get(name))]
@@ -235,7 +235,7 @@ def is_missing(value: object) -> bool:
 
 
 def labels_in(value: object, column: str = "") -> tuple[str | int, ...]:
-    """The labels of a typed cell: none, one or those of a list.
+    """The labels of a typed cell: none, one, or a list of them.
 
     Args:
         value: of the cell.
@@ -256,7 +256,7 @@ def labels_in(value: object, column: str = "") -> tuple[str | int, ...]:
 
 
 def split_name(value: str, column: str | None) -> str | None:
-    """The split that a cell names, normalised; for `ml_use`, Vertex AI's names.
+    """The normalised split that a cell names. In `ml_use`, cells have Vertex AI's names.
 
     It may be no name for a split at all: whether that matters is known where `--splits` is.
     """
@@ -266,7 +266,7 @@ def split_name(value: str, column: str | None) -> str | None:
 
 
 def _image_folders(place: str) -> list[str]:
-    """The folders in a folder that are called like those of images or like splits, and the only one."""
+    """The only folder in a folder, or else those with names such as `images` or of splits."""
     try:
         listed = sorted(names_in(place, _LISTED))
     except PermissionError:  # files in it may be readable
@@ -309,14 +309,15 @@ class RowRecords:
         self._hints = _HINTS
 
     def find_folder(self, images: Sequence[str]) -> str | None:
-        """Looks for images in the folders next to the manifest, where none of them lies where it says.
+        """Finds the folder near the manifest that holds the images, if none lies at its path.
+
+        From then on, images are also looked for in that folder.
 
         Args:
-            images: of the first rows.
+            images: paths in the first rows.
 
         Returns:
-            The one folder that holds all of them, which is also looked in from now on; None where no folder
-                does, or several do.
+            The only folder that holds all of them; None if no folder does, or several do.
         """
         if not images or any(map(self._finds, images)):
             return None
@@ -329,7 +330,7 @@ class RowRecords:
         return fitting[0] if len(fitting) == 1 else None
 
     def finds(self, images: Iterable[str]) -> bool:
-        """Whether all of some images are there."""
+        """Whether all images exist."""
         return all(map(self._finds, images))
 
     def _finds(self, image: str) -> bool:
@@ -340,7 +341,7 @@ class RowRecords:
         return True
 
     def _image_folders(self) -> tuple[str, ...]:
-        """The folders next to the manifest, up to the input, and in image roots, that may hold its images."""
+        """Folders that may hold the images: next to or above the manifest, and in image roots."""
         if self._folders is None:
             found = (folder for place in dict.fromkeys(self._places) for folder in _image_folders(place))
             self._folders = tuple(folder for folder in found if real_path(folder) not in self._skip_dirs)
@@ -380,7 +381,7 @@ class RowRecords:
         return Failure(key, fault.stage, fault.reason, printable(fault.detail))
 
     def _located(self, image: str) -> LocatedFile:
-        """As `_locate`; the first faults name the folder where the image lies."""
+        """Like `_locate`. The first faults suggest the folder that holds the image."""
         try:
             return self._locate(image)
         except BadInput as fault:

@@ -154,7 +154,7 @@ def without_extension(path: str) -> str:
 
 
 def split_folders(folders: Iterable[str]) -> tuple[str, ...]:
-    """The splits that folders of annotations are named as: all first parts below any wrapper, or none.
+    """The splits named by folders of annotations: all first parts below any wrapper, or none.
 
     Args:
         folders: of each file of annotations, ending in `/`; empty for the root.

@@ -35,8 +35,8 @@ class VocRoot:
         xmls: of Annotations, or beside the images.
         class_masks: of SegmentationClass.
         instance_masks: of SegmentationObject.
-        lists: the files of each folder in ImageSets, by its name in lower case.
-        image_spellings: names of the folders of images, where `IMAGE_FOLDERS` has another case.
+        lists: the files of each folder in ImageSets, by the folder's name in lower case.
+        image_spellings: names of folders of images that differ in case from `IMAGE_FOLDERS`.
         xml_folder: key of the folder of the XML.
     """
 

@@ -113,10 +113,10 @@ def _bytes_of(
 def first_files(
     config: SourceConfig, extensions: Collection[str], most: int = 3
 ) -> Iterator[tuple[str, str]]:
-    """The key and path of the first files with one of the extensions: `most` a folder, few folders.
+    """The keys and paths of the first files with one of the extensions: up to `most` in each folder.
 
-    The folders nearest to the top come first, links are followed as `Tree` follows them. What cannot be
-    looked at is not there.
+    The folders nearest to the top come first. Links are followed as `Tree` follows them. What cannot be
+    read is left out.
     """
     root = real_path(config.input)
     confinement = Confinement((root, *config.image_roots))
@@ -144,7 +144,7 @@ def first_files(
 
 
 def _followed(path: str, confinement: Confinement) -> str | None:
-    """The real path of a file or folder; None where it is a link that leads outside."""
+    """The real path of a file or folder; None for a link that leads outside."""
     try:
         return confinement.resolve(path, "list") if is_link(path) else path
     except (BadInput, OSError):

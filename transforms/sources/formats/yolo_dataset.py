@@ -165,7 +165,7 @@ class _Places:
     Args:
         config: of the source.
         root: the folder of the description.
-        name: of the description; empty where there is none.
+        name: of the description; empty if there is none.
     """
 
     def __init__(self, config: SourceConfig, root: str, name: str) -> None:
@@ -191,9 +191,9 @@ class _Places:
         return "" if tidy == "." else tidy
 
     def find(self, base: str, path: str) -> tuple[str, bool] | None:
-        """Where a file or folder is, and whether it is a file; None where it is not below the input.
+        """The key of a file or folder, and whether it is a file; None if it is not below the input.
 
-        A path of another computer, or of another case of letters, is found by its last parts.
+        A path of another computer, or one that differs in case, is found by its last parts.
         """
         whole, path = self._whole(base, path), path.replace("\\", "/")
         for key in dict.fromkeys((self.key(whole), self.key(path))):
@@ -209,7 +209,7 @@ class _Places:
         """The path of a file that describes the dataset.
 
         Raises:
-            ValueError: it is a link that leads outside, and not the input itself.
+            ValueError: it is a link that leads outside, and is not the input itself.
         """
         paths = (f"{root}/{key}" for root in self.roots)
         path = next(filter(is_file, paths), f"{self.root}/{key}")
@@ -221,7 +221,7 @@ class _Places:
         return path
 
     def leads_outside(self, base: str, path: str) -> bool:
-        """Whether a path leads to something that is there, but not below the input."""
+        """Whether a path leads to an existing file or folder outside the input."""
         whole = self._whole(base, path)
         if self.key(whole) is not None:
             return False
@@ -232,9 +232,9 @@ class _Places:
         return path if is_remote(path) else posixpath.join(base, path)
 
     def _by_tail(self, path: str) -> tuple[str, bool] | None:
-        """Finds as many of the last parts of a path as are there, in any case of letters.
+        """Finds a path by as many of its last parts as possible, in any case.
 
-        A single part counts only where it is a file or a folder named like a split: `images` of
+        The last part alone is enough only for a file, or a folder named like a split: the folder `images` of
         `/data/train/images` may hold every split.
         """
         parts = [part for part in path.split("/") if part not in ("", ".", "..")]
@@ -250,13 +250,13 @@ class _Places:
         return None
 
     def _around(self, root: str) -> list[str]:
-        """Keys of the folders that a path may begin in: the root, one of the YAML's name, an only one."""
+        """Keys of the folders in which a path may begin: the root, one named like the YAML, an only one."""
         folders = [name for name in self._names(root) if not is_hidden(name) and is_folder(f"{root}/{name}")]
         likely = [name for name in folders if len(folders) == 1 or name == self.name.rpartition(".")[0]]
         return ["", *(name for name in likely if not name.lower().startswith(("label", "annotation")))]
 
     def _in_any_case(self, place: str, parts: list[str]) -> str | None:
-        """The path below a folder that differs from `parts` in the case of letters at most."""
+        """The path below a folder that equals `parts`, apart from case."""
         lower = parts[0].lower()
         alike = [name for name in self._names(place) if name.lower() == lower]
         for name in sorted(alike, key=lambda name: (name != parts[0], name)):
@@ -349,7 +349,7 @@ def _lists(sets: tuple[ImageSet, ...]) -> Iterator[str]:
 def _sets(
     places: _Places, base: str, entries: list[tuple[str, str]]
 ) -> tuple[tuple[ImageSet, ...], tuple[tuple[str, str], ...]]:
-    """The sets that are there, and what is not."""
+    """The sets that exist, and the (split, path) of those that do not."""
     sets, missing = [], []
     for split, text in entries:
         located = places.find(base, text)
@@ -363,7 +363,7 @@ def _sets(
 def _check_found(
     places: _Places, base: str, sets: tuple[ImageSet, ...], missing: tuple[tuple[str, str], ...]
 ) -> None:
-    """Raises ValueError where a split is not there; `test` may be absent, as templates name one."""
+    """Raises ValueError if a split is missing. A missing `test` is allowed: templates name one."""
     for split, text in missing:
         path = printable(posixpath.join(base, text))
         if places.leads_outside(base, text):
@@ -371,7 +371,7 @@ def _check_found(
                 f"--input is {places.input!r}: {places.name} names {path!r}, outside the input; "
                 "give --image_root the folder it leads to, if that is meant to be read"
             )
-        # Image roots without any of the named folders hold the images of all splits together.
+        # If none of the named folders exists, image roots may hold the images of all splits together.
         if (split != "test" or not sets) and (sets or len(places.roots) == 1):
             where = " and ".join(map(repr, places.roots))
             raise ValueError(

@@ -60,8 +60,8 @@ def _key(
 ) -> str | None:
     """The key of a listed image, an empty one where it is not there; None where the path leads outside.
 
-    A relative path begins at a folder that is not known, and an absolute one may be of another computer:
-    the first folders may be missing on disk.
+    A relative path may begin at another folder, and an absolute path may be of another computer: the first
+    folders may be missing on disk.
     """
     path = text if "/" in text else text.replace("\\", "/")
     if path.startswith("/") or is_remote(path):
@@ -75,7 +75,7 @@ def _key(
 
 
 def _by_tail(path: str, bases: tuple[str, ...], images: Mapping[str, TreeFile]) -> str | None:
-    """The image that as many of the last parts of a path as possible lead to."""
+    """The image found by as many of the last parts of a path as possible."""
     parts = [part for part in path.split("/") if part not in ("", ".", "..")]
     tails = ("/".join(parts[at:]) for at in range(len(parts)))
     keys = (f"{base}/{tail}".lstrip("/") for tail in tails for base in bases)

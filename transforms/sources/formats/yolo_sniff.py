@@ -19,7 +19,7 @@ LABEL_FOLDERS = frozenset(("labels", "label", "annotations", "annotation"))
 """Names, in lower case, of folders of label files."""
 
 _NAMES = 10_000  # of a folder in a bucket
-_LISTED = 500  # texts of a folder of labels
+_LISTED = 500  # texts that are listed of a folder of labels
 _TRIED = 50  # label files that are looked into
 _START = 1 << 12
 
@@ -38,7 +38,7 @@ def why_yolo(config: SourceConfig) -> str | None:
     nearby = NearbyImages(config)
     for folder in _label_folders(nearby):
         if label := _label_beside(folder, config, nearby):
-            return f"{label!r} has boxes or polygons as YOLO has them, or none"
+            return f"{label!r} is a label file of YOLO"
     return None
 
 
@@ -58,7 +58,7 @@ def _yaml_says(path: str) -> str | None:
 
 
 def _label_folders(nearby: NearbyImages) -> Iterator[str]:
-    """Keys of folders that may hold labels: called so, or the images are in them."""
+    """Keys of folders that may hold labels: `labels` and its like, and folders with images."""
     yield ""
     for name in nearby.folders(nearby.root):
         if name.lower() in LABEL_FOLDERS:
@@ -70,7 +70,7 @@ def _label_folders(nearby: NearbyImages) -> Iterator[str]:
 
 
 def _label_beside(folder: str, config: SourceConfig, nearby: NearbyImages) -> str | None:
-    """The key of a label file with an image of its name, if the first ones are all label files."""
+    """The key of a label file that belongs to an image, if the first texts are all label files."""
     texts = list(itertools.islice(_texts(folder, config, nearby), _LISTED))
     is_named = folder.rpartition("/")[2].lower() in ("labels", "label")
     wanted = [key for key in texts if _has_image(folder, key, nearby)][:_TRIED]
@@ -82,11 +82,11 @@ def _label_beside(folder: str, config: SourceConfig, nearby: NearbyImages) -> st
         if text.strip() and not is_label_text(text):
             return None
         found = found or (key if text.strip() else None)
-    return found or (wanted[0] if wanted and is_named else None)  # all are of images without objects
+    return found or (wanted[0] if wanted and is_named else None)  # all are empty: no image has objects
 
 
 def _texts(folder: str, config: SourceConfig, nearby: NearbyImages) -> Iterator[str]:
-    """Keys of the texts in a folder; of one that is called like labels, below it too."""
+    """Keys of the texts in a folder, and also below it if it has a name such as `labels`."""
     if folder.rpartition("/")[2].lower() in LABEL_FOLDERS:
         files = Tree(nearby.root, config.image_roots, config.skip_dirs).files(f"{folder}/")
         keys = (item.key for item in files if isinstance(item, TreeFile))
@@ -100,7 +100,7 @@ def _texts(folder: str, config: SourceConfig, nearby: NearbyImages) -> Iterator[
 
 
 def _has_image(folder: str, key: str, nearby: NearbyImages) -> bool:
-    """Whether an image has the name of a text: next to it, or where the images of its folder lie."""
+    """Whether an image has the name of a text: next to it, or in the folder of images that belongs to it."""
     stem = stem_of(key)
     around, _, last = folder.rpartition("/")
     paths = [stem]
