@@ -5,10 +5,11 @@ Nothing is extracted: references lead into the archives, but for gzip, which is 
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import itertools
 import re
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from transforms.records import Annotations, BadInput, Failure, ImageRecord
@@ -336,26 +337,33 @@ class _Listing:
 
 def layout_of(members: Iterator[Member | TarMember | Failure]) -> Layout:
     """What the folders of an archive mean, from all its images; holds the folders' names alone."""
-    folders = {
+    folders = collections.Counter(
         tuple(item.name.split("/")[:-1][:_DEPTH])
         for item in members
         if not isinstance(item, Failure) and is_image_name(item.name)
-    }
+    )
     above = next(level for level in range(_WRAPPERS + 1) if not _is_wrapper(folders, level))
     first = {parts[above] for parts in folders if len(parts) > above}
     return Layout(above, bool(first) and all(map(is_split_name, first)))
 
 
-def _is_wrapper(folders: set[tuple[str, ...]], level: int) -> bool:
+def _is_wrapper(folders: Mapping[tuple[str, ...], int], level: int) -> bool:
     """Whether one folder at a level holds all images, and is neither a split nor a label.
 
-    It holds other folders and no image itself, or is called as folders of all images are.
+    It holds other folders and no image itself, or fewer images than folders of images, or it has a usual name
+    of a folder of images.
+
+    Args:
+        folders: number of images directly in each folder.
+        level: of the folder.
     """
     names = {parts[level] if len(parts) > level else "" for parts in folders}
     if level == _WRAPPERS or len(names) != 1:
         return False
     name = names.pop()
-    is_packed = name.lower() in IMAGE_FOLDERS or min(map(len, folders)) > level + 1
+    inner = {parts[level + 1] for parts in folders if len(parts) > level + 1}
+    stray = sum(count for parts, count in folders.items() if len(parts) == level + 1)
+    is_packed = name.lower() in IMAGE_FOLDERS or not stray or (len(inner) > 1 and stray < len(inner))
     return bool(name) and is_packed and not is_split_name(name)
 
 
