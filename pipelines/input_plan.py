@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
 import tensorflow as tf
 
-from pipelines.input_splits import Piece
+from pipelines.input_splits import ALL, Piece
 from transforms.reading.dataset import Dataset
 from transforms.reading.inference import (
     SAMPLE_RECORDS,
@@ -22,6 +23,8 @@ from transforms.reading.inference import (
 )
 from transforms.sources.formats.tfrecord_features import FILENAME, LABEL_KEYS, SOURCE_ID
 from transforms.sources.formats.wire import read_example
+from transforms.storage.files import read_bytes
+from transforms.storage.layout import REPORT_DATA
 
 Resize = Literal["stretch", "pad", "crop_or_pad"]
 
@@ -206,8 +209,7 @@ def plan_of(
     label = _label(specs, ours)
     pair = _pair(specs, ours, image, label) if asked.as_supervised else None
     if pair is not None and pair[1] == label and specs.features[label].shape == (None,):
-        counted = first_records([piece.shard for piece in pieces], _COUNTED)
-        _check_labels([len(read_example(payload).get(label, ())) for payload in counted], label, asked)
+        _check_labels(dataset, pieces, label, asked)
     kept = _kept(specs, ours, asked, pair)
     parsed = set(kept)
     image_plan = None
@@ -257,25 +259,45 @@ def _pair(
     return image, target
 
 
-def _check_labels(labels: Sequence[int], name: str, asked: Asked) -> None:
+def _check_labels(dataset: Dataset, pieces: Sequence[Piece], name: str, asked: Asked) -> None:
     """Raises ValueError if records lack the label of their (image, label) pair.
 
-    With `one_hot`, a missing label is a vector of zeros: only a dataset without any label is refused.
+    The numbers are those of report.json if complete splits are read, and else of the first records.
 
     Args:
-        labels: number of labels of each of the first records.
-        name: of the feature, as stored.
-        asked: the parameters of the call.
+        dataset: the dataset.
+        pieces: the pieces of it that are read.
+        name: of the label's feature, as stored.
+        asked: with `one_hot`, only a dataset without any label is refused.
     """
-    missing = labels.count(0)
-    if missing == len(labels) or (missing and asked.one_hot is False):
-        zeros = (
-            "" if missing == len(labels) else "; one_hot=True stores a vector of zeros for a missing label"
-        )
+    counts = _unlabelled(dataset, pieces)
+    if counts is None:
+        first = first_records([piece.shard for piece in pieces], _COUNTED)
+        missing = sum(not read_example(payload).get(name, ()) for payload in first)
+        records, shown = len(first), f"the first {len(first):,}"
+    else:
+        missing, records = counts
+        shown = f"{records:,}"
+    if missing == records or (missing and asked.one_hot is False):
+        zeros = "" if missing == records else "; one_hot=True stores a vector of zeros for a missing label"
         raise ValueError(
-            f"as_supervised is True, and {missing} of the first {len(labels)} records have no label "
-            f"({name!r}); leave as_supervised out, or convert labelled images only{zeros}"
+            f"as_supervised is True, and {missing:,} of {shown} records have no label ({name!r}); "
+            f"leave as_supervised out, or convert labelled images only{zeros}"
         )
+
+
+def _unlabelled(dataset: Dataset, pieces: Sequence[Piece]) -> tuple[int, int] | None:
+    """The records without a label, and all records, by report.json; None where it does not count them."""
+    read = [piece.shard for piece in pieces if not piece.skip and piece.take in (ALL, piece.shard.records)]
+    shards = [shard for name in {shard.split for shard in read} for shard in dataset.splits[name or "train"]]
+    if not dataset.is_whole or len(read) < len(pieces) or len(read) < len(shards):
+        return None
+    try:
+        splits = json.loads(read_bytes(f"{dataset.folder}/{REPORT_DATA}"))["splits"]
+        found = [splits[name] for name in {shard.split for shard in read}]
+        return sum(one["unlabelled"] for one in found), sum(one["records"] for one in found)
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _kept(

@@ -55,7 +55,7 @@ def add_source_flags(group: argparse._ArgumentGroup, output: str) -> None:
         default=[],
         type=flag_values.path,
         metavar="FOLDER",
-        help="where a manifest's paths may lead too (repeatable)",
+        help="a folder in which images are also looked for (repeatable)",
     )
     add("--image_column", metavar="NAME", help="the manifest's column of image paths")
     add("--label_column", metavar="NAME[,NAME…]", help="the manifest's column, or columns, of labels")

@@ -136,7 +136,7 @@ def _add_source(group: argparse._ArgumentGroup) -> None:
         default=[],
         type=flag_values.path,
         metavar="FOLDER",
-        help="with --input: where a manifest's paths may lead now (repeatable; default: as they did)",
+        help="with --input: a folder in which images are also looked for (repeatable; default: as before)",
     )
 
 

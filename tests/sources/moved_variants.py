@@ -259,10 +259,10 @@ def judged(case: Case, variant: str, expected: Reading, corpus: Path, work: Path
 
 
 def _of_refused(expected: Refused, reading: Reading) -> Verdict:
-    """The verdict on a dataset that no source reads: the message gives that reason, or a root of links."""
+    """The verdict on a dataset that no source reads: the message gives the reason, or what to give."""
     if reading.status == "read":
         return "LESS"
-    words = (expected.message, "image_root")
+    words = (expected.message, "image_root", "give one of them")
     return "refused" if any(word in reading.message for word in words) else "DEAD END"
 
 
@@ -344,6 +344,8 @@ def sibling_of(case: Case) -> Case:
 def judged_beside(case: Case, expected: Sequence[Reading], corpus: Path, work: Path) -> Outcome:
     """Gives a folder with two datasets: it has to be refused, with the way to each.
 
+    Where the call names the annotations of one, that one has to be read.
+
     Args:
         case: the dataset.
         expected: the readings of the dataset and of its sibling.
@@ -357,7 +359,9 @@ def judged_beside(case: Case, expected: Sequence[Reading], corpus: Path, work: P
     if reading.status == "crashed":
         return end("CRASH", reading.message)
     if reading.status == "read":
-        return end("LESS", f"read as {reading.source}: {reading.message}")
+        less = "" if "--annotations" in case.flags else f"read as {reading.source}: {reading.message}"
+        less = less or difference(reading, expected[0])
+        return end("LESS" if less else "same", less)
     if isinstance(case.expected, Refused):
         return end("refused", _ending(reading))
     wanted = [] if case.flags else [expected[1]]  # the flags of the one may not fit the other

@@ -127,6 +127,10 @@ def test_a_folder_of_archives(tmp_path: Path) -> None:
         (("train/cat", "train/dog"), [("train", ("cat",)), ("train", ("dog",))]),
         (("cat", "cat"), [(None, ("cat",)), (None, ("cat",))]),
         (("", "cat"), [(None, ()), (None, ("cat",))]),
+        (("ds", "ds/cat", "ds/dog"), [(None, ()), (None, ("cat",)), (None, ("dog",))]),
+        (("ds", "ds/train", "ds/test"), [(None, ()), ("train", ()), ("test", ())]),
+        (("ds", "ds", "ds/cat", "ds/dog"), [(None, ("ds",))] * 4),
+        (("ds", "ds/cat"), [(None, ("ds",))] * 2),
     ],
 )
 def test_folders_that_hold_all(tmp_path: Path, folders: tuple[str, ...], found: list[object]) -> None:

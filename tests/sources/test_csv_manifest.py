@@ -373,6 +373,35 @@ def test_the_folder_of_each_manifest_is_the_split_of_its_rows(tmp_path: Path) ->
     assert SOURCE.split_names(config) == ("train", "valid")
 
 
+def test_links_to_manifests_outside_the_input_keep_their_folders(tmp_path: Path) -> None:
+    for split in ("train", "valid"):
+        (tmp_path / "store" / split).mkdir(parents=True)
+        (tmp_path / "input" / split).mkdir(parents=True)
+        (tmp_path / "store" / split / "1.jpg").write_bytes(split.encode())
+        (tmp_path / "store" / split / "a.csv").write_text("filename,class\n1.jpg,cat\n")
+        (tmp_path / "input" / split / "a.csv").symlink_to(tmp_path / "store" / split / "a.csv")
+    config = SourceConfig("csv", str(tmp_path / "input"), ("train/a.csv", "valid/a.csv"))
+    SOURCE.check(config)
+    found = [item for item in SOURCE.read(config, "") if isinstance(item, ImageRecord)]
+    assert [(one.split, one.image and one.image.uri) for one in found] == [
+        (split, str(tmp_path / "store" / split / "1.jpg")) for split in ("train", "valid")
+    ]
+
+
+def test_an_image_behind_a_link_that_leads_outside_names_the_image_root(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "1.jpg").write_bytes(b"")
+    (tmp_path / "input").mkdir()
+    (tmp_path / "input" / "linked").symlink_to(tmp_path / "store")
+    (tmp_path / "lists").mkdir()
+    (tmp_path / "lists" / "a.csv").write_text("filename,class\n1.jpg,cat\n")
+    config = SourceConfig("csv", str(tmp_path / "input"), (str(tmp_path / "lists" / "a.csv"),))
+    (item,) = SOURCE.read(config, "")
+    assert isinstance(item, Failure)
+    assert item.reason == "not found"
+    assert item.detail.endswith(f", outside the input: give --image_root {tmp_path / 'store'}")
+
+
 @pytest.mark.parametrize("above", ["", "dataset/", "outer/dataset/"])
 def test_images_in_a_folder_next_to_that_of_the_manifest(tmp_path: Path, above: str) -> None:
     for name in ("images/a.jpg", "images/b.jpg", "other/a.jpg", "data/labels.csv"):

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.sources.moved_cases import CASES, Expected
-from tests.sources.moved_open import OPEN
 from tests.sources.moved_reading import Reading
 from tests.sources.moved_variants import (
     GOOD,
@@ -33,8 +32,6 @@ def reference_of(name: str, corpus: Path) -> Reading:
 
 
 def check(outcome: Outcome) -> None:
-    if outcome.verdict not in GOOD and outcome.case in OPEN.get(outcome.variant, ()):
-        pytest.xfail(f"{outcome.verdict}: {outcome.detail}")
     assert outcome.verdict in GOOD, f"{outcome.verdict}: {outcome.detail}\n{' '.join(outcome.argv)}"
 
 

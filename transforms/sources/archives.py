@@ -5,10 +5,11 @@ Nothing is extracted: references lead into the archives, but for gzip, which is 
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import itertools
 import re
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from transforms.records import Annotations, BadInput, Failure, ImageRecord
@@ -92,7 +93,7 @@ class ArchiveSource:
     name = "archive"
     description = Description(
         reads="images in `.tar`, `.tar.gz`, `.tgz` and `.zip` files, never extracted",
-        label="the folder in the archive, below a split and below folders that hold all",
+        label="the folder in the archive, below a split and below wrapper folders",
         split="the archive's name, or the folders in it that are named like splits",
         key="path in the archive, below the archive's own name where there are several",
         example="photos.zip\n  cat/\n    1.jpg\n  dog/\n    2.png",
@@ -336,26 +337,33 @@ class _Listing:
 
 def layout_of(members: Iterator[Member | TarMember | Failure]) -> Layout:
     """What the folders of an archive mean, from all its images; holds the folders' names alone."""
-    folders = {
+    folders = collections.Counter(
         tuple(item.name.split("/")[:-1][:_DEPTH])
         for item in members
         if not isinstance(item, Failure) and is_image_name(item.name)
-    }
+    )
     above = next(level for level in range(_WRAPPERS + 1) if not _is_wrapper(folders, level))
     first = {parts[above] for parts in folders if len(parts) > above}
     return Layout(above, bool(first) and all(map(is_split_name, first)))
 
 
-def _is_wrapper(folders: set[tuple[str, ...]], level: int) -> bool:
+def _is_wrapper(folders: Mapping[tuple[str, ...], int], level: int) -> bool:
     """Whether one folder at a level holds all images, and is neither a split nor a label.
 
-    Such a folder holds folders and no image itself, or has a name such as `images`.
+    Such a folder holds folders and no image itself, or fewer images than folders with images, or it has a
+    name such as `images`.
+
+    Args:
+        folders: number of images directly in each folder.
+        level: of the folder.
     """
     names = {parts[level] if len(parts) > level else "" for parts in folders}
     if level == _WRAPPERS or len(names) != 1:
         return False
     name = names.pop()
-    is_packed = name.lower() in IMAGE_FOLDERS or min(map(len, folders)) > level + 1
+    inner = {parts[level + 1] for parts in folders if len(parts) > level + 1}
+    stray = sum(count for parts, count in folders.items() if len(parts) == level + 1)
+    is_packed = name.lower() in IMAGE_FOLDERS or not stray or (len(inner) > 1 and stray < len(inner))
     return bool(name) and is_packed and not is_split_name(name)
 
 

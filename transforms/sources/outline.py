@@ -159,8 +159,8 @@ def check_roots_used(config: SourceConfig, source: str) -> None:
             return
     shown = ", ".join(config.image_roots)
     raise ValueError(
-        f"--image_root is {shown!r}, and --source {source} uses it only for links; no link in the input leads "
-        "there"
+        f"--image_root is {shown!r}, and --source {source} uses it only for links; "
+        "no link in the input leads there"
     )
 
 

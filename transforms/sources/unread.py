@@ -1,4 +1,4 @@
-"""Annotations that a folder of images would leave unread: an input with them is refused."""
+"""Refuses a folder of images with annotations that source `folder` would not read."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from transforms.sources.source import SourceConfig
 from transforms.storage.layout import MANIFEST
 from transforms.storage.paths import is_remote
 
-_OPENED = 8  # files of a kind that are looked into
+_OPENED = 8  # files of each kind that are opened
 _START = 1 << 16
 _ROWS = 50
-_FOLDERS = 3  # that a message names
-_COMPARED, _COMPARED_REMOTE = 8, 3  # folders of images that may be masks of each other
-_STEMS = 1_000  # of a folder that is compared
-_PAIRS = 3  # that have to be an image and its mask
+_FOLDERS = 3  # folders in a message
+_COMPARED, _COMPARED_REMOTE = 8, 3  # folders of images that are compared as images and masks
+_STEMS = 1_000  # names of each compared folder
+_PAIRS = 3  # pairs of image and mask that are opened
 _BY_NAME = (
     (
         re.compile(r"(?:.*/)?(?:list_(?:attr|bbox|landmarks)_celeba|identity_CelebA)\.(?:txt|csv)"),
@@ -49,17 +49,17 @@ _BY_NAME = (
     ),
 )
 _CVAT = ("annotations in CVAT's own XML", "export the task as COCO, PASCAL VOC or YOLO")
-_OF_AN_IMAGE = ("json", "xml", "mat", "npy", "txt", "csv")  # extensions of files of one image's annotations
-_ALSO_NOTES = ("txt", "csv")  # those of which one alone may be a note
+_OF_AN_IMAGE = ("json", "xml", "mat", "npy", "txt", "csv")  # extensions of files that annotate one image
+_ALSO_NOTES = ("txt", "csv")  # a single one may be a note
 _TABLES = ("csv", "tsv", "jsonl", "ndjson", "jsonlines")
 _CONVERT = "convert them to COCO, PASCAL VOC or YOLO, or make a CSV of them, with a column of file names"
-_MAY_BE_CLASSES = frozenset(("mask", "label", "seg", "gt"))  # a photograph of a mask is no mask
+_MAY_BE_CLASSES = frozenset(("mask", "label", "seg", "gt"))  # such as photographs of masks
 
 _Finding = tuple[str, str, str]  # the key of a file or folder, what it holds, and the remedy
 
 
 def check_unread(config: SourceConfig, outline: Outline) -> None:
-    """Looks at the names in the first folders, and into a few files, for annotations that nothing reads.
+    """Checks the names in the first folders, and opens a few files, for annotations that are not read.
 
     Raises:
         ValueError: says what they are, and the remedy.
@@ -87,10 +87,10 @@ def check_unread(config: SourceConfig, outline: Outline) -> None:
 
 @dataclasses.dataclass(slots=True)
 class _Names:
-    """What the first folders of an input hold.
+    """The names in the first folders of an input.
 
     Attributes:
-        levels: by key, those with images.
+        levels: folders with images, by key.
         others: keys of files that are not images by name.
     """
 
@@ -137,7 +137,7 @@ def _known_format(_: SourceConfig, outline: Outline, names: _Names) -> _Finding 
 
 
 def _tfrecords(config: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
-    """TFRecords, but for those of a dataset that this program wrote."""
+    """TFRecords, except in datasets that this program wrote."""
     found = (key for key in names.others if is_tfrecord_name(key.rpartition("/")[2]))
     for key in itertools.islice(found, _OPENED):
         is_ours = MANIFEST in outline.level(key.rpartition("/")[0]).others
@@ -147,7 +147,7 @@ def _tfrecords(config: SourceConfig, outline: Outline, names: _Names) -> _Findin
 
 
 def _links_outside(_: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
-    """A link with the name of a folder of annotations, which leads outside the input."""
+    """Links out of the input with a name such as `masks`."""
     for link, leads_to in outline.outside.items():
         if os.path.basename(link).lower() in MASK_FOLDERS and os.path.isdir(leads_to):
             key = link.removeprefix(outline.path("")).strip("/")
@@ -157,14 +157,14 @@ def _links_outside(_: SourceConfig, outline: Outline, names: _Names) -> _Finding
 
 
 def _of_single_images(_: SourceConfig, __: Outline, names: _Names) -> _Finding | None:
-    """Files that are called like images: annotations of one each."""
+    """Files with the names of images, which annotate one image each."""
     found: dict[str, list[str]] = {}
     for key in names.others:
         if (extension := extension_of(key)) in _OF_AN_IMAGE and name_stem(key) in names.stems:
             found.setdefault(extension, []).append(key)
     for extension, keys in found.items():
         if extension not in _ALSO_NOTES or len(keys) > 1 or len(names.stems) <= 2:
-            return keys[0], f".{extension} files that are called like images", _CONVERT
+            return keys[0], f".{extension} files with the names of images", _CONVERT
     return None
 
 
@@ -192,7 +192,7 @@ def _tables(config: SourceConfig, outline: Outline, names: _Names) -> _Finding |
 
 
 def _image_column(path: str, names: _Names) -> str:
-    """The flag for the column of a CSV that names images, where its name does not say so; else empty."""
+    """The flag for the column of a CSV that names images; empty if the column is found without it."""
     rows = _rows(path) if extension_of(path) in ("csv", "tsv") else []
     marks = max(",;\t|", key=rows[0].count) if rows else ","
     header, *first = csv.reader(rows, delimiter=marks) if rows else [[]]
@@ -206,14 +206,14 @@ def _image_column(path: str, names: _Names) -> str:
 
 
 def _apart(tables: list[str], names: _Names) -> list[str]:
-    """The folders of images, where they are few, in which no table lies."""
+    """The folders of images without a table; empty if they are many."""
     around = {"", *(key.rpartition("/")[0] for key in tables)}
     apart = [key for key in names.levels if key not in around]
     return apart if len(apart) <= _FOLDERS else []
 
 
 def _lists(_: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
-    """Texts whose lines name an image, first or after a number: with its label, or called like a split."""
+    """Texts that list images, with labels, or in a file named like a split. A number may come first."""
     for key in names.of_kind("txt", "lst"):
         rows = [re.split(r"[\s,;|]+", row) for row in _rows(outline.path(key))]
         is_list = is_split_name(name_stem(key)) or (len(rows) > 1 and all(len(row) > 1 for row in rows))
@@ -227,7 +227,7 @@ def _lists(_: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
 
 
 def _masks_by_name(_: SourceConfig, __: Outline, names: _Names) -> _Finding | None:
-    """A folder called like one of masks, most of whose files are called like images in other folders."""
+    """Folders with a name such as `masks`, most of whose files have the names of images in other folders."""
     if names.levels and all(map(_of_masks, names.levels)):
         return (
             next(iter(names.levels)),
@@ -247,12 +247,12 @@ def _masks_by_name(_: SourceConfig, __: Outline, names: _Names) -> _Finding | No
         matched = sum(any(stem.removesuffix(ending) in stems for ending in ENDINGS) for stem in first)
         if 2 * matched > len(first):
             remedy = "--source masks reads PNG, GIF, BMP or TIFF; --mask_pattern says where they lie"
-            return key, "files that are called like images, as masks are", remedy
+            return key, "masks by their names", remedy
     return None
 
 
 def _masks_by_content(config: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
-    """Grey or palette images of the size of the coloured ones of the same name."""
+    """Grey or palette images with the names and sizes of colour images."""
     most = _COMPARED_REMOTE if is_remote(config.input) else _COMPARED
     folders = [(key, level.images[:_STEMS]) for key, level in itertools.islice(names.levels.items(), most)]
     for key, files in folders:
@@ -271,7 +271,7 @@ def _masks_by_content(config: SourceConfig, outline: Outline, names: _Names) -> 
 
 
 def _is_class(key: str, stems: Collection[str], folders: Sequence[tuple[str, Sequence[str]]]) -> bool:
-    """Whether two folders or more next to one have images of the same names: classes that number theirs."""
+    """Whether two or more folders next to one have images of the same names, as numbered classes do."""
     parent = key.rpartition("/")[0]
     alike = [
         other
@@ -288,7 +288,7 @@ def _of_masks(key: str) -> bool:
 
 
 def _rows(path: str) -> list[str]:
-    """The first lines of a text that are not blank, its last one cut off perhaps; none of a binary file."""
+    """The first lines of a text that are not blank; the last may be incomplete. Empty for a binary file."""
     head = head_of(path, _START)
     if b"\0" in head:
         return []
@@ -297,7 +297,7 @@ def _rows(path: str) -> list[str]:
 
 
 def _names_images(rows: list[str], names: _Names) -> bool:
-    """Whether the first rows of a table name an image, or most have what one is called without extension."""
+    """Whether one of the first rows names an image file, or most name an image without its extension."""
     cells = [re.split(r'[,;|\t"\'{}\[\]]', row) for row in rows]
     last = [[cell.strip().rpartition("/")[2] for cell in row] for row in cells]
     files = frozenset(names.images) if rows else frozenset()
@@ -315,5 +315,5 @@ def _is_named(image: str, row: str) -> bool:
 
 
 def _known(images: list[str], names: _Names) -> int:
-    """How many of some paths are images of the input, with or without extension."""
+    """The number of names that are images of the input, with or without extension."""
     return sum(image in names.stems or name_stem(image) in names.stems for image in images)

@@ -14,7 +14,7 @@ from transforms.flags import flag_with
 from transforms.sources.names import extension_of, is_unicode, printable, split_named, splits_in
 from transforms.sources.outline import Outline
 from transforms.sources.source import SourceConfig, check_input_exists, check_path, readable
-from transforms.storage.paths import below, is_remote, real_path
+from transforms.storage.paths import absolute, below, is_remote, real_path
 from transforms.storage.places import is_file, is_folder, is_there, may_be_there, open_file
 
 PEEKED = 100
@@ -98,11 +98,16 @@ def manifests(config: SourceConfig) -> list[Manifest]:
     """The manifests of a call, in the order given."""
     if not config.annotations:
         return [Manifest(config.input, printable(os.path.basename(config.input)))]
-    root = real_path(input_root(config))
+    folder = input_root(config)
+    root = real_path(folder)
     found = []
     for given in config.annotations:
         path = given if is_remote(given) or os.path.isabs(given) else _beside_or_inside(given, config.input)
-        name = below(root, real_path(path)) or os.path.basename(path)
+        name = (
+            below(root, real_path(path))
+            or below(absolute(folder), absolute(path))  # a link that leads out of the input
+            or os.path.basename(path)
+        )
         found.append(Manifest(path, printable(name)))
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import json
 import os
@@ -31,6 +32,7 @@ from transforms.sources.names import (
     printable,
     splits_in,
 )
+from transforms.sources.outline import links_outside
 from transforms.sources.selection import EXCLUDED, Selection, label_pattern
 from transforms.sources.source import SourceConfig
 from transforms.storage.paths import (
@@ -292,6 +294,7 @@ class RowRecords:
 
     def __init__(self, config: SourceConfig, manifest: Manifest, split: str | None = None) -> None:
         self.manifest = manifest
+        self._config = config
         self._split = split
         self._selection = Selection(config)
         self._label_pattern = label_pattern(config)
@@ -396,7 +399,11 @@ class RowRecords:
                 if is_there:
                     remedy = f"{fault.detail}; {flag_with('--image_root', folder)} finds it"
                     raise BadInput(fault.stage, fault.reason, remedy) from fault
-            raise
+            raise BadInput(fault.stage, fault.reason, fault.detail + self._links_outside) from fault
+
+    @functools.cached_property
+    def _links_outside(self) -> str:
+        return links_outside(self._config)
 
     def _locate(self, image: str) -> LocatedFile:
         if not image or image.isspace():
