@@ -239,10 +239,12 @@ def write_metadata(
                 raise JobError(f"{run.folder} is gone, and with it the job; give the same command again")
             complete_moves(run.output, publication)
             texts = dict(_described(reconciled, config, run, manifest, recipe))
-            written = {**write_metadata_files(run, texts)}
-            written.pop(REPORT, None)
-            failures = {FAILURES: file_sha256(os.path.join(run.output, FAILURES))}
-            digests = {**failures, **state_digests(reconciled), **written}
+            written = write_metadata_files(run, texts)
+            digests = {
+                FAILURES: file_sha256(os.path.join(run.output, FAILURES)),
+                **state_digests(reconciled),
+                **{name: digest for name, digest in written.items() if name != REPORT},
+            }
             lock.check(run.locked, run.token)  # what comes between has taken a while
             commit(run, manifest_text(manifest, digests))
         # A step that is repeated after its end finds the lock given back.

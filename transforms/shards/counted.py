@@ -13,14 +13,13 @@ from transforms.examples.schema import DatasetSummary, FeatureSettings, Schema, 
 from transforms.images.mask import decode_mask, pixel_counts
 from transforms.images.policy import LOSSY
 from transforms.records import StoredImage
-from transforms.shards.statistics import Sides
+from transforms.shards.statistics import NO_PIXELS, Sides
 
 _BOX = "image/object/bbox/"
 # Schema `imagenet` has the classes of objects beside their boxes.
 _OBJECT_LABELS = (f"{_BOX}label",)
 # Class masks of an image, by their name in `Placed.masks`. If a record has several, they are equal.
 _CLASS_MASKS = ("class_png", "class_raw", "panoptic_category_png")
-_NO_PIXELS: Mapping[int, int] = MappingProxyType({})
 _NO_MASKS: Mapping[str, bytes] = MappingProxyType({})
 _ENCODED = frozenset({"reencoded", "transcoded"})
 
@@ -38,7 +37,7 @@ class Counted(NamedTuple):
     labels: Sequence[int] = ()
     objects: Sequence[int] = ()
     boxes: Sequence[Sides] | None = None
-    pixels: Mapping[int, int] = _NO_PIXELS
+    pixels: Mapping[int, int] = NO_PIXELS
 
 
 class CountedFeatures:
@@ -96,7 +95,7 @@ def _class_pixels(masks: Mapping[str, bytes]) -> Mapping[int, int]:
     """The pixels of each class, counted in the stored bytes: a reused mask has nothing else."""
     name = next((name for name in _CLASS_MASKS if name in masks), None)
     if name is None:
-        return _NO_PIXELS
+        return NO_PIXELS
     ids = np.frombuffer(masks[name], np.uint8) if name == "class_raw" else decode_mask(masks[name])
     return pixel_counts(ids)
 

@@ -6,7 +6,7 @@ import dataclasses
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from transforms.shards.brief import quoted, summed
 from transforms.shards.statistics import Statistics
@@ -51,43 +51,28 @@ def data_warnings(statistics: Mapping[str, Statistics], names: Mapping[int, str]
         statistics: by split; only counts of records, labels, objects and boxes are used.
         names: of the classes, by id.
     """
-    return tuple(_warnings(statistics, names))
-
-
-def _warnings(statistics: Mapping[str, Statistics], names: Mapping[int, str]) -> Iterator[DataWarning]:
     splits = statistics.values()
     labels = summed(one.labels for one in splits)
     objects = summed(one.objects for one in splits)
     records = {name: one.records for name, one in statistics.items()}
     unlabelled = {name: one.unlabelled for name, one in statistics.items()}
-    boxes = {name: one.boxes_per_image for name, one in statistics.items()}
-    with_boxes = {name: found.total() for name, found in boxes.items()}
-    unboxed = {name: found[0] for name, found in boxes.items()}
-    if len(labels) == 1 and labels.total() > 1:
-        yield _single_class(labels, names)
-    if _is_class_each(labels, sum(records.values()) - sum(unlabelled.values())):
-        yield _class_each(labels, "record with a label")
-    if _is_class_each(objects, sum(with_boxes.values()) - sum(unboxed.values())):
-        yield _class_each(objects, "image with boxes")
-    if tiny := _tiny_splits(records):
-        yield tiny
-    if labels and any(unlabelled.values()):
-        yield DataWarning(
-            "unlabelled_records",
-            _share(unlabelled, records, "record", "label"),
-            "Check that their folders, rows or annotation files were found and name a class",
-        )
-    if spellings := _spellings(labels + objects, names):
-        yield spellings
-    if objects and any(unboxed.values()):
-        yield DataWarning(
-            "images_without_boxes",
-            _share(unboxed, with_boxes, "image", "box"),
-            "Check that their annotations were found. It is right for images that show no object",
-        )
+    with_boxes = {name: one.boxes_per_image.total() for name, one in statistics.items()}
+    unboxed = {name: one.boxes_per_image[0] for name, one in statistics.items()}
+    found = (
+        _single_class(labels, names),
+        _class_each(labels, sum(records.values()) - sum(unlabelled.values()), "record with a label"),
+        _class_each(objects, sum(with_boxes.values()) - sum(unboxed.values()), "image with boxes"),
+        _tiny_splits(records),
+        _unlabelled(unlabelled, records) if labels else None,
+        _spellings(labels + objects, names),
+        _unboxed(unboxed, with_boxes) if objects else None,
+    )
+    return tuple(one for one in found if one is not None)
 
 
-def _single_class(labels: Counter[int], names: Mapping[int, str]) -> DataWarning:
+def _single_class(labels: Counter[int], names: Mapping[int, str]) -> DataWarning | None:
+    if len(labels) != 1 or labels.total() == 1:
+        return None
     (only,) = labels
     return DataWarning(
         "single_class",
@@ -97,12 +82,10 @@ def _single_class(labels: Counter[int], names: Mapping[int, str]) -> DataWarning
     )
 
 
-def _is_class_each(counts: Counter[int], carriers: int) -> bool:
-    """Whether there are as many classes as records that have one, and most classes occur once."""
-    return carriers >= _FEWEST and len(counts) >= carriers and counts.total() < 2 * len(counts)
-
-
-def _class_each(counts: Counter[int], carrier: str) -> DataWarning:
+def _class_each(counts: Counter[int], carriers: int, carrier: str) -> DataWarning | None:
+    """A warning if there are as many classes as carriers, such as records, and most classes occur once."""
+    if carriers < _FEWEST or len(counts) < carriers or counts.total() >= 2 * len(counts):
+        return None
     return DataWarning(
         "class_for_each_record",
         f"there are {len(counts):,} classes, one for each {carrier}",
@@ -124,6 +107,20 @@ def _tiny_splits(records: Mapping[str, int]) -> DataWarning | None:
         f"split {largest!r} has {records[largest]:,} records, and {listed}{more}",
         "Check that the names of the splits are right, and that no folder or file of a split is missing",
     )
+
+
+def _unlabelled(unlabelled: Mapping[str, int], records: Mapping[str, int]) -> DataWarning | None:
+    if not any(unlabelled.values()):
+        return None
+    check = "Check that their folders, rows or annotation files were found and name a class"
+    return DataWarning("unlabelled_records", _share(unlabelled, records, "record", "label"), check)
+
+
+def _unboxed(unboxed: Mapping[str, int], images: Mapping[str, int]) -> DataWarning | None:
+    if not any(unboxed.values()):
+        return None
+    check = "Check that their annotations were found. Ignore this for images that show no object"
+    return DataWarning("images_without_boxes", _share(unboxed, images, "image", "box"), check)
 
 
 def _spellings(counts: Counter[int], names: Mapping[int, str]) -> DataWarning | None:

@@ -20,7 +20,7 @@ _ASPECTS = (-12, 12)
 _BOX_SIDES = (-16, 0)
 _four_floats = struct.Struct("<4f")
 
-_NO_PIXELS: Mapping[int, int] = MappingProxyType({})
+NO_PIXELS: Mapping[int, int] = MappingProxyType({})
 
 Sides = tuple[float, float, float, float]
 """xmin, ymin, xmax, ymax of a box: shares of width and height."""
@@ -74,7 +74,7 @@ class Statistics:
         labels: Iterable[int] = (),
         objects: Iterable[int] = (),
         boxes: Sequence[Sides] | None = None,
-        pixels: Mapping[int, int] = _NO_PIXELS,
+        pixels: Mapping[int, int] = NO_PIXELS,
     ) -> None:
         """Counts one record.
 

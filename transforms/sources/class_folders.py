@@ -9,9 +9,9 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-import shlex
 from collections.abc import Iterable, Iterator
 
+from transforms.flags import flag_with
 from transforms.sources.formats.masks_match import MASK_FOLDERS
 from transforms.sources.formats.masks_pairs import IMAGE_FOLDERS
 from transforms.sources.names import is_split_name, normal_split, splits_in
@@ -113,7 +113,7 @@ def _split_folders(outline: Outline, key: str) -> list[str]:
 
 def commands(found: Iterable[tuple[str, str]]) -> str:
     """The arguments that read each (path, kind). An empty kind leaves out `--source`."""
-    listed = [f"--input {shlex.quote(path)}{f' --source {kind}' if kind else ''}" for path, kind in found]
+    listed = [flag_with("--input", path) + (f" --source {kind}" if kind else "") for path, kind in found]
     more = f"; and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
     return "; ".join(listed[:_LISTED]) + more
 
@@ -203,7 +203,7 @@ def _check_splits(classes: _Classes, names: list[str], splits: list[str]) -> Non
         what = f"{shown} are named like splits, and {others[0]!r} is not"
         raise classes.refused(what, "move it elsewhere", classes.command(*splits, *others))
     if splits and not others and (strays := classes.strays()):
-        ways = [f"leave it out with --exclude {shlex.quote(strays[0])}"] if len(strays) == 1 else []
+        ways = [f"leave it out with {flag_with('--exclude', strays[0])}"] if len(strays) == 1 else []
         ways.append(classes.command(*splits))
         raise classes.refused(f"{splits[0]!r} is named like a split, and {strays[0]!r} is in none", *ways)
 

@@ -31,7 +31,7 @@ from transforms.sources.source import (
     check_unused,
     readable,
 )
-from transforms.storage.paths import OUTSIDE, Confinement, absolute, real_path
+from transforms.storage.paths import GIVE_ROOT, OUTSIDE, Confinement, absolute, real_path
 from transforms.storage.places import is_file, is_folder, names_in, open_file, status_of
 from transforms.storage.spool import Spool
 
@@ -201,8 +201,7 @@ def _pairs(config: SourceConfig) -> tuple[list[_Pair], list[Failure]]:
     apart = [] if is_lone else list(images.values())
     for name in (*apart, *labels.values()):
         if not confinement.holds(os.path.join(folder, name)):
-            remedy = "give --image_root the folder it leads to, if that is meant to be read"
-            raise ValueError(f"--input is {config.input!r}: {name} is {OUTSIDE}; {remedy}")
+            raise ValueError(f"--input is {config.input!r}: {name} is {OUTSIDE}; {GIVE_ROOT}")
     pairs = [_pair(folder, subset, name, labels.pop(subset, None)) for subset, name in images.items()]
     skipped += [Failure(name, "list", "labels without images", skipped=True) for name in labels.values()]
     return pairs, skipped

@@ -26,7 +26,7 @@ from transforms.sources.source import (
     readable,
 )
 from transforms.sources.tree import Tree
-from transforms.storage.paths import OUTSIDE, Confinement, real_path
+from transforms.storage.paths import GIVE_ROOT, OUTSIDE, Confinement, real_path
 from transforms.storage.places import is_file, names_in
 from transforms.storage.spool import Spool
 
@@ -170,8 +170,7 @@ def _labels_beside(config: SourceConfig, labels: str, images: str) -> str | Fail
     folders = (os.path.dirname(labels), os.path.dirname(images))
     if Confinement((*folders, *config.image_roots)).holds(labels):
         return real_path(labels)
-    remedy = "give --image_root the folder it leads to, if that is meant to be read"
-    return failed(os.path.basename(labels), BadInput("list", OUTSIDE, remedy))
+    return failed(os.path.basename(labels), BadInput("list", OUTSIDE, GIVE_ROOT))
 
 
 def _meant(name: str) -> tuple[str, str]:

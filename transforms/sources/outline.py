@@ -9,9 +9,9 @@ import collections
 import dataclasses
 import itertools
 import os
-import shlex
 from collections.abc import Iterator, Sequence
 
+from transforms.flags import flag_with
 from transforms.records import BadInput
 from transforms.sources.names import is_hidden, is_image_name, is_unicode
 from transforms.sources.source import SourceConfig
@@ -179,5 +179,5 @@ def links_outside(config: SourceConfig) -> str:
     shown = list(itertools.islice(roots, _SHOWN + 1))
     if len(shown) > _SHOWN:
         shown = [os.path.commonpath(list(roots))]
-    flags = " ".join(f"--image_root {shlex.quote(one)}" for one in shown)
+    flags = " ".join(flag_with("--image_root", one) for one in shown)
     return f"; {link!r} is a link to {leads_to!r}, outside the input: give {flags}"

@@ -188,7 +188,7 @@ class _Records:
         if column is not None:
             value = take(context, column)
             split = split_name("" if value is None else str(value), column)
-        labels = tuple(label for name in self._labels for label in _labels_of(name, take(context, name)))
+        labels = tuple(label for name in self._labels for label in labels_in(take(context, name), name))
         return Row(None, labels, split, flat(context))
 
     def _with_steps(
@@ -261,10 +261,6 @@ def _no_steps(name: str, what: str) -> BadInput:
 
 def _are_images(steps: tuple[FeatureValue, ...]) -> bool:
     return bool(steps) and all(isinstance(step, str) and is_image_name(step) for step in steps)
-
-
-def _labels_of(name: str, value: Any) -> tuple[str | int, ...]:
-    return labels_in(value, name)
 
 
 def _shown(value: Any) -> str:

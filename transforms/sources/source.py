@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from transforms.flags import naming_parameters
+from transforms.flags import flag_with, naming_parameters
 from transforms.records import ClassNames, Failure, ImageRecord, JobError
 from transforms.sources.names import is_unicode, printable
 from transforms.storage.paths import absolute, expanded, is_remote, real_path
@@ -253,7 +252,7 @@ def _refuse_pattern(path: str) -> None:
         folder, pattern = "/".join(parts[:first]) or ("/" if first else "."), "/".join(parts[first:])
         raise ValueError(
             f"--input is {path!r}, a pattern, but --input takes a folder; give "
-            f"--input {shlex.quote(folder)} --include {shlex.quote(pattern)}"
+            f"{flag_with('--input', folder)} {flag_with('--include', pattern)}"
         )
 
 

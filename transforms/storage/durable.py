@@ -18,7 +18,9 @@ from transforms.storage import objects
 from transforms.storage.paths import is_remote
 from transforms.storage.write_faults import naming_faults
 
-_UNFINISHED = re.compile(r"\.[0-9a-f]{12}\.part$")
+UNFINISHED = re.compile(r"\.[0-9a-f]{12}\.part$")
+"""The end of the name of an unfinished file."""
+
 # Of an object that is written in one request.
 _HELD_BYTES = 16 << 20
 # A file system that cannot sync folders has no need to, or no way.
@@ -92,11 +94,11 @@ def is_unfinished(path: str, name: str, start: str) -> bool:
         name: of the file for which it was written.
         start: first bytes of such contents; the file may be shorter.
     """
-    if _UNFINISHED.sub("", os.path.basename(path)) != name or not os.path.isfile(path):
+    if UNFINISHED.sub("", os.path.basename(path)) != name or not os.path.isfile(path):
         return False
     with open(path, "rb") as file:
         begun = file.read(len(start.encode()))
-    return bool(_UNFINISHED.search(path)) and start.encode().startswith(begun)
+    return bool(UNFINISHED.search(path)) and start.encode().startswith(begun)
 
 
 def _write_object(uri: str, lines: Iterable[str]) -> None:

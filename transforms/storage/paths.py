@@ -18,6 +18,9 @@ from transforms.storage.local import version_of
 OUTSIDE = "outside the input root"
 """The reason of what leads out of all roots."""
 
+GIVE_ROOT = "give --image_root the folder it leads to, if that is meant to be read"
+"""The remedy for `OUTSIDE`."""
+
 _UNTIDY = re.compile(r"//|/\.{1,2}(?:/|$)|/$")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+)://")
 _BUCKET_SCHEME = "gs://"
@@ -282,7 +285,7 @@ def not_local(path: str, stage: str) -> BadInput:
 
 
 def _outside(path: str, stage: str) -> BadInput:
-    remedy = "give --image_root the folder it leads to, if that is meant to be read"
+    remedy = GIVE_ROOT
     if is_remote(path):
         bucket = path[len(_BUCKET_SCHEME) :].partition("/")[0]
         remedy = (

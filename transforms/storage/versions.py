@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from transforms.records import JobError
 from transforms.storage import files, lock, objects
-from transforms.storage.durable import is_unfinished, write_lines, write_text
+from transforms.storage.durable import UNFINISHED, is_unfinished, write_lines, write_text
 from transforms.storage.layout import FORMAT_VERSION, LATEST, MANIFEST, NOTE_START, RUNS, Run
 from transforms.storage.output import check_output, check_path
 from transforms.storage.paths import absolute, is_remote
@@ -34,7 +34,6 @@ AUTO = "auto"
 # removed, its manifest.
 _EXPOSING = "exposing.json"
 _REMOVING = re.compile(r"removing-(.+)\.json")
-_PART = re.compile(r"\.[0-9a-f]{12}\.part$")
 # Three numbers without leading zeros, as TFDS has them; short enough for any file system.
 _NUMBER = "(0|[1-9][0-9]{0,8})"
 _VERSION = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}")
@@ -311,7 +310,7 @@ def _check_names(home: str, names: Iterable[str]) -> None:
 
 def _is_ours(name: str) -> bool:
     """Whether something under `.recordmill` is called like a note, or a version at work."""
-    name = _PART.sub("", name)
+    name = UNFINISHED.sub("", name)
     return bool(name in (_EXPOSING, LATEST) or _REMOVING.fullmatch(name) or _named(name))
 
 

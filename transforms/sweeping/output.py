@@ -102,22 +102,19 @@ def write_sweep(output: str, contents: Mapping[str, bytes], scratch: str | None)
         _check_names(folder)
         marker = os.path.join(folder, _CUT_OFF)
         with contextlib.ExitStack() as stack:
-            if is_remote(folder):
-                unfinished = {}
-            else:
-                pieces = {name: [contents[name]] for name in NAMES}
-                unfinished = {
-                    name: stack.enter_context(unfinished_file(os.path.join(folder, name), pieces[name]))
-                    for name in NAMES
-                }
+            # On a disk, all files are complete before one replaces an older file.
+            unfinished = {
+                name: stack.enter_context(unfinished_file(os.path.join(folder, name), [contents[name]]))
+                for name in (() if is_remote(folder) else NAMES)
+            }
             write_bytes(marker, Owner.here("", "").to_json())
             files.remove_if_there(path)
             for name in NAMES:
                 target = os.path.join(folder, name)
-                if is_remote(folder):
-                    write_bytes(target, contents[name])
-                else:
+                if name in unfinished:
                     os.replace(unfinished[name], target)
+                else:
+                    write_bytes(target, contents[name])
         files.remove_if_there(marker)
         sync_folder(folder)
         if scratch is not None:

@@ -20,7 +20,7 @@ from transforms.sources.names import (
     printable,
 )
 from transforms.sources.source import SourceConfig
-from transforms.storage.paths import Confinement, absolute, below, is_remote, real_path
+from transforms.storage.paths import GIVE_ROOT, Confinement, absolute, below, is_remote, real_path
 from transforms.storage.places import is_file, is_folder, may_be_there, names_in, open_file
 
 CLASS_FILES = ("obj.names", "classes.txt", "_darknet.labels")
@@ -216,7 +216,7 @@ class _Places:
         if not (self._is_lone and key == self.name) and not self._confinement.holds(path):
             raise ValueError(
                 f"--input is {self.input!r}: {key} is a link to {printable(real_path(path))!r}, outside the "
-                "input; give --image_root the folder it leads to, if that is meant to be read"
+                f"input; {GIVE_ROOT}"
             )
         return path
 
@@ -368,8 +368,7 @@ def _check_found(
         path = printable(posixpath.join(base, text))
         if places.leads_outside(base, text):
             raise ValueError(
-                f"--input is {places.input!r}: {places.name} names {path!r}, outside the input; "
-                "give --image_root the folder it leads to, if that is meant to be read"
+                f"--input is {places.input!r}: {places.name} names {path!r}, outside the input; {GIVE_ROOT}"
             )
         # If none of the named folders exists, image roots may hold the images of all splits together.
         if (split != "test" or not sets) and (sets or len(places.roots) == 1):
