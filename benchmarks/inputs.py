@@ -142,7 +142,7 @@ def draw_manifest(path: Path, number: int) -> None:
 
 
 def once(path: Path, make: Callable[[Path, int], None], number: int) -> Path:
-    """`path`, made unless it is there, complete."""
+    """`path`, which is made complete if it does not exist."""
     if not path.exists():
         with own_folder(path.parent) as folder:
             make(folder / path.name, number)

@@ -166,7 +166,10 @@ def print_plan(
         table.add_row("version", f"{version}, unless nothing has changed")
     _add_facts(table, source)
     table.add_row("schema", plan["schema"])
-    _add_facts(table, class_texts(plan["classes"], plan["labels"]))
+    if plan["classes"] or "segmentation" not in plan["schema"]:
+        _add_facts(table, class_texts(plan["classes"], plan["labels"]))
+    else:
+        table.add_row("mask classes", "not counted: --plan does not read masks")
     table.add_row("records", f"{plan['records']:,}")
     for skipped, name in ((False, "failed"), (True, "skipped")):
         rows = [

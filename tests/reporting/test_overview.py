@@ -15,9 +15,9 @@ def said(text: str) -> list[str]:
 
 
 def test_source_schema_classes_and_splits() -> None:
-    told = manifest()
-    told["provenance"]["source_reason"] = f"it holds {EVIL}"
-    text = overview(findings(manifest=told))
+    parsed = manifest()
+    parsed["provenance"]["source_reason"] = f"it holds {EVIL}"
+    text = overview(findings(manifest=parsed))
     assert "<script" not in text and RTL not in text
     assert "".join(said(text)).startswith(
         f"sourcefolder (it holds {EVIL})"

@@ -49,6 +49,16 @@ def test_classes_in_words(labels: dict[int, int], text: str) -> None:
     assert class_texts(overview, len(NAMES)) == {"classes": text}
 
 
+def test_classes_of_masks_are_counted_in_pixels() -> None:
+    statistics = {
+        "train": Statistics(pixels=Counter({0: 700, 2: 30})),
+        "val": Statistics(pixels=Counter({2: 5})),
+    }
+    assert class_texts(class_overview(statistics, {2: "bird"}), 1) == {
+        "mask classes": "2: the largest is '0' with 700 pixels, the smallest is 'bird' with 35"
+    }
+
+
 def test_no_class_at_all() -> None:
     assert class_texts(class_overview({"train": Statistics(records=3)}, {}), 0) == {"classes": "none"}
 

@@ -74,7 +74,7 @@ class Case:
         flags: of the call; `{root}` stands for its folder.
         right: a call that reads it, where its folder and the flags alone are not one.
         missing: what may be missing.
-        flat: its images lie in no folder, so that a folder around them cannot be told from a class.
+        flat: its images lie in no folder, so that a folder around them looks like a class.
         input: folder of the tree that is given.
     """
 

@@ -341,7 +341,7 @@ def sibling_of(case: Case) -> Case:
     return CASES[_OTHER_SIBLING if is_yolo else _SIBLING]
 
 
-def judged_beside(case: Case, expected: Sequence[Reading], corpus: Path, work: Path) -> Outcome:
+def judged_next_to_another(case: Case, expected: Sequence[Reading], corpus: Path, work: Path) -> Outcome:
     """Gives a folder with two datasets: it has to be refused, with the way to each.
 
     Where the call names the annotations of one, that one has to be read.

@@ -21,7 +21,7 @@ def grow(root: Path, *names: str) -> str:
     return str(root)
 
 
-def told(path: str, kind: str = "auto", exclude: tuple[str, ...] = ()) -> list[tuple[object, ...]]:
+def facts_of(path: str, kind: str = "auto", exclude: tuple[str, ...] = ()) -> list[tuple[object, ...]]:
     """The key, split and labels of each record."""
     config = SourceConfig(kind, path, exclude=exclude)
     one = detect(config)
@@ -59,7 +59,7 @@ def test_splits_next_to_another_folder(tmp_path: Path, place: str) -> None:
         f"--input {root}/train; --input {root}/val; --input {shlex.quote(f'{root}/{other}')}; or" in message
     )
     (tmp_path / other).rename(tmp_path.parent / f"{tmp_path.name} elsewhere")
-    assert told(root) == READ
+    assert facts_of(root) == READ
 
 
 def test_a_message_lists_some_of_many_folders(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_an_image_next_to_splits(tmp_path: Path) -> None:
     message = refused(root)
     assert "'train' is named like a split, and 'a view.png' is in none" in message
     assert "leave it out with --exclude 'a view.png'; give one of them: --input" in message
-    assert told(root, exclude=("a view.png",)) == READ
+    assert facts_of(root, exclude=("a view.png",)) == READ
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_an_image_next_to_splits(tmp_path: Path) -> None:
 )
 def test_classes_stay_classes(tmp_path: Path, names: tuple[str, ...]) -> None:
     place = grow(tmp_path, *names)
-    assert {labels for _, _, labels in told(place)} == {(name.partition("/")[0],) for name in names}
+    assert {labels for _, _, labels in facts_of(place)} == {(name.partition("/")[0],) for name in names}
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_one_category_with_splits_in_a_wrapper(tmp_path: Path) -> None:
 def test_an_image_next_to_classes(tmp_path: Path, wrappers: str) -> None:
     place = grow(tmp_path, *(f"{wrappers}{name}" for name in ("cat/1.jpg", "dog/2.jpg", "3.jpg")))
     wanted = [("3.jpg", None, ()), ("cat/1.jpg", None, ("cat",)), ("dog/2.jpg", None, ("dog",))]
-    assert told(place) == told(place, "folder") == wanted
+    assert facts_of(place) == facts_of(place, "folder") == wanted
     assert detect(SourceConfig("auto", place)).input == f"{place}/{wrappers}".rstrip("/")
 
 
@@ -159,7 +159,7 @@ def test_a_figure_next_to_a_folder_of_classes(tmp_path: Path) -> None:
     message = refused(place)
     assert "'flowers' has folders of classes, and the images of 'docs' lie outside it" in message
     assert f"give one of them: --input {place}/flowers; --input {place}/docs" in message
-    assert [labels for _, _, labels in told(f"{place}/flowers")] == [("daisy",), ("rose",)]
+    assert [labels for _, _, labels in facts_of(f"{place}/flowers")] == [("daisy",), ("rose",)]
 
 
 @pytest.mark.parametrize("bound", ["outline._FOLDERS", "detection._SNIFFED", "detection._WRAPPERS"])
@@ -168,7 +168,7 @@ def test_a_search_that_was_cut_is_no_single_class(
 ) -> None:
     notes = [f"{at:03}/x/notes.md" for at in range(20)]
     place = grow(tmp_path, *notes, "zoo/1.jpg", "zoo/a/b/c/d/notes.md")
-    assert [labels for _, _, labels in told(place)] == [("zoo",)]
+    assert [labels for _, _, labels in facts_of(place)] == [("zoo",)]
     monkeypatch.setattr(f"transforms.sources.{bound}", 3)
     assert refused(place).endswith(
         "give the dataset's own folder; or --source folder, which reads images and folders only"

@@ -141,7 +141,7 @@ def test_damaged_utf_16_costs_its_rows(images: Path) -> None:
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
-def test_the_header_tells_the_separator(images: Path, delimiter: str) -> None:
+def test_the_separator_is_found_in_the_header(images: Path, delimiter: str) -> None:
     rows = [["image", "label", "note"], ["a.jpg", "cat", "x.y"], ["b.jpg", "dog", ""]]
     text = "".join(delimiter.join(row) + "\n" for row in rows)
     assert records(listed(images, text)) == [

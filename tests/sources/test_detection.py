@@ -64,7 +64,7 @@ def read(config: SourceConfig, scratch: Path) -> list[ImageRecord]:
     return [item for item in items if isinstance(item, ImageRecord)]
 
 
-def told(records: Iterable[ImageRecord]) -> list[tuple[object, ...]]:
+def facts_of(records: Iterable[ImageRecord]) -> list[tuple[object, ...]]:
     """What records say, but for where they lie."""
     return [
         (
@@ -92,7 +92,7 @@ def test_a_wrapped_dataset_is_read_as_what_it_is(tmp_path: Path, name: str, wrap
     config, why = found(f"{tmp_path}/W", **one.options)
     assert (config.kind, expected.input) == (one.kind, f"{tmp_path}/own")
     if name != "folder":  # one folder of images is a class wherever it lies
-        assert told(read(config, tmp_path / "x")) == told(read(expected, tmp_path / "y"))
+        assert facts_of(read(config, tmp_path / "x")) == facts_of(read(expected, tmp_path / "y"))
     if name in LAID_OUT:
         assert config.input == f"{tmp_path}/W/{wrappers}"
         assert why.why.endswith(f"; found in {wrappers!r}, below --input")
@@ -345,7 +345,7 @@ def test_a_tree_of_links_is_detected_with_its_image_root(tmp_path: Path, name: s
     config, _ = found(place, image_roots=(str(store),), **one.options)
     assert config.kind == one.kind
     expected = read(found(str(store), **one.options)[0], tmp_path / "x")
-    assert told(read(config, tmp_path / "x")) == told(expected)
+    assert facts_of(read(config, tmp_path / "x")) == facts_of(expected)
 
 
 @pytest.mark.parametrize("kind", ["auto", "given"])
@@ -370,7 +370,7 @@ def test_the_image_roots_of_a_message_make_linked_folders_readable(
     assert arguments[::2] == ["--image_root"] * len(arguments[1::2])
     config, _ = found(f"{tmp_path}/in", source, **options)
     expected = read(found(f"{tmp_path}/my store", **one.options)[0], tmp_path / "x")
-    assert config.kind == one.kind and told(read(config, tmp_path / "x")) == told(expected)
+    assert config.kind == one.kind and facts_of(read(config, tmp_path / "x")) == facts_of(expected)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tests.sources.moved_variants import (
     GOOD,
     Outcome,
     judged,
-    judged_beside,
+    judged_next_to_another,
     judged_without,
     reference,
     sibling_of,
@@ -57,7 +57,7 @@ def test_given_another_way(corpus: Path, tmp_path: Path, name: str, variant: str
 def test_several_in_one_folder_are_refused(corpus: Path, tmp_path: Path, name: str) -> None:
     case = CASES[name]
     readings = [reference_of(name, corpus), reference_of(sibling_of(case).name, corpus)]
-    check(judged_beside(case, readings, corpus, tmp_path))
+    check(judged_next_to_another(case, readings, corpus, tmp_path))
 
 
 @pytest.mark.parametrize("is_wrapped", [False, True], ids=["itself", "in one folder"])

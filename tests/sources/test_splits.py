@@ -112,7 +112,7 @@ LAYOUTS: dict[str, tuple[str, str, Files, dict[str, Any]]] = {
         {f"{top}/{one}/{at}.png": mask() for top in ("images", "masks") for at, one in NUMBERED},
         {},
     ),
-    "masks beside": (
+    "masks next to images": (
         "masks",
         "",
         {f"{one}{end}/{at}.png": mask() for end in ("", "_masks") for at, one in NUMBERED},

@@ -146,7 +146,7 @@ def test_paths_of_another_computer_are_found_by_their_ends(
     files = {f"{folder}/{key}".lstrip("/"): text for key, text in ULTRALYTICS.items()}
     others = {"readme/1.md": ""} if name == "pets.yaml" else {}
     items = listed(tree(tmp_path, {name: f"{yaml}{NAMES}", **files, **others}))
-    assert labels(items) == {f"{folder}/{key}".lstrip("/"): told for key, told in EXPECTED.items()}
+    assert labels(items) == {f"{folder}/{key}".lstrip("/"): expected for key, expected in EXPECTED.items()}
     skipped = [("images/test", "named images are not there", True)] if "test:" in yaml else []
     assert [one for one in failures(items) if one[1] != "not an image by name"] == skipped
 
@@ -159,7 +159,7 @@ def test_lists_with_paths_of_another_computer(tmp_path: Path) -> None:
         "pets/val.txt": "/content/pets/images/val/c.jpg\n/content/pets/images/val/d.jpg\n",
     }
     items = listed(tree(tmp_path, {**files, **lists}))
-    assert labels(items) == {f"pets/{key}": told for key, told in EXPECTED.items()}
+    assert labels(items) == {f"pets/{key}": expected for key, expected in EXPECTED.items()}
     assert failures(items) == [("/content/pets/images/val/d.jpg", "outside the input root", False)]
 
 

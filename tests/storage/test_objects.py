@@ -189,7 +189,7 @@ LISTINGS: dict[str, Callable[[str], object]] = {
 
 
 @pytest.mark.parametrize("name", LISTINGS)
-def test_a_listing_whose_json_is_cut_off_is_complete_or_raises(
+def test_a_listing_with_incomplete_json_is_complete_or_raises(
     bucket: str, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr(cloud, "_FIRST_WAIT_SECONDS", 0.01)

@@ -1,4 +1,4 @@
-"""The folder for intermediate files: of one process, not left behind, and nobody else's."""
+"""The scratch folder: private to one process, and removed at its end."""
 
 import json
 import os

@@ -18,10 +18,10 @@ def source_facts(source: Mapping[str, Any], reason: str) -> dict[str, str]:
 
 
 def class_overview(statistics: Mapping[str, Statistics], names: Mapping[int, str]) -> dict[str, Any]:
-    """The classes of `labels` (of images) and of `objects`; kinds without any are left out.
+    """The classes of `labels` (of images), `objects` and `pixels` (of masks); kinds without any are left out.
 
     Args:
-        statistics: by split; only counts of records, labels and objects are used.
+        statistics: by split; only counts of records, labels, objects and pixels are used.
         names: of the classes, by id.
 
     Returns:
@@ -30,6 +30,7 @@ def class_overview(statistics: Mapping[str, Statistics], names: Mapping[int, str
     counts = {
         "labels": summed(one.labels for one in statistics.values()),
         "objects": summed(one.objects for one in statistics.values()),
+        "pixels": summed(one.pixels for one in statistics.values()),
     }
     return {kind: _overview(found, names) for kind, found in counts.items() if found}
 
@@ -41,7 +42,7 @@ def class_texts(classes: Mapping[str, Any], named: int) -> dict[str, str]:
         classes: of `class_overview`.
         named: number of classes that have a name, in use or not.
     """
-    titles = {"labels": "classes", "objects": "object classes"}
+    titles = {"labels": "classes", "objects": "object classes", "pixels": "mask classes"}
     if not classes:
         return {titles["labels"]: f"{named:,} named" if named else "none"}
     return {titles[kind]: _overview_text(found, kind[:-1]) for kind, found in classes.items()}

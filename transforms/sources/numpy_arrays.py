@@ -161,11 +161,11 @@ def _files(config: SourceConfig) -> Iterator[tuple[str, str | Failure]]:
     folder = os.path.dirname(config.input) or "."
     for name in sorted(names_in(folder)):
         if extension_of(name) == "npy" and _meant(name.rpartition(".")[0]) == ("labels", subset):
-            yield name, _labels_beside(config, os.path.join(folder, name), path)
+            yield name, _labels_next_to(config, os.path.join(folder, name), path)
             return
 
 
-def _labels_beside(config: SourceConfig, labels: str, images: str) -> str | Failure:
+def _labels_next_to(config: SourceConfig, labels: str, images: str) -> str | Failure:
     """The real path of the labels next to a file of images; a failure if they are a link to the outside."""
     folders = (os.path.dirname(labels), os.path.dirname(images))
     if Confinement((*folders, *config.image_roots)).holds(labels):

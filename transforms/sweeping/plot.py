@@ -81,7 +81,7 @@ def _figure(rows: Sequence[Row], images: int) -> Figure:
             axis.set_axis_off()
         figure.text(0.5, 0.5, "No setting's pixels could be compared.", ha="center", fontsize=14)
         return figure
-    within = [row for row in rows if not _is_beyond(row, rows)]
+    within = [row for row in rows if not _is_outside(row, rows)]
     for axis, worst in zip(axes, (False, True), strict=True):
         _draw(axis, within, worst)
     axes[0].set_title("SSIM, mean of all images", loc="left", fontsize=11)
@@ -134,7 +134,7 @@ def _size(row: Row, rows: Sequence[Row]) -> float:
     return size
 
 
-def _is_beyond(row: Row, rows: Sequence[Row]) -> bool:
+def _is_outside(row: Row, rows: Sequence[Row]) -> bool:
     """Whether a row lies outside the plot, which then has only its label, at the right edge."""
     sizes = [_size(one, rows) for one in rows if one.setting.group != "pixels"]
     return bool(sizes) and _size(row, rows) > _FARTHEST * max(sizes)
@@ -152,7 +152,7 @@ def _points(rows: Sequence[Row], worst: bool) -> list[tuple[float, float]]:
 
 def _label_text(row: Row, rows: Sequence[Row]) -> str:
     value, size = row.setting.value, _size(row, rows)
-    if _is_beyond(row, rows):
+    if _is_outside(row, rows):
         return (
             f"{row.setting.name}: {size:,.1f}× →"
             if _has_ratios(rows)

@@ -37,7 +37,7 @@ def why_yolo(config: SourceConfig) -> str | None:
         return f"it has darknet's {'obj.data' if 'obj.data' in names else 'obj.names'!r}"
     nearby = NearbyImages(config)
     for folder in _label_folders(nearby):
-        if label := _label_beside(folder, config, nearby):
+        if label := _label_with_image(folder, config, nearby):
             return f"{label!r} is a label file of YOLO"
     return None
 
@@ -69,7 +69,7 @@ def _label_folders(nearby: NearbyImages) -> Iterator[str]:
             yield from (f"{name}/{one}" for one in inner if one.lower() in LABEL_FOLDERS)
 
 
-def _label_beside(folder: str, config: SourceConfig, nearby: NearbyImages) -> str | None:
+def _label_with_image(folder: str, config: SourceConfig, nearby: NearbyImages) -> str | None:
     """The key of a label file that belongs to an image, if the first texts are all label files."""
     texts = list(itertools.islice(_texts(folder, config, nearby), _LISTED))
     is_named = folder.rpartition("/")[2].lower() in ("labels", "label")
