@@ -287,7 +287,7 @@ PHOTOS = each("{}.jpg", b"x")
         ({**PHOTOS, "l.txt": b"1.jpg cat\n2.jpg dog\n"}, "'l.txt' holds a list", "make a CSV"),
         ({**PHOTOS, "images.txt": b"1 p/1.jpg\n2 p/2.jpg\n"}, "'images.txt' holds a list", "make a CSV"),
         ({**PHOTOS, "l.txt": b"image,caption\n1.jpg,A cat\n"}, "'l.txt' holds a list", "make a CSV"),
-        ({**each("images/{}.jpg", b"x"), **each("masks/{}.jpg", b"x")}, "'masks' holds files",
+        ({**each("images/{}.jpg", b"x"), **each("masks/{}.jpg", b"x")}, "'masks' holds masks",
          "--source masks"),
         ({**each("a/{}.jpg", _jpeg()), **each("b/{}.png", _lossless("P"))}, "'b' holds masks",
          "--mask_pattern"),

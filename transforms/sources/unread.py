@@ -247,7 +247,7 @@ def _masks_by_name(_: SourceConfig, __: Outline, names: _Names) -> _Finding | No
         matched = sum(any(stem.removesuffix(ending) in stems for ending in ENDINGS) for stem in first)
         if 2 * matched > len(first):
             remedy = "--source masks reads PNG, GIF, BMP or TIFF; --mask_pattern says where they lie"
-            return key, "masks by their names", remedy
+            return key, "masks, judging by the names", remedy
     return None
 
 
