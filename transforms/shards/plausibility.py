@@ -79,7 +79,8 @@ def _warnings(statistics: Mapping[str, Statistics], names: Mapping[int, str]) ->
         )
     if spellings := _spellings(labels + objects, names):
         yield spellings
-    if objects and any(unboxed.values()):
+    # Captions alone have no class, and need no box.
+    if any(unboxed.values()) and (objects or (names and not labels)):
         yield DataWarning(
             "images_without_boxes",
             _share(unboxed, with_boxes, "image", "box"),
