@@ -8,6 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
+from transforms.records import IGNORE
 from transforms.shards.brief import quoted, summed
 from transforms.shards.statistics import Statistics
 
@@ -48,7 +49,7 @@ def data_warnings(statistics: Mapping[str, Statistics], names: Mapping[int, str]
     Time and memory are linear in the number of classes; a message names a few of them only.
 
     Args:
-        statistics: by split; only counts of records, labels, objects and boxes are used.
+        statistics: by split; only counts of records, labels, objects, boxes and pixels are used.
         names: of the classes, by id.
     """
     return tuple(_warnings(statistics, names))
@@ -65,6 +66,10 @@ def _warnings(statistics: Mapping[str, Statistics], names: Mapping[int, str]) ->
     unboxed = {name: found[0] for name, found in boxes.items()}
     if len(labels) == 1 and labels.total() > 1:
         yield _single_class(labels, names)
+    pixels = summed(one.pixels for one in splits)
+    del pixels[IGNORE]
+    if len(pixels) == 1:
+        yield _single_mask_class(pixels, names)
     if _is_class_each(labels, sum(records.values()) - sum(unlabelled.values())):
         yield _class_each(labels, "record with a label")
     if _is_class_each(objects, sum(with_boxes.values()) - sum(unboxed.values())):
@@ -95,6 +100,15 @@ def _single_class(labels: Counter[int], names: Mapping[int, str]) -> DataWarning
         f"all {labels.total():,} labels are {_name(only, names)}",
         "Check that --input is the folder that holds the folders of the classes, or that --label_column or "
         "--label_pattern finds the class",
+    )
+
+
+def _single_mask_class(pixels: Counter[int], names: Mapping[int, str]) -> DataWarning:
+    (only,) = pixels
+    return DataWarning(
+        "single_class",
+        f"all {pixels.total():,} pixels of masks are {_name(only, names)}",
+        "Check that the masks are those of classes, and that their values are class ids",
     )
 
 
