@@ -15,7 +15,7 @@ import apache_beam as beam
 
 from transforms.records import ClassNames, JobError
 from transforms.shards import process, progress
-from transforms.sources.registry import source_of
+from transforms.sources.registry import detect, source_of
 from transforms.sources.source import Item, PartedSource, SourceConfig
 from transforms.storage.listing import glance
 from transforms.storage.marked import make_marked_folder
@@ -71,12 +71,22 @@ def find_parts(_: bytes, config: SourceConfig, most: int) -> Iterator[_Part]:
         source = source_of(config)
         with glance():
             source.check(config)
+            _check_place(config)
     except ValueError as error:
         raise JobError(str(error)) from error
     if most == 1 or config.limit is not None or not isinstance(source, PartedSource):
         yield ()
     else:
         yield from ((part,) for part in source.parts(config, most))
+
+
+def _check_place(config: SourceConfig) -> None:
+    """Raises ValueError where the dataset is in a folder below the input: its splits would not be read."""
+    found = detect(config).input
+    if found != config.input:
+        raise ValueError(
+            f"SourceConfig.input is {config.input!r}, and the dataset is in {found!r}; give that folder"
+        )
 
 
 def list_part(part: _Part, config: SourceConfig, scratch: str | None) -> Iterator[Item]:
