@@ -55,6 +55,7 @@ _ALWAYS_SPLITS = ("split", "ml_use")  # the other names are as often those of so
 _LISTED = 10_000  # names in a bucket's folder among which folders of images are looked for
 _LOOKED_AT = 1_000  # names without an extension, which may be folders
 _HINTS = 100  # rows whose images are looked for in the folders next to the manifest
+_SHOWN_ROOTS = 3  # folders that a message suggests for --image_root
 _EXTENSIONS = (".jpg", ".png", ".jpeg")  # of images that are named without
 
 VERTEX_SPLITS = {
@@ -390,15 +391,19 @@ class RowRecords:
             if fault.reason != "not found" or not self._hints:
                 raise
             self._hints -= 1
-            bases = self._bases
-            for folder in self._image_folders():
-                self._bases = (folder,)
-                is_there = self._finds(image)
-                self._bases = bases
-                if is_there:
-                    remedy = f"{fault.detail}; {flag_with('--image_root', folder)} finds it"
-                    raise BadInput(fault.stage, fault.reason, remedy) from fault
-            raise BadInput(fault.stage, fault.reason, fault.detail + self._links_outside) from fault
+            found = [folder for folder in self._image_folders() if self._is_in(folder, image)]
+            if not found:
+                raise BadInput(fault.stage, fault.reason, fault.detail + self._links_outside) from fault
+            flags = " or ".join(flag_with("--image_root", folder) for folder in found[:_SHOWN_ROOTS])
+            raise BadInput(fault.stage, fault.reason, f"{fault.detail}; {flags} finds it") from fault
+
+    def _is_in(self, folder: str, image: str) -> bool:
+        """Whether a folder has an image."""
+        bases, self._bases = self._bases, (folder,)
+        try:
+            return self._finds(image)
+        finally:
+            self._bases = bases
 
     @functools.cached_property
     def _links_outside(self) -> str:
