@@ -32,6 +32,8 @@ def grow(root: Path, files: dict[str, str]) -> str:
     ("name", "text", "what"),
     [
         ("list_attr_celeba.txt", "", "CelebA's lists"),
+        ("data.yaml", "names: [cat]", "the classes of a YOLO dataset"),
+        ("below/data.yml", "nc: 1", "the classes of a YOLO dataset"),
         ("Anno/list_bbox_celeba.csv", "", "CelebA's lists"),
         ("identity_CelebA.txt", "", "CelebA's lists"),
         ("train/data-00000-of-00001.arrow", "", "Arrow files"),

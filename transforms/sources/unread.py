@@ -38,6 +38,11 @@ _BY_NAME = (
         "make a CSV of them, with a column of file names",
     ),
     (
+        re.compile(r"(?:.*/)?data\.ya?ml"),
+        "the classes of a YOLO dataset",
+        "add its label files, and give --source yolo",
+    ),
+    (
         re.compile(r".*\.arrow"),
         "Arrow files of Hugging Face",
         "save the dataset with to_parquet, and give that",
