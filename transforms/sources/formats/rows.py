@@ -268,7 +268,7 @@ def split_name(value: str, column: str | None) -> str | None:
     return normal_split(value) or None
 
 
-def _image_folders(place: str) -> list[str]:
+def image_folders(place: str) -> list[str]:
     """The folders in a folder that are called like those of images or like splits, and the only one."""
     try:
         listed = sorted(names_in(place, _LISTED))
@@ -346,7 +346,7 @@ class RowRecords:
     def _image_folders(self) -> tuple[str, ...]:
         """The folders next to the manifest, up to the input, and in image roots, that may hold its images."""
         if self._folders is None:
-            found = (folder for place in dict.fromkeys(self._places) for folder in _image_folders(place))
+            found = (folder for place in dict.fromkeys(self._places) for folder in image_folders(place))
             self._folders = tuple(folder for folder in found if real_path(folder) not in self._skip_dirs)
         return self._folders
 
