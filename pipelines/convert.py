@@ -200,7 +200,7 @@ def _assembled(options: ConvertOptions) -> tuple[beam.Pipeline, str, str]:
         _job_name(pipeline),
         options.source_reason,
     )
-    source = ReadSource(options.source, write.scratch, listing_parts(options.runner))
+    source = ReadSource(options.source, write.scratch, listing_parts(options.runner), is_located=True)
     (pipeline | "ReadSource" >> source | "WriteDataset" >> write)
     published = options.output
     if options.dataset.dataset_version is not None:
@@ -222,7 +222,9 @@ def _run_plan(options: ConvertOptions, folder: str) -> dict[str, Any]:
     (
         pipeline
         | "ReadSource"
-        >> ReadSource(options.source, os.path.join(folder, "scratch"), listing_parts(options.runner))
+        >> ReadSource(
+            options.source, os.path.join(folder, "scratch"), listing_parts(options.runner), is_located=True
+        )
         | "WritePlan" >> WritePlan(options.dataset, options.output, path, options.source.as_json())
     )
     run_to_end(pipeline, "nothing is published")

@@ -169,6 +169,9 @@ def check_given(args: argparse.Namespace) -> None:
             raise ValueError(f"--{name} is empty; give a value, or leave the flag out")
 
 
+_NO_LABEL_FILES = (".json", ".xml", ".yaml", ".yml")  # whose lines are no names
+
+
 class LabelFlags(TypedDict):
     """What --label_file says, as fields of `DatasetConfig`: names by line, or a label map's by their ids."""
 
@@ -186,6 +189,11 @@ def label_flags(args: argparse.Namespace) -> LabelFlags:
     path = args.label_file
     if path is None:
         return LabelFlags(label_names=None, label_classes=None, label_texts={})
+    if path.lower().endswith(_NO_LABEL_FILES):
+        raise ValueError(
+            f"--label_file is {path!r}; give a text file with one class name a line, in the order of the "
+            "ids, or a label_map.pbtxt"
+        )
     try:
         text = read_text(path)
         if path.endswith(".pbtxt"):

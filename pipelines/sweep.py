@@ -80,7 +80,8 @@ def _assembled(options: SweepOptions, beam_args: Sequence[str]) -> beam.Pipeline
     swept = SweptSource(options.source.input, options.source.kind, options.scratch)
     (
         pipeline
-        | "ReadSource" >> ReadSource(options.source, options.scratch, listing_parts(options.runner))
+        | "ReadSource"
+        >> ReadSource(options.source, options.scratch, listing_parts(options.runner), is_located=True)
         | "MeasureSettings" >> MeasureSettings(options.output, options.sweep, options.dataset, swept)
     )
     return pipeline

@@ -15,7 +15,7 @@ import apache_beam as beam
 
 from transforms.records import ClassNames, JobError
 from transforms.shards import process, progress
-from transforms.sources.registry import source_of
+from transforms.sources.registry import detect, source_of
 from transforms.sources.source import Item, PartedSource, SourceConfig
 from transforms.storage.listing import glance
 from transforms.storage.marked import make_marked_folder
@@ -41,11 +41,16 @@ class ReadSource(beam.PTransform):
             temporary folder, removed when the process ends.
         parts: that a large input is listed in where its source can (a folder of a bucket, many archives or
             tables): about as many or more, side by side. On one machine one is as fast.
+        is_located: the input is the folder that `detect` found. Without it, the job fails if the dataset is
+            in a folder below the input.
     """
 
-    def __init__(self, config: SourceConfig, scratch: str | None = None, parts: int = 1) -> None:
+    def __init__(
+        self, config: SourceConfig, scratch: str | None = None, parts: int = 1, is_located: bool = False
+    ) -> None:
         super().__init__()
         self._config = config
+        self._is_located = is_located
         self._scratch = scratch
         self._parts = parts
 
@@ -54,14 +59,15 @@ class ReadSource(beam.PTransform):
         parts = (
             begin
             | "Start" >> beam.Impulse()
-            | "FindParts" >> beam.FlatMap(find_parts, self._config, self._parts).with_output_types(_Part)
+            | "FindParts"
+            >> beam.FlatMap(find_parts, self._config, self._parts, self._is_located).with_output_types(_Part)
         )
         if self._parts > 1:
             parts = parts | "SpreadParts" >> beam.Reshuffle()
         return parts | "List" >> beam.FlatMap(list_part, self._config, self._scratch).with_output_types(Item)
 
 
-def find_parts(_: bytes, config: SourceConfig, most: int) -> Iterator[_Part]:
+def find_parts(_: bytes, config: SourceConfig, most: int, is_located: bool = False) -> Iterator[_Part]:
     """The parts of a source, as many as are asked for, if it has any.
 
     Raises:
@@ -71,12 +77,23 @@ def find_parts(_: bytes, config: SourceConfig, most: int) -> Iterator[_Part]:
         source = source_of(config)
         with glance():
             source.check(config)
+            if not is_located:
+                _check_place(config)
     except ValueError as error:
         raise JobError(str(error)) from error
     if most == 1 or config.limit is not None or not isinstance(source, PartedSource):
         yield ()
     else:
         yield from ((part,) for part in source.parts(config, most))
+
+
+def _check_place(config: SourceConfig) -> None:
+    """Raises ValueError where the dataset is in a folder below the input: its splits would not be read."""
+    found = detect(config).input
+    if found != config.input:
+        raise ValueError(
+            f"SourceConfig.input is {config.input!r}, and the dataset is in {found!r}; give that folder"
+        )
 
 
 def list_part(part: _Part, config: SourceConfig, scratch: str | None) -> Iterator[Item]:

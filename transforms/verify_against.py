@@ -81,7 +81,9 @@ class CompareWithSource(beam.PTransform):
         against = self._against
         config = against.config
         pipeline = places.pipeline
-        entries = pipeline | "ReadSource" >> ReadSource(against.source, against.scratch, against.parts)
+        entries = pipeline | "ReadSource" >> ReadSource(
+            against.source, against.scratch, against.parts, is_located=True
+        )
         surveyed = entries | "SurveyRecords" >> SurveyRecords(config)
         settings = (
             pipeline

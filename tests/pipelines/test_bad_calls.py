@@ -75,6 +75,10 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--max_failure_ratio=2"], "--max_failure_ratio is 2; it may be 0 to 1"),
         (["--max_failure_ratio=nan"], "--max_failure_ratio is nan; it may be 0 to 1"),
         (["--limit=0"], "argument --limit: 0 is below 1"),
+        (
+            ["--label_file=data.yaml"],
+            "--label_file is 'data.yaml'; give a text file with one class name a line",
+        ),
         (["--label_file=nowhere"], "--label_file is 'nowhere': No such file or directory"),
         (["--image_column=x"], "--image_column is 'x', and --source folder does not use it"),
         (["--plan=maybe"], "'maybe' is neither true nor false"),

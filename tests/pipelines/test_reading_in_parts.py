@@ -91,3 +91,17 @@ def test_a_wrong_call_fails_the_job_before_anything_is_listed(tmp_path: Path) ->
         list(find_parts(b"", SourceConfig("nothing", str(tmp_path)), 1))
     (tmp_path / "1.png").write_bytes(picture(1))
     assert len(list(list_part((), SourceConfig("folder", str(tmp_path)), None))) == 1
+
+
+def test_a_folder_around_a_dataset_is_refused(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        folder = tmp_path / "photos/images" / split / "cat"
+        folder.mkdir(parents=True)
+        (folder / f"{split}.png").write_bytes(picture(1))
+    around, inside = str(tmp_path / "photos"), str(tmp_path / "photos/images")
+    with pytest.raises(JobError) as raised:
+        list(find_parts(b"", SourceConfig("folder", around), 1))
+    assert str(raised.value) == (
+        f"SourceConfig.input is {around!r}, and the dataset is in {inside!r}; give that folder"
+    )
+    assert list(find_parts(b"", SourceConfig("folder", inside), 1)) == [()]

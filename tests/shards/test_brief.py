@@ -52,7 +52,7 @@ def test_classes_in_words(labels: dict[int, int], text: str) -> None:
 def test_classes_of_masks_are_counted_in_pixels() -> None:
     statistics = {
         "train": Statistics(pixels=Counter({0: 700, 2: 30})),
-        "val": Statistics(pixels=Counter({2: 5})),
+        "val": Statistics(pixels=Counter({2: 5, 255: 9000})),  # 255 is ignored
     }
     assert class_texts(class_overview(statistics, {2: "bird"}), 1) == {
         "mask classes": "2: the largest is '0' with 700 pixels, the smallest is 'bird' with 35"

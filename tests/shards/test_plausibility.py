@@ -103,11 +103,33 @@ def test_an_image_with_boxes_needs_no_label() -> None:
     assert found({"train": statistics}) == {}
 
 
+def test_masks_of_one_class() -> None:
+    of_masks = Statistics(records=2, unlabelled=2, pixels=Counter({0: 1500, 255: 7}))  # 255 is ignored
+    assert found({"train": of_masks, "val": of_masks}) == {
+        "single_class": "all 3,000 pixels of masks are 'cat'"
+    }
+    of_masks.pixels[1] = 1
+    assert found({"train": of_masks}) == {}
+
+
 def test_images_without_boxes() -> None:
     assert found({"train": boxed([0], [], [1, 0], []), "val": boxed([0])}) == {
         "images_without_boxes": "2 of 5 images have no box (train 2 of 4)"
     }
-    assert found({"train": boxed([], [])}) == {}
+    assert found({"train": boxed([], [])}, {0: "cat"}) == {
+        "images_without_boxes": "2 of 2 images have no box"
+    }
+
+
+def test_captions_need_no_boxes() -> None:
+    assert found({"train": boxed([], [])}, {}) == {}
+
+
+def test_labelled_images_need_no_boxes() -> None:
+    statistics = boxed([], [])
+    statistics.add([(8, 8)], [0], [], [])
+    statistics.add([(8, 8)], [1], [], [])
+    assert found({"train": statistics}) == {"unlabelled_records": "2 of 4 records have no label"}
 
 
 def spelled(*names: str) -> dict[str, str]:

@@ -312,17 +312,18 @@ def test_where_no_single_folder_has_all_images_the_remedy_is_named(
     items = read("csv", f"{place}/m.csv")
     assert reasons(items) == [(f"m.csv:{line}", "not found") for line in range(2, 6)]
     remedies = {
-        number: next((name for name, has in (("test", test), ("train", train)) if number in has), None)
+        number: [f"{place}/{name}" for name, has in (("test", test), ("train", train)) if number in has]
         for number in range(4)
     }
     base = f"looked for in {place}"
     assert [item.detail for item in items if isinstance(item, Failure)] == [
-        f"'{number}.jpg', {base}" + (f"; --image_root {place}/{name} finds it" if name else "")
-        for number, name in remedies.items()
+        f"'{number}.jpg', {base}"
+        + (f"; {' or '.join(f'--image_root {folder}' for folder in folders)} finds it" if folders else "")
+        for number, folders in remedies.items()
     ]
-    roots = tuple(sorted({f"{place}/{name}" for name in remedies.values() if name}))
+    roots = tuple(sorted({folders[0] for folders in remedies.values() if folders}))
     found = records(read("csv", f"{place}/m.csv", image_roots=roots))
-    assert len(found) == sum(name is not None for name in remedies.values())
+    assert len(found) == sum(bool(folders) for folders in remedies.values())
 
 
 def test_folders_next_to_the_manifest_are_not_looked_at_where_images_lie_where_it_says(

@@ -728,3 +728,14 @@ def test_no_other_layout_is_taken_for_coco(corpus: Path) -> None:
     for folder, _, _ in os.walk(layouts):
         if "coco_dataset" not in folder and Path(folder) != layouts:
             assert SOURCE.sniff(SourceConfig("auto", folder)) is None, folder
+
+
+def test_the_folder_that_has_an_image_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "labels.json", [image(1, "1.jpg"), image(2, "2.jpg")], [box(1, 1, 1, 2, 3, 4)])
+    put(tmp_path, "photos/1.jpg")
+    details = {item.key: item.detail for item in read(tmp_path) if isinstance(item, Failure)}
+    assert details == {
+        "1.jpg": f"'1.jpg', looked for in {tmp_path}; --image_root {tmp_path}/photos finds it",
+        "2.jpg": f"'2.jpg', looked for in {tmp_path}",
+    }
+    assert set(records(read(tmp_path, image_roots=(f"{tmp_path}/photos",)))) == {"photos/1.jpg"}

@@ -32,6 +32,8 @@ def grow(root: Path, files: dict[str, str]) -> str:
     ("name", "text", "what"),
     [
         ("list_attr_celeba.txt", "", "CelebA's lists"),
+        ("data.yaml", "names: [cat]", "the classes of a YOLO dataset"),
+        ("below/data.yml", "nc: 1", "the classes of a YOLO dataset"),
         ("Anno/list_bbox_celeba.csv", "", "CelebA's lists"),
         ("identity_CelebA.txt", "", "CelebA's lists"),
         ("train/data-00000-of-00001.arrow", "", "Arrow files"),
@@ -93,3 +95,14 @@ def test_a_bucket(bucket: str, bucket_server: BucketServer) -> None:
     bucket_server.put(f"{bucket}/in/a.xml", CVAT.encode())
     with pytest.raises(ValueError, match="'a.xml' holds annotations in CVAT's own XML"):
         check_unread(*looked(f"{bucket}/in"))
+
+
+def test_the_remedy_repeats_the_image_roots_of_the_call(tmp_path: Path) -> None:
+    photos = grow(tmp_path / "photos", {"1.jpg": "", "2.jpg": ""})
+    root = grow(tmp_path / "in", {"labels.csv": "image,label\n1.jpg,a\n2.jpg,b\n"})
+    for name in ("1.jpg", "2.jpg"):
+        (tmp_path / "in" / name).symlink_to(tmp_path / "photos" / name)
+    with pytest.raises(ValueError) as raised:
+        check_unread(*looked(root, image_roots=(photos,)))
+    remedy = f"give --input {root} --annotations {root}/labels.csv --image_root {photos}; for the images"
+    assert remedy in str(raised.value)

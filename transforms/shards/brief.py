@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from transforms.records import IGNORE
 from transforms.shards.statistics import Statistics
 
 _LONGEST_NAME = 60
@@ -32,6 +33,7 @@ def class_overview(statistics: Mapping[str, Statistics], names: Mapping[int, str
         "objects": summed(one.objects for one in statistics.values()),
         "pixels": summed(one.pixels for one in statistics.values()),
     }
+    del counts["pixels"][IGNORE]
     return {kind: _overview(found, names) for kind, found in counts.items() if found}
 
 

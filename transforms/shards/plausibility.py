@@ -8,6 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from transforms.records import IGNORE
 from transforms.shards.brief import quoted, summed
 from transforms.shards.statistics import Statistics
 
@@ -48,7 +49,7 @@ def data_warnings(statistics: Mapping[str, Statistics], names: Mapping[int, str]
     Time and memory are linear in the number of classes. A message names only a few of them.
 
     Args:
-        statistics: by split; only counts of records, labels, objects and boxes are used.
+        statistics: by split; only counts of records, labels, objects, boxes and pixels are used.
         names: of the classes, by id.
     """
     splits = statistics.values()
@@ -60,12 +61,14 @@ def data_warnings(statistics: Mapping[str, Statistics], names: Mapping[int, str]
     unboxed = {name: one.boxes_per_image[0] for name, one in statistics.items()}
     found = (
         _single_class(labels, names),
+        _single_mask_class(summed(one.pixels for one in splits), names),
         _class_each(labels, sum(records.values()) - sum(unlabelled.values()), "record with a label"),
         _class_each(objects, sum(with_boxes.values()) - sum(unboxed.values()), "image with boxes"),
         _tiny_splits(records),
         _unlabelled(unlabelled, records) if labels else None,
         _spellings(labels + objects, names),
-        _unboxed(unboxed, with_boxes) if objects else None,
+        # Captions alone have no class, and need no box.
+        _unboxed(unboxed, with_boxes) if objects or (names and not labels) else None,
     )
     return tuple(one for one in found if one is not None)
 
@@ -79,6 +82,18 @@ def _single_class(labels: Counter[int], names: Mapping[int, str]) -> DataWarning
         f"all {labels.total():,} labels are {_name(only, names)}",
         "Check that --input is the folder that holds the folders of the classes, or that --label_column or "
         "--label_pattern finds the class",
+    )
+
+
+def _single_mask_class(pixels: Counter[int], names: Mapping[int, str]) -> DataWarning | None:
+    classes = pixels.keys() - {IGNORE}
+    if len(classes) != 1:
+        return None
+    (only,) = classes
+    return DataWarning(
+        "single_class",
+        f"all {pixels[only]:,} pixels of masks are {_name(only, names)}",
+        "Check that the masks are those of classes, and that their values are class ids",
     )
 
 

@@ -38,6 +38,11 @@ _BY_NAME = (
         "make a CSV of them, with a column of file names",
     ),
     (
+        re.compile(r"(?:.*/)?data\.ya?ml"),
+        "the classes of a YOLO dataset",
+        "add its label files, and give --source yolo",
+    ),
+    (
         re.compile(r".*\.arrow"),
         "Arrow files of Hugging Face",
         "save the dataset with to_parquet, and give that",
@@ -174,7 +179,8 @@ def _tables(config: SourceConfig, outline: Outline, names: _Names) -> _Finding |
     if found:
         alike = [key for key in found if extension_of(key) == extension_of(found[0])]
         files = " ".join(flag_with("--annotations", outline.path(key)) for key in alike)
-        roots = "".join(f" {flag_with('--image_root', outline.path(key))}" for key in _apart(alike, names))
+        folders = (*config.image_roots, *map(outline.path, _apart(alike, names)))
+        roots = "".join(f" {flag_with('--image_root', folder)}" for folder in dict.fromkeys(folders))
         column = _image_column(outline.path(found[0]), names)
         remedy = f"give {flag_with('--input', config.input)} {files}{roots}{column}"
         return found[0], "rows that name images", remedy

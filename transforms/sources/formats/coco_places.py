@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import os
 import re
 from collections.abc import Callable, Collection, Iterator
 
+from transforms.flags import flag_with
 from transforms.records import BadInput, Failure
 from transforms.sources.formats.coco_files import CocoFile
 from transforms.sources.formats.manifests import input_root
+from transforms.sources.formats.rows import image_folders
 from transforms.sources.names import is_hidden, is_image_name, is_unicode, printable
 from transforms.sources.selection import EXCLUDED, Selection
 from transforms.sources.source import SourceConfig
@@ -20,6 +23,7 @@ from transforms.storage.paths import Confinement, LocatedFile, below, real_path
 from transforms.storage.places import is_folder, names_in
 
 _IMAGE_FOLDERS = ("images", "data", "JPEGImages")
+_HINTS = 10  # images that are looked for in further folders, for a message
 _LISTED = 10_000  # names of a folder in a bucket
 _DRIVE = re.compile(r"[A-Za-z]:/")
 
@@ -61,6 +65,7 @@ class CocoPlaces:
         self._others: dict[str, list[str]] = {}  # by folder: names in it that are not those of images
         self._image_folders: dict[str, str] = {}
         self._masks: set[str] = set()
+        self._hints = _HINTS
 
     def image(self, file: CocoFile, name: str) -> LocatedFile:
         """The image that an annotation file calls `name`.
@@ -68,7 +73,13 @@ class CocoPlaces:
         Raises:
             BadInput: stage `annotations`; as `Confinement.find`.
         """
-        found = self._found(file, name, self._image_bases, self._image_candidates)
+        try:
+            found = self._found(file, name, self._image_bases, self._image_candidates)
+        except BadInput as fault:
+            if fault.reason != "not found" or not self._hints:
+                raise
+            self._hints -= 1
+            raise BadInput(fault.stage, fault.reason, fault.detail + self._remedy(file, name)) from fault
         prefix = found.key.rpartition("/")[0]
         if prefix not in self._image_folders and found.path.endswith(f"/{found.key}"):
             self._image_folders[prefix] = os.path.dirname(found.path)  # no link is on the way
@@ -84,6 +95,16 @@ class CocoPlaces:
         if os.path.dirname(found.path) in self._image_folders.values():
             self._masks.add(found.key)
         return found
+
+    def _remedy(self, file: CocoFile, name: str) -> str:
+        """The flags for the folders next to an annotation file, or in the input, that have an image."""
+        found = []
+        around = dict.fromkeys((file.folder, self._root))
+        for folder in itertools.chain.from_iterable(map(image_folders, around)):
+            with contextlib.suppress(BadInput):
+                self._find(name, (folder,))
+                found.append(flag_with("--image_root", folder))
+        return f"; {' or '.join(found)} finds it" if found else ""
 
     def unlisted(self, listed: Collection[Collection[str]], selection: Selection) -> Iterator[Failure]:
         """The images in the folders of those that were found that no annotation file lists.

@@ -55,6 +55,7 @@ _ALWAYS_SPLITS = ("split", "ml_use")  # the other names are as often those of so
 _LISTED = 10_000  # names that are listed of a bucket's folder, to find folders of images
 _LOOKED_AT = 1_000  # names without an extension that are checked for folders
 _HINTS = 100  # failed rows whose images are looked for in other folders
+_SHOWN_ROOTS = 3  # folders that a message suggests for --image_root
 _EXTENSIONS = (".jpg", ".png", ".jpeg")  # of images that are named without
 
 VERTEX_SPLITS = {
@@ -267,7 +268,7 @@ def split_name(value: str, column: str | None) -> str | None:
     return normal_split(value) or None
 
 
-def _image_folders(place: str) -> list[str]:
+def image_folders(place: str) -> list[str]:
     """The only folder in a folder, or else those with names such as `images` or of splits."""
     try:
         listed = sorted(names_in(place, _LISTED))
@@ -346,7 +347,7 @@ class RowRecords:
     def _image_folders(self) -> tuple[str, ...]:
         """Folders that may hold the images: next to or above the manifest, and in image roots."""
         if self._folders is None:
-            found = (folder for place in dict.fromkeys(self._places) for folder in _image_folders(place))
+            found = (folder for place in dict.fromkeys(self._places) for folder in image_folders(place))
             self._folders = tuple(folder for folder in found if real_path(folder) not in self._skip_dirs)
         return self._folders
 
@@ -391,15 +392,19 @@ class RowRecords:
             if fault.reason != "not found" or not self._hints:
                 raise
             self._hints -= 1
-            bases = self._bases
-            for folder in self._image_folders():
-                self._bases = (folder,)
-                is_there = self._finds(image)
-                self._bases = bases
-                if is_there:
-                    remedy = f"{fault.detail}; {flag_with('--image_root', folder)} finds it"
-                    raise BadInput(fault.stage, fault.reason, remedy) from fault
-            raise BadInput(fault.stage, fault.reason, fault.detail + self._links_outside) from fault
+            found = [folder for folder in self._image_folders() if self._is_in(folder, image)]
+            if not found:
+                raise BadInput(fault.stage, fault.reason, fault.detail + self._links_outside) from fault
+            flags = " or ".join(flag_with("--image_root", folder) for folder in found[:_SHOWN_ROOTS])
+            raise BadInput(fault.stage, fault.reason, f"{fault.detail}; {flags} finds it") from fault
+
+    def _is_in(self, folder: str, image: str) -> bool:
+        """Whether a folder has an image."""
+        bases, self._bases = self._bases, (folder,)
+        try:
+            return self._finds(image)
+        finally:
+            self._bases = bases
 
     @functools.cached_property
     def _links_outside(self) -> str:
