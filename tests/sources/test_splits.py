@@ -87,8 +87,8 @@ def _lines(spellings: tuple[str, ...]) -> Files:
     return {**images, "m.jsonl": "\n".join(rows).encode()}
 
 
-def _coco(image: str) -> bytes:
-    images = [{"id": 1, "file_name": image, "height": 4, "width": 6}]
+def _coco(*names: str) -> bytes:
+    images = [{"id": at, "file_name": one, "height": 4, "width": 6} for at, one in enumerate(names, 1)]
     boxes = [{"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 1, 2, 2]}]
     categories = [{"id": 1, "name": "cat"}]
     return json.dumps({"images": images, "annotations": boxes, "categories": categories}).encode()
@@ -101,8 +101,15 @@ def _split_folder(kind: str, old: str, spellings: tuple[str, ...]) -> Files:
     return files
 
 
+def _images_and(table: str, text: str, row: str) -> Files:
+    """Images in folders of splits, and a table without a column of splits."""
+    images = {f"{one}/{at}.png": picture(at) for at, one in NUMBERED}
+    return {**images, table: text.format("".join(map(row.format, images))).encode()}
+
+
 SPELLINGS = ("Train2017", "VAL", "val")
 NUMBERED = tuple(enumerate(SPELLINGS))
+_BOXED = "filename,xmin,ymin,xmax,ymax,class"
 LAYOUTS: dict[str, tuple[str, str, Files, dict[str, Any]]] = {
     "folder": ("folder", "", _split_folder("folder", "cat/", tuple(f"{s}/cat/" for s in SPELLINGS)), {}),
     "frames": ("frames", "", _split_folder("frames", "walk/", tuple(f"{s}/walk/" for s in SPELLINGS)), {}),
@@ -232,6 +239,31 @@ LAYOUTS: dict[str, tuple[str, str, Files, dict[str, Any]]] = {
     ),
     "csv": ("csv", "m.csv", _table(SPELLINGS), {}),
     "jsonl": ("jsonl", "m.jsonl", _lines(SPELLINGS), {}),
+    "images of a table": ("csv", "m.csv", _images_and("m.csv", "image,label\n{}", "{},cat\n"), {}),
+    "images of boxes": ("csv", "m.csv", _images_and("m.csv", f"{_BOXED}\n{{}}", "{0},1,1,4,3,a\n" * 2), {}),
+    "images of lines": ("jsonl", "m.jsonl", _images_and("m.jsonl", "{}", '{{"image": "{}"}}\n'), {}),
+    "images of coco": (
+        "coco",
+        "",
+        {
+            **{f"{one}/{at}.png": picture(at) for at, one in NUMBERED},
+            "annotations.json": _coco(*(f"{one}/{at}.png" for at, one in NUMBERED)),
+        },
+        {},
+    ),
+    "images of voc": (
+        "voc",
+        "",
+        {
+            name.replace("JPEGImages/", f"images/{one}/").replace("0.", f"{at}."): (
+                data.replace(b"<size>", f"<filename>{at}.png</filename><size>".encode())
+            )
+            for at, one in NUMBERED
+            for name, data in INPUTS["voc"].files((at,)).items()
+            if name.startswith(("Annotations/", "JPEGImages/"))
+        },
+        {},
+    ),
     "names of tables": (
         "csv",
         "",
@@ -261,7 +293,17 @@ def test_two_spellings_are_one_split(tmp_path: Path, layout: str) -> None:
         "val",
         "val",
     ]
-    assert source.split_names(config) in (None, ("train", "val"))
+    assert source.split_names(config) in (None, () if layout.startswith("images of") else ("train", "val"))
+
+
+@pytest.mark.parametrize(("column", "split"), [("split", None), ("other", "val")])
+def test_an_empty_cell_of_a_split_column_is_no_split(tmp_path: Path, column: str, split: str | None) -> None:
+    (tmp_path / "val").mkdir()
+    (tmp_path / "val/0.png").write_bytes(picture(0))
+    (tmp_path / "m.csv").write_text(f"image,{column}\nval/0.png,\n")
+    (record,) = SOURCES["csv"].read(SourceConfig("csv", str(tmp_path / "m.csv")), "")
+    assert isinstance(record, ImageRecord)
+    assert record.split == split
 
 
 @pytest.mark.parametrize("name", ["train2017", "Val-2012"])

@@ -233,8 +233,6 @@ def test_include_exclude_and_limit(tmp_path: Path) -> None:
          {"x/y/train/a.jpg": "train", "x/y/test/b.jpg": "test"}),
         ({"ds/JPEGImages/val/a.jpg": b"1", "ds/Annotations/val/a.xml": xml()},
          {"ds/JPEGImages/val/a.jpg": "val"}),
-        ({"ds/train/a.jpg": b"1", "ds/train/a.xml": xml(), "ds/b.jpg": b"1", "ds/b.xml": xml()},
-         {"ds/b.jpg": None, "ds/train/a.jpg": None}),
         ({"photos/a.jpg": b"1", "Annotations/x.xml": xml("a.jpg", folder="photos")}, {"photos/a.jpg": None}),
         ({"deep/er/a.jpg": b"1", "Annotations/x.xml": xml("a.jpg")}, {"deep/er/a.jpg": None}),  # the only one
         ({"images/a.jpg": b"1", "Annotations/x.xml": xml("..\\images\\a.jpg")}, {"images/a.jpg": None}),
@@ -246,6 +244,12 @@ def test_where_images_lie(tmp_path: Path, files: dict[str, bytes], expected: dic
     assert {key: one.split for key, one in records(listed(place)).items()} == expected
     splits = tuple(sorted({split for split in expected.values() if split}))
     assert SOURCE.split_names(SourceConfig("voc", place)) == splits
+
+
+def test_an_image_in_a_folder_of_a_split_next_to_others_is_in_that_split(tmp_path: Path) -> None:
+    files = {"ds/test/a.jpg": b"1", "ds/test/a.xml": xml(), "ds/b.jpg": b"1", "ds/b.xml": xml()}
+    items = records(listed(made(tmp_path, files)))
+    assert {key: one.split for key, one in items.items()} == {"ds/b.jpg": None, "ds/test/a.jpg": "test"}
 
 
 def test_image_roots(tmp_path: Path) -> None:

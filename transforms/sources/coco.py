@@ -26,7 +26,7 @@ from transforms.sources.formats.coco_objects import caption_of, merged, object_o
 from transforms.sources.formats.coco_places import CocoPlaces
 from transforms.sources.formats.coco_spool import Spooled, annotation_spool
 from transforms.sources.formats.manifests import check_manifests, manifests
-from transforms.sources.names import extension_of, printable
+from transforms.sources.names import extension_of, printable, split_of_folders
 from transforms.sources.outline import links_outside
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import (
@@ -52,7 +52,8 @@ class CocoSource:
         reads="COCO's JSON: instances, stuff, key points, captions, panoptic, labels of images; also as "
         "Roboflow, CVAT and LVIS write it",
         label="the category",
-        split="the file's name, without a year; `train/_annotations.coco.json`: its folder",
+        split="the file's name, without a year; `train/_annotations.coco.json`: its folder; else a folder of "
+        "the image",
         key="path of the image below the input",
         example="coco/\n  annotations/\n    instances_train2017.json\n    captions_train2017.json\n"
         "    panoptic_train2017.json\n    panoptic_train2017/\n      000000000009.png\n"
@@ -158,6 +159,7 @@ class _Maker:
             return Failure(image.key, fault.stage, fault.reason, printable(fault.detail))
         origin = f"{self._index.files[image.file].name}, image {image.source_id}"
         ref = ImageRef(place.path, version=place.version)
+        split = split_of_folders(place.key) if split is None else split
         return ImageRecord(place.key, ref, split, annotations, origin, place.size)
 
     def _annotations(self, row: int, image: CocoImage) -> Annotations:

@@ -62,7 +62,7 @@ class CsvSource:
         "or vertical bar; UTF-8 or UTF-16; "
         "Vertex AI's import file without a header",
         label="the label column",
-        split="the split column",
+        split="the split column; else a folder of the image",
         key="path of the image below its root",
         example="labels.csv\nphotos/\n  1.jpg\n  2.jpg",
     )
@@ -154,7 +154,8 @@ def _records(config: SourceConfig) -> Iterator[ImageRecord | Failure]:
     splits = splits_by_name(config)
     for manifest, layout in read:
         names_splits = layout.columns.split is not None
-        rows = RowRecords(config, manifest, None if names_splits else splits.get(manifest.path))
+        split = None if names_splits else splits.get(manifest.path)
+        rows = RowRecords(config, manifest, split, by_folder=not names_splits)
         rows.find_folder(layout.images)
         parse = layout.parser()
         for line, cells in read_rows(manifest, layout):

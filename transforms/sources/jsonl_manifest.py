@@ -69,7 +69,7 @@ class JsonlSource:
         reads="`.jsonl`, `.ndjson`, `.jsonlines`: an object an image, or an object a box; "
         "Vertex AI's import file",
         label="the label column",
-        split="the split column",
+        split="the split column; else a folder of the image",
         key="path of the image below its root",
         example="labels.jsonl\nphotos/\n  1.jpg\n  2.jpg",
     )
@@ -183,7 +183,8 @@ def _records(config: SourceConfig) -> Iterator[ImageRecord | Failure]:
     splits = splits_by_name(config)
     for manifest, layout in read:
         names_splits = layout.columns.split is not None
-        rows = RowRecords(config, manifest, None if names_splits else splits.get(manifest.path))
+        split = None if names_splits else splits.get(manifest.path)
+        rows = RowRecords(config, manifest, split, by_folder=not names_splits)
         rows.find_folder(_first_images(layout))
         for line, row in _rows(manifest, layout, config):
             if not isinstance(row, Row):

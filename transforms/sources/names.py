@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 _EXTENSIONS = """
@@ -67,6 +68,17 @@ def is_split_name(name: str) -> bool:
 def normal_split(name: str) -> str:
     """The split that a name means; a name that means none is returned as it is."""
     return split_named(name) or name
+
+
+def split_of_folders(key: str) -> str | None:
+    """The split that the first folder with the name of one in a path means; None where there is none."""
+    folder = key.rpartition("/")[0]
+    return _split_of_folder(folder) if folder else None
+
+
+@functools.lru_cache(maxsize=1024)
+def _split_of_folder(path: str) -> str | None:
+    return next(filter(None, map(split_named, path.split("/"))), None)
 
 
 def splits_in(name: str) -> set[str]:

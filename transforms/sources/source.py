@@ -174,7 +174,8 @@ class Source(Protocol):
         A record may have no split all the same: an image beside the folders of splits.
 
         Returns:
-            No name where nothing names a split; None where only reading the whole input tells.
+            No name where nothing names a split, or only paths of images in annotations do; None where a
+            column of the input names them.
         """
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from transforms.sources.formats.voc_lists import NO_SPLIT, ImageLists, read_list
 from transforms.sources.formats.voc_tree import VocRoot, VocTree, holds_annotations, is_class_mask, walk
 from transforms.sources.formats.voc_xml import VocAnnotation, box_around, is_voc_xml, read_voc_xml
 from transforms.sources.formats.xml_files import first_files, head_of, read_files
-from transforms.sources.names import normal_split
+from transforms.sources.names import normal_split, split_of_folders
 from transforms.sources.outline import links_outside
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import (
@@ -48,7 +48,7 @@ class VocSource:
         reads="VOC's XML in `Annotations/`, or beside the images; PNGs in `SegmentationClass/` and "
         "`SegmentationObject/`; `labelmap.txt`, `class_names.txt`",
         label="`name` of each object; the masks",
-        split="the lists in `ImageSets/Main/`, else folders that are all named like a split",
+        split="the lists in `ImageSets/Main/`, else folders named like a split",
         key="path of the image below the input",
         example="VOC2012/\n  Annotations/\n    2007_000027.xml\n  ImageSets/\n    Main/\n      train.txt\n"
         "  JPEGImages/\n    2007_000027.jpg\n  SegmentationClass/\n    2007_000027.png",
@@ -108,12 +108,14 @@ class _Found:
         name: path of its annotation below its folder, without extension.
         xml: or None where there is none.
         split: of the image.
+        is_listed: there are lists of the splits.
         refusal: why it is not read: reason, detail, and whether that is on purpose.
     """
 
     name: str
     xml: TreeFile | None
     split: str | None
+    is_listed: bool
     refusal: tuple[str, str, bool] | None
 
 
@@ -291,7 +293,7 @@ class _RootListing:
                 refusal = (_NOT_LISTED, "", True)
             elif split == NO_SPLIT:
                 split = None
-            yield _Found(name, xml if refusal is None else None, split, refusal)
+            yield _Found(name, xml if refusal is None else None, split, lists is not None, refusal)
 
     def _records(self, lists: ImageLists | None) -> Iterator[Item]:
         here, ahead = itertools.tee(self._found(lists))
@@ -323,7 +325,8 @@ class _RootListing:
             return Failure(image.key, "list", EXCLUDED, skipped=True)
         masks = self._listing.masks_of(self._root, found.name, self._colors)
         annotations = self._listing.annotations(known, masks)
-        return ImageRecord(image.key, image.ref, found.split, annotations, file.key, image.size)
+        split = found.split if found.is_listed else found.split or split_of_folders(image.key)
+        return ImageRecord(image.key, image.ref, split, annotations, file.key, image.size)
 
 
 def _mask_colors(kind: str, colors: Colors) -> Colors:

@@ -44,7 +44,7 @@ class BoxRows:
             image = self._image_of(found)
             self._last = name, image
         try:
-            image.merge(row, rows.split_of(row))
+            image.merge(row, rows.split_of(row, image.record.key))
         except BadInput as fault:
             if image.fault is None:
                 where = f"{rows.manifest.origin(line)}: {fault.detail}" if fault.detail else ""

@@ -8,7 +8,14 @@ import os
 import re
 
 from transforms.records import BadInput
-from transforms.sources.names import extension_of, is_hidden, is_image_name, is_split_name, split_named
+from transforms.sources.names import (
+    extension_of,
+    is_hidden,
+    is_image_name,
+    is_split_name,
+    split_named,
+    split_of_folders,
+)
 from transforms.sources.source import SourceConfig
 from transforms.storage.listing import entries, is_link
 from transforms.storage.paths import Confinement, real_path
@@ -56,9 +63,8 @@ class Layout:
 
 def split_of(key: str) -> str | None:
     """The split that the folders of an image tell, or else its name."""
-    *folders, name = key.split("/")
-    found = next(filter(None, map(split_named, folders)), None)
-    if found is None and (match := ILSVRC_NAME.match(name)):
+    found = split_of_folders(key)
+    if found is None and (match := ILSVRC_NAME.match(key.rpartition("/")[2])):
         return match[1]
     return found
 

@@ -30,6 +30,7 @@ from transforms.sources.names import (
     is_split_name,
     normal_split,
     printable,
+    split_of_folders,
     splits_in,
 )
 from transforms.sources.outline import links_outside
@@ -291,12 +292,16 @@ class RowRecords:
         config: of the source.
         manifest: that the rows are from.
         split: of the rows that name none.
+        by_folder: a row without a split has that of a folder in the path of its image.
     """
 
-    def __init__(self, config: SourceConfig, manifest: Manifest, split: str | None = None) -> None:
+    def __init__(
+        self, config: SourceConfig, manifest: Manifest, split: str | None = None, by_folder: bool = False
+    ) -> None:
         self.manifest = manifest
         self._config = config
         self._split = split
+        self._by_folder = by_folder
         self._selection = Selection(config)
         self._label_pattern = label_pattern(config)
         manifest_folder = os.path.dirname(real_path(manifest.path))
@@ -368,16 +373,17 @@ class RowRecords:
         annotations = Annotations(
             labels, row.features, row.objects, size=row.size, relative=row.relative and bool(row.objects)
         )
-        split = row.split or self._split
+        split = self.split_of(row, key)
         origin = self.manifest.origin(line)
         if located is None:
             return ImageRecord(key, None, split, annotations, origin)
         image = ImageRef(located.path, version=located.version)
         return ImageRecord(key, image, split, annotations, origin, located.size)
 
-    def split_of(self, row: Row) -> str | None:
-        """The split of a row."""
-        return row.split or self._split
+    def split_of(self, row: Row, key: str) -> str | None:
+        """The split of a row with the key of its record."""
+        split = row.split or self._split
+        return split_of_folders(key) if split is None and self._by_folder and row.image is not None else split
 
     def failure(self, line: int, fault: BadInput) -> Failure:
         """The failed record of a row that starts at `line`."""
