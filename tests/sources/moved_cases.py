@@ -574,8 +574,8 @@ _CLASSES = (
     Case(
         "labels.csv and train",
         _with_csv("labels.csv", "filename,label", "train/"),
-        Expected("csv", {None: 10}, _FIVES),
-        right=("--input", "{root}/train", "--annotations", "{root}/labels.csv"),
+        Expected("csv", {"train": 10}, _FIVES),
+        right=("--input", "{root}", "--annotations", "{root}/labels.csv"),
     ),
     Case(
         "imagenet_txt_dataset/basic",
