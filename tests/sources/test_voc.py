@@ -246,6 +246,23 @@ def test_where_images_lie(tmp_path: Path, files: dict[str, bytes], expected: dic
     assert SOURCE.split_names(SourceConfig("voc", place)) == splits
 
 
+@pytest.mark.parametrize("name", ["test", "trainval", "Val2012"])
+def test_a_list_where_no_list_is_read_is_refused(tmp_path: Path, name: str) -> None:
+    files = {
+        "images/a.jpg": b"1",
+        "annotations/xmls/a.xml": xml("a.jpg"),
+        f"annotations/{name}.txt": b"a 1 1 1\n",
+    }
+    with pytest.raises(JobError) as caught:
+        listed(made(tmp_path, files))
+    key = f"annotations/{name}.txt"
+    assert str(caught.value) == (
+        f"{key!r} is named like the list of a split, and lists are read from ImageSets/Main/: move it there, "
+        f"with a name of an image a line, or leave it out with SourceConfig.exclude {key}"
+    )
+    assert list(records(listed(str(tmp_path), exclude=(key,)))) == ["images/a.jpg"]
+
+
 def test_an_image_in_a_folder_of_a_split_next_to_others_is_in_that_split(tmp_path: Path) -> None:
     files = {"ds/test/a.jpg": b"1", "ds/test/a.xml": xml(), "ds/b.jpg": b"1", "ds/b.xml": xml()}
     items = records(listed(made(tmp_path, files)))

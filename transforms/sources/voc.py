@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 from collections.abc import Iterator
 
+from transforms.flags import flag_with
 from transforms.records import (
     AnnotatedObject,
     Annotations,
@@ -16,13 +17,14 @@ from transforms.records import (
     MaskImage,
     Polygons,
 )
+from transforms.sources.formats.masks_pairs import name_stem
 from transforms.sources.formats.voc_classes import Colors, VocClasses, is_rgb_png, read_classes, voc_classes
 from transforms.sources.formats.voc_images import NO_IMAGE, without_extension
-from transforms.sources.formats.voc_lists import NO_SPLIT, ImageLists, read_lists
+from transforms.sources.formats.voc_lists import BOTH, NO_SPLIT, ImageLists, read_lists
 from transforms.sources.formats.voc_tree import VocRoot, VocTree, holds_annotations, is_class_mask, walk
 from transforms.sources.formats.voc_xml import VocAnnotation, box_around, is_voc_xml, read_voc_xml
 from transforms.sources.formats.xml_files import first_files, head_of, read_files
-from transforms.sources.names import normal_split, split_of_folders
+from transforms.sources.names import is_split_name, normal_split, split_of_folders
 from transforms.sources.outline import links_outside
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import (
@@ -184,6 +186,12 @@ class _Listing:
         parts = (root.prefix + name).split("/")[:-1]
         return next((normal_split(part) for part in parts if part in self._folder_splits), None)
 
+    def unread_list(self, root: VocRoot) -> str | None:
+        """The key of a text file that is named like a split, and lies where no list is read."""
+        inside = (one.key for one in self._tree.unread if one.key.startswith(root.prefix))
+        texts = (key for key in inside if key.endswith(".txt") and self._selection.takes(key))
+        return next((key for key in texts if name_stem(key) == BOTH or is_split_name(name_stem(key))), None)
+
     def masks_of(self, root: VocRoot, name: str, colors: dict[str, Colors]) -> dict[str, MaskImage]:
         """The masks of an image."""
         return {
@@ -227,6 +235,12 @@ class _RootListing:
             raise JobError(str(fault)) from fault
         if lists is not None:
             yield from self._listed_in_vain(lists)
+        elif (key := self._listing.unread_list(self._root)) is not None:
+            raise JobError(
+                f"{key!r} is named like the list of a split, and lists are read from ImageSets/Main/: move "
+                "it there, with a name of an image a line, or leave it out with "
+                f"{flag_with('--exclude', key)}"
+            )
         yield from self._records(lists)
         yield from self._left()
 

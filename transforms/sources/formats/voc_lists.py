@@ -15,7 +15,7 @@ from transforms.sources.tree import TreeFile
 NO_SPLIT = "default"
 """What CVAT and Datumaro call the list of a task that has no splits."""
 
-_BOTH = "trainval"
+BOTH = "trainval"
 _SECOND_COLUMN = re.compile(r"(.*\S)\s+[+-]?[0-9]+")
 _IN_FOLDER = re.compile(rf"(?:.*/)?(?:{'|'.join(IMAGE_FOLDERS)}|Annotations)/(.*)", re.IGNORECASE)
 
@@ -41,7 +41,7 @@ def split_lists(files: Sequence[TreeFile]) -> list[tuple[str, TreeFile]]:
     `cow_train.txt` is the list of a class, beside `train.txt` or in its stead.
     """
     named = {without_extension(file.key.rpartition("/")[2]): file for file in files}
-    usual = {name for name in named if is_split_name(name)} | {_BOTH, "train", "val", "test"}
+    usual = {name for name in named if is_split_name(name)} | {BOTH, "train", "val", "test"}
 
     def is_of_class(name: str) -> bool:
         _, _, end = name.rpartition("_")
@@ -85,7 +85,7 @@ def read_lists(files: Sequence[TreeFile], known: Container[str]) -> ImageLists:
 
 
 def _rank(split: str) -> int:
-    return 2 if split == _BOTH else 0 if is_split_name(split) else 1
+    return 2 if split == BOTH else 0 if is_split_name(split) else 1
 
 
 def _images(lines: Iterable[str], known: Container[str]) -> Iterable[str]:
