@@ -235,7 +235,7 @@ def test_bad_inputs(bucket: str, bucket_server: BucketServer, name: str, message
 def test_image_roots_are_looked_at_too(bucket: str, bucket_server: BucketServer) -> None:
     bucket_server.put(f"{bucket}/in/1.jpg", b"x")
     for root, message in (
-        (bucket, "and --source folder uses it only to follow links"),
+        (bucket, "and --source folder uses it only for links"),
         (f"{bucket}/none", "there is no such folder"),
         (f"{bucket}/in/1.jpg", "there is no such folder"),
         ("ftp://h/x", "local paths and gs:// URIs are read"),
