@@ -83,8 +83,8 @@ def run(options: ConvertOptions) -> int:
     """Runs the checked call: the plan alone, or the whole job."""
     if not options.quiet:
         schema = options.dataset.schema
-        told = "what its records have decides" if schema == "auto" else schema
-        print(f"source: {options.source.kind} ({options.source_reason}); schema: {told}", file=sys.stderr)
+        shown = "chosen from the records" if schema == "auto" else schema
+        print(f"source: {options.source.kind} ({options.source_reason}); schema: {shown}", file=sys.stderr)
     progress.reset()
     display = progress_display("quiet" if options.quiet else options.progress)
     if options.plan:

@@ -163,7 +163,7 @@ def test_homes_that_take_versions(home: Path, tmp_path: Path) -> None:
     [
         ("manifest.json", "{}", "which holds a dataset without versions"),
         (".recordmill/" + "a" * 16 + "/run.json", '{"format_version": 1}', "a run without --dataset_version"),
-        (".recordmill/notes.txt", "", "which is not empty and has no versions ('.recordmill/notes.txt')"),
+        (".recordmill/notes.txt", "", "where recordmill did not write '.recordmill/notes.txt'; move it away"),
         ("photo.jpg", "", "which is not empty and has no versions ('photo.jpg')"),
         ("latest.json", "{}", "names no version, as {"),
         ("latest.json", "[]", "names no version, as {"),

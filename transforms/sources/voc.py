@@ -188,7 +188,7 @@ class _Listing:
 
     def unread_list(self, root: VocRoot) -> str | None:
         """The key of a text file that is named like a split, and lies where no list is read."""
-        inside = (one.key for one in self._tree.unread if one.key.startswith(root.prefix))
+        inside = (one.key for one in self._tree.unread if one.skipped and one.key.startswith(root.prefix))
         texts = (key for key in inside if key.endswith(".txt") and self._selection.takes(key))
         return next((key for key in texts if name_stem(key) == BOTH or is_split_name(name_stem(key))), None)
 

@@ -12,7 +12,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from transforms.records import JobError
@@ -297,15 +297,22 @@ def _check_names(home: str, names: Iterable[str]) -> None:
             f"--output is {home!r}, where a run without --dataset_version has not ended; give its command "
             "again, or another folder"
         )
-    others = [name for name in strange_entries(home) if not _is_ours(os.path.relpath(name, RUNS))]
-    if not any(name == LATEST or _named(name) for name in names):
-        others += sorted({*names} - {RUNS})
-    if others:
-        shown = ", ".join(repr(name) for name in others[:3]) + (", …" if len(others) > 3 else "")
+    strange = [name for name in strange_entries(home) if not _is_ours(os.path.relpath(name, RUNS))]
+    if strange:
         raise ValueError(
-            f"--output is {home!r}, which is not empty and has no versions ({shown}); give an empty or new "
-            "folder"
+            f"--output is {home!r}, where recordmill did not write {_shown(strange)}; move it away, or give "
+            "another folder"
         )
+    others = sorted({*names} - {RUNS})
+    if others and not any(name == LATEST or _named(name) for name in names):
+        raise ValueError(
+            f"--output is {home!r}, which is not empty and has no versions ({_shown(others)}); give an empty "
+            "or new folder"
+        )
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:3])) + (", …" if len(names) > 3 else "")
 
 
 def _is_ours(name: str) -> bool:
