@@ -101,9 +101,9 @@ def _what_is_kept(output: str, working: str) -> str:
     count = finished_shards(working)
     if not count:
         return ""
-    shards = "1 finished shard is" if count == 1 else f"{count} finished shards are"
+    shards, them = ("1 finished shard is", "it") if count == 1 else (f"{count} finished shards are", "them")
     return (
-        f"{shards} kept: the same command reuses them, also with another --max_failure_ratio, or "
+        f"{shards} kept: the same command reuses {them}, also with another --max_failure_ratio, or "
         "without --strict\n"
     )
 

@@ -208,15 +208,16 @@ def _source(args: argparse.Namespace, path: str) -> tuple[SourceConfig, DatasetC
             f"--input is given, and the records of PATH, {args.path!r}, hold no key by which "
             f"their source could be found: the schema {found.manifest['config']['schema']!r} stores none"
         )
-    told = source_of_manifest(found.manifest)
+    converted = source_of_manifest(found.manifest)
     source = dataclasses.replace(
-        told,
+        converted,
         input=args.input,
-        annotations=tuple(args.annotations) or told.annotations,
-        image_roots=tuple(args.image_root) or told.image_roots,
+        annotations=tuple(args.annotations) or converted.annotations,
+        image_roots=tuple(args.image_root) or converted.image_roots,
         skip_dirs=(absolute(args.path),),
     )
-    if absolute(source.input) != told.input:  # it may be a folder around the dataset, as for `convert`
+    if absolute(source.input) != converted.input:
+        # Like `convert`, this takes a folder around the dataset.
         source = dataclasses.replace(source, input=detect(source).input)
     return source, config_of(found.manifest, source)
 

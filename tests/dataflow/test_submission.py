@@ -22,8 +22,8 @@ CANCEL = f"gcloud dataflow jobs cancel {JOB_ID} --project=my-project --region=eu
 def test_what_is_submitted(submitter: Submitter, tmp_path: Path) -> None:
     done = submitter.run("--async", "--num_shards=4", "--labels=team=vision", "--service_account_email=a@b")
     assert done.status == 0
-    told = r"source: folder \(.*circle.*\); schema: chosen from the records\n"
-    assert re.fullmatch(told, done.err)  # --writer=beam: shards bound nothing
+    printed = r"source: folder \(.*circle.*\); schema: chosen from the records\n"
+    assert re.fullmatch(printed, done.err)  # --writer=beam: shards bound nothing
     assert JOB_ID in done.out
     assert LINK in done.out
     assert CANCEL in done.out

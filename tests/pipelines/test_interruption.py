@@ -63,7 +63,7 @@ def test_before_an_older_dataset_is_withdrawn(photos: Path, tmp_path: Path) -> N
     assert status == 130
     assert said == (
         f"\ninterrupted; the dataset in {output} is the one that was there before\n"
-        "1 finished shard is kept: the same command reuses them, also with another "
+        "1 finished shard is kept: the same command reuses it, also with another "
         "--max_failure_ratio, or without --strict\n"
     )
     assert len(by_key(output)) == 3

@@ -276,7 +276,7 @@ def test_a_version_that_fails(photos: Path, tmp_path: Path, capfd: pytest.Captur
     said = capfd.readouterr().err
     assert f"{output}/.recordmill/1.0.0/failures.jsonl" in said
     assert convert(*call) == 1
-    kept = "1 finished shard is kept: the same command reuses them, also with another "
+    kept = "1 finished shard is kept: the same command reuses it, also with another "
     assert f"\n{kept}--max_failure_ratio, or without --strict\n" in capfd.readouterr().err
     assert not (output / "latest.json").exists()
     assert convert(*call, "--max_failure_ratio=0.1") == 0
