@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pipelines.job_errors import job_error, job_error_in
 from pipelines.runner_flags import DIRECT_RUNNER
+from transforms import internal_errors
 from transforms.flags import as_flags
 from transforms.records import JobError
 
@@ -56,6 +57,7 @@ def set_up_logging(verbose: bool) -> None:
     logging.basicConfig(level=logging.CRITICAL, stream=sys.stderr)
     if verbose:
         logging.getLogger().setLevel(logging.INFO)
+    logging.getLogger(internal_errors.__name__).setLevel(logging.ERROR)
     # What it logs as critical, of a job that is refused, is in its exception too.
     dataflow_log = logging.getLogger("apache_beam.runners.dataflow")
     dataflow_log.setLevel(logging.NOTSET if verbose else logging.CRITICAL + 1)

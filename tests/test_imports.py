@@ -12,8 +12,14 @@ BEAM, TENSORFLOW = "apache_beam", "tensorflow"
 ALLOWED = {
     "transforms.flags": (),
     "transforms.records": ("transforms.flags",),
+    "transforms.internal_errors": ("transforms.records",),
     "transforms.storage": ("transforms.records", "transforms.flags", "transforms.storage"),
-    "transforms.images": ("transforms.flags", "transforms.records", "transforms.images"),
+    "transforms.images": (
+        "transforms.flags",
+        "transforms.internal_errors",
+        "transforms.records",
+        "transforms.images",
+    ),
     "transforms.framing": (),
     "transforms.annotations": ("transforms.records", "transforms.images", "transforms.annotations"),
     "transforms.examples": ("transforms.records", "transforms.framing", "transforms.examples"),
@@ -26,6 +32,7 @@ ALLOWED = {
     ),
     "transforms.config": ("transforms.flags", "transforms.records", "transforms.images.policy"),
     "transforms.shards": (
+        "transforms.internal_errors",
         "transforms.records",
         "transforms.config",
         "transforms.storage",
@@ -36,6 +43,7 @@ ALLOWED = {
         "transforms.shards",
     ),
     "transforms.reading": (
+        "transforms.internal_errors",
         "transforms.records",
         "transforms.config",
         "transforms.framing",
@@ -60,6 +68,7 @@ ALLOWED = {
         "transforms.reporting",
     ),
     "transforms.sweeping": (
+        "transforms.internal_errors",
         "transforms.records",
         "transforms.storage",
         "transforms.images",

@@ -42,8 +42,10 @@ from tests.pipelines.conversion import by_key, examples, failures, manifest
 from transforms.examples.columns import Column
 from transforms.examples.registry import SCHEMAS
 from transforms.examples.schema import DatasetSummary, SequenceSchema
+from transforms.images import png_text
 from transforms.images.policy import ImagePolicy
-from transforms.shards import guarded, memory, read_ahead
+from transforms.images.reasons import MAX_PIXELS
+from transforms.shards import beacon, guarded, memory, read_ahead
 from transforms.sources.formats.box_columns import CORNER_COLUMNS, LIST_COLUMN, SIDE_COLUMNS
 from transforms.sources.formats.rows import IMAGE_COLUMNS, LABEL_COLUMNS, SPLIT_COLUMNS
 from transforms.sources.names import SPLIT_NAMES, is_image_name
@@ -664,7 +666,11 @@ def test_the_folders_of_the_map_are_all_there_are() -> None:
 
 def test_the_limits_of_time_are_told() -> None:
     text = " ".join(README.split())
-    assert f"keeps it busy for {guarded.IMAGE_SECONDS:g} seconds, is tried once more" in text
+    assert f"does not end within {guarded.IMAGE_SECONDS:g} seconds" in text
+    assert f"may take {beacon.IMAGE_CPU_SECONDS:g} seconds of processor time" in text
+    assert f"and {beacon.CPU_SECONDS_A_MEGAPIXEL:g} more for each megapixel" in text
+    assert f"{beacon.cpu_seconds(MAX_PIXELS):.0f} at the most" in text and f"{MAX_PIXELS:,} are" in text
+    assert f"at most {png_text._LIMIT >> 20} MiB a keyword" in text
     assert f"dead after {lock._DEAD_SECONDS:g} seconds without a sign of life" in text
     assert f"in a bucket after {object_lock.DEAD_SECONDS:g}." in text
     assert f"written on a condition, every {object_lock._BEAT_SECONDS:g} seconds anew" in text

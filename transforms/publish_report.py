@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from transforms.reporting.tasks import ChangedImage, ChangeTask, DrawnPage, PageTask
-from transforms.shards.guarded import IMAGE_SECONDS, SLOW_TIMES, GuardedWriter
+from transforms.shards.beacon import SLOW_TIMES
+from transforms.shards.guarded import IMAGE_SECONDS, GuardedWriter
 from transforms.shards.part import EncodedBatch, EncodeTask
 from transforms.shards.record_encoder import RecordSettings
 from transforms.shards.statistics import MOST_REENCODED, Statistics

@@ -23,7 +23,8 @@ from transforms.metrics import count, count_left_out
 from transforms.records import Failure, JobError
 from transforms.shards import progress
 from transforms.shards.batching import items
-from transforms.shards.guarded import IMAGE_SECONDS, SLOW_TIMES
+from transforms.shards.beacon import SLOW_TIMES
+from transforms.shards.guarded import IMAGE_SECONDS
 from transforms.shards.part import EncodedBatch
 from transforms.shards.plan import record_settings
 from transforms.shards.record_encoder import RecordSettings

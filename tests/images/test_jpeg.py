@@ -194,6 +194,16 @@ def test_turned_grey_cmyk_and_noise() -> None:
     assert store_image(data, KEEP).height == 300
 
 
+def test_a_damaged_colour_profile_of_a_turned_jpeg_is_left_out() -> None:
+    data = encoded(gradient(24, 32, 3), "JPEG", exif=with_orientation(6))
+    damaged = data[:2] + b"\xff\xe2\0\x0eICC_PROFILE\0" + data[2:]  # neither a number nor a part
+    stored = store_image(damaged, ImagePolicy())
+    assert (stored.height, stored.width, stored.actions) == (32, 24, ("reencoded", "rotated"))
+    with Image.open(io.BytesIO(stored.data)) as image:
+        assert "icc_profile" not in image.info
+    assert tensorflow_pixels(stored.data).shape == (32, 24, 3)
+
+
 def test_the_colour_profile_of_a_turned_jpeg_stays() -> None:
     data = encoded(scene(), "JPEG", icc_profile=b"a profile" * 20, exif=with_orientation(3))
     with Image.open(io.BytesIO(store_image(data, KEEP).data)) as image:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from PIL import Image, TiffImagePlugin
 
 from tests.images.drawn import Array, chunk, encoded, gradient, tensorflow_pixels
-from transforms.images import gif, jpeg_header, png
+from transforms.images import gif, jpeg_header, png, png_text
 from transforms.images.exif import read_orientation
 from transforms.images.metadata import Metadata, metadata_of
 from transforms.images.metadata_put import with_metadata
@@ -37,6 +37,22 @@ READERS: dict[str, Callable[[bytes], object]] = {
     "webp": open_webp,
     "gif": gif.read_header,
 }
+
+
+def test_text_of_a_png_is_inflated_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    inflated: list[int] = []
+    inflate = png_text._inflated
+    monkeypatch.setattr(png_text, "_inflated", lambda packed: inflated.append(len(packed)) or inflate(packed))
+    bomb = zlib.compress(bytes(1 << 25))
+    data = encoded(gradient(4, 4, 3), "PNG")
+    names = (b"Raw profile type exif", b"Raw profile type iptc", b"Author", b"Comment")
+    texts = b"".join(chunk(b"zTXt", name + b"\0\0" + bomb) for name in names) * 100
+    xmp = chunk(b"iTXt", b"XML:com.adobe.xmp\0\1\0\0\0" + bomb) * 100
+    data = data[:33] + texts + xmp + data[33:]
+    assert png.read_header(data).orientation == 1
+    assert len(inflated) == 1
+    assert metadata_of(data, "png") == Metadata()
+    assert len(inflated) == 4  # EXIF once more, XMP and the comment
 
 
 def exif_block(order: str = "<", orientation: int = 6) -> bytes:

@@ -14,8 +14,16 @@ _PATCH = """
 import errno, os, pathlib, signal, time
 
 def patch(module):
-    store, read = module.store_image, module.ListedReader.read
-    def failing_store(data, policy):
+    from transforms.shards import beacon
+    beacon.IMAGE_CPU_SECONDS = 2.0
+    store, read = module.store_opened, module.ListedReader.read
+    def failing_store(image, policy):
+        data = image.data
+        if data.endswith(b"BURN"):
+            while True:
+                pass
+        if data.endswith(b"RAISE"):
+            raise IndexError("no such row")
         if data.endswith(b"CRASH"):
             os.kill(os.getpid(), signal.SIGSEGV)
         if data.endswith(b"HANG"):
@@ -27,20 +35,20 @@ def patch(module):
             if not mark.exists():
                 mark.touch()
                 os.kill(os.getpid(), signal.SIGSEGV)
-        return store(data, policy)
+        return store(image, policy)
     def failing_read(self, ref):
         if ref.uri.startswith("HANG"):
             time.sleep(1000)
         if ref.uri.startswith("EIO"):
             raise OSError(errno.EIO, os.strerror(errno.EIO), ref.uri)
         return read(self, ref)
-    module.store_image, module.ListedReader.read = failing_store, failing_read
+    module.store_opened, module.ListedReader.read = failing_store, failing_read
 """
 
 
 @contextlib.contextmanager
 def failing_codec(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Writers that are started within the block fail on CRASH, HANG, MEMORY, and the first time on ONCE.
+    """Writers that are started within the block fail on CRASH, HANG, BURN, RAISE, MEMORY; once on ONCE.
 
     So does reading a path that starts with HANG or EIO.
     """

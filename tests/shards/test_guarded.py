@@ -54,11 +54,13 @@ def settings(records: list[ImageRecord]) -> RecordSettings:
     return plan_dataset(total(records[:1]), DatasetConfig()).settings
 
 
-def ran(records: list[ImageRecord], path: Path, done: list[int]) -> tuple[Path, list[str], dict[object, int]]:
+def ran(
+    records: list[ImageRecord], path: Path, done: list[int], hang_seconds: float = HANG_SECONDS
+) -> tuple[Path, list[str], dict[object, int]]:
     """Records and failures of a part that one process writes."""
     references = [pack_reference(record, 0) for record in records]
     state = ShardState(str(path.parent), "train", 0, "digest")
-    executor = ProcessExecutor(settings(records), lambda count, _: done.append(count), 1, HANG_SECONDS)
+    executor = ProcessExecutor(settings(records), lambda count, _: done.append(count), 1, hang_seconds)
     try:
         file = executor.submit(PartTask(references, str(path), state)).result(timeout=60)
     finally:
@@ -105,6 +107,31 @@ def test_a_hang_costs_one_image_and_two_limits(tmp_path: Path) -> None:
     ]
 
 
+def test_an_image_that_takes_too_long_is_tried_once(tmp_path: Path) -> None:
+    records = listed(tmp_path, {5: b"BURN"}, count=10)
+    path, failures, reasons = ran(records, tmp_path / "part", [], hang_seconds=60)
+    assert reasons == {("decode", "takes too long"): 1}
+    assert failures == [
+        '{"key": "005.jpg", "stage": "decode", "reason": "takes too long", '
+        '"detail": "it needs more than 2 seconds of processor time, the limit for its size"}'
+    ]
+
+
+def test_an_unexpected_exception_costs_one_image(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    records = listed(tmp_path, {3: b"RAISE", 7: b"RAISE"}, count=10)
+    path, failures, reasons = ran(records, tmp_path / "part", [])
+    assert reasons == {("encode", "internal error: IndexError"): 2}
+    assert failures == [
+        f'{{"key": "00{number}.jpg", "stage": "encode", "reason": "internal error: IndexError", '
+        '"detail": "no such row"}'
+        for number in (3, 7)
+    ]
+    (logged,) = caplog.records
+    assert logged.name == "transforms.internal_errors" and logged.levelname == "ERROR"
+    assert "Traceback (most recent call last)" in logged.getMessage()
+    assert logged.getMessage().endswith("IndexError: no such row")
+
+
 def test_an_image_that_takes_all_memory_costs_itself(tmp_path: Path) -> None:
     records = listed(tmp_path, {3: b"MEMORY"}, count=6)
     path, failures, reasons = ran(records, tmp_path / "part", [])
@@ -121,6 +148,14 @@ def test_a_sample_leaves_out_what_fails_after_one_try(tmp_path: Path) -> None:
     sizes = [records[number].size for number in (0, 3, 4)]
     assert (measured.records, measured.source_bytes) == (3, sum(sizes))
     assert measured.encoded_bytes > sum(sizes)
+
+
+def test_a_sample_leaves_out_a_file_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transforms.shards.sample._IMAGE_SECONDS", HANG_SECONDS)
+    records = [*listed(tmp_path, {}, count=2), ImageRecord("x.jpg", ImageRef("HANG/x.jpg"), "train")]
+    assert measure(records, settings(records)).records == 2
 
 
 def test_a_sample_is_measured_once(tmp_path: Path) -> None:

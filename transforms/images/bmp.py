@@ -27,15 +27,22 @@ def open_bmp(data: bytes) -> Encoded:
         raise undecodable(TRUNCATED, "the BMP ends within its header")
     channels = _channels(data)
     kept = None
+    width, height = _size(data)
     if channels:
-        width, height = struct.unpack_from("<ii", data, 18)
         check_pixels(width, abs(height))
         start = int.from_bytes(data[10:14], "little")
         if len(data) == start + (channels * width + 3) // 4 * 4 * abs(height):
             colorspace = "RGB" if channels == 3 else "Grayscale"
             kept = StoredImage(data, "bmp", abs(height), width, channels, "uint8", colorspace, ("kept",))
     decode = functools.partial(decode_raster, data, "bmp")
-    return Encoded("bmp", data, kept, 1, decode, decode)
+    return Encoded("bmp", data, kept, 1, decode, decode, abs(width * height))
+
+
+def _size(data: bytes) -> tuple[int, int]:
+    """Width and height; the height is negative where the rows begin at the top."""
+    (size,) = struct.unpack_from("<I", data, 14)
+    width, height = struct.unpack_from("<HH" if size == 12 else "<ii", data, 18)
+    return width, height
 
 
 def _channels(data: bytes) -> int:

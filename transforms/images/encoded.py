@@ -24,6 +24,7 @@ class Encoded:
         orientation: EXIF, 1 to 8.
         check: decodes all of it, and raises BadInput where it is damaged.
         decode: the pixels; raises BadInput where they are damaged.
+        pixels: height times width, by the header.
         decode_scaled: the pixels scaled down while decoding, to a height and a width at least as large as
             asked for, not yet turned; None where the format cannot.
         inks: uint8 (height, width, 4) of CMYK, 255 for all ink; None where the image is not in CMYK.
@@ -35,5 +36,6 @@ class Encoded:
     orientation: int
     check: Callable[[], object]
     decode: Callable[[], Picture]
+    pixels: int
     decode_scaled: Callable[[int, int], Picture] | None = None
     inks: Callable[[], npt.NDArray[np.uint8]] | None = None

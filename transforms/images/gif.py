@@ -64,7 +64,7 @@ def open_gif(data: bytes) -> Encoded:
     kept = (
         StoredImage(data, "gif", header.height, header.width, 3, "uint8", "RGB", ("kept",)) if plain else None
     )
-    return Encoded("gif", data, kept, 1, check, decode)
+    return Encoded("gif", data, kept, 1, check, decode, header.height * header.width)
 
 
 def read_header(data: bytes) -> GifHeader:

@@ -8,6 +8,7 @@ import numpy as np
 from PIL import Image
 
 from transforms.images.exif import Array, is_transposed, turned
+from transforms.images.icc import profile_of
 from transforms.images.jpeg import decode_components
 from transforms.images.jpeg_header import JpegHeader, quantisation_tables
 from transforms.images.reasons import NOT_SUPPORTED, undecodable
@@ -46,7 +47,7 @@ def turned_jpeg(data: bytes, header: JpegHeader) -> bytes:
         raise undecodable(NOT_SUPPORTED, detail) from error
     while len(qtables) > 1 and qtables[-1] == qtables[-2]:
         qtables.pop()  # the last table serves all further components
-    return _encode(image, qtables, _subsampling(header, transposed), header, _profile(data))
+    return _encode(image, qtables, _subsampling(header, transposed), header, profile_of(data, "jpeg"))
 
 
 def _pillow_image(pixels: Array, header: JpegHeader) -> Image.Image:
@@ -73,12 +74,6 @@ def _subsampling(header: JpegHeader, transposed: bool) -> str:
     if transposed:
         first = (first[1], first[0])
     return _SUBSAMPLINGS.get(first, "4:4:4")
-
-
-def _profile(data: bytes) -> bytes | None:
-    with Image.open(io.BytesIO(data), formats=("JPEG",)) as image:
-        profile = image.info.get("icc_profile")
-    return profile if isinstance(profile, bytes) else None
 
 
 def _encode(

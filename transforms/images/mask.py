@@ -15,6 +15,7 @@ from transforms.images.picture import Picture
 from transforms.images.raster import decode_raster, with_colored_palette
 from transforms.images.reasons import EMPTY, NOT_SUPPORTED, undecodable
 from transforms.images.sniff import image_kind
+from transforms.internal_errors import internal_errors
 from transforms.records import BadInput, Geometry
 
 WRONG_SIZE = "mask of another size than its image"
@@ -93,6 +94,7 @@ def pixel_counts(ids: Array) -> dict[int, int]:
     return {int(one): int(counts[one]) for one in np.flatnonzero(counts)}
 
 
+@internal_errors("decode")
 def decode_mask(data: bytes) -> Array:
     """The class ids in a PNG, GIF, BMP or TIFF: palette indices, or grey samples as they are stored.
 

@@ -79,15 +79,10 @@ def _of_jpeg(data: bytes) -> Metadata:
 
 
 def _of_png(data: bytes) -> Metadata:
-    exif = b""
-    texts: dict[bytes, bytes] = {}
-    for kind, start, end in png.chunks(data):
-        payload = data[start + 8 : end - 4]
-        if kind == b"eXIf":
-            exif = exif or payload
-        elif kind in png_text.KINDS:
-            texts.setdefault(*png_text.read_text(kind, payload))
-    for name in png_text.RAW_EXIF:
+    chunks = [(kind, data[start + 8 : end - 4]) for kind, start, end in png.chunks(data) if kind != b"IDAT"]
+    exif = next((payload for kind, payload in chunks if kind == b"eXIf" and payload), b"")
+    texts = png_text.read_texts(chunks, png_text.RAW_EXIF | {PNG_XMP, PNG_COMMENT})
+    for name in sorted(png_text.RAW_EXIF, reverse=True):
         if not exif and name in texts:
             exif = png_text.raw_exif(texts[name])
     return _metadata(exif, texts.get(PNG_XMP), texts.get(PNG_COMMENT))

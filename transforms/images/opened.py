@@ -16,9 +16,11 @@ from transforms.images.picture import COLORSPACES, Picture
 from transforms.images.raster import open_raster, open_webp
 from transforms.images.reasons import EMPTY, NOT_SUPPORTED, WRONG_LENGTH, undecodable
 from transforms.images.sniff import image_kind
+from transforms.internal_errors import internal_errors
 from transforms.records import StoredImage
 
 
+@internal_errors("decode")
 def opened(data: bytes) -> Encoded:
     """Reads the header of an image.
 
@@ -63,7 +65,7 @@ def opened_pixels(pixels: bytes, shape: tuple[int, int, int]) -> Encoded:
         detail = f"{len(pixels):,} bytes for {height}x{width}x{channels} uint8 pixels"
         raise undecodable(WRONG_LENGTH, detail)
     picture = Picture(np.frombuffer(pixels, np.uint8).reshape(shape))
-    return Encoded("pixels", pixels, None, 1, lambda: None, lambda: picture)
+    return Encoded("pixels", pixels, None, 1, lambda: None, lambda: picture, height * width)
 
 
 def _open_jpeg(data: bytes) -> Encoded:
@@ -86,6 +88,7 @@ def _open_jpeg(data: bytes) -> Encoded:
         header.orientation,
         functools.partial(jpeg.check_whole, data, header),
         lambda: Picture(jpeg.decode(data, header)),
+        header.height * header.width,
         lambda height, width: Picture(jpeg.decode_scaled(data, header, height, width)),
         inks if len(header.components) == 4 else None,
     )
@@ -108,4 +111,5 @@ def _open_png(data: bytes) -> Encoded:
         header.orientation,
         functools.partial(png.check_whole, data, header),
         lambda: dataclasses.replace(png_pixels.decode(data, header), frames=frames),
+        header.height * header.width,
     )

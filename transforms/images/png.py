@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterator
 
 from transforms.images.exif import read_orientation
-from transforms.images.png_text import RAW_EXIF, raw_exif, read_text
+from transforms.images.png_text import RAW_EXIF, raw_exif, read_texts
 from transforms.images.reasons import CORRUPT, NOT_SUPPORTED, TRUNCATED, check_pixels, undecodable
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -161,12 +161,14 @@ def _is_sound(data: bytes, start: int, end: int) -> bool:
 
 
 def _orientation(data: bytes, chunks: tuple[tuple[bytes, int, int], ...]) -> int:
+    tried: set[bytes] = set()
     for kind, start, end in chunks:
         if kind == b"eXIf":
             return read_orientation(data[start + 8 : end - 4])
         if kind in (b"tEXt", b"zTXt") and data.startswith(b"Raw profile type ", start + 8):
-            name, text = read_text(kind, data[start + 8 : end - 4])
-            block = raw_exif(text) if name in RAW_EXIF else b""
+            texts = read_texts([(kind, data[start + 8 : end - 4])], RAW_EXIF - tried)
+            tried |= texts.keys()
+            block = next(map(raw_exif, texts.values()), b"")
             if block:
                 return read_orientation(block)
     return 1

@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Collection, Iterable
 
 from transforms.images.exif import EXIF_MARK
 
-KINDS = frozenset((b"tEXt", b"zTXt", b"iTXt"))
-RAW_EXIF = (b"Raw profile type exif", b"Raw profile type APP1")
-_LIMIT = 1 << 24
+_KINDS = frozenset((b"tEXt", b"zTXt", b"iTXt"))
+_LONGEST_NAME = 80  # its zero included
+RAW_EXIF = frozenset((b"Raw profile type exif", b"Raw profile type APP1"))
+_LIMIT = 1 << 22
 
 
-def read_text(kind: bytes, payload: bytes) -> tuple[bytes, bytes]:
-    """A text chunk's keyword and text; the text is empty where it is damaged or beyond all measure.
+def read_texts(chunks: Iterable[tuple[bytes, bytes]], names: Collection[bytes]) -> dict[bytes, bytes]:
+    """The first text of each keyword that is wanted; no other is inflated.
+
+    A text is empty if it is damaged, or longer than 4 MiB once inflated.
 
     Args:
-        kind: one of KINDS.
-        payload: of the chunk.
+        chunks: (type, payload) of each chunk.
+        names: keywords.
     """
-    name, _, rest = payload.partition(b"\0")
+    texts: dict[bytes, bytes] = {}
+    for kind, payload in chunks:
+        if kind in _KINDS:
+            name, _, rest = payload[:_LONGEST_NAME].partition(b"\0")
+            if name in names and name not in texts:
+                texts[name] = _text(kind, payload[len(name) + 1 :])
+    return texts
+
+
+def _text(kind: bytes, rest: bytes) -> bytes:
+    """The text in what follows the keyword of a chunk."""
     if kind == b"tEXt":
-        return name, rest
+        return rest
     packed = kind == b"zTXt" or rest[:1] == b"\1"
     text = rest[1:] if kind == b"zTXt" else b"".join(rest[2:].split(b"\0", 2)[2:])
-    return name, _inflated(text) if packed else text
+    return _inflated(text) if packed else text
 
 
 def _inflated(packed: bytes) -> bytes:

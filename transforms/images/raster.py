@@ -17,7 +17,14 @@ from transforms.images.encoded import Encoded
 from transforms.images.exif import Array, read_orientation, turned
 from transforms.images.picture import Picture
 from transforms.images.pillow import DECODER_ERRORS, named
-from transforms.images.reasons import NOT_AN_IMAGE, NOT_SUPPORTED, TRUNCATED, check_pixels, undecodable
+from transforms.images.reasons import (
+    CORRUPT,
+    NOT_AN_IMAGE,
+    NOT_SUPPORTED,
+    TRUNCATED,
+    check_pixels,
+    undecodable,
+)
 from transforms.records import BadInput, StoredImage
 
 _FORMATS = {
@@ -45,6 +52,7 @@ _CONVERSIONS = {
     "CMYK": "RGB",
     "YCbCr": "RGB",
 }
+_FEW_PIXELS = 1 << 24
 _NATIVE = "L" if sys.byteorder == "little" else "B"
 
 
@@ -56,8 +64,9 @@ def open_raster(data: bytes, kind: str) -> Encoded:
     """
     with _opened(data, kind) as image:
         orientation = _orientation(image)
+        pixels = image.width * image.height
     decode = functools.partial(decode_raster, data, kind)
-    return Encoded(kind, data, None, orientation, decode, decode)
+    return Encoded(kind, data, None, orientation, decode, decode, pixels)
 
 
 def open_webp(data: bytes) -> Encoded:
@@ -75,7 +84,7 @@ def open_webp(data: bytes) -> Encoded:
     if not moving:
         kept = StoredImage(data, "webp", height, width, len(colorspace), "uint8", colorspace, ("kept",))
     decode = functools.partial(decode_raster, data, "webp")
-    return Encoded("webp", data, kept, orientation, decode, decode)
+    return Encoded("webp", data, kept, orientation, decode, decode, height * width)
 
 
 def decode_raster(data: bytes, kind: str) -> Picture:
@@ -97,6 +106,11 @@ def decode_raster(data: bytes, kind: str) -> Picture:
         if kind == "tga":
             raise undecodable(NOT_AN_IMAGE, "no known image format begins like this") from error
         raise _truncated_webp(data) or named(error) from error
+    except MemoryError as error:
+        # Pillow says so of sizes in a header that no memory could hold, too.
+        if image.width * image.height > _FEW_PIXELS:
+            raise
+        raise undecodable(CORRUPT, "its header asks for more memory than its pixels need") from error
     # Pillow turns a TIFF while loading it; --exif decides that here.
     pixels = turned(picture.pixels, _UNDO.get(orientation, orientation))
     return dataclasses.replace(picture, pixels=pixels, frames=frames)

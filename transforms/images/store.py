@@ -25,6 +25,7 @@ from transforms.images.policy import LOSSY, ImagePolicy
 from transforms.images.reasons import NOT_SUPPORTED, undecodable
 from transforms.images.target import encode_to_target
 from transforms.images.tensor import tensor_bytes
+from transforms.internal_errors import internal_errors
 from transforms.records import StoredImage
 
 _ALPHA = "alpha_kept"
@@ -47,7 +48,7 @@ def store_image(data: bytes, policy: ImagePolicy) -> StoredImage:
     Raises:
         BadInput: stage `decode` or `encode`, with the reason and the remedy.
     """
-    return _store(opened(data), policy)
+    return store_opened(opened(data), policy)
 
 
 def store_pixels(pixels: bytes, shape: tuple[int, int, int], policy: ImagePolicy) -> StoredImage:
@@ -61,10 +62,12 @@ def store_pixels(pixels: bytes, shape: tuple[int, int, int], policy: ImagePolicy
     Raises:
         BadInput: the number of bytes is not the shape's, or as `store_image`.
     """
-    return _store(opened_pixels(pixels, shape), policy)
+    return store_opened(opened_pixels(pixels, shape), policy)
 
 
-def _store(image: Encoded, policy: ImagePolicy) -> StoredImage:
+@internal_errors("encode")
+def store_opened(image: Encoded, policy: ImagePolicy) -> StoredImage:
+    """As `store_image`, of an image whose header has been read."""
     orientation = image.orientation if policy.exif == "apply" else 1
     stored = _stored(image, orientation, policy)
     stored = _with_metadata(stored, image, policy)

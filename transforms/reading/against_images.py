@@ -26,6 +26,7 @@ from transforms.images.picture import COLORSPACES, split_alpha
 from transforms.images.policy import LOSSY, ImagePolicy
 from transforms.images.sniff import image_kind
 from transforms.images.store import store_image, store_pixels
+from transforms.internal_errors import internal_errors
 from transforms.reading.against_decoding import decoded_otherwise, tensor_pixels
 from transforms.reading.against_difference import counted
 from transforms.records import BadInput, Geometry, StoredImage
@@ -74,6 +75,7 @@ class ImageMatch:
     fault: Fault | None = None
 
 
+@internal_errors("decode")
 def match_image(stored: bytes, source: bytes, shape: Shape | None, policy: ImagePolicy) -> ImageMatch:
     """Whether a stored image is what the settings make of its source.
 

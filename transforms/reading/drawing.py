@@ -15,6 +15,7 @@ from transforms.images.exif import Array
 from transforms.images.paint import painted
 from transforms.images.picture import to_eight_bits
 from transforms.images.policy import ImagePolicy
+from transforms.internal_errors import internal_errors
 from transforms.reading.drawing_text import (
     Color,
     Font,
@@ -93,7 +94,8 @@ def draw(record: StoredRecord, side: int) -> Array:
         uint8 (height, width, 3).
     """
     try:
-        return drawn(record, side)
+        with internal_errors("decode"):
+            return drawn(record, side)
     except BadInput as error:
         return fault_picture(error, side)
 

@@ -11,6 +11,7 @@ from transforms.examples.plain import PLAIN
 from transforms.examples.schema import FeatureSettings
 from transforms.framing import DamagedRecordError
 from transforms.images.policy import ImagePolicy
+from transforms.internal_errors import internal_errors
 from transforms.reading.dataset import ShardEntry
 from transforms.reading.verify_dataset import Expected
 from transforms.reading.verify_image import UNDECODABLE
@@ -19,7 +20,7 @@ from transforms.reading.verify_record import RecordChecker
 from transforms.reading.verify_shard import DAMAGED, RecordRange, scan_shard
 from transforms.reading.verify_tally import Fault, Tally, merged
 from transforms.records import BadInput, ImageRecord, ImageRef
-from transforms.shards.beacon import Step
+from transforms.shards.beacon import SLOW_TIMES, Step
 from transforms.shards.packing import pack_reference
 from transforms.shards.part import EncodedBatch, EncodeTask
 from transforms.shards.record_encoder import Progress, RecordEncoder, RecordSettings
@@ -84,6 +85,7 @@ class CheckTask(EncodeTask):
     def run(self, encoder: RecordEncoder, progress: Progress) -> Verified:
         """Looks at each; an image that ends the process is known by its place."""
         tally, keys = Tally(), bytearray()
+        encoder.beacon.patience = SLOW_TIMES  # a record may have many images
         places: list[tuple[str, bytes]] = []
         checker = RecordChecker(self.expected)
         with naming_faults(self.records.path), _leaving(encoder):
@@ -107,7 +109,13 @@ class CheckTask(EncodeTask):
 
     def _check(self, checker: RecordChecker, at: int, offset: int, payload: bytes, tally: Tally) -> str:
         """Looks at one record; its key."""
-        found = checker.check(payload)
+        try:
+            with internal_errors("decode"):
+                found = checker.check(payload)
+        except BadInput as error:
+            fault = Fault(UNDECODABLE, self.records.name, self.records.first + at, offset, what=str(error))
+            tally.add(fault)
+            return ""
         for kind, what in found.faults:
             tally.add(Fault(kind, self.records.name, self.records.first + at, offset, found.key, what))
         tally.checked["images"] += found.images

@@ -6,12 +6,19 @@ import contextlib
 import dataclasses
 import mmap
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from enum import IntEnum
 
+IMAGE_CPU_SECONDS = 20.0
+CPU_SECONDS_A_MEGAPIXEL = 0.25
+"""Processor time that one image may take."""
+SLOW_TIMES = 5
+"""That many times as long where images are searched for a quality, or optimised."""
+
 _SIZE = mmap.PAGESIZE
-_COUNT, _INDEX, _STEP = range(3)
+_COUNT, _INDEX, _STEP, _MILLISECONDS = range(4)
 _NO_INDEX = (1 << 64) - 1
 
 
@@ -31,11 +38,13 @@ class Position:
         steps: how many it has begun.
         index: place in its task of the record that it is at; None between tasks.
         step: what it does there.
+        cpu_seconds: processor time that it may take for that.
     """
 
     steps: int
     index: int | None
     step: Step
+    cpu_seconds: float = 0
 
 
 class Beacon:
@@ -43,11 +52,17 @@ class Beacon:
 
     Args:
         descriptor: of a file of `create_file`; None for memory of this process alone.
+        is_limited: the processor time of each image is limited: a process that exceeds it ends by SIGPROF.
+
+    Attributes:
+        patience: factor of the processor time that an image may take.
     """
 
-    def __init__(self, descriptor: int | None = None) -> None:
+    def __init__(self, descriptor: int | None = None, is_limited: bool = False) -> None:
         memory = mmap.mmap(-1 if descriptor is None else descriptor, _SIZE)
         self._cells = memoryview(memory).cast("Q")
+        self._is_limited = is_limited
+        self.patience = 1.0
 
     def start(self, index: int) -> None:
         """The writer is at the record of this place in its task."""
@@ -57,15 +72,28 @@ class Beacon:
         """The writer begins another step."""
         self._cells[_STEP] = step
         self._cells[_COUNT] += 1
+        self._limit(IMAGE_CPU_SECONDS if step is Step.IMAGE else 0)
+
+    def weigh(self, pixels: int) -> None:
+        """The image at which the writer is has so many pixels: its processor time is limited by them."""
+        self._limit(cpu_seconds(pixels))
+
+    def _limit(self, seconds: float) -> None:
+        """From now on; 0 for no limit."""
+        self._cells[_MILLISECONDS] = round(1000 * seconds * self.patience)
+        if self._is_limited:
+            signal.setitimer(signal.ITIMER_PROF, seconds * self.patience)
 
     @contextlib.contextmanager
     def at_the_image(self) -> Iterator[None]:
         """The writer is at the only image of its task: should it end in the block, that is to blame.
 
-        Also where the block raises: a process without memory ends after that.
+        Also where the block raises: a process without memory ends after that. The processor time is not
+        limited: the timer for that would coarsen the process's clock, by which a sweep measures.
         """
         self.start(0)
         self.step(Step.IMAGE)
+        self._limit(0)
         yield
         self.step(Step.OTHER)
         self.clear()
@@ -77,8 +105,13 @@ class Beacon:
 
     def position(self) -> Position:
         """Where the writer is, or was when it ended."""
-        index = self._cells[_INDEX]
-        return Position(self._cells[_COUNT], None if index == _NO_INDEX else index, Step(self._cells[_STEP]))
+        count, index, step, milliseconds = self._cells[:4]
+        return Position(count, None if index == _NO_INDEX else index, Step(step), milliseconds / 1000)
+
+
+def cpu_seconds(pixels: int) -> float:
+    """Processor time that an image of so many pixels may take."""
+    return IMAGE_CPU_SECONDS + CPU_SECONDS_A_MEGAPIXEL * pixels / 1e6
 
 
 def create_file() -> int:

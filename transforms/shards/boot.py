@@ -17,4 +17,4 @@ def boot(descriptor: int, beacon_descriptor: int) -> None:
     from transforms.shards.worker import serve
 
     own_process.set_up()
-    serve(connection, Beacon(beacon_descriptor))
+    serve(connection, Beacon(beacon_descriptor, is_limited=True))

@@ -9,21 +9,20 @@ import threading
 import time
 from typing import Any, NamedTuple
 
+from transforms.internal_errors import log_once
 from transforms.records import BadInput, JobError
-from transforms.shards.beacon import Beacon, Position, Step
+from transforms.shards.beacon import SLOW_TIMES, Beacon, Position, Step
 from transforms.shards.packing import reference_record
 from transforms.shards.part import EncodeTask, JoinTask, PartTask
 from transforms.shards.process import WriterProcess, give_back, take
 from transforms.shards.record_encoder import Progress, RecordSettings
-from transforms.shards.worker import OUT_OF_MEMORY, Advance, Answer, Fault, Result, Task
+from transforms.shards.worker import OUT_OF_MEMORY, Advance, Answer, Fault, Result, Task, Traceback
 
 IMAGE_SECONDS = 120.0
 """How long the codecs, or the reading, of one image may take, each of two times."""
-SLOW_TIMES = 5
-"""That many times as long where images are searched for a quality, or optimised."""
-
 CRASHES = "crashes the codec"
 HANGS = "hangs the codec"
+TAKES_TOO_LONG = "takes too long"
 """Reasons of images that were given up; stage `decode`."""
 
 # Deaths that no image explains: of processes that were at no record, or whose image did well by itself.
@@ -45,6 +44,11 @@ class Lost(Exception):
         self.position = position
         self.hung = hung
         self.status = status
+
+    @property
+    def is_over_time(self) -> bool:
+        """Whether an image took more processor time than it may."""
+        return not self.hung and self.status == -signal.SIGPROF
 
     @property
     def what(self) -> str:
@@ -136,7 +140,8 @@ class GuardedWriter:
                     self._count_unexplained(lost)
                     todo.append(part)
                 else:
-                    todo += part.around(lost.position.index, lost)
+                    number = self._tries + 1 if lost.is_over_time else part.number + 1
+                    todo += part.around(lost.position.index, lost, number)
         if len(results) == 1:
             result: Result = results[0]
             return result
@@ -172,6 +177,8 @@ class GuardedWriter:
                     records += answer.records
                     source_bytes += answer.source_bytes
                     self._progress(answer.records, answer.source_bytes)
+                elif isinstance(answer, Traceback):
+                    log_once(answer.origin, answer.text)
                 elif isinstance(answer, Fault):
                     raise JobError(answer.message) if answer.expected else RuntimeError(answer.message)
                 else:
@@ -194,16 +201,20 @@ class GuardedWriter:
 
     def _given_up(self, piece: PartTask | EncodeTask, lost: Lost) -> Result:
         """The result of an image that has ended two processes."""
-        if lost.hung and lost.position.step is Step.LOAD:
+        if lost.hung and lost.position.step is Step.LOAD and self._tries > 1:
             record = reference_record(piece.references[0])
             uri = record.image.uri if record.image is not None else record.key
             raise JobError(
                 f"{uri}: reading it did not end in {self._image_seconds:g} seconds, two times; "
                 "run the job again when it can be read"
             )
+        if lost.is_over_time:
+            seconds = lost.position.cpu_seconds
+            detail = f"it needs more than {seconds:.0f} seconds of processor time, the limit for its size"
+            return piece.lost(BadInput("decode", TAKES_TOO_LONG, detail))
         reason = HANGS if lost.hung else CRASHES
         limit = f" in {self._image_seconds:g} seconds" if lost.hung else ""
-        times = "two times" if self._tries == 2 else "once"
+        times = "two times" if self._tries > 1 else "once"
         return piece.lost(BadInput("decode", reason, f"its process {lost.what}{limit}, {times}"))
 
     def _count_unexplained(self, lost: Lost | None = None) -> None:
@@ -231,10 +242,13 @@ class _Range(NamedTuple):
     number: int
     lost: Lost | None = None
 
-    def around(self, index: int, lost: Lost) -> list[_Range]:
-        """What is to be done once the image at `index` has ended its process: the last one first."""
+    def around(self, index: int, lost: Lost, number: int) -> list[_Range]:
+        """What is to be done once the image at `index` has ended its process: the last one first.
+
+        `number` is that of its next try.
+        """
         at = self.start + index
-        alone = _Range(at, at + 1, self.number + 1, lost)
+        alone = _Range(at, at + 1, number, lost)
         every = [_Range(at + 1, self.end, 1), alone, _Range(self.start, at, 1)]
         return [part for part in every if part.start < part.end]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -13,20 +14,23 @@ from typing import TypeVar
 from transforms.annotations.place import OF_OBJECTS, place
 from transforms.examples.features import Feature, build_example, build_sequence_example
 from transforms.examples.schema import FeatureSettings, Schema, SequenceSchema
+from transforms.images.opened import opened, opened_pixels
 from transforms.images.policy import ImagePolicy
-from transforms.images.store import store_image, store_pixels
+from transforms.images.store import store_opened
+from transforms.internal_errors import internal_errors
 from transforms.records import (
     Annotations,
     BadInput,
     Failure,
     ImageRecord,
     ImageRef,
+    JobError,
     Placed,
     Steps,
     StoredImage,
 )
 from transforms.shards.annotation_json import has_details
-from transforms.shards.beacon import Beacon, Step
+from transforms.shards.beacon import SLOW_TIMES, Beacon, Step
 from transforms.shards.counted import CountedFeatures, is_lossy
 from transforms.shards.encoded_record import EncodedRecord
 from transforms.shards.fingerprint import annotations_fingerprint
@@ -47,6 +51,24 @@ _OF_MASKS = frozenset(
     ("class_png", "class_raw", "instance_png", "panoptic_category_png", "panoptic_instance_png")
 )
 _T = TypeVar("_T")
+
+
+class _NotRead(BaseException):  # no handler of a decoder's errors may take it for one
+    """A file could not be read now: the machine or the service is at fault, not the record."""
+
+    def __init__(self, fault: Exception) -> None:
+        super().__init__(fault)
+        self.fault = fault
+
+
+@contextlib.contextmanager
+def _internal_errors() -> Iterator[None]:
+    """As `internal_errors`; what reading raises passes through."""
+    try:
+        with internal_errors("encode"):
+            yield
+    except _NotRead as error:
+        raise error.fault from None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,6 +130,7 @@ class RecordEncoder:
         self._needs = settings.schema.needs(settings.features.annotated)
         self._counted = CountedFeatures(settings.schema, settings.features)
         self.beacon = beacon or Beacon()
+        self.beacon.patience = SLOW_TIMES if settings.policy.is_slow else 1
         self._reader = ListedReader()
         self._work: Counter[str] = Counter()
         self._mask_map: str | None = None
@@ -170,31 +193,31 @@ class RecordEncoder:
             BadInput: with the record's key; the record fails, the job goes on.
         """
         try:
-            if record.annotations.steps is not None:
-                return self._sequence(record, record.annotations.steps, taken)
-            annotations = self._of_masks(record)
-            same = taken if taken is not None and annotations and annotations == taken.annotations else None
-            masks: dict[ImageRef, Loading] = {}
-            if same is None:
-                masks = {
-                    one.image: self._reader.begin(one.image) for one in record.annotations.masks.values()
-                }
-            if taken is not None:
-                image, source_bytes = next(iter(taken.images), None), taken.source_bytes
-            else:
-                image, source_bytes = self._stored_image(record, loading)
-            features, placed = self._features(record, image, masks, same)
-            payload = build_example(self._named(features))
-            images = (image,) if image else ()
-            counted = self._counted.of(features, masks=placed.masks)
-            return EncodedRecord(
-                payload, images, source_bytes, placed, counted, annotations, self._is_as_listed
-            )
+            with _internal_errors():
+                return self._encoded(record, loading, taken)
         except BadInput as error:
             error.key = record.key
             raise
         finally:
             self.beacon.step(Step.OTHER)
+
+    def _encoded(self, record: ImageRecord, loading: Loading, taken: TakenOver | None) -> EncodedRecord:
+        if record.annotations.steps is not None:
+            return self._sequence(record, record.annotations.steps, taken)
+        annotations = self._of_masks(record)
+        same = taken if taken is not None and annotations and annotations == taken.annotations else None
+        masks: dict[ImageRef, Loading] = {}
+        if same is None:
+            masks = {one.image: self._reader.begin(one.image) for one in record.annotations.masks.values()}
+        if taken is not None:
+            image, source_bytes = next(iter(taken.images), None), taken.source_bytes
+        else:
+            image, source_bytes = self._stored_image(record, loading)
+        features, placed = self._features(record, image, masks, same)
+        payload = build_example(self._named(features))
+        images = (image,) if image else ()
+        counted = self._counted.of(features, masks=placed.masks)
+        return EncodedRecord(payload, images, source_bytes, placed, counted, annotations, self._is_as_listed)
 
     def build(
         self, record: ImageRecord, image: StoredImage | None, masks: Mapping[ImageRef, Loading] | None = None
@@ -209,8 +232,9 @@ class RecordEncoder:
         Raises:
             BadInput: an annotation or a feature does not fit.
         """
-        features, placed = self._features(record, image, masks or {}, None)
-        return build_example(self._named(features)), placed
+        with _internal_errors():
+            features, placed = self._features(record, image, masks or {}, None)
+            return build_example(self._named(features)), placed
 
     def _features(
         self,
@@ -232,9 +256,9 @@ class RecordEncoder:
     def _stored(self, data: bytes, ref: ImageRef) -> StoredImage:
         self.beacon.step(Step.IMAGE)
         self._work["images"] += 1
-        if ref.pixels is not None:
-            return store_pixels(data, ref.pixels, self._settings.policy)
-        return store_image(data, self._settings.policy)
+        image = opened(data) if ref.pixels is None else opened_pixels(data, ref.pixels)
+        self.beacon.weigh(image.pixels)
+        return store_opened(image, self._settings.policy)
 
     def _placed(
         self,
@@ -247,8 +271,10 @@ class RecordEncoder:
         needs = self._needed(record.annotations)
         if image is None or not needs:
             return _NOTHING
-        self.beacon.step(Step.IMAGE)
         annotations = record.annotations
+        self.beacon.step(Step.IMAGE)
+        drawn = 1 + len(annotations.objects) + len(annotations.masks)
+        self.beacon.weigh(drawn * image.height * image.width)
 
         def read(ref: ImageRef) -> bytes:
             return self._read(ref, masks.get(ref))
@@ -280,7 +306,7 @@ class RecordEncoder:
         """A SequenceExample; its frames are stored one after the other."""
         schema, features = self._settings.schema, self._settings.features
         if not isinstance(schema, SequenceSchema):
-            raise ValueError(f"record {record.key!r} is a sequence, which schema {schema.name!r} cannot hold")
+            raise JobError(f"record {record.key!r} is a sequence, which schema {schema.name!r} cannot hold")
         frames, size = self._stored_frames(steps) if taken is None else (taken.images, taken.source_bytes)
         context = schema.features(record, None, _NOTHING, features)
         lists = schema.feature_lists(record, frames, features)
@@ -317,7 +343,12 @@ class RecordEncoder:
     def _read(self, ref: ImageRef, loading: Loading) -> bytes:
         """The bytes of a file; notes it where they are not of the state that was listed."""
         self._work["source_reads"] += 1
-        data = self._reader.read(ref) if loading is None else loading.result()
+        try:
+            data = self._reader.read(ref) if loading is None else loading.result()
+        except BadInput:
+            raise
+        except Exception as error:
+            raise _NotRead(error) from error
         self._is_as_listed &= self._reader.is_as_listed(ref)
         return data
 

@@ -12,6 +12,7 @@ import time
 import traceback
 from multiprocessing.connection import Connection
 
+from transforms import internal_errors
 from transforms.records import JobError
 from transforms.shards.beacon import Beacon
 from transforms.shards.part import EncodedBatch, EncodeTask, JoinTask, PartTask
@@ -45,12 +46,21 @@ class Fault:
     expected: bool
 
 
-Answer = Result | Advance | Fault
+@dataclasses.dataclass(frozen=True, slots=True)
+class Traceback:
+    """The traceback of an internal error that has failed a record, for the log of the parent."""
+
+    origin: str
+    text: str
+
+
+Answer = Result | Advance | Fault | Traceback
 
 
 def serve(connection: Connection, beacon: Beacon) -> None:
     """Runs tasks from the socket until it closes, or nothing has come for long. Settings come first."""
     encoder: RecordEncoder | None = None
+    internal_errors.send_to(lambda origin, text: connection.send(Traceback(origin, text)))
     try:
         while connection.poll(_IDLE_SECONDS):
             message: Task | RecordSettings = connection.recv()

@@ -11,6 +11,7 @@ from transforms.images import compare
 from transforms.images.likeness import Seen
 from transforms.images.picture import Array, encode_png
 from transforms.images.policy import ImagePolicy
+from transforms.internal_errors import internal_errors
 from transforms.records import BadInput
 from transforms.sweeping.measure import Original, seen_as_stored, seen_of
 from transforms.sweeping.results import Crop, Setting
@@ -62,8 +63,9 @@ def crops_of(worst: Worst, original: Original, settings: Sequence[Setting], seen
         if ssim is None:
             continue
         try:
-            stored = original.stored(setting.policy)
-            pixels, _ = seen_as_stored(stored, seen)
+            with internal_errors("encode"):
+                stored = original.stored(setting.policy)
+                pixels, _ = seen_as_stored(stored, seen)
         except BadInput:
             continue
         png = cut(pixels, box)

@@ -17,7 +17,10 @@ from transforms.images.opened import opened, opened_pixels
 from transforms.images.picture import Array, Picture
 from transforms.images.policy import ImagePolicy
 from transforms.images.store import store_image, store_pixels
+from transforms.internal_errors import internal_errors
 from transforms.records import BadInput, Failure, StoredImage
+from transforms.shards.beacon import SLOW_TIMES, cpu_seconds
+from transforms.shards.guarded import TAKES_TOO_LONG
 from transforms.sweeping.results import Setting
 
 RecordBytes = Callable[[StoredImage], int]
@@ -78,16 +81,21 @@ def measured(
         record_bytes: tells the size of the record.
 
     Raises:
-        BadInput: the image cannot be decoded.
+        BadInput: the image cannot be decoded, or a setting takes too long for its size.
     """
     source = seen_of(original, seen)
+    limit = SLOW_TIMES * cpu_seconds(original.opened().pixels)
     known: dict[tuple[str, bytes], Likeness | None] = {}
     found: list[Measure | Failure] = []
     for setting in settings:
+        start = _clock()
         try:
-            found.append(_measured(original, setting, source, seen, record_bytes, known))
+            with internal_errors("encode"):
+                found.append(_measured(original, setting, source, seen, record_bytes, known))
         except BadInput as error:
             found.append(error.failure())
+        if _clock() - start > limit:
+            raise BadInput("decode", TAKES_TOO_LONG, f"{setting.name}: more than {limit:.0f} seconds")
     return found
 
 
@@ -163,7 +171,15 @@ def _opened(stored: StoredImage) -> Encoded:
     """A stored image, to be decoded."""
     if stored.image_format != "raw":
         return opened(stored.data)
-    return Encoded("pixels", stored.data, None, 1, lambda: None, lambda: Picture(_pixels(stored)))
+    return Encoded(
+        "pixels",
+        stored.data,
+        None,
+        1,
+        lambda: None,
+        lambda: Picture(_pixels(stored)),
+        stored.height * stored.width,
+    )
 
 
 def _pixels(stored: StoredImage) -> Array:

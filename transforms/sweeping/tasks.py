@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from transforms.examples.tfrecord import FRAME_BYTES
 from transforms.images.policy import ImagePolicy
+from transforms.internal_errors import internal_errors
 from transforms.records import BadInput, Failure, ImageRecord, StoredImage
 from transforms.shards.packing import reference_record
 from transforms.shards.part import EncodedBatch, EncodeTask
@@ -88,7 +89,8 @@ class MeasureTask(_ImageTask):
             try:
                 record, original = self.read()
                 size = functools.partial(record_bytes, record, RecordEncoder(self.records))
-                measures = measured(original, self.settings, self.seen, size)
+                with internal_errors("encode"):
+                    measures = measured(original, self.settings, self.seen, size)
             except BadInput as error:
                 result = self.lost(error)
             else:
@@ -118,7 +120,8 @@ class CropTask(_ImageTask):
         with encoder.beacon.at_the_image():
             try:
                 _, original = self.read()
-                crops = crops_of(self.worst, original, self.settings, self.seen)
+                with internal_errors("encode"):
+                    crops = crops_of(self.worst, original, self.settings, self.seen)
             except BadInput as error:
                 return self.lost(error)
         return CroppedImage([], 0, WriteStats(), [], crops)
@@ -139,7 +142,8 @@ def record_bytes(record: ImageRecord, encoder: RecordEncoder, stored: StoredImag
     Raises:
         BadInput: a feature of the record does not fit.
     """
-    return len(encoder.build(record, stored)[0]) + FRAME_BYTES
+    with naming_faults(record.key):
+        return len(encoder.build(record, stored)[0]) + FRAME_BYTES
 
 
 @functools.cache

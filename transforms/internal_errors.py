@@ -1,0 +1,66 @@
+"""Unexpected exceptions of image and annotation code: one fails one record, and the log has its traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import traceback
+from collections.abc import Callable, Iterator
+
+from transforms.records import BadInput, JobError
+
+INTERNAL_ERROR = "internal error"
+"""The reason is this and the exception's class: `internal error: IndexError`."""
+
+_LOGGER = logging.getLogger(__name__)
+_logged: set[str] = set()
+_receiver: Callable[[str, str], None] | None = None
+
+
+@contextlib.contextmanager
+def internal_errors(stage: str) -> Iterator[None]:
+    """Turns an exception that nothing expects into a BadInput, and logs its traceback.
+
+    BadInput, JobError and MemoryError pass through.
+
+    Args:
+        stage: what is being done, as `BadInput` has it.
+
+    Raises:
+        BadInput: `internal error: <class>`.
+    """
+    try:
+        yield
+    except (BadInput, JobError, MemoryError):
+        raise
+    except Exception as error:
+        text = "".join(traceback.format_exception(error))
+        log_once(f"{type(error).__name__} in {_origin(error)}", text)
+        raise BadInput(stage, f"{INTERNAL_ERROR}: {type(error).__name__}", str(error)) from error
+
+
+def log_once(origin: str, text: str) -> None:
+    """Logs a traceback, or sends it to the receiver; not again if one of the same origin came before.
+
+    Args:
+        origin: class of the exception, file and line.
+        text: the traceback.
+    """
+    if origin in _logged:
+        return
+    _logged.add(origin)
+    if _receiver is not None:
+        _receiver(origin, text)
+    else:
+        _LOGGER.error("an internal error failed a record; please report it\n%s", text.rstrip())
+
+
+def send_to(receiver: Callable[[str, str], None]) -> None:
+    """Lets another process log the tracebacks of this one; `receiver` gets origin and text."""
+    global _receiver
+    _receiver = receiver
+
+
+def _origin(error: Exception) -> str:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{frame.filename}, line {frame.lineno}"
