@@ -70,13 +70,16 @@ class Beacon:
 
     def step(self, step: Step) -> None:
         """The writer begins another step."""
-        self._cells[_STEP] = step
-        self._cells[_COUNT] += 1
+        self._begin(step)
         self._limit(IMAGE_CPU_SECONDS if step is Step.IMAGE else 0)
 
     def weigh(self, pixels: int) -> None:
         """The image at which the writer is has so many pixels: its processor time is limited by them."""
         self._limit(cpu_seconds(pixels))
+
+    def _begin(self, step: Step) -> None:
+        self._cells[_STEP] = step
+        self._cells[_COUNT] += 1
 
     def _limit(self, seconds: float) -> None:
         """From now on; 0 for no limit."""
@@ -89,13 +92,12 @@ class Beacon:
         """The writer is at the only image of its task: should it end in the block, that is to blame.
 
         Also where the block raises: a process without memory ends after that. The processor time is not
-        limited: the timer for that would coarsen the process's clock, by which a sweep measures.
+        limited: a timer makes the process's clock coarse, and a sweep measures by that clock.
         """
         self.start(0)
-        self.step(Step.IMAGE)
-        self._limit(0)
+        self._begin(Step.IMAGE)
         yield
-        self.step(Step.OTHER)
+        self._begin(Step.OTHER)
         self.clear()
 
     def clear(self) -> None:
