@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from transforms.records import BadInput, JobError
 
@@ -17,11 +17,10 @@ _logged: set[str] = set()
 _receiver: Callable[[str, str], None] | None = None
 
 
-@contextlib.contextmanager
-def internal_errors(stage: str) -> Iterator[None]:
+class internal_errors(contextlib.ContextDecorator):
     """Turns an exception that nothing expects into a BadInput, and logs its traceback.
 
-    BadInput, JobError and MemoryError pass through.
+    BadInput, JobError and MemoryError pass through. A context manager and a decorator.
 
     Args:
         stage: what is being done, as `BadInput` has it.
@@ -29,14 +28,20 @@ def internal_errors(stage: str) -> Iterator[None]:
     Raises:
         BadInput: `internal error: <class>`.
     """
-    try:
-        yield
-    except (BadInput, JobError, MemoryError):
-        raise
-    except Exception as error:
+
+    def __init__(self, stage: str) -> None:
+        self._stage = stage
+
+    def __enter__(self) -> None:
+        """Begins."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Raises the BadInput."""
+        if not isinstance(error, Exception) or isinstance(error, BadInput | JobError | MemoryError):
+            return
         text = "".join(traceback.format_exception(error))
         log_once(f"{type(error).__name__} in {_origin(error)}", text)
-        raise BadInput(stage, f"{INTERNAL_ERROR}: {type(error).__name__}", str(error)) from error
+        raise BadInput(self._stage, f"{INTERNAL_ERROR}: {type(error).__name__}", str(error)) from error
 
 
 def log_once(origin: str, text: str) -> None:

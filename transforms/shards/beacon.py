@@ -20,6 +20,7 @@ SLOW_TIMES = 5
 _SIZE = mmap.PAGESIZE
 _COUNT, _INDEX, _STEP, _MILLISECONDS = range(4)
 _NO_INDEX = (1 << 64) - 1
+_MEGAPIXEL = 1_000_000
 
 
 class Step(IntEnum):
@@ -68,14 +69,16 @@ class Beacon:
         """The writer is at the record of this place in its task."""
         self._cells[_INDEX] = index
 
-    def step(self, step: Step) -> None:
-        """The writer begins another step."""
+    def step(self, step: Step, pixels: int = 0) -> None:
+        """The writer begins another step; `pixels`, of an image, extend its limit of processor time."""
         self._begin(step)
-        self._limit(IMAGE_CPU_SECONDS if step is Step.IMAGE else 0)
+        if step is Step.IMAGE:
+            self._limit(cpu_seconds(pixels))
 
     def weigh(self, pixels: int) -> None:
-        """The image at which the writer is has so many pixels: its processor time is limited by them."""
-        self._limit(cpu_seconds(pixels))
+        """The image at which the writer is has so many pixels: they extend its limit of processor time."""
+        if pixels >= _MEGAPIXEL:
+            self._limit(cpu_seconds(pixels))
 
     def _begin(self, step: Step) -> None:
         self._cells[_STEP] = step
@@ -83,9 +86,10 @@ class Beacon:
 
     def _limit(self, seconds: float) -> None:
         """From now on; 0 for no limit."""
-        self._cells[_MILLISECONDS] = round(1000 * seconds * self.patience)
+        seconds *= self.patience
+        self._cells[_MILLISECONDS] = int(1000 * seconds)
         if self._is_limited:
-            signal.setitimer(signal.ITIMER_PROF, seconds * self.patience)
+            signal.setitimer(signal.ITIMER_PROF, seconds)
 
     @contextlib.contextmanager
     def at_the_image(self) -> Iterator[None]:
@@ -104,6 +108,7 @@ class Beacon:
         """The writer is at no record."""
         self._cells[_INDEX] = _NO_INDEX
         self._cells[_STEP] = Step.OTHER
+        self._limit(0)
 
     def position(self) -> Position:
         """Where the writer is, or was when it ended."""
@@ -113,7 +118,7 @@ class Beacon:
 
 def cpu_seconds(pixels: int) -> float:
     """Processor time that an image of so many pixels may take."""
-    return IMAGE_CPU_SECONDS + CPU_SECONDS_A_MEGAPIXEL * pixels / 1e6
+    return IMAGE_CPU_SECONDS + CPU_SECONDS_A_MEGAPIXEL * (pixels // _MEGAPIXEL)
 
 
 def create_file() -> int:

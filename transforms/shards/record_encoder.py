@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
 import hashlib
 import json
@@ -59,16 +58,6 @@ class _NotRead(BaseException):  # no handler of a decoder's errors may take it f
     def __init__(self, fault: Exception) -> None:
         super().__init__(fault)
         self.fault = fault
-
-
-@contextlib.contextmanager
-def _internal_errors() -> Iterator[None]:
-    """As `internal_errors`; what reading raises passes through."""
-    try:
-        with internal_errors("encode"):
-            yield
-    except _NotRead as error:
-        raise error.fault from None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,8 +182,10 @@ class RecordEncoder:
             BadInput: with the record's key; the record fails, the job goes on.
         """
         try:
-            with _internal_errors():
+            with internal_errors("encode"):
                 return self._encoded(record, loading, taken)
+        except _NotRead as error:
+            raise error.fault from None
         except BadInput as error:
             error.key = record.key
             raise
@@ -232,9 +223,12 @@ class RecordEncoder:
         Raises:
             BadInput: an annotation or a feature does not fit.
         """
-        with _internal_errors():
-            features, placed = self._features(record, image, masks or {}, None)
-            return build_example(self._named(features)), placed
+        try:
+            with internal_errors("encode"):
+                features, placed = self._features(record, image, masks or {}, None)
+                return build_example(self._named(features)), placed
+        except _NotRead as error:
+            raise error.fault from None
 
     def _features(
         self,
@@ -272,9 +266,8 @@ class RecordEncoder:
         if image is None or not needs:
             return _NOTHING
         annotations = record.annotations
-        self.beacon.step(Step.IMAGE)
         drawn = 1 + len(annotations.objects) + len(annotations.masks)
-        self.beacon.weigh(drawn * image.height * image.width)
+        self.beacon.step(Step.IMAGE, drawn * image.height * image.width)
 
         def read(ref: ImageRef) -> bytes:
             return self._read(ref, masks.get(ref))

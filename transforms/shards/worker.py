@@ -86,6 +86,8 @@ def _answer(task: Task, encoder: RecordEncoder, connection: Connection) -> Answe
         return Fault(str(error), expected=True)
     except Exception:
         return Fault(traceback.format_exc(), expected=False)
+    finally:
+        encoder.beacon.clear()
     meter.flush()
     return result
 
