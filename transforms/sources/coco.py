@@ -38,7 +38,6 @@ from transforms.sources.source import (
     check_unused,
     readable,
 )
-from transforms.storage.paths import real_path
 from transforms.storage.places import is_folder
 
 _UNUSED = ("image_column", "label_column", "label_pattern", "input_features", "mask_pattern")
@@ -65,11 +64,11 @@ class CocoSource:
     def sniff(self, config: SourceConfig) -> str | None:
         if config.annotations or not is_folder(config.input):
             flag = "--annotations" if config.annotations else "--input"
-            paths = [manifest.path for manifest in manifests(config)]
+            paths = [manifest.file for manifest in manifests(config)]
             if any(extension_of(path) != "json" for path in paths):
                 return None
             with readable(flag, paths[0]):
-                kind = kind_of(real_path(paths[0]), must_be=False)
+                kind = kind_of(paths[0], must_be=False)
             return None if kind is None else f"{paths[0]!r} is a COCO annotation file"
         with readable("--input", config.input):
             name = sniff_folder(config)

@@ -101,6 +101,10 @@ class Outline:
         """The path of a file or folder by its key."""
         return f"{self._root}/{key}" if key else self._root
 
+    def file(self, key: str) -> str:
+        """The real path of a file by its key; of a link to the outside its own, which `open_file` refuses."""
+        return self._confinement.inner(self.path(key))
+
     def holds_images(self, key: str, depth: int = _DEPTH) -> bool:
         """Whether a file in a folder, or up to `depth` levels below it, has the name of an image."""
         return any(level.images for _, level in self.walk(key, depth))

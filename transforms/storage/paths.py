@@ -11,12 +11,10 @@ from typing import NamedTuple
 
 from transforms.flags import flag_with
 from transforms.records import BadInput
+from transforms.storage.faults import OUTSIDE as OUTSIDE
 from transforms.storage.faults import may_pass, os_fault, retried
 from transforms.storage.known_objects import KnownObjects
 from transforms.storage.local import version_of
-
-OUTSIDE = "outside the input root"
-"""The reason of what leads out of all roots."""
 
 GIVE_ROOT = "give --image_root the folder it leads to, if that is meant to be read"
 """The remedy for `OUTSIDE`."""
@@ -155,6 +153,22 @@ class Confinement:
             OSError: a transient fault has lasted.
         """
         return self.contains(real_path(path))
+
+    def leads_to(self, path: str) -> str:
+        """The real path of `path`, whether or not there is such a file: what `open_file` is given.
+
+        Raises:
+            OSError: `EXDEV` where that is outside the roots; or one that may pass, and has not.
+        """
+        found = real_path(path)
+        if not self.contains(found):
+            raise OSError(errno.EXDEV, f"it leads to {found!r}, {OUTSIDE}; {GIVE_ROOT}", path)
+        return found
+
+    def inner(self, path: str) -> str:
+        """As `leads_to`; a path that leads outside as it is, which `open_file` refuses for its link."""
+        found = real_path(path)
+        return found if self.contains(found) else path
 
     def resolve(self, path: str, stage: str = "manifest") -> str:
         """The real path of `path`, whether or not there is such a file.

@@ -97,10 +97,11 @@ def csv_files(config: SourceConfig, names: Sequence[str] | None = None) -> list[
         f"{folder}/": names_in(f"{root}/{folder}") for folder in folders_called(ANNOTATIONS, root, names)
     }
     found = [
-        CsvFile(Manifest(os.path.join(root, folder + name), folder + name), kind, _split_of(name))
+        CsvFile(Manifest(path, folder + name, confinement.leads_to(path)), kind, _split_of(name))
         for folder, inner in listed.items()
         for name in inner
-        if (kind := kind_of(name)) is not None and confinement.holds(os.path.join(root, folder + name))
+        if (kind := kind_of(name)) is not None
+        and confinement.holds(path := os.path.join(root, folder + name))
     ]
     return sorted(found, key=lambda file: ("boxable" not in file.manifest.name, file.manifest.name))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import io
 import os
 import re
 import zlib
@@ -94,13 +95,13 @@ def _one_file(path: str, image_roots: Sequence[str]) -> Inputs:
     confinement = Confinement((folder, os.path.dirname(real_path(path)), *image_roots))
     for other in _BESIDE:
         if is_file(f"{folder}/{other}") and confinement.holds(f"{folder}/{other}"):
-            beside[other] = _tree_file(other, f"{folder}/{other}")
-    return Inputs((_tree_file(name, path),), beside, ())
+            beside[other] = _tree_file(other, confinement.leads_to(f"{folder}/{other}"))
+    return Inputs((_tree_file(name, real_path(path)),), beside, ())
 
 
 def _tree_file(key: str, path: str) -> TreeFile:
     status = status_of(path)
-    return TreeFile(key, real_path(path), status.size, status.version)
+    return TreeFile(key, path, status.size, status.version)
 
 
 class Inflated:
@@ -136,26 +137,26 @@ class Inflated:
         return b""
 
 
-@contextlib.contextmanager
-def opened(path: str) -> Iterator[tuple[Readable, bool]]:
-    """A file of TFRecords to be read in order, unpacked, and whether it is compressed.
+def unpacked(stored: io.BufferedReader) -> tuple[Readable, bool]:
+    """An open file of TFRecords, unpacked, and whether it is compressed."""
+    head = stored.read(HEAD_BYTES)
+    stored.seek(0)
+    # a length whose checksum is right is no chance, and may look like a compressed file's first bytes
+    if not is_head(head) and _is_packed(head):
+        return Inflated(stored), True
+    return stored, False
 
-    Raises:
-        OSError: it cannot be opened.
-    """
+
+@contextlib.contextmanager
+def opened_input(path: str) -> Iterator[tuple[Readable, bool]]:
+    """As `open_file`, and then `unpacked`."""
     with open_file(path) as stored:
-        head = stored.read(HEAD_BYTES)
-        stored.seek(0)
-        # a length whose checksum is right is no chance, and may look like a compressed file's first bytes
-        if not is_head(head) and _is_packed(head):
-            yield Inflated(stored), True
-        else:
-            yield stored, False
+        yield unpacked(stored)
 
 
 def looks_framed(path: str) -> bool:
-    """Whether a file begins as TFRecords do."""
-    with opened(path) as (file, _):
+    """Whether a file begins as TFRecords do; the path is a real one."""
+    with opened_input(path) as (file, _):
         head = b""
         try:
             while len(head) < HEAD_BYTES and (more := file.read(HEAD_BYTES - len(head))):
