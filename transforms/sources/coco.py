@@ -27,7 +27,7 @@ from transforms.sources.formats.coco_places import CocoPlaces
 from transforms.sources.formats.coco_spool import Spooled, annotation_spool
 from transforms.sources.formats.manifests import check_manifests, manifests
 from transforms.sources.names import extension_of, printable, split_of_folders
-from transforms.sources.outline import links_outside
+from transforms.sources.outline import left_out
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import (
     ANNOTATIONS,
@@ -85,7 +85,7 @@ class CocoSource:
         if not files:
             raise ValueError(
                 f"--input is {config.input!r}, where no COCO annotation file is found "
-                f"up to two folders down{links_outside(config) or '; name them with --annotations'}"
+                f"up to two folders down{left_out(config) or '; name them with --annotations'}"
             )
         if all(file.kind == "captions" for file in files) and "captions" not in config.include_annotations:
             raise ValueError(

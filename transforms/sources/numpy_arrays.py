@@ -15,7 +15,7 @@ from transforms.sources.formats.npy_files import StoredArray, arrays_in
 from transforms.sources.formats.numpy_labels import annotations_of
 from transforms.sources.listed import failed, skipped
 from transforms.sources.names import extension_of, is_image_name, split_named
-from transforms.sources.outline import check_roots_used
+from transforms.sources.outline import check_roots_used, left_out
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import (
     Description,
@@ -74,7 +74,7 @@ class NumpySource:
         if not sets:
             raise ValueError(
                 f"--input is {config.input!r}: no array is called like images, such as x_train.npy, "
-                "images.npy, or x_train in an .npz"
+                f"images.npy, or x_train in an .npz{left_out(config)}"
             )
         for one in sets:
             one.check()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
@@ -294,7 +293,7 @@ def os_error_text(error: OSError) -> str:
     """What the file system said, and of which file, for messages."""
     if error.filename is None:
         return _reason(error)
-    if error.errno in (errno.ENXIO, errno.EXDEV):  # of `open_regular` and `leads_to`
+    if _reason(error).startswith("it "):  # of `open_regular` and `leads_to`
         return f"{printable(os.fsdecode(error.filename))!r}: {error.strerror}"
     return f"{_reason(error)}, reading {printable(os.fsdecode(error.filename))!r}"
 

@@ -35,7 +35,7 @@ from transforms.sources.formats.tfrecord_objects import BOX_KEYS
 from transforms.sources.formats.tfrecord_records import Found, Place, RecordReader
 from transforms.sources.formats.wire import Feature, Span
 from transforms.sources.names import is_image_name, printable
-from transforms.sources.outline import check_roots_used, links_outside
+from transforms.sources.outline import check_roots_used, left_out
 from transforms.sources.selection import (
     EXCLUDED,
     Selection,
@@ -97,7 +97,7 @@ class TfrecordSource:
             if not found.files:
                 raise ValueError(
                     f"--input is {config.input!r}: no file is called like TFRecords, such as "
-                    f"train.tfrecord or train-00000-of-00010{links_outside(config)}"
+                    f"train.tfrecord or train-00000-of-00010{left_out(config)}"
                 )
             _check_features(config, _first_features(found, ()))
 

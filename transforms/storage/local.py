@@ -184,8 +184,8 @@ def open_regular(path: str) -> tuple[int, int]:
 
 
 def _check_regular(status: os.stat_result, path: str) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.ENXIO, f"it is {_kind(status.st_mode)}; a regular file is expected", path)
+    if (fault := not_regular(status.st_mode)) is not None:
+        raise OSError(errno.ENXIO, fault, path)
 
 
 def _path_of(descriptor: int) -> str:
@@ -229,7 +229,14 @@ def _out_of_range(ref: ImageRef, size: int) -> BadInput:
     return BadInput("load", "out of range", detail)
 
 
-def _kind(mode: int) -> str:
+def not_regular(mode: int) -> str | None:
+    """What something is that is no regular file, for messages; None for one that is.
+
+    Args:
+        mode: its `st_mode`.
+    """
+    if stat.S_ISREG(mode):
+        return None
     kinds = {
         stat.S_IFDIR: "a directory",
         stat.S_IFIFO: "a pipe",
@@ -237,4 +244,4 @@ def _kind(mode: int) -> str:
         stat.S_IFCHR: "a device",
         stat.S_IFBLK: "a device",
     }
-    return kinds.get(stat.S_IFMT(mode), "not a regular file")
+    return f"it is {kinds.get(stat.S_IFMT(mode), 'something else')}; a regular file is expected"

@@ -155,14 +155,17 @@ class Confinement:
         return self.contains(real_path(path))
 
     def leads_to(self, path: str) -> str:
-        """The real path of `path`, whether or not there is such a file: what `open_file` is given.
+        """The real path of `path`: what `open_file` is given.
 
         Raises:
-            OSError: `EXDEV` where that is outside the roots; or one that may pass, and has not.
+            OSError: `EXDEV` where that is outside the roots, `ENOENT` where a link leads to nothing; or one
+                that may pass, and has not.
         """
         found = real_path(path)
         if not self.contains(found):
             raise OSError(errno.EXDEV, f"it leads to {found!r}, {OUTSIDE}; {GIVE_ROOT}", path)
+        if found != path and not is_remote(path) and not os.path.lexists(found):
+            raise FileNotFoundError(errno.ENOENT, f"it leads to {found!r}, where nothing is", path)
         return found
 
     def inner(self, path: str) -> str:

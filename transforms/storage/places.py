@@ -131,12 +131,12 @@ def open_named(path: str) -> io.BufferedReader:
 
 
 def check_readable(path: str) -> None:
-    """Raises OSError where a file or folder that is there may not be read."""
+    """Raises OSError where what is there is neither a file nor a folder, or may not be read."""
     if is_remote(path):
         return  # that it is there was told by the service, to one who may read it
     if local.is_folder(path):
         retried(os.scandir, path).close()
-    elif local.is_file(path):
+    else:
         local.open_named(path).close()
 
 

@@ -261,6 +261,8 @@ def _json_file(
         file = located(folder, name, entry, confinement)
     except BadInput as fault:
         yield _failure(prefix + name, fault)
+    except OSError as error:
+        yield _failure(prefix + name, os_fault(error, "list"))
     else:
         if file is not None:
             yield file[0], prefix + name

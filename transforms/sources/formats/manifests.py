@@ -15,7 +15,7 @@ from transforms.sources.names import extension_of, is_unicode, printable, split_
 from transforms.sources.outline import Outline
 from transforms.sources.source import SourceConfig, check_input_exists, check_path, readable
 from transforms.storage.paths import absolute, below, is_remote, real_path
-from transforms.storage.places import is_file, is_folder, is_there, may_be_there, open_file
+from transforms.storage.places import is_folder, is_there, may_be_there, open_file
 
 PEEKED = 100
 """Rows at the start of a manifest that tell which columns there are, and what is in them."""
@@ -183,7 +183,7 @@ def _call_for(config: SourceConfig, source: str) -> str:
 def _check_text(manifest: Manifest, flag: str, takes_utf16: bool) -> None:
     with readable(flag, manifest.path):
         check_path(flag, manifest.path)
-        if not (is_there(manifest.path) and is_file(manifest.path)):
+        if not is_there(manifest.path):
             raise ValueError(f"{flag} is {manifest.path!r}: there is no such file")
         with open_file(manifest.file) as stream:
             start = stream.read(1 << 16)
