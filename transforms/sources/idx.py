@@ -32,7 +32,7 @@ from transforms.sources.source import (
     check_unused,
     readable,
 )
-from transforms.storage.paths import GIVE_ROOT, OUTSIDE, Confinement, real_path
+from transforms.storage.paths import Confinement, real_path
 from transforms.storage.places import is_file, is_folder, names_in, open_file, status_of
 from transforms.storage.spool import Spool
 
@@ -188,7 +188,7 @@ def _pairs(config: SourceConfig) -> tuple[list[_Pair], list[Failure]]:
     A lone file as the input brings the labels beside it along.
 
     Raises:
-        ValueError: one of the files is a link that leads outside the input.
+        OSError: one of the files is a link that leads outside the input, or to nothing.
     """
     is_lone = is_file(config.input)
     folder = os.path.dirname(config.input) if is_lone else config.input
@@ -211,9 +211,6 @@ def _pairs(config: SourceConfig) -> tuple[list[_Pair], list[Failure]]:
     if is_lone:
         found = {subset: _labels_beside(folder, subset) for subset in images}
         labels.update({subset: name for subset, name in found.items() if name is not None})
-    for name in (*images.values(), *labels.values()):
-        if not confinement.holds(os.path.join(folder, name)):
-            raise ValueError(f"--input is {config.input!r}: {name} is {OUTSIDE}; {GIVE_ROOT}")
     files = {
         name: IdxFile(confinement.leads_to(os.path.join(folder, name)), name.endswith(".gz"))
         for name in (*images.values(), *labels.values())

@@ -182,9 +182,8 @@ def _no_file(config: SourceConfig) -> str:
     keys = (joined(key, name) for key, level in outline.walk() for name in (*level.others, *level.images))
     for path in itertools.islice(map(outline.path, keys), _LOOKED_AT):
         mode = mode_of(path)
-        if (
-            fault := not_regular(mode) if mode else "it is a link to nothing, or may not be read"
-        ) is not None:
+        fault = not_regular(mode) if mode else "it is a link to nothing, or may not be read"
+        if fault is not None:
             return f"; {path!r}: {fault}"
     return ""
 

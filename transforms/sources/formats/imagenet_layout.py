@@ -98,17 +98,14 @@ def find_layout(config: SourceConfig, most: int = _FOLDERS) -> Layout:
             if is_hidden(name[:-1] if name[-1] == "/" else name):
                 continue
             if name[-1] != "/":
-                _note_file(layout, prefix, name, confinement)
+                _note_file(layout, prefix, name)
             elif _is_visited(layout.path(prefix + name), skipped, confinement):
                 _note_folder(layout, prefix, name[:-1], waiting)
     return layout
 
 
-def _note_file(layout: Layout, prefix: str, name: str, confinement: Confinement) -> None:
+def _note_file(layout: Layout, prefix: str, name: str) -> None:
     if extension_of(name) in ("txt", "csv", "mat"):
-        path = layout.path(prefix + name)
-        if is_link(path) and not confinement.holds(path):
-            return  # the walk over the tree reports it
         layout.files.setdefault(name.lower(), prefix + name)
     elif (match := ILSVRC_NAME.match(name)) and is_image_name(name):
         layout.named = layout.named or prefix + name
