@@ -77,6 +77,14 @@ _ALSO: dict[str, Input] = {
         lambda _: {**INPUTS["tfrecord"].files(NUMBERS), "image.class.label.labels.txt": _NAMES},
         options=INPUTS["tfrecord"].options,
     ),
+    "tfrecord-versions": Input(
+        "tfrecord",
+        lambda _: {
+            **{f"1.0.0/{key}": data for key, data in INPUTS["tfrecord"].files(NUMBERS).items()},
+            "latest.json": b'{"format_version": 1, "version": "1.0.0"}',
+        },
+        options=INPUTS["tfrecord"].options,
+    ),
     "csv-annotations": Input("csv", INPUTS["csv"].files, options={"annotations": ("m.csv",)}),
     "jsonl-annotations": Input("jsonl", INPUTS["jsonl"].files, options={"annotations": ("m.jsonl",)}),
 }

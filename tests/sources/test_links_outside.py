@@ -104,6 +104,24 @@ def test_files_next_to_a_lone_one_are_links_to_where_that_leads_at_most(
     assert str(outside / side) not in opened
 
 
+def test_the_latest_version_is_not_a_link_to_the_outside(tmp_path: Path, opened: list[str]) -> None:
+    root, outside = tmp_path / "in", tmp_path / "outside"
+    put(root, {"latest.json": b'{"format_version": 1, "version": "1.0.0"}'})
+    put(outside, files_of("tfrecord"))
+    (root / "1.0.0").symlink_to(outside)
+    source, config = SOURCES["tfrecord"], SourceConfig("tfrecord", str(root))
+    with pytest.raises(ValueError, match="1.0.0': it leads to .*, outside the input root"):
+        source.check(config)
+    assert not [path for path in opened if path.startswith(f"{outside}/")]
+    given = SourceConfig("tfrecord", str(root), image_roots=(str(outside),))
+    assert len([one for one in source.read(given, str(tmp_path)) if isinstance(one, ImageRecord)]) == 2
+    (root / "latest.json").rename(outside / "latest.json")
+    (root / "latest.json").symlink_to(outside / "latest.json")
+    assert {one.reason for one in source.read(config, str(tmp_path)) if isinstance(one, Failure)} == {
+        "outside the input root"
+    }
+
+
 def _side(kind: str) -> bytes:
     if kind == "idx":
         return files_of("idx")["train-labels-idx1-ubyte"]

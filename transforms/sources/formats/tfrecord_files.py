@@ -15,6 +15,7 @@ from transforms.records import Failure
 from transforms.sources.names import split_named
 from transforms.sources.source import SourceConfig
 from transforms.sources.tree import Tree, TreeFile
+from transforms.storage.layout import LATEST
 from transforms.storage.paths import Confinement, absolute, real_path
 from transforms.storage.places import is_file, open_file, status_of
 from transforms.storage.versions import latest_version, version_folder
@@ -72,7 +73,7 @@ def inputs(config: SourceConfig) -> Inputs:
     if is_file(config.input):
         return _one_file(config.input, config.image_roots)
     files, beside, failures = [], {}, []
-    for item in Tree(_latest(config.input), config.image_roots, config.skip_dirs).files():
+    for item in Tree(_latest(config), config.image_roots, config.skip_dirs).files():
         if isinstance(item, Failure):
             failures.append(item)
         elif is_tfrecord_name(item.key.rpartition("/")[2]):
@@ -82,10 +83,12 @@ def inputs(config: SourceConfig) -> Inputs:
     return Inputs(tuple(files), beside, tuple(failures))
 
 
-def _latest(folder: str) -> str:
+def _latest(config: SourceConfig) -> str:
+    """The folder of the latest version, or the input. Raises OSError where a link to it leads outside."""
+    folder, within = config.input, Confinement((config.input, *config.image_roots))
     with contextlib.suppress(ValueError):  # a latest.json that is somebody else's
-        if (version := latest_version(folder)) is not None:
-            return version_folder(folder, version)
+        if within.holds(f"{folder}/{LATEST}") and (version := latest_version(folder)) is not None:
+            return within.leads_to(version_folder(folder, version))
     return folder
 
 
