@@ -14,7 +14,7 @@ from transforms.records import BadInput
 from transforms.storage.faults import OUTSIDE as OUTSIDE
 from transforms.storage.faults import may_pass, os_fault, retried
 from transforms.storage.known_objects import KnownObjects
-from transforms.storage.local import version_of
+from transforms.storage.local import not_regular, version_of
 
 GIVE_ROOT = "give --image_root the folder it leads to, if that is meant to be read"
 """The remedy for `OUTSIDE`."""
@@ -252,8 +252,8 @@ class Confinement:
                 status = os.stat(found)
         except (FileNotFoundError, NotADirectoryError):
             return True
-        if not stat.S_ISREG(status.st_mode):
-            raise BadInput("manifest", "not a file", path)
+        if (fault := not_regular(status.st_mode)) is not None:
+            raise BadInput("manifest", "not a file", f"{path}: {fault}")
         return LocatedFile(found, self._key(path, found), status.st_size, version_of(status))
 
     def _look_in_bucket(self, uri: str) -> LocatedFile | bool:
