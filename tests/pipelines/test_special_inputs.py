@@ -37,6 +37,8 @@ def _bounded() -> Iterator[None]:
         ("yolo-darknet", "obj.data", ["--source=yolo"]),
         ("imagenet-list", "val.txt", ["--source=imagenet"]),
         ("imagenet-list", "synset_words.txt", []),
+        ("imagenet", "meta.mat", ["--source=imagenet"]),
+        ("tfrecord-versions", "latest.json", ["--source=tfrecord"]),
         ("openimages", "train-annotations-bbox.csv", []),
         ("idx", "train-labels-idx1-ubyte", []),
         ("coco-boxes", "train/_annotations.coco.json", ["--source=coco"]),
