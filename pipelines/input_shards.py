@@ -11,11 +11,10 @@ from typing import Literal
 import tensorflow as tf
 
 from pipelines.input_splits import ALL, Piece, cut, known_records
-from transforms.reading.shard import frames
-from transforms.sources.formats.tfrecord_files import opened
+from transforms.reading.shard import frames, opened
 from transforms.storage.cloud import NO_AUTH
 from transforms.storage.paths import is_remote
-from transforms.storage.places import open_file
+from transforms.storage.places import open_named
 
 ShardBy = Literal["auto", "file", "record"]
 
@@ -225,7 +224,7 @@ def _compression(path: str) -> str:
     with opened(path) as (_, is_packed):
         if not is_packed:
             return ""
-    with open_file(path) as file:
+    with open_named(path) as file:
         return "GZIP" if file.read(2) == b"\x1f\x8b" else "ZLIB"
 
 

@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 
 from transforms.framing import FRAME_BYTES, HEAD_BYTES, is_head
 from transforms.reading.dataset import Dataset, ShardEntry
-from transforms.reading.shard import frames, read_index
-from transforms.sources.formats.tfrecord_files import opened
+from transforms.reading.shard import frames, opened, read_index
 from transforms.storage.paths import is_remote
-from transforms.storage.places import open_file
+from transforms.storage.places import open_named
 
 ALL = -1
 _PART = re.compile(r"(?P<name>[^\[\]+]+?)(?:\[(?P<start>-?\d+%?)?:(?P<stop>-?\d+%?)?\])?")
@@ -151,7 +150,7 @@ def count_records(path: str) -> int:
 
 def _heads(path: str) -> int:
     count = offset = 0
-    with open_file(path) as file:
+    with open_named(path) as file:
         end = file.seek(0, 2)
         while offset < end:
             file.seek(offset)

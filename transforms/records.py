@@ -94,7 +94,7 @@ class ImageRef:
     """Where an image's stored bytes are.
 
     Attributes:
-        uri: a local path or a URI.
+        uri: a local path without links (`os.path.realpath`), or a URI.
         offset: first byte, for an image inside a container.
         length: number of bytes; None for a whole file.
         pixels: (height, width, channels) where the bytes are raw uint8 pixels, row by row; None

@@ -198,9 +198,9 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
         item.key.encode()
 
 
-def test_a_pipe_is_skipped_and_never_opened(tmp_path: Path) -> None:
+def test_a_pipe_fails_and_is_never_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jpg")
-    assert faults(listed(tmp_path)) == [("pipe.jpg", "not a file", True)]
+    assert faults(listed(tmp_path)) == [("pipe.jpg", "not a file", False)]
 
 
 def test_a_folder_that_may_not_be_read_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

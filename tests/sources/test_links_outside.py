@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import os
 from pathlib import Path
@@ -11,38 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.sources import special_cases
 from tests.sources.small_inputs import INPUTS
+from tests.sources.special_cases import ALL, NUMBERS, files_of, put
 from transforms.records import Failure, ImageRecord, JobError
 from transforms.sources.registry import SOURCES
 from transforms.sources.source import Item, SourceConfig
 from transforms.storage import local
 
-NUMBERS = (1, 2)
-_BOXES = b"ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax\n0,xclick,/m/c,1,0.1,0.5,0.1,0.5\n"
-_NAMES = b"cat\ndog\n"
-FURTHER: dict[str, dict[str, bytes]] = {
-    "yolo": {"data.yaml": b"path: .\ntrain: images\nnames: [cat]\n", "labels/classes.txt": _NAMES},
-    "openimages": {"train-annotations-bbox.csv": _BOXES},
-    "imagenet": {"train/LOC_synset_mapping.txt": b"n01440764 tench\n"},
-    "masks": {"classes.txt": _NAMES, "train.txt": b"0\n1\n"},
-    "voc": {"labelmap.txt": b"cat:::\n", "ImageSets/Main/train.txt": b"0\n1\n"},
-    "idx": {"train-labels-idx1-ubyte": b"\0\0\x08\x01\0\0\0\x02\1\2"},
-    "idx.gz": {"train-labels-idx1-ubyte.gz": gzip.compress(b"\0\0\x08\x01\0\0\0\x02\1\2")},
-    "tfrecord": {"label_map.pbtxt": b"item {\n  id: 1\n  name: 'cat'\n}\n"},
-}
 CASES = [
     (name, key)
-    for name, one in INPUTS.items()
-    for key in {**one.files(NUMBERS), **FURTHER.get(name, {})}
-    if key != one.place
+    for name, key in special_cases.CASES
+    if key not in (ALL[name].place, *ALL[name].options.get("annotations", ()))  # the caller names these
 ]
-
-
-def put(root: Path, files: dict[str, bytes]) -> None:
-    for name, data in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
 
 
 @pytest.fixture
@@ -52,15 +32,16 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     really = local.open_file
 
     def open_file(path: str) -> Any:
+        file = really(path)
         paths.append(os.path.realpath(path))
-        return really(path)
+        return file
 
     monkeypatch.setattr(local, "open_file", open_file)
     return paths
 
 
 def read(name: str, root: Path, scratch: Path, **options: Any) -> list[Item]:
-    one = INPUTS[name]
+    one = ALL[name]
     config = SourceConfig(one.kind, str(root / one.place), **one.options, **options)
     source = SOURCES[one.kind]
     source.check(config)
@@ -72,7 +53,7 @@ def test_a_link_that_leads_outside_is_not_followed(
     tmp_path: Path, opened: list[str], name: str, key: str
 ) -> None:
     root, outside = tmp_path / "in", tmp_path / "outside"
-    put(root, {**INPUTS[name].files(NUMBERS), **FURTHER.get(name, {})})
+    put(root, files_of(name))
     outside.mkdir()
     (root / key).rename(outside / os.path.basename(key))
     (root / key).symlink_to(outside / os.path.basename(key))
@@ -116,16 +97,36 @@ def test_files_next_to_a_lone_one_are_links_to_where_that_leads_at_most(
         source.check(far)
         assert list(source.read(far, str(tmp_path)))
     else:
-        with pytest.raises(ValueError, match=f"{side} is outside the input root; .*give --image_root"):
+        with pytest.raises(
+            ValueError, match=f"{side}': it leads to .*, outside the input root; give --image_root"
+        ):
             source.check(far)
     assert str(outside / side) not in opened
 
 
+def test_the_latest_version_is_not_a_link_to_the_outside(tmp_path: Path, opened: list[str]) -> None:
+    root, outside = tmp_path / "in", tmp_path / "outside"
+    put(root, {"latest.json": b'{"format_version": 1, "version": "1.0.0"}'})
+    put(outside, files_of("tfrecord"))
+    (root / "1.0.0").symlink_to(outside)
+    source, config = SOURCES["tfrecord"], SourceConfig("tfrecord", str(root))
+    with pytest.raises(ValueError, match="1.0.0': it leads to .*, outside the input root"):
+        source.check(config)
+    assert not [path for path in opened if path.startswith(f"{outside}/")]
+    given = SourceConfig("tfrecord", str(root), image_roots=(str(outside),))
+    assert len([one for one in source.read(given, str(tmp_path)) if isinstance(one, ImageRecord)]) == 2
+    (root / "latest.json").rename(outside / "latest.json")
+    (root / "latest.json").symlink_to(outside / "latest.json")
+    assert {one.reason for one in source.read(config, str(tmp_path)) if isinstance(one, Failure)} == {
+        "outside the input root"
+    }
+
+
 def _side(kind: str) -> bytes:
     if kind == "idx":
-        return FURTHER["idx"]["train-labels-idx1-ubyte"]
+        return files_of("idx")["train-labels-idx1-ubyte"]
     if kind == "tfrecord":
-        return FURTHER["tfrecord"]["label_map.pbtxt"]
+        return files_of("tfrecord")["label_map.pbtxt"]
     stream = io.BytesIO()
     np.save(stream, np.array([1, 2]))
     return stream.getvalue()

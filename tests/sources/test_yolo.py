@@ -370,7 +370,7 @@ def test_descriptions_outside_the_input_are_refused(tmp_path: Path, name: str) -
     text = NAMES if name == "data.yaml" else "images/train/a.jpg\n"
     (tmp_path / "secret").write_text(text)
     (tmp_path / "in" / name).symlink_to(tmp_path / "secret")
-    with pytest.raises(ValueError, match=f"{name} is a link to '.*/secret', outside the input"):
+    with pytest.raises(ValueError, match=f"{name}': it leads to '.*/secret', outside the input root"):
         listed(place)
     if name == "data.yaml":
         assert labels(listed(f"{place}/{name}")) == EXPECTED  # the caller named the file itself

@@ -59,6 +59,32 @@ def test_finds_files_inside(tree: Path, path: str, file: str, key: str) -> None:
     assert located == LocatedFile(str(tree / file), key, len(file), version_of(os.stat(tree / file)))
 
 
+def test_leads_to_files_inside(tree: Path) -> None:
+    confinement = Confinement([str(tree / "in"), str(tree / "more")])
+    for path, real in (("a.jpg", "in/a.jpg"), ("to_b.jpg", "in/sub/b.jpg"), ("to_more/c.jpg", "more/c.jpg")):
+        assert confinement.leads_to(f"{tree}/in/{path}") == f"{tree}/{real}"
+        assert confinement.inner(f"{tree}/in/{path}") == f"{tree}/{real}"
+    assert confinement.leads_to(f"{tree}/in/none.jpg") == f"{tree}/in/none.jpg"
+    for path, number, said in (
+        (
+            "to_e.jpg",
+            errno.EXDEV,
+            f"it leads to '{tree}/out/e.jpg', outside the input root; give --image_root",
+        ),
+        (
+            "to_out/e.jpg",
+            errno.EXDEV,
+            f"it leads to '{tree}/out/e.jpg', outside the input root; give --image_",
+        ),
+        ("dangling.jpg", errno.ENOENT, f"it leads to '{tree}/in/nowhere.jpg', where nothing is"),
+    ):
+        with pytest.raises(OSError, match="it leads to") as caught:
+            confinement.leads_to(f"{tree}/in/{path}")
+        assert (caught.value.errno, caught.value.filename) == (number, f"{tree}/in/{path}")
+        assert str(caught.value.strerror).startswith(said)
+    assert confinement.inner(f"{tree}/in/to_e.jpg") == f"{tree}/in/to_e.jpg"
+
+
 @pytest.mark.parametrize(
     ("path", "reason"),
     [

@@ -120,7 +120,7 @@ def test_each_fault_has_its_reason(
 
 def test_devices_are_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("transforms.storage.local.os.open", lambda *_: pytest.fail("opened"))
-    with pytest.raises(BadInput, match=r"/dev/zero is a device"):
+    with pytest.raises(BadInput, match=r"/dev/zero: it is a device"):
         LocalReader().read(ImageRef("/dev/zero"))
 
 

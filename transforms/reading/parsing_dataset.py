@@ -12,9 +12,9 @@ from transforms.reading.class_names import class_names
 from transforms.reading.dataset import Dataset, ShardEntry
 from transforms.reading.inference import first_records, specs_of
 from transforms.reading.parsing_sample import ImageLayout, Sample, sample_of
-from transforms.sources.formats.tfrecord_files import opened
+from transforms.reading.shard import opened
 from transforms.storage.files import read_bytes
-from transforms.storage.places import is_file, open_file
+from transforms.storage.places import is_file, open_named
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +99,6 @@ def _compression(shards: Sequence[ShardEntry]) -> str:
             with opened(shard.path) as (_, packed):
                 if not packed:
                     return ""
-            with open_file(shard.path) as file:
+            with open_named(shard.path) as file:
                 return "GZIP" if file.read(2) == b"\x1f\x8b" else "ZLIB"
     return ""

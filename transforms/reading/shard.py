@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import io
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from transforms.framing import FRAME_BYTES, DamagedRecordError, Frame, read_frames, read_records
-from transforms.sources.formats.tfrecord_files import opened
+from transforms.framing import FRAME_BYTES, DamagedRecordError, Frame, Readable, read_frames, read_records
+from transforms.sources.formats.tfrecord_files import unpacked
 from transforms.storage.files import read_bytes
-from transforms.storage.places import open_file
+from transforms.storage.places import open_named
 
 
 class Index(NamedTuple):
@@ -49,6 +50,17 @@ def read_index(path: str) -> Index:
     return index
 
 
+@contextlib.contextmanager
+def opened(path: str) -> Iterator[tuple[Readable, bool]]:
+    """A file of TFRecords to be read in order, unpacked, and whether it is compressed.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    with open_named(path) as stored:
+        yield unpacked(stored)
+
+
 def frames(path: str) -> Iterator[Frame]:
     """The records of a file, compressed or not, in order; both checksums of each are verified.
 
@@ -73,7 +85,7 @@ def record_at(path: str, offset: int, length: int) -> bytes:
         DamagedRecordError: it is damaged, or no record begins and ends there.
         OSError: it cannot be read.
     """
-    with open_file(path) as file:
+    with open_named(path) as file:
         file.seek(offset)
         payload = next(read_records(io.BytesIO(file.read(length))), b"")
     if len(payload) + FRAME_BYTES != length:

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from transforms.framing import FRAME_BYTES, HEAD_BYTES, DamagedRecordError, is_head
 from transforms.storage.files import read_bytes
-from transforms.storage.places import open_file
+from transforms.storage.places import open_named
 
 By = Literal["manifest", "index", "reading", "heads", "estimate"]
 
@@ -80,7 +80,7 @@ def locations(path: str, size: int) -> Iterator[Location]:
         DamagedRecordError: a head is damaged, or the file ends in a record.
         OSError: it cannot be read.
     """
-    with open_file(path) as file:
+    with open_named(path) as file:
         offset, start, block = 0, 0, b""
         lengths: dict[bytes, int] = {}  # by head: many records may be of one size
         for number in itertools.count():

@@ -22,8 +22,9 @@ from transforms.framing import (
     masked_crc32c,
     read_frames,
 )
-from transforms.sources.formats.tfrecord_files import Inflated, opened
-from transforms.storage.places import open_file
+from transforms.reading.shard import opened
+from transforms.sources.formats.tfrecord_files import Inflated
+from transforms.storage.places import open_named
 
 LARGEST = 256 << 20
 """Bytes of the largest record that is looked into."""
@@ -104,7 +105,7 @@ class RecordFile:
                 assert isinstance(stream, io.BufferedReader)
                 yield from self._read(_Framed(stream), stream)
                 return
-        with open_file(self._path) as stored:
+        with open_named(self._path) as stored:
             for item in self._read(_Framed(Inflated(stored)), None):
                 self.used = stored.tell()
                 yield item

@@ -9,12 +9,11 @@ from typing import NamedTuple
 
 from transforms.framing import FRAME_BYTES, DamagedRecordError
 from transforms.reading.dataset import Dataset, ShardEntry
-from transforms.reading.shard import read_index, record_at
+from transforms.reading.shard import opened, read_index, record_at
 from transforms.reading.survey_counts import Location, index_count, locate, locations
 from transforms.reading.survey_damage import LARGEST, Damage, Record, RecordFile
 from transforms.reading.survey_sample import MOST_SCANNED, FileFound, spread
 from transforms.records import BadInput
-from transforms.sources.formats.tfrecord_files import opened
 from transforms.storage.paths import is_remote
 
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from transforms.framing import DamagedRecordError
 from transforms.reading.class_names import class_names
 from transforms.reading.dataset import Dataset, ShardEntry
+from transforms.reading.shard import opened
 from transforms.reading.survey import Survey
 from transforms.reading.survey_counts import Count, estimated, head_count, index_count
 from transforms.reading.survey_damage import Damage, Record, RecordFile
-from transforms.sources.formats.tfrecord_files import opened
 from transforms.storage.paths import is_remote
 
 SAMPLE_RECORDS = 1_000

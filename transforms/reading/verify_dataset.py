@@ -16,7 +16,7 @@ from transforms.sources.formats.tfrecord_labels import is_metadata_name
 from transforms.storage.files import read_bytes
 from transforms.storage.hashed import HashedFile
 from transforms.storage.layout import DATASET_INFO, FAILURES, INDEX, MANIFEST, STATE
-from transforms.storage.places import is_file, is_folder, names_in, open_file, status_of
+from transforms.storage.places import is_file, is_folder, names_in, open_named, status_of
 from transforms.storage.sealed import is_sealed
 
 REPORT_PAGE = "report.html"
@@ -190,7 +190,7 @@ def _faults(dataset: Dataset, manifest: Mapping[str, Any], tally: Tally) -> Iter
 def changed_file(folder: str, name: str, sha256: str, tally: Tally) -> Iterator[Fault]:
     """What is wrong with a file whose SHA-256 the manifest has."""
     try:
-        with open_file(f"{folder}/{name}") as file:
+        with open_named(f"{folder}/{name}") as file:
             hashed = HashedFile(file)
             hashed.finish()
     except FileNotFoundError:

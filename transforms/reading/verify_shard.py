@@ -13,13 +13,12 @@ from collections.abc import Iterator
 from transforms.examples.index import index_lines
 from transforms.framing import FRAME_BYTES, DamagedRecordError, Frame, read_frames
 from transforms.reading.dataset import ShardEntry
-from transforms.reading.shard import frames
+from transforms.reading.shard import frames, opened
 from transforms.reading.verify_dataset import MISSING, changed_file
 from transforms.reading.verify_tally import Fault, Tally
-from transforms.sources.formats.tfrecord_files import opened
 from transforms.storage.files import read_bytes
 from transforms.storage.hashed import HashedFile
-from transforms.storage.places import open_file
+from transforms.storage.places import open_named
 
 DAMAGED = "damaged record"
 # Of a range: what a process holds, and is told of, at a time.
@@ -68,7 +67,7 @@ class RecordRange:
         if self.packed:
             yield from itertools.islice(frames(self.path), self.first, self.first + len(self.lengths))
             return
-        with open_file(self.path) as file:
+        with open_named(self.path) as file:
             file.seek(self.offset)
             data = file.read(sum(self.lengths))
         for frame in read_frames(io.BytesIO(data)):
@@ -120,7 +119,7 @@ def _read(entry: ShardEntry, name: str, tally: Tally) -> tuple[array.array[int],
     lengths = array.array("Q")
     damage = None
     with opened(entry.path) as (file, packed), contextlib.ExitStack() as stack:
-        counted = HashedFile(stack.enter_context(open_file(entry.path)) if packed else file)
+        counted = HashedFile(stack.enter_context(open_named(entry.path)) if packed else file)
         try:
             for frame in read_frames(file if packed else counted):
                 lengths.append(len(frame.payload) + FRAME_BYTES)

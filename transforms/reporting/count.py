@@ -11,11 +11,11 @@ from transforms.framing import FRAME_BYTES, DamagedRecordError, read_frames
 from transforms.images.mask import pixel_counts
 from transforms.reading.class_names import class_names
 from transforms.reading.dataset import Dataset, ShardEntry
+from transforms.reading.shard import opened
 from transforms.reading.stored_record import StoredImageBytes
 from transforms.records import AnnotatedObject, BadInput, ImageRef, MaskImage
 from transforms.shards.statistics import Sides, Statistics
 from transforms.sources.formats.tfrecord_features import Fields
-from transforms.sources.formats.tfrecord_files import opened
 from transforms.sources.formats.tfrecord_images import Pixels
 from transforms.sources.formats.tfrecord_objects import BOX_KEYS
 from transforms.sources.formats.tfrecord_records import Place, RecordReader

@@ -16,7 +16,7 @@ from transforms.reporting.count import Count, count_records
 from transforms.reporting.samples import Sample, places_in, samples
 from transforms.shards.statistics import Statistics
 from transforms.storage.layout import INDEX, REPORT_FORMAT_VERSION
-from transforms.storage.places import open_file
+from transforms.storage.places import open_named
 
 MOST_FAILURES = 50
 """Lines of failures.jsonl of each kind that the page shows."""
@@ -228,7 +228,7 @@ def read_failures(path: str) -> dict[str, tuple[Failure, ...]]:
     """
     found: dict[str, list[Failure]] = {"failed": [], "skipped": [], "changed": []}
     try:
-        with open_file(path) as file:
+        with open_named(path) as file:
             for line in _short_lines(file):
                 failure = _failure(line)
                 kind = "skipped" if failure.skipped else "changed" if failure.kept else "failed"

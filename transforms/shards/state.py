@@ -19,6 +19,7 @@ from transforms.shards.report import PATHS, ShardFile, ShardReport, WriteStats
 from transforms.shards.statistics import Statistics
 from transforms.storage import files
 from transforms.storage.durable import write_text
+from transforms.storage.paths import real_path
 from transforms.storage.reader import ImageReader
 
 _FORMAT_VERSION = 6
@@ -151,7 +152,7 @@ def shard_digest(settings: str, references: Iterable[bytes], scratch: str = "") 
         scratch: folder of what sources unpack, which lies elsewhere for each version.
     """
     hashed = hashlib.sha256(settings.encode())
-    elsewhere = encode_basestring(scratch)[1:-1].encode()
+    elsewhere = encode_basestring(scratch and real_path(scratch))[1:-1].encode()
     for reference in references:
         deciding = without_origin(reference)
         if elsewhere:

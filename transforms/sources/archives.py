@@ -27,7 +27,7 @@ from transforms.sources.names import (
     split_named,
     splits_in,
 )
-from transforms.sources.outline import check_roots_used, links_outside
+from transforms.sources.outline import check_roots_used, left_out
 from transforms.sources.selection import (
     EXCLUDED,
     Selection,
@@ -242,7 +242,7 @@ def check_archives(config: SourceConfig, source: str, kinds: str, *unused: str) 
         if first is None:
             wanted = ".tar, .tar.gz, .tgz or .zip" if kinds == ".+" else ".tar, .tar.gz or .tgz"
             raise ValueError(
-                f"--input is {config.input!r}: no file there is called {wanted}{links_outside(config)}"
+                f"--input is {config.input!r}: no file there is called {wanted}{left_out(config)}"
             )
         if not is_file(config.input):
             return

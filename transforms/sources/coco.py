@@ -27,7 +27,7 @@ from transforms.sources.formats.coco_places import CocoPlaces
 from transforms.sources.formats.coco_spool import Spooled, annotation_spool
 from transforms.sources.formats.manifests import check_manifests, manifests
 from transforms.sources.names import extension_of, printable, split_of_folders
-from transforms.sources.outline import links_outside
+from transforms.sources.outline import left_out
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import (
     ANNOTATIONS,
@@ -38,7 +38,6 @@ from transforms.sources.source import (
     check_unused,
     readable,
 )
-from transforms.storage.paths import real_path
 from transforms.storage.places import is_folder
 
 _UNUSED = ("image_column", "label_column", "label_pattern", "input_features", "mask_pattern")
@@ -65,11 +64,11 @@ class CocoSource:
     def sniff(self, config: SourceConfig) -> str | None:
         if config.annotations or not is_folder(config.input):
             flag = "--annotations" if config.annotations else "--input"
-            paths = [manifest.path for manifest in manifests(config)]
+            paths = [manifest.file for manifest in manifests(config)]
             if any(extension_of(path) != "json" for path in paths):
                 return None
             with readable(flag, paths[0]):
-                kind = kind_of(real_path(paths[0]), must_be=False)
+                kind = kind_of(paths[0], must_be=False)
             return None if kind is None else f"{paths[0]!r} is a COCO annotation file"
         with readable("--input", config.input):
             name = sniff_folder(config)
@@ -86,7 +85,7 @@ class CocoSource:
         if not files:
             raise ValueError(
                 f"--input is {config.input!r}, where no COCO annotation file is found "
-                f"up to two folders down{links_outside(config) or '; name them with --annotations'}"
+                f"up to two folders down{left_out(config) or '; name them with --annotations'}"
             )
         if all(file.kind == "captions" for file in files) and "captions" not in config.include_annotations:
             raise ValueError(

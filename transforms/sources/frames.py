@@ -18,7 +18,7 @@ from transforms.sources.formats.frame_files import (
 )
 from transforms.sources.formats.xml_files import first_files
 from transforms.sources.names import IMAGE_EXTENSIONS, is_image_name, is_split_name, normal_split
-from transforms.sources.outline import check_roots_used, links_outside
+from transforms.sources.outline import check_roots_used, left_out
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, label_pattern, limited
 from transforms.sources.source import (
     Description,
@@ -86,7 +86,7 @@ class FramesSource:
                 raise ValueError(f"--input is {config.input!r}, a file; --source frames reads a folder")
             files = Tree(config.input, config.image_roots, config.skip_dirs).files()
             if not any(isinstance(file, TreeFile) and is_image_name(file.key) for file in files):
-                links = links_outside(config)
+                links = left_out(config)
                 raise ValueError(f"--input is {config.input!r}: there is no image in it{links}")
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ import re
 import struct
 import zlib
 from collections.abc import Generator, Iterator
+from typing import NamedTuple
 
 from transforms.records import Annotations, Failure, ImageRecord, ImageRef, JobError
 from transforms.sources.names import normal_split, printable
@@ -31,7 +32,7 @@ from transforms.sources.source import (
     check_unused,
     readable,
 )
-from transforms.storage.paths import GIVE_ROOT, OUTSIDE, Confinement, absolute, real_path
+from transforms.storage.paths import Confinement, real_path
 from transforms.storage.places import is_file, is_folder, names_in, open_file, status_of
 from transforms.storage.spool import Spool
 
@@ -93,6 +94,18 @@ class IdxSource:
             yield from limited(records, config.limit)
 
 
+class IdxFile(NamedTuple):
+    """One file.
+
+    Attributes:
+        path: real path.
+        is_packed: whether it is gzip, by its name, which a link may have alone.
+    """
+
+    path: str
+    is_packed: bool
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Pair:
     """The files of one set.
@@ -100,14 +113,14 @@ class _Pair:
     Attributes:
         name: what keys start with: the split of MNIST's own names, else what the files have in common.
         split: `train`, `test` or None.
-        images: path.
-        labels: path, or None where there are none.
+        images: its images.
+        labels: None where there are none.
     """
 
     name: str
     split: str | None
-    images: str
-    labels: str | None
+    images: IdxFile
+    labels: IdxFile | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -148,7 +161,7 @@ def _pair_records(pair: _Pair, selection: Selection, scratch: str) -> Iterator[I
     count, *size = header.shape
     pixels = (size[0], size[1], size[2] if len(size) > 2 else 1)
     digits = max(5, len(str(count - 1)))
-    with contextlib.closing(_places(absolute(pair.images), header, pixels, scratch)) as places:
+    with contextlib.closing(_places(pair.images, header, pixels, scratch)) as places:
         for number, (ref, known) in enumerate(zip(places, _annotations(pair.labels, count), strict=True)):
             key = f"{pair.name}/{number:0{digits}}"
             if selection.takes(key):
@@ -175,12 +188,12 @@ def _pairs(config: SourceConfig) -> tuple[list[_Pair], list[Failure]]:
     A lone file as the input brings the labels beside it along.
 
     Raises:
-        ValueError: one of the files is a link that leads outside the input.
+        OSError: one of the files is a link that leads outside the input, or to nothing.
     """
     is_lone = is_file(config.input)
     folder = os.path.dirname(config.input) if is_lone else config.input
     folders = (folder or ".", os.path.dirname(real_path(config.input))) if is_lone else (folder,)
-    confinement = Confinement((*folders, *config.image_roots))
+    confinement = Confinement((*folders, *config.image_roots, real_path(config.input)))
     skip_dirs = set(map(real_path, config.skip_dirs))
     images: dict[str, str] = {}
     labels: dict[str, str] = {}
@@ -198,19 +211,19 @@ def _pairs(config: SourceConfig) -> tuple[list[_Pair], list[Failure]]:
     if is_lone:
         found = {subset: _labels_beside(folder, subset) for subset in images}
         labels.update({subset: name for subset, name in found.items() if name is not None})
-    apart = [] if is_lone else list(images.values())
-    for name in (*apart, *labels.values()):
-        if not confinement.holds(os.path.join(folder, name)):
-            raise ValueError(f"--input is {config.input!r}: {name} is {OUTSIDE}; {GIVE_ROOT}")
-    pairs = [_pair(folder, subset, name, labels.pop(subset, None)) for subset, name in images.items()]
+    files = {
+        name: IdxFile(confinement.leads_to(os.path.join(folder, name)), name.endswith(".gz"))
+        for name in (*images.values(), *labels.values())
+    }
+    pairs = [_pair(subset, files[name], files.get(labels.pop(subset, ""))) for subset, name in images.items()]
     skipped += [Failure(name, "list", "labels without images", skipped=True) for name in labels.values()]
     return pairs, skipped
 
 
-def _pair(folder: str, subset: str, images: str, labels: str | None) -> _Pair:
+def _pair(subset: str, images: IdxFile, labels: IdxFile | None) -> _Pair:
     split = _SPLITS.get(normal_split(re.split("[-_.]", subset)[-1]))
     name = _SPLITS.get(subset) or subset or "images"
-    return _Pair(name, split, os.path.join(folder, images), labels and os.path.join(folder, labels))
+    return _Pair(name, split, images, labels)
 
 
 def _labels_beside(folder: str, subset: str) -> str | None:
@@ -231,28 +244,29 @@ def _read_headers(pair: _Pair) -> IdxHeader:
     shape = header.shape
     if len(shape) not in (3, 4) or 0 in shape or (len(shape) == 4 and shape[3] not in _CHANNELS):
         raise ValueError(
-            f"{pair.images!r} has the shape {shape}; IDX images are (number, height, width), "
+            f"{pair.images.path!r} has the shape {shape}; IDX images are (number, height, width), "
             "or (number, height, width, channels) with 1, 3 or 4 channels, and none is 0"
         )
     if pair.labels is not None:
         labels = read_header(pair.labels).shape
         if len(labels) != 1:
-            raise ValueError(f"{pair.labels!r} has the shape {labels}; IDX labels are (number)")
+            raise ValueError(f"{pair.labels.path!r} has the shape {labels}; IDX labels are (number)")
         if labels[0] != shape[0]:
             raise ValueError(
-                f"{pair.images!r} has {shape[0]} images and {pair.labels!r} has {labels[0]} labels"
+                f"{pair.images.path!r} has {shape[0]} images and {pair.labels.path!r} has {labels[0]} labels"
             )
     return header
 
 
-def read_header(path: str) -> IdxHeader:
+def read_header(file: IdxFile) -> IdxHeader:
     """Reads the header of an IDX file, gzip or plain.
 
     Raises:
         ValueError: it is no IDX file, not of uint8, or (where it is plain) of another length than it says.
     """
+    path = file.path
     try:
-        with _open(path) as stream:
+        with _open(file) as stream:
             magic = stream.read(4)
             if len(magic) < 4 or magic[:2] != b"\0\0":
                 raise ValueError(f"{path!r} is not an IDX file: it starts with {magic.hex(' ') or 'nothing'}")
@@ -266,31 +280,32 @@ def read_header(path: str) -> IdxHeader:
     if len(sizes) < 4 * magic[3]:
         raise ValueError(f"{path!r} is cut off in its header")
     header = IdxHeader(struct.unpack(f">{magic[3]}I", sizes), 4 + len(sizes))
-    if not path.endswith(".gz") and (size := status_of(path).size) != header.end:
+    if not file.is_packed and (size := status_of(path).size) != header.end:
         raise ValueError(f"{path!r} has {size} bytes; its header {header.shape} means {header.end}")
     return header
 
 
 @contextlib.contextmanager
-def _open(path: str) -> Iterator[gzip.GzipFile | io.BufferedReader]:
-    with open_file(path) as stored:
-        yield gzip.GzipFile(fileobj=stored) if path.endswith(".gz") else stored
+def _open(file: IdxFile) -> Iterator[gzip.GzipFile | io.BufferedReader]:
+    with open_file(file.path) as stored:
+        yield gzip.GzipFile(fileobj=stored) if file.is_packed else stored
 
 
-def _annotations(path: str | None, count: int) -> Iterator[Annotations]:
+def _annotations(file: IdxFile | None, count: int) -> Iterator[Annotations]:
     """The label of each image, read as it is asked for.
 
     Raises:
         JobError: there are not as many labels as the header says, or gzip is broken.
     """
-    if path is None:
+    if file is None:
         yield from itertools.repeat(Annotations(), count)
         return
     known = [Annotations((label,)) for label in range(256)]
     read = 0
-    with _open(path) as stream:
+    path = file.path
+    with _open(file) as stream:
         try:
-            stream.seek(read_header(path).offset)
+            stream.seek(read_header(file).offset)
             while read < count:
                 labels = stream.read(min(_CHUNK, count - read))
                 read += len(labels)
@@ -307,29 +322,30 @@ def _annotations(path: str | None, count: int) -> Iterator[Annotations]:
 
 
 def _places(
-    path: str, header: IdxHeader, pixels: tuple[int, int, int], scratch: str
+    file: IdxFile, header: IdxHeader, pixels: tuple[int, int, int], scratch: str
 ) -> Generator[ImageRef, None, None]:
     """Where each image is: in the file itself, or unpacked where that is gzip."""
     length = math.prod(pixels)
+    path = file.path
     status = status_of(path)  # before its bytes are read
-    if not path.endswith(".gz"):
+    if not file.is_packed:
         for number in range(header.shape[0]):
             yield ImageRef(path, header.offset + number * length, length, pixels, status.generation)
         return
     with Spool(scratch, path, status.version) as spool:
-        for picture in _unpacked(path, header, length):
+        for picture in _unpacked(file, header, length):
             yield spool.add(picture, pixels)
 
 
-def _unpacked(path: str, header: IdxHeader, length: int) -> Iterator[bytes]:
+def _unpacked(file: IdxFile, header: IdxHeader, length: int) -> Iterator[bytes]:
     """The images of a gzip file, of `length` bytes each.
 
     Raises:
         JobError: it is broken, or not as long as its header says.
     """
-    unpacked = header.offset
+    path, unpacked = file.path, header.offset
     try:
-        with _open(path) as packed:
+        with _open(file) as packed:
             packed.seek(header.offset)
             while unpacked < header.end and (picture := packed.read(length)):
                 unpacked += len(picture)

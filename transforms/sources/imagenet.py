@@ -82,11 +82,11 @@ class ImagenetSource:
                 "named as ILSVRC's (ILSVRC2012_val_00000001.JPEG), and no train.txt or val.txt of images and "
                 "class numbers; for other folders of classes see --source folder"
             )
-        try:
-            with readable("--input", config.input):
+        with readable("--input", config.input):
+            try:
                 read_truths(layout, lists)
-        except ValueError as error:
-            raise ValueError(f"--input is {config.input!r}: {error}") from error
+            except ValueError as error:
+                raise ValueError(f"--input is {config.input!r}: {error}") from error
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
         with readable("--input", config.input):

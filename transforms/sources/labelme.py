@@ -22,7 +22,7 @@ from transforms.sources.formats.voc_classes import read_classes
 from transforms.sources.formats.voc_images import NO_IMAGE, folder_of, without_extension
 from transforms.sources.formats.xml_files import first_files, head_of, read_files
 from transforms.sources.names import extension_of, is_image_name, normal_split
-from transforms.sources.outline import links_outside
+from transforms.sources.outline import left_out
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import (
     Description,
@@ -78,7 +78,7 @@ class LabelmeSource:
             if not is_folder(config.input):
                 raise ValueError(f"--input is {config.input!r}, a file; --source labelme reads a folder")
             if not holds_annotations(config):
-                links = links_outside(config)
+                links = left_out(config)
                 raise ValueError(f"--input is {config.input!r}: there is no .json and no .xml in it{links}")
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ from transforms.sources.source import (
     readable,
 )
 from transforms.sources.tree import TreeFile
-from transforms.storage.paths import is_remote
+from transforms.storage.paths import Confinement, is_remote
 from transforms.storage.places import is_file, is_folder
 
 _LOOKED_AT = 8  # masks that tell what the values of all are
@@ -139,12 +139,16 @@ def _is_apart(root: str, file: TreeFile) -> bool:
     return file.path != (place := f"{root}/{file.key}") and (is_remote(root) or not is_file(place))
 
 
+def _within(config: SourceConfig) -> Confinement:
+    return Confinement((root_of(config), *config.image_roots))
+
+
 def _classes(config: SourceConfig, listing: _Listing) -> MaskClasses:
     """The classes; the first masks tell whether they are colours, ids, or black and white."""
     every = (mask for masks in listing.matched.masks.values() for mask in masks)
     first = [listing.files[mask].ref for mask in heapq.nsmallest(_LOOKED_AT, every)]
     try:
-        classes = mask_classes(root_of(config), is_in_colors(first[0]))
+        classes = mask_classes(root_of(config), _within(config), is_in_colors(first[0]))
     except ValueError as error:
         raise ValueError(f"--input is {config.input!r}: {error}") from error
     return binary(classes) if not classes.colors and are_binary(first) else classes
@@ -204,10 +208,10 @@ def _sharing(masks: Mapping[str, list[str]]) -> frozenset[str]:
 
 def _pairs(config: SourceConfig, listing: _Listing) -> Iterator[_Pair | Failure]:
     matched = listing.matched
-    lists = split_lists(root_of(config))
+    lists, within = split_lists(root_of(config)), _within(config)
     seen: set[str] = set()
     for path, split in lists.items():
-        for found in listed_pairs(path, matched.images, listing.files):
+        for found in listed_pairs(path, within, matched.images, listing.files):
             if isinstance(found, Failure):
                 yield found
             else:

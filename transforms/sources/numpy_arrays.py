@@ -10,12 +10,12 @@ import re
 from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
-from transforms.records import BadInput, Failure, ImageRecord, ImageRef, JobError
+from transforms.records import Failure, ImageRecord, ImageRef, JobError
 from transforms.sources.formats.npy_files import StoredArray, arrays_in
 from transforms.sources.formats.numpy_labels import annotations_of
-from transforms.sources.listed import failed, skipped
+from transforms.sources.listed import skipped
 from transforms.sources.names import extension_of, is_image_name, split_named
-from transforms.sources.outline import check_roots_used
+from transforms.sources.outline import check_roots_used, left_out
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import (
     Description,
@@ -26,7 +26,7 @@ from transforms.sources.source import (
     readable,
 )
 from transforms.sources.tree import Tree
-from transforms.storage.paths import GIVE_ROOT, OUTSIDE, Confinement, real_path
+from transforms.storage.paths import OUTSIDE, Confinement, real_path
 from transforms.storage.places import is_file, names_in
 from transforms.storage.spool import Spool
 
@@ -74,7 +74,7 @@ class NumpySource:
         if not sets:
             raise ValueError(
                 f"--input is {config.input!r}: no array is called like images, such as x_train.npy, "
-                "images.npy, or x_train in an .npz"
+                f"images.npy, or x_train in an .npz{left_out(config)}"
             )
         for one in sets:
             one.check()
@@ -165,12 +165,10 @@ def _files(config: SourceConfig) -> Iterator[tuple[str, str | Failure]]:
             return
 
 
-def _labels_next_to(config: SourceConfig, labels: str, images: str) -> str | Failure:
-    """The real path of the labels next to a file of images; a failure if they are a link to the outside."""
+def _labels_next_to(config: SourceConfig, labels: str, images: str) -> str:
+    """The real path of the labels next to a file of images. Raises OSError if that is outside."""
     folders = (os.path.dirname(labels), os.path.dirname(images))
-    if Confinement((*folders, *config.image_roots)).holds(labels):
-        return real_path(labels)
-    return failed(os.path.basename(labels), BadInput("list", OUTSIDE, GIVE_ROOT))
+    return Confinement((*folders, *config.image_roots)).leads_to(labels)
 
 
 def _meant(name: str) -> tuple[str, str]:

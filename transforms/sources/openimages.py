@@ -86,6 +86,9 @@ class OpenImagesSource:
                     f"--input is {config.input!r}, where neither it nor annotations/ has a CSV file of Open "
                     "Images, such as validation-annotations-bbox.csv"
                 )
+            for file in csv_files(config):
+                if file.kind == "classes":
+                    next(file.classes(), None)  # raises where it cannot be read
             for file in found:
                 try:
                     file.header()
@@ -110,4 +113,8 @@ class OpenImagesSource:
         return ("detection",) if has_boxes else ()
 
     def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
-        return limited(Reading(config).items(), config.limit)
+        return limited(_items(config), config.limit)
+
+
+def _items(config: SourceConfig) -> Iterator[Item]:
+    yield from Reading(config).items()

@@ -17,6 +17,7 @@ from transforms.sources.names import is_hidden, is_image_name, is_unicode
 from transforms.sources.source import SourceConfig
 from transforms.storage.faults import may_pass
 from transforms.storage.listing import first_names
+from transforms.storage.local import mode_of, not_regular
 from transforms.storage.paths import Confinement, absolute, is_remote, real_path
 from transforms.storage.places import is_folder
 
@@ -25,6 +26,7 @@ _ALL_NAMES = 100_000  # after which no further folder is listed
 _NAMES, _NAMES_REMOTE = 20_000, 1_000  # of a folder
 _LINKS = 200  # of a folder that are resolved
 _DEPTH, _DEEPEST = 8, 50  # levels of folders that are listed: by default, and at most
+_LOOKED_AT = 10_000  # files that may be none
 _SHOWN = 3  # image roots that a message names
 
 
@@ -101,6 +103,10 @@ class Outline:
         """The path of a file or folder by its key."""
         return f"{self._root}/{key}" if key else self._root
 
+    def file(self, key: str) -> str:
+        """The real path of a file by its key; of a link to the outside its own, which `open_file` refuses."""
+        return self._confinement.inner(self.path(key))
+
     def holds_images(self, key: str, depth: int = _DEPTH) -> bool:
         """Whether a file in a folder, or up to `depth` levels below it, has the name of an image."""
         return any(level.images for _, level in self.walk(key, depth))
@@ -162,6 +168,24 @@ def check_roots_used(config: SourceConfig, source: str) -> None:
         f"--image_root is {shown!r}, and --source {source} uses it only for links; "
         "no link in the input leads there"
     )
+
+
+def left_out(config: SourceConfig) -> str:
+    """As `links_outside`, or else a clause about what is no file, or a link to nothing."""
+    return links_outside(config) or _no_file(config)
+
+
+def _no_file(config: SourceConfig) -> str:
+    if is_remote(config.input) or not is_folder(config.input):
+        return ""
+    outline = Outline(config)
+    keys = (joined(key, name) for key, level in outline.walk() for name in (*level.others, *level.images))
+    for path in itertools.islice(map(outline.path, keys), _LOOKED_AT):
+        mode = mode_of(path)
+        fault = not_regular(mode) if mode else "it is a link to nothing, or may not be read"
+        if fault is not None:
+            return f"; {path!r}: {fault}"
+    return ""
 
 
 def links_outside(config: SourceConfig) -> str:

@@ -26,6 +26,7 @@ from transforms.sources.formats.parquet_rows import TableRows, cells, not_parque
 from transforms.sources.formats.rows import is_missing
 from transforms.sources.listed import failed, skipped
 from transforms.sources.names import is_image_name, split_named, splits_in
+from transforms.sources.outline import left_out
 from transforms.sources.selection import check_selection, limited, listing_faults
 from transforms.sources.source import (
     Description,
@@ -126,7 +127,9 @@ class ParquetSource:
         first = next((item for item in _tables(config) if isinstance(item, Table)), None)
         if first is None:
             hint = "; convert .arrow files to Parquet" if _has_arrow(config) else ""
-            raise ValueError(f"--input is {config.input!r}: no file there is called .parquet{hint}")
+            raise ValueError(
+                f"--input is {config.input!r}: no file there is called .parquet{hint or left_out(config)}"
+            )
         try:
             with open_table(first.path) as table:
                 return columns_of(table, config)

@@ -27,7 +27,7 @@ from transforms.sources.masks import MasksSource
 from transforms.sources.names import extension_of
 from transforms.sources.numpy_arrays import NumpySource
 from transforms.sources.openimages import OpenImagesSource
-from transforms.sources.outline import Outline, links_outside
+from transforms.sources.outline import Outline, left_out
 from transforms.sources.parquet import ParquetSource
 from transforms.sources.sequence import SequenceSource
 from transforms.sources.source import Source, SourceConfig, check_input_exists, readable
@@ -190,7 +190,7 @@ def _nothing_found(config: SourceConfig) -> ValueError:
             f"otherwise say what they are: {remedy}"
         )
     with readable("--input", config.input):
-        if links := links_outside(config):
+        if links := left_out(config):
             return ValueError(f"--input is {config.input!r}, which holds no input that is known{links}")
         found = _found(config.input)
     return ValueError(f"--input is {config.input!r}, which holds no input that is known: {found}; {remedy}")

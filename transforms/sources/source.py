@@ -293,6 +293,8 @@ def os_error_text(error: OSError) -> str:
     """What the file system said, and of which file, for messages."""
     if error.filename is None:
         return _reason(error)
+    if _reason(error).startswith("it "):  # of `open_regular` and `leads_to`
+        return f"{printable(os.fsdecode(error.filename))!r}: {error.strerror}"
     return f"{_reason(error)}, reading {printable(os.fsdecode(error.filename))!r}"
 
 

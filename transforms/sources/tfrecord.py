@@ -20,7 +20,7 @@ from transforms.sources.formats.tfrecord_files import (
     inputs,
     is_tfrecord_name,
     looks_framed,
-    opened,
+    opened_input,
     split_of,
 )
 from transforms.sources.formats.tfrecord_images import Pixels
@@ -35,7 +35,7 @@ from transforms.sources.formats.tfrecord_objects import BOX_KEYS
 from transforms.sources.formats.tfrecord_records import Found, Place, RecordReader
 from transforms.sources.formats.wire import Feature, Span
 from transforms.sources.names import is_image_name, printable
-from transforms.sources.outline import check_roots_used, links_outside
+from transforms.sources.outline import check_roots_used, left_out
 from transforms.sources.selection import (
     EXCLUDED,
     Selection,
@@ -55,6 +55,7 @@ from transforms.sources.source import (
 )
 from transforms.sources.tree import Tree, TreeFile
 from transforms.storage.faults import os_fault
+from transforms.storage.paths import real_path
 from transforms.storage.places import is_file, is_folder, status_of
 from transforms.storage.spool import Spool
 
@@ -96,7 +97,7 @@ class TfrecordSource:
             if not found.files:
                 raise ValueError(
                     f"--input is {config.input!r}: no file is called like TFRecords, such as "
-                    f"train.tfrecord or train-00000-of-00010{links_outside(config)}"
+                    f"train.tfrecord or train-00000-of-00010{left_out(config)}"
                 )
             _check_features(config, _first_features(found, ()))
 
@@ -213,7 +214,7 @@ class _Reading:
         file, number = part.file, -1
         try:
             generation = status_of(file.path).generation  # before its bytes are read
-            with opened(file.path) as (stream, packed):
+            with opened_input(file.path) as (stream, packed):
                 for number, frame in enumerate(read_frames(stream)):
                     place = Place(f"{file.key}/{number:08}", part.split, part.ours)
                     refer = _refer(file.path, generation, frame, spool if packed else None)
@@ -256,7 +257,7 @@ def _refer(
 
 def _rest(file: TreeFile, error: Exception) -> str:
     if isinstance(error, DamagedRecordError) and error.offset < file.size:
-        with opened(file.path) as (_, packed):
+        with opened_input(file.path) as (_, packed):
             if not packed:
                 return f"the {file.size - error.offset} bytes from there on are not read"
     return "what follows is not read"
@@ -271,7 +272,7 @@ def _first_paths(config: SourceConfig) -> list[tuple[str, str]]:
     """Keys and paths of the first files called like TFRecords; none where images lie beside them."""
     if is_file(config.input):
         name = config.input.rpartition("/")[2]
-        return [(name, config.input)] if is_tfrecord_name(name) else []
+        return [(name, real_path(config.input))] if is_tfrecord_name(name) else []
     found: list[tuple[str, str]] = []
     for item in itertools.islice(Tree(config.input, config.image_roots, config.skip_dirs).files(), _SNIFFED):
         if isinstance(item, Failure):
@@ -294,7 +295,7 @@ def _first_features(found: Inputs, renames: tuple[tuple[str, str], ...]) -> _Fea
     lists: dict[str, list[Feature]] = {}
     for file in found.files[:_LOOKED_AT]:
         try:
-            with opened(file.path) as (stream, _):
+            with opened_input(file.path) as (stream, _):
                 first = next(read_frames(stream), None)
                 mine = reader.features(first.payload) if first is not None else ({}, {})
         except (BadInput, DamagedRecordError, EOFError, zlib.error):

@@ -136,7 +136,7 @@ def _known_format(_: SourceConfig, outline: Outline, names: _Names) -> _Finding 
             if pattern.fullmatch(key):
                 return key, what, remedy
     for key in names.of_kind("xml"):
-        if what_else(head_of(outline.path(key))) is not None:
+        if what_else(head_of(outline.file(key))) is not None:
             return (key, *_CVAT)
     return None
 
@@ -146,7 +146,11 @@ def _tfrecords(config: SourceConfig, outline: Outline, names: _Names) -> _Findin
     found = (key for key in names.others if is_tfrecord_name(key.rpartition("/")[2]))
     for key in itertools.islice(found, _OPENED):
         is_ours = MANIFEST in outline.level(key.rpartition("/")[0]).others
-        if not is_ours and looks_framed(outline.path(key)):
+        try:
+            is_framed = not is_ours and looks_framed(outline.file(key))
+        except OSError:
+            continue
+        if is_framed:
             return key, "TFRecords", f"give {flag_with('--input', config.input)} --source tfrecord"
     return None
 
@@ -175,17 +179,17 @@ def _of_single_images(_: SourceConfig, __: Outline, names: _Names) -> _Finding |
 
 def _tables(config: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
     """Tables whose rows name images."""
-    found = [key for key in names.of_kind(*_TABLES) if _names_images(_rows(outline.path(key)), names)]
+    found = [key for key in names.of_kind(*_TABLES) if _names_images(_rows(outline.file(key)), names)]
     if found:
         alike = [key for key in found if extension_of(key) == extension_of(found[0])]
         files = " ".join(flag_with("--annotations", outline.path(key)) for key in alike)
         folders = (*config.image_roots, *map(outline.path, _apart(alike, names)))
         roots = "".join(f" {flag_with('--image_root', folder)}" for folder in dict.fromkeys(folders))
-        column = _image_column(outline.path(found[0]), names)
+        column = _image_column(found[0], outline, names)
         remedy = f"give {flag_with('--input', config.input)} {files}{roots}{column}"
         return found[0], "rows that name images", remedy
     for key in names.of_kind("json", "xml"):
-        if any(_is_named(image, row) for row in _rows(outline.path(key)) for image in _some_images(names)):
+        if any(_is_named(image, row) for row in _rows(outline.file(key)) for image in _some_images(names)):
             return key, "names of images", _CONVERT
     for key in names.of_kind("parquet", "pq")[:1]:
         path = outline.path(key)
@@ -197,9 +201,9 @@ def _tables(config: SourceConfig, outline: Outline, names: _Names) -> _Finding |
     return None
 
 
-def _image_column(path: str, names: _Names) -> str:
+def _image_column(key: str, outline: Outline, names: _Names) -> str:
     """The flag for the column of a CSV that names images; empty if the column is found without it."""
-    rows = _rows(path) if extension_of(path) in ("csv", "tsv") else []
+    rows = _rows(outline.file(key)) if extension_of(key) in ("csv", "tsv") else []
     marks = max(",;\t|", key=rows[0].count) if rows else ","
     header, *first = csv.reader(rows, delimiter=marks) if rows else [[]]
     if usual_name(IMAGE_COLUMNS, [name.strip() for name in header]) is not None:
@@ -221,7 +225,7 @@ def _apart(tables: list[str], names: _Names) -> list[str]:
 def _lists(_: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
     """Texts that list images, with labels, or in a file named like a split. A number may come first."""
     for key in names.of_kind("txt", "lst"):
-        rows = [re.split(r"[\s,;|]+", row) for row in _rows(outline.path(key))]
+        rows = [re.split(r"[\s,;|]+", row) for row in _rows(outline.file(key))]
         is_list = is_split_name(name_stem(key)) or (len(rows) > 1 and all(len(row) > 1 for row in rows))
         images = [
             [cell.replace("\\", "/").rpartition("/")[2] for cell in row[: 1 + row[0].isdigit()]]
@@ -270,7 +274,7 @@ def _masks_by_content(config: SourceConfig, outline: Outline, names: _Names) -> 
                 if (mask := masks.get(name_stem(name))) is not None
             )
             first = list(itertools.islice((pair for pair in pairs if pair[0] != pair[1]), _PAIRS))
-            if len(first) > 1 and all(is_mask_of(*map(outline.path, pair)) for pair in first):
+            if len(first) > 1 and all(is_mask_of(*map(outline.file, pair)) for pair in first):
                 remedy = "--source masks reads folders images and masks; --mask_pattern says where they lie"
                 return key or "./", "masks of images of the same names", remedy
     return None

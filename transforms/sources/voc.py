@@ -25,7 +25,7 @@ from transforms.sources.formats.voc_tree import VocRoot, VocTree, holds_annotati
 from transforms.sources.formats.voc_xml import VocAnnotation, box_around, is_voc_xml, read_voc_xml
 from transforms.sources.formats.xml_files import first_files, head_of, read_files
 from transforms.sources.names import is_split_name, normal_split, split_of_folders
-from transforms.sources.outline import links_outside
+from transforms.sources.outline import left_out
 from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from transforms.sources.source import (
     Description,
@@ -82,7 +82,7 @@ class VocSource:
         if not is_any:
             raise ValueError(
                 f"--input is {config.input!r}: there is no XML in it, and no PNG in SegmentationClass/"
-                f"{links_outside(config)}"
+                f"{left_out(config)}"
             )
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:

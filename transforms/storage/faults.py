@@ -14,6 +14,9 @@ from transforms.records import BadInput
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
+OUTSIDE = "outside the input root"
+"""The reason of what leads out of all roots."""
+
 PERMANENT_FAULTS = {
     errno.ENOENT: "not found",
     errno.ENOTDIR: "not found",
@@ -23,6 +26,7 @@ PERMANENT_FAULTS = {
     errno.ENAMETOOLONG: "name too long",
     errno.ENXIO: "not a file",
     errno.EISDIR: "not a file",
+    errno.EXDEV: OUTSIDE,
 }
 """The faults of one file that trying again does not mend, and the reason each is counted under."""
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import BinaryIO, NamedTuple, TypeVar
 
 from transforms.records import JobError
-from transforms.storage import cloud, objects
+from transforms.storage import cloud, local, objects
 from transforms.storage.paths import is_remote
 
 _BUFFER = 1 << 18
@@ -90,7 +90,7 @@ def read_bytes(path: str) -> bytes:
     """
     if is_remote(path):
         return objects.read(path)
-    with open(path, "rb") as file:
+    with local.open_named(path) as file:
         return file.read()
 
 

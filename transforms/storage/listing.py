@@ -10,10 +10,11 @@ import stat
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 
+from transforms.records import BadInput
 from transforms.storage import cloud, objects
 from transforms.storage.faults import may_pass, retried
 from transforms.storage.key_range import EVERYTHING, KeyRange
-from transforms.storage.local import version_of
+from transforms.storage.local import not_regular, version_of
 from transforms.storage.paths import Confinement, is_remote
 from transforms.storage.places import Status
 
@@ -126,7 +127,7 @@ def entry_of(path: str) -> Entry | None:
 
 
 def located(folder: str, name: str, entry: Entry, confinement: Confinement) -> tuple[str, int, int] | None:
-    """Path, size and version of a file, links resolved; None where it is something else.
+    """Path, size and version of a file, links resolved; None for a folder of a bucket.
 
     Args:
         folder: path.
@@ -135,7 +136,7 @@ def located(folder: str, name: str, entry: Entry, confinement: Confinement) -> t
         confinement: inside which a link has to lead.
 
     Raises:
-        BadInput: stage `list`, `outside the input root`: a link leads there.
+        BadInput: stage `list`; `outside the input root` where a link leads there, or `not a file`.
         OSError: it may not be looked at, or not now.
     """
     if entry is None:
@@ -148,7 +149,9 @@ def located(folder: str, name: str, entry: Entry, confinement: Confinement) -> t
         found = retried(os.stat, path)
     else:
         found = retried(entry.stat, follow_symlinks=False)
-    return (path, found.st_size, version_of(found)) if stat.S_ISREG(found.st_mode) else None
+    if (fault := not_regular(found.st_mode)) is not None:
+        raise BadInput("list", "not a file", fault)
+    return path, found.st_size, version_of(found)
 
 
 def is_link(path: str) -> bool:

@@ -1,12 +1,15 @@
-"""Reading images from the local file system: whole files, and ranges of containers."""
+"""Reading files of this machine: the one function that opens them, and images by it."""
 
 from __future__ import annotations
 
 import collections
 import contextlib
+import errno
+import fcntl
 import io
 import os
 import stat
+import sys
 from typing import TYPE_CHECKING
 
 from transforms.records import BadInput, ImageRef
@@ -24,7 +27,7 @@ class LocalFile(io.FileIO):
     """A file that is read; each read is tried again while its fault may pass."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(path, opener=os.open)
+        super().__init__(path, opener=lambda path, _: open_regular(path)[0])
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
         """Reads into a buffer; the number of bytes, 0 at the end."""
@@ -39,9 +42,14 @@ def open_file(path: str) -> io.BufferedReader:
     """Opens a file to be read in order: opening and reads are tried again while their fault may pass.
 
     Raises:
-        OSError: one that does not pass; its `filename` is `path`.
+        OSError: as `open_regular`, or one that does not pass; its `filename` is `path`.
     """
     return io.BufferedReader(retried(LocalFile, path))
+
+
+def open_named(path: str) -> io.BufferedReader:
+    """As `open_file`, of a path that the caller named: it may have links, which lead anywhere."""
+    return io.BufferedReader(retried(lambda: LocalFile(os.path.realpath(path))))
 
 
 def version_of(found: os.stat_result) -> int:
@@ -139,7 +147,7 @@ class LocalReader:
     def _container(self, path: str) -> io.FileIO:
         container = self._open.get(path)
         if container is None:
-            container = io.FileIO(_open_regular(path)[0])
+            container = io.FileIO(open_regular(path)[0])
             self._open[path] = container
             if len(self._open) > self._max_open:
                 self._open.popitem(last=False)[1].close()
@@ -148,20 +156,59 @@ class LocalReader:
         return container
 
 
-def _open_regular(path: str) -> tuple[int, int]:
-    """Opens a regular file. Returns its descriptor, and its size before it was opened.
+def open_regular(path: str) -> tuple[int, int]:
+    """Opens a regular file at a path without links. Every file of the input is opened here.
 
-    A FIFO would hang and a device may act when opened, so it is looked at first; O_NONBLOCK covers
-    a file that becomes one in between.
+    Who lists a file resolves its links, and sees where they lead. What is opened is compared with that path,
+    so that a link or a folder that was put in its place meanwhile leads nowhere.
+
+    Returns:
+        Its descriptor, and its size.
+
+    Raises:
+        OSError: `ENXIO` where it is no regular file, `EXDEV` where a link leads from the path to another.
     """
-    status = os.stat(path)
-    if not stat.S_ISREG(status.st_mode):
-        raise BadInput("load", "not a file", f"{path} is {_kind(status.st_mode)}")
-    return os.open(path, _OPEN_FLAGS), status.st_size
+    # A FIFO would hang and a device may act when opened, so it is looked at first; O_NONBLOCK covers
+    # a file that becomes one in between.
+    _check_regular(os.stat(path), path)
+    descriptor = os.open(path, _OPEN_FLAGS)
+    try:
+        status = os.fstat(descriptor)
+        _check_regular(status, path)
+        if _path_of(descriptor) != path:
+            _check_at(path, status)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor, status.st_size
+
+
+def _check_regular(status: os.stat_result, path: str) -> None:
+    if (fault := not_regular(status.st_mode)) is not None:
+        raise OSError(errno.ENXIO, fault, path)
+
+
+def _path_of(descriptor: int) -> str:
+    """Where an open file lies, links resolved; an empty string where the system does not say."""
+    try:
+        if sys.platform == "darwin":
+            return os.fsdecode(fcntl.fcntl(descriptor, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0"))
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:
+        return ""
+
+
+def _check_at(path: str, status: os.stat_result) -> None:
+    """Raises OSError unless an open file of a status lies at a path, which has no links."""
+    leads_to = os.path.realpath(path, strict=True)
+    if not os.path.samestat(os.stat(leads_to), status):
+        raise OSError(errno.ESTALE, "it was replaced while it was opened", path)
+    if leads_to != os.path.abspath(path):
+        raise OSError(errno.EXDEV, f"it leads to {leads_to!r}; a path without links is expected", path)
 
 
 def _read_whole(path: str) -> bytes:
-    descriptor, size = _open_regular(path)
+    descriptor, size = open_regular(path)
     try:
         data = os.read(descriptor, size + 1)
         if len(data) != size:  # it changed meanwhile, or is longer than one read gives: go on to its end
@@ -182,7 +229,14 @@ def _out_of_range(ref: ImageRef, size: int) -> BadInput:
     return BadInput("load", "out of range", detail)
 
 
-def _kind(mode: int) -> str:
+def not_regular(mode: int) -> str | None:
+    """What something is that is no regular file, for messages; None for one that is.
+
+    Args:
+        mode: its `st_mode`.
+    """
+    if stat.S_ISREG(mode):
+        return None
     kinds = {
         stat.S_IFDIR: "a directory",
         stat.S_IFIFO: "a pipe",
@@ -190,4 +244,4 @@ def _kind(mode: int) -> str:
         stat.S_IFCHR: "a device",
         stat.S_IFBLK: "a device",
     }
-    return kinds.get(stat.S_IFMT(mode), "not a regular file")
+    return f"it is {kinds.get(stat.S_IFMT(mode), 'something else')}; a regular file is expected"

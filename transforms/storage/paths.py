@@ -11,12 +11,10 @@ from typing import NamedTuple
 
 from transforms.flags import flag_with
 from transforms.records import BadInput
+from transforms.storage.faults import OUTSIDE as OUTSIDE
 from transforms.storage.faults import may_pass, os_fault, retried
 from transforms.storage.known_objects import KnownObjects
-from transforms.storage.local import version_of
-
-OUTSIDE = "outside the input root"
-"""The reason of what leads out of all roots."""
+from transforms.storage.local import not_regular, version_of
 
 GIVE_ROOT = "give --image_root the folder it leads to, if that is meant to be read"
 """The remedy for `OUTSIDE`."""
@@ -156,6 +154,25 @@ class Confinement:
         """
         return self.contains(real_path(path))
 
+    def leads_to(self, path: str) -> str:
+        """The real path of `path`: what `open_file` is given.
+
+        Raises:
+            OSError: `EXDEV` where that is outside the roots, `ENOENT` where a link leads to nothing; or one
+                that may pass, and has not.
+        """
+        found = real_path(path)
+        if not self.contains(found):
+            raise OSError(errno.EXDEV, f"it leads to {found!r}, {OUTSIDE}; {GIVE_ROOT}", path)
+        if found != path and not is_remote(path) and not os.path.lexists(found):
+            raise FileNotFoundError(errno.ENOENT, f"it leads to {found!r}, where nothing is", path)
+        return found
+
+    def inner(self, path: str) -> str:
+        """As `leads_to`; a path that leads outside as it is, which `open_file` refuses for its link."""
+        found = real_path(path)
+        return found if self.contains(found) else path
+
     def resolve(self, path: str, stage: str = "manifest") -> str:
         """The real path of `path`, whether or not there is such a file.
 
@@ -235,8 +252,8 @@ class Confinement:
                 status = os.stat(found)
         except (FileNotFoundError, NotADirectoryError):
             return True
-        if not stat.S_ISREG(status.st_mode):
-            raise BadInput("manifest", "not a file", path)
+        if (fault := not_regular(status.st_mode)) is not None:
+            raise BadInput("manifest", "not a file", f"{path}: {fault}")
         return LocatedFile(found, self._key(path, found), status.st_size, version_of(status))
 
     def _look_in_bucket(self, uri: str) -> LocatedFile | bool:

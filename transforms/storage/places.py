@@ -114,22 +114,30 @@ def status_of(path: str) -> Status:
 
 
 def open_file(path: str) -> io.BufferedReader:
-    """Opens a file to be read in order; a fault that may pass is tried again.
+    """Opens a file of the input to be read in order; a fault that may pass is tried again.
+
+    Args:
+        path: without links, as listings and `Confinement` have it; of what the caller named `real_path`.
 
     Raises:
-        OSError: one that does not pass; its `filename` is `path`.
+        OSError: as `local.open_regular`, or one that does not pass; its `filename` is `path`.
     """
     return objects.open_object(path) if is_remote(path) else local.open_file(path)
 
 
+def open_named(path: str) -> io.BufferedReader:
+    """As `open_file`, of a path that the caller named: it may have links, which lead anywhere."""
+    return objects.open_object(path) if is_remote(path) else local.open_named(path)
+
+
 def check_readable(path: str) -> None:
-    """Raises OSError where a file or folder that is there may not be read."""
+    """Raises OSError where what is there is neither a file nor a folder, or may not be read."""
     if is_remote(path):
         return  # that it is there was told by the service, to one who may read it
     if local.is_folder(path):
         retried(os.scandir, path).close()
-    elif local.is_file(path):
-        local.open_file(path).close()
+    else:
+        local.open_named(path).close()
 
 
 def names_in(folder: str, most: int | None = None) -> list[str]:

@@ -12,7 +12,7 @@ from typing import IO
 from transforms.records import ImageRef, JobError
 from transforms.storage import objects
 from transforms.storage.cloud import ChangedError
-from transforms.storage.paths import is_remote
+from transforms.storage.paths import is_remote, real_path
 from transforms.storage.scratch import scratch_folder
 from transforms.storage.stored import hash63
 from transforms.storage.write_faults import naming_faults
@@ -39,7 +39,7 @@ class Spool:
 
     def __init__(self, scratch: str, name: str, version: int) -> None:
         digest = hashlib.sha256(f"{name}\0{version}".encode(errors="surrogateescape")).hexdigest()[:16]
-        self._prefix = f"{scratch}/{digest}"
+        self._prefix = f"{real_path(scratch)}/{digest}"
         self._folder = scratch_folder() if is_remote(scratch) else scratch
         self._number = 0
         self._size = 0

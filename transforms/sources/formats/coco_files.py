@@ -94,13 +94,13 @@ def find_files(config: SourceConfig) -> tuple[list[CocoFile], list[Failure]]:
     if config.annotations or not is_folder(config.input):
         flag = "--annotations" if config.annotations else "--input"
         for manifest in manifests(config):
-            kind = kind_of(real_path(manifest.path), must_be=True)
+            kind = kind_of(manifest.file, must_be=True)
             if kind is None:
                 raise ValueError(
                     f"{flag} is {manifest.path!r}, which is not a COCO annotation file: "
                     "at its top there is no list `images` with one of `annotations` or `categories`"
                 )
-            found.append(_coco_file(config, real_path(manifest.path), manifest.name, kind))
+            found.append(_coco_file(config, manifest.file, manifest.name, kind))
         return found, others
     for item in _json_files(config):
         if isinstance(item, Failure):
@@ -261,6 +261,8 @@ def _json_file(
         file = located(folder, name, entry, confinement)
     except BadInput as fault:
         yield _failure(prefix + name, fault)
+    except OSError as error:
+        yield _failure(prefix + name, os_fault(error, "list"))
     else:
         if file is not None:
             yield file[0], prefix + name

@@ -108,7 +108,7 @@ def _meta(layout: Layout) -> list[MatClass]:
     key = layout.files.get(_META)
     if key is None:
         return []
-    with open_file(layout.path(key)) as stream:
+    with open_file(layout.file(key)) as stream:
         data = stream.read(_LONGEST_META)
     try:
         return read_meta_mat(data)
@@ -130,7 +130,7 @@ def _list_name(layout: Layout) -> str | None:
 
 def _lines(layout: Layout, key: str) -> Iterator[tuple[str, str]]:
     """The lines of a file: the synset, and what follows it; or a name that is no synset."""
-    for line in text_lines(layout.path(key), key):
+    for line in text_lines(layout.file(key), key):
         if not (line := line.strip()):
             continue
         first, *rest = line.split(maxsplit=1)
@@ -139,6 +139,10 @@ def _lines(layout: Layout, key: str) -> Iterator[tuple[str, str]]:
 
 def text_lines(path: str, key: str) -> Iterator[str]:
     """The lines of a text file.
+
+    Args:
+        path: real path.
+        key: for messages.
 
     Raises:
         ValueError: it is not UTF-8, or has a line that is none.

@@ -40,6 +40,7 @@ class Layout:
 
     Attributes:
         root: real path of the input.
+        confinement: inside which links have to lead.
         synsets: names of folders that are synsets.
         splits: keys of the folders of each split.
         annotations: keys of the folders of XML.
@@ -49,6 +50,7 @@ class Layout:
     """
 
     root: str
+    confinement: Confinement
     synsets: set[str] = dataclasses.field(default_factory=set)
     splits: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     annotations: list[str] = dataclasses.field(default_factory=list)
@@ -59,6 +61,10 @@ class Layout:
     def path(self, key: str) -> str:
         """The path of a file or folder by its key."""
         return f"{self.root}/{key}".rstrip("/")
+
+    def file(self, key: str) -> str:
+        """The real path of a file by its key. Raises OSError where that is outside the roots."""
+        return self.confinement.leads_to(self.path(key))
 
 
 def split_of(key: str) -> str | None:
@@ -79,9 +85,10 @@ def find_layout(config: SourceConfig, most: int = _FOLDERS) -> Layout:
     Raises:
         OSError: one of them cannot be.
     """
-    layout = Layout(real_path(config.input))
+    root = real_path(config.input)
+    confinement = Confinement((root, *config.image_roots))
+    layout = Layout(root, confinement)
     skipped = frozenset(map(real_path, config.skip_dirs))
-    confinement = Confinement((layout.root, *config.image_roots))
     waiting = collections.deque([""])
     for _ in range(most):
         if not waiting:
@@ -91,17 +98,14 @@ def find_layout(config: SourceConfig, most: int = _FOLDERS) -> Layout:
             if is_hidden(name[:-1] if name[-1] == "/" else name):
                 continue
             if name[-1] != "/":
-                _note_file(layout, prefix, name, confinement)
+                _note_file(layout, prefix, name)
             elif _is_visited(layout.path(prefix + name), skipped, confinement):
                 _note_folder(layout, prefix, name[:-1], waiting)
     return layout
 
 
-def _note_file(layout: Layout, prefix: str, name: str, confinement: Confinement) -> None:
+def _note_file(layout: Layout, prefix: str, name: str) -> None:
     if extension_of(name) in ("txt", "csv", "mat"):
-        path = layout.path(prefix + name)
-        if is_link(path) and not confinement.holds(path):
-            return  # the walk over the tree reports it
         layout.files.setdefault(name.lower(), prefix + name)
     elif (match := ILSVRC_NAME.match(name)) and is_image_name(name):
         layout.named = layout.named or prefix + name

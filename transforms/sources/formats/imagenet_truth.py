@@ -37,7 +37,7 @@ class Truth:
     def __init__(self, layout: Layout) -> None:
         name = next(filter(_TRUTH.fullmatch, sorted(layout.files)), None)
         self.key = "" if name is None else layout.files[name]
-        lines = [line.strip() for line in text_lines(layout.path(self.key), self.key)] if self.key else []
+        lines = [line.strip() for line in text_lines(layout.file(self.key), self.key)] if self.key else []
         while lines and not lines[-1]:
             lines.pop()
         if all(map(SYNSET.fullmatch, lines)):
@@ -97,7 +97,7 @@ class Solutions:
         self._rows: dict[str, int] = {}
         self._unread: list[Failure] = []
         for key in self.keys:
-            rows = csv.reader(text_lines(layout.path(key), key), strict=True)
+            rows = csv.reader(text_lines(layout.file(key), key), strict=True)
             try:
                 if next(rows, None) != ["ImageId", "PredictionString"]:
                     raise ValueError(f"{key!r}: its first line is not ImageId,PredictionString")
@@ -164,7 +164,7 @@ class ImageList:
 
     Attributes:
         key: of the file.
-        path: of the file.
+        path: of the file, real.
         split: that its name tells.
     """
 
@@ -192,7 +192,7 @@ def find_lists(layout: Layout) -> list[ImageList]:
         if stem == name or not (is_split_name(stem) or stem.endswith("_map") or stem == _TINY):
             continue
         split = splits.pop() if len(splits) == 1 else None
-        one = ImageList(key, layout.path(key), split)
+        one = ImageList(key, layout.file(key), split)
         if _is_list(one):
             found.append(one)
     return found

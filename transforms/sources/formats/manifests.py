@@ -15,7 +15,7 @@ from transforms.sources.names import extension_of, is_unicode, printable, split_
 from transforms.sources.outline import Outline
 from transforms.sources.source import SourceConfig, check_input_exists, check_path, readable
 from transforms.storage.paths import absolute, below, is_remote, real_path
-from transforms.storage.places import is_file, is_folder, is_there, may_be_there, open_file
+from transforms.storage.places import is_folder, is_there, may_be_there, open_file
 
 PEEKED = 100
 """Rows at the start of a manifest that tell which columns there are, and what is in them."""
@@ -36,12 +36,14 @@ class Manifest:
     """One manifest.
 
     Attributes:
-        path: of the file.
+        path: of the file, as the call has it.
         name: below the input, where it lies there; else its file name. Keys and messages start with it.
+        file: the real path, which is opened.
     """
 
     path: str
     name: str
+    file: str
 
     def row_key(self, line: int) -> str:
         """The key of a row that has no image: unique among the rows of all manifests."""
@@ -82,7 +84,7 @@ class ManifestLines:
 @contextlib.contextmanager
 def open_manifest(manifest: Manifest) -> Iterator[TextIO]:
     """Opens a manifest as UTF-8, or as UTF-16 with a BOM; undecodable bytes become lone surrogates."""
-    file = open_file(manifest.path)
+    file = open_file(manifest.file)
     is_utf16 = file.peek(2).startswith(_UTF16)
     encoding, errors = ("utf-16", _AS_SURROGATE) if is_utf16 else ("utf-8-sig", "surrogateescape")
     with io.TextIOWrapper(file, encoding=encoding, errors=errors, newline="") as stream:
@@ -97,18 +99,18 @@ def input_root(config: SourceConfig) -> str:
 def manifests(config: SourceConfig) -> list[Manifest]:
     """The manifests of a call, in the order given."""
     if not config.annotations:
-        return [Manifest(config.input, printable(os.path.basename(config.input)))]
+        return [Manifest(config.input, printable(os.path.basename(config.input)), real_path(config.input))]
     folder = input_root(config)
     root = real_path(folder)
     found = []
     for given in config.annotations:
         path = given if is_remote(given) or os.path.isabs(given) else _beside_or_inside(given, config.input)
         name = (
-            below(root, real_path(path))
+            below(root, file := real_path(path))
             or below(absolute(folder), absolute(path))  # a link that leads out of the input
             or os.path.basename(path)
         )
-        found.append(Manifest(path, printable(name)))
+        found.append(Manifest(path, printable(name), file))
     return found
 
 
@@ -181,9 +183,9 @@ def _call_for(config: SourceConfig, source: str) -> str:
 def _check_text(manifest: Manifest, flag: str, takes_utf16: bool) -> None:
     with readable(flag, manifest.path):
         check_path(flag, manifest.path)
-        if not (is_there(manifest.path) and is_file(manifest.path)):
+        if not is_there(manifest.path):
             raise ValueError(f"{flag} is {manifest.path!r}: there is no such file")
-        with open_file(manifest.path) as stream:
+        with open_file(manifest.file) as stream:
             start = stream.read(1 << 16)
     if not start.strip():
         raise ValueError(f"{flag} is {manifest.path!r}, which is empty")

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 
 from transforms.records import ImageRef
+from transforms.storage.paths import Confinement
 from transforms.storage.places import is_file, open_file
 
 NAME_FILES = ("classes.txt", "class_names.txt", "names.txt", "labels.txt")
@@ -33,11 +34,12 @@ class MaskClasses:
     file: str = ""
 
 
-def mask_classes(root: str, in_colors: bool) -> MaskClasses:
+def mask_classes(root: str, within: Confinement, in_colors: bool) -> MaskClasses:
     """Reads the first of the files that are known, in a folder.
 
     Args:
         root: the folder.
+        within: where its files have to lie, links followed.
         in_colors: masks are in colours: a table is needed, and files of names alone are not.
 
     Raises:
@@ -45,10 +47,10 @@ def mask_classes(root: str, in_colors: bool) -> MaskClasses:
     """
     for name in () if in_colors else NAME_FILES:
         if is_file(path := f"{root}/{name}"):
-            return MaskClasses(_names(path), (), name)
+            return MaskClasses(_names(path, _text(within.leads_to(path))), (), name)
     for name in COLOR_FILES:
         if is_file(path := f"{root}/{name}"):
-            names, colors = _color_table(path)
+            names, colors = _color_table(path, _text(within.leads_to(path)))
             return MaskClasses(names, colors if in_colors else (), name)
     if in_colors:
         raise ValueError(
@@ -130,9 +132,9 @@ def _text(path: str) -> str:
         raise ValueError(f"{path!r} is not UTF-8") from error
 
 
-def _names(path: str) -> dict[int, str]:
+def _names(path: str, text: str) -> dict[int, str]:
     """One name a line, from 0."""
-    lines = [line.strip() for line in _text(path).rstrip().splitlines()]
+    lines = [line.strip() for line in text.rstrip().splitlines()]
     if lines and lines[0] == _UNLABELLED:
         del lines[0]
     if "" in lines:
@@ -140,9 +142,9 @@ def _names(path: str) -> dict[int, str]:
     return dict(enumerate(lines))
 
 
-def _color_table(path: str) -> tuple[dict[int, str], tuple[tuple[int, int], ...]]:
+def _color_table(path: str, text: str) -> tuple[dict[int, str], tuple[tuple[int, int], ...]]:
     """Names by id, in the order of the lines, and ids by colour; colours of one name have one id."""
-    rows = list(_rows(path))
+    rows = list(_rows(path, text))
     ids: dict[str, int] = {}
     named: dict[int, str] = {}
     for name, color in rows:
@@ -157,8 +159,7 @@ def _color_table(path: str) -> tuple[dict[int, str], tuple[tuple[int, int], ...]
     return {number: name for name, number in ids.items()}, tuple((one, ids[named[one]]) for one in named)
 
 
-def _rows(path: str) -> Iterable[tuple[str, int]]:
-    text = _text(path)
+def _rows(path: str, text: str) -> Iterable[tuple[str, int]]:
     if path.endswith(".csv"):
         lines: Iterable[list[str]] = csv.reader(text.splitlines())
     elif path.endswith("labelmap.txt"):

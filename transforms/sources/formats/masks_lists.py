@@ -11,7 +11,7 @@ from typing import NamedTuple
 from transforms.records import Failure
 from transforms.sources.formats.masks_pairs import stem_of
 from transforms.sources.names import extension_of, is_split_name, normal_split, printable
-from transforms.storage.paths import OUTSIDE
+from transforms.storage.paths import OUTSIDE, Confinement
 from transforms.storage.places import names_in, open_file
 
 _ROOT_NAMES = 10_000
@@ -37,11 +37,14 @@ def split_lists(root: str) -> dict[str, str]:
     return {f"{root}/{name}": normal_split(name[:-4]) for name in names}
 
 
-def listed_pairs(path: str, images: Iterable[str], files: Collection[str]) -> Iterator[ListedPair | Failure]:
+def listed_pairs(
+    path: str, within: Confinement, images: Iterable[str], files: Collection[str]
+) -> Iterator[ListedPair | Failure]:
     """What a list has, in its order.
 
     Args:
         path: of the list.
+        within: where it has to lie, links followed.
         images: keys of the images.
         files: keys of images and masks.
     """
@@ -49,7 +52,9 @@ def listed_pairs(path: str, images: Iterable[str], files: Collection[str]) -> It
     every = _tails(files)
     name = os.path.basename(path)
     seen: set[str] = set()
-    with io.TextIOWrapper(open_file(path), encoding="utf-8-sig", errors="surrogateescape") as lines:
+    with io.TextIOWrapper(
+        open_file(within.leads_to(path)), encoding="utf-8-sig", errors="surrogateescape"
+    ) as lines:
         for number, line in enumerate(iter(lambda: lines.readline(_LONGEST), ""), 1):
             if not (text := line.strip()):
                 continue

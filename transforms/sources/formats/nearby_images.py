@@ -26,6 +26,10 @@ class NearbyImages:
         self._folders: dict[str, list[str]] = {}
         self._stems: dict[str, set[str]] = {}
 
+    def file(self, key: str) -> str:
+        """The real path of a file by its key; of a link to the outside its own, which `open_file` refuses."""
+        return self._confinement.inner(f"{self.root}/{key}")
+
     def folders(self, place: str) -> list[str]:
         """The names of the folders in a folder, in order."""
         if place not in self._folders:

@@ -83,11 +83,12 @@ def _layout(header: tuple[str, ...] | None) -> CsvLayout:
 def csv_files(config: SourceConfig, names: Sequence[str] | None = None) -> list[CsvFile]:
     """The files with known names, in the order of their paths; those of few classes come first.
 
-    Links that lead outside the input are left out.
-
     Args:
         config: of the input.
         names: in the input, if they have been listed already.
+
+    Raises:
+        OSError: one is a link that leads outside the input, or to nothing.
     """
     root = real_path(config.input)
     confinement = Confinement((root, *config.image_roots))
@@ -97,12 +98,17 @@ def csv_files(config: SourceConfig, names: Sequence[str] | None = None) -> list[
         f"{folder}/": names_in(f"{root}/{folder}") for folder in folders_called(ANNOTATIONS, root, names)
     }
     found = [
-        CsvFile(Manifest(os.path.join(root, folder + name), folder + name), kind, _split_of(name))
+        CsvFile(_manifest(root, folder + name, confinement), kind, _split_of(name))
         for folder, inner in listed.items()
         for name in inner
-        if (kind := kind_of(name)) is not None and confinement.holds(os.path.join(root, folder + name))
+        if (kind := kind_of(name)) is not None
     ]
     return sorted(found, key=lambda file: ("boxable" not in file.manifest.name, file.manifest.name))
+
+
+def _manifest(root: str, key: str, confinement: Confinement) -> Manifest:
+    path = os.path.join(root, key)
+    return Manifest(path, key, confinement.leads_to(path))
 
 
 def folders_called(wanted: str, root: str, names: Iterable[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import io
 import os
 import re
 import zlib
@@ -14,6 +15,7 @@ from transforms.records import Failure
 from transforms.sources.names import split_named
 from transforms.sources.source import SourceConfig
 from transforms.sources.tree import Tree, TreeFile
+from transforms.storage.layout import LATEST
 from transforms.storage.paths import Confinement, absolute, real_path
 from transforms.storage.places import is_file, open_file, status_of
 from transforms.storage.versions import latest_version, version_folder
@@ -71,7 +73,7 @@ def inputs(config: SourceConfig) -> Inputs:
     if is_file(config.input):
         return _one_file(config.input, config.image_roots)
     files, beside, failures = [], {}, []
-    for item in Tree(_latest(config.input), config.image_roots, config.skip_dirs).files():
+    for item in Tree(_latest(config), config.image_roots, config.skip_dirs).files():
         if isinstance(item, Failure):
             failures.append(item)
         elif is_tfrecord_name(item.key.rpartition("/")[2]):
@@ -81,10 +83,12 @@ def inputs(config: SourceConfig) -> Inputs:
     return Inputs(tuple(files), beside, tuple(failures))
 
 
-def _latest(folder: str) -> str:
+def _latest(config: SourceConfig) -> str:
+    """The folder of the latest version, or the input. Raises OSError where a link to it leads outside."""
+    folder, within = config.input, Confinement((config.input, *config.image_roots))
     with contextlib.suppress(ValueError):  # a latest.json that is somebody else's
-        if (version := latest_version(folder)) is not None:
-            return version_folder(folder, version)
+        if within.holds(f"{folder}/{LATEST}") and (version := latest_version(folder)) is not None:
+            return within.leads_to(version_folder(folder, version))
     return folder
 
 
@@ -94,13 +98,13 @@ def _one_file(path: str, image_roots: Sequence[str]) -> Inputs:
     confinement = Confinement((folder, os.path.dirname(real_path(path)), *image_roots))
     for other in _BESIDE:
         if is_file(f"{folder}/{other}") and confinement.holds(f"{folder}/{other}"):
-            beside[other] = _tree_file(other, f"{folder}/{other}")
-    return Inputs((_tree_file(name, path),), beside, ())
+            beside[other] = _tree_file(other, confinement.leads_to(f"{folder}/{other}"))
+    return Inputs((_tree_file(name, real_path(path)),), beside, ())
 
 
 def _tree_file(key: str, path: str) -> TreeFile:
     status = status_of(path)
-    return TreeFile(key, real_path(path), status.size, status.version)
+    return TreeFile(key, path, status.size, status.version)
 
 
 class Inflated:
@@ -136,26 +140,26 @@ class Inflated:
         return b""
 
 
-@contextlib.contextmanager
-def opened(path: str) -> Iterator[tuple[Readable, bool]]:
-    """A file of TFRecords to be read in order, unpacked, and whether it is compressed.
+def unpacked(stored: io.BufferedReader) -> tuple[Readable, bool]:
+    """An open file of TFRecords, unpacked, and whether it is compressed."""
+    head = stored.read(HEAD_BYTES)
+    stored.seek(0)
+    # a length whose checksum is right is no chance, and may look like a compressed file's first bytes
+    if not is_head(head) and _is_packed(head):
+        return Inflated(stored), True
+    return stored, False
 
-    Raises:
-        OSError: it cannot be opened.
-    """
+
+@contextlib.contextmanager
+def opened_input(path: str) -> Iterator[tuple[Readable, bool]]:
+    """As `open_file`, and then `unpacked`."""
     with open_file(path) as stored:
-        head = stored.read(HEAD_BYTES)
-        stored.seek(0)
-        # a length whose checksum is right is no chance, and may look like a compressed file's first bytes
-        if not is_head(head) and _is_packed(head):
-            yield Inflated(stored), True
-        else:
-            yield stored, False
+        yield unpacked(stored)
 
 
 def looks_framed(path: str) -> bool:
-    """Whether a file begins as TFRecords do."""
-    with opened(path) as (file, _):
+    """Whether a file begins as TFRecords do; the path is a real one."""
+    with opened_input(path) as (file, _):
         head = b""
         try:
             while len(head) < HEAD_BYTES and (more := file.read(HEAD_BYTES - len(head))):

@@ -23,6 +23,9 @@ from transforms.sources.source import SourceConfig
 from transforms.storage.paths import GIVE_ROOT, Confinement, absolute, below, is_remote, real_path
 from transforms.storage.places import is_file, is_folder, may_be_there, names_in, open_file
 
+USUAL_NAMES = ("data.yaml", "data.yml", "dataset.yaml")
+"""What a YAML file that describes a dataset is called."""
+
 CLASS_FILES = ("obj.names", "classes.txt", "_darknet.labels")
 _SPLIT_KEYS = ("train", "val", "test")
 _DARKNET_KEYS = ("train", "valid", "val", "test")
@@ -110,11 +113,15 @@ def yaml_of(root: str, names: list[str], config: SourceConfig) -> str | None:
         ValueError: there are several.
     """
     yamls = [name for name in names if extension_of(name) in ("yaml", "yml") and not name.startswith(".")]
-    for usual in ("data.yaml", "data.yml", "dataset.yaml"):
+    for usual in USUAL_NAMES:
         if usual in yamls:
             return usual
     inside = Confinement((root, *config.image_roots))
-    found = [name for name in yamls if inside.holds(f"{root}/{name}") and _names_classes(f"{root}/{name}")]
+    found = [
+        name
+        for name in yamls
+        if inside.holds(path := f"{root}/{name}") and _names_classes(inside.leads_to(path))
+    ]
     if len(found) > 1:
         raise ValueError(
             f"--input is {config.input!r}, where {' and '.join(map(repr, found[:2]))} both name classes; "
@@ -132,6 +139,9 @@ def _names_classes(path: str) -> bool:
 
 def read_yaml(path: str) -> dict[str, Any]:
     """A mapping in YAML whose scalars are all text, as written: `no` stays a class called `no`.
+
+    Args:
+        path: a real one.
 
     Raises:
         ValueError: it is none.
@@ -174,8 +184,8 @@ class _Places:
         self.input = config.input
         self._listed: dict[str, list[str]] = {}
         self.roots = (root, *map(real_path, config.image_roots))
-        self._confinement = Confinement(self.roots)
-        self._is_lone = not is_folder(real_path(config.input))
+        # a link that the caller gives as the input may lead anywhere
+        self._confinement = Confinement((*self.roots, real_path(config.input)))
         self._written = absolute(config.input) if is_folder(root) else root
 
     def key(self, path: str) -> str | None:
@@ -206,19 +216,14 @@ class _Places:
         return self._by_tail(whole)
 
     def file(self, key: str) -> str:
-        """The path of a file that describes the dataset.
+        """The real path of a file that describes the dataset.
 
         Raises:
-            ValueError: it is a link that leads outside, and is not the input itself.
+            OSError: it is a link that leads outside, and is not the input itself; or leads to nothing.
         """
         paths = (f"{root}/{key}" for root in self.roots)
         path = next(filter(is_file, paths), f"{self.root}/{key}")
-        if not (self._is_lone and key == self.name) and not self._confinement.holds(path):
-            raise ValueError(
-                f"--input is {self.input!r}: {key} is a link to {printable(real_path(path))!r}, outside the "
-                f"input; {GIVE_ROOT}"
-            )
-        return path
+        return self._confinement.leads_to(path)
 
     def leads_outside(self, base: str, path: str) -> bool:
         """Whether a path leads to an existing file or folder outside the input."""
@@ -394,6 +399,9 @@ def _with_class_file(found: YoloDataset, places: _Places, names: list[str]) -> Y
 
 def read_names(path: str) -> dict[int, str]:
     """Names of classes, one a line, from 0.
+
+    Args:
+        path: a real one.
 
     Raises:
         ValueError: a line between others is blank, so that the ids after it are in doubt.

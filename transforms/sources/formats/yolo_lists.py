@@ -14,7 +14,7 @@ from transforms.sources.formats.yolo_dataset import ImageSet, YoloDataset
 from transforms.sources.names import is_unicode, printable
 from transforms.sources.source import SourceConfig
 from transforms.sources.tree import TreeFile
-from transforms.storage.paths import OUTSIDE, absolute, below, is_remote, real_path
+from transforms.storage.paths import OUTSIDE, Confinement, absolute, below, is_remote, real_path
 from transforms.storage.places import is_file, open_file
 
 _LONGEST = 1 << 16
@@ -33,7 +33,8 @@ def listed_images(
 ) -> Iterator[ListedImage | Failure]:
     """The images of a list, in its order."""
     roots = [root_of(config), *map(real_path, config.image_roots)]
-    path = next(place for root in roots if is_file(place := f"{root}/{listed.where}"))
+    found = next(place for root in roots if is_file(place := f"{root}/{listed.where}"))
+    path = Confinement(roots).leads_to(found)
     bases = (posixpath.dirname(listed.where), dataset.base, "")
     written = (*roots, absolute(config.input))
     seen: set[str] = set()

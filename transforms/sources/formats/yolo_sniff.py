@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 from transforms.sources.formats.masks_pairs import root_of, stem_of
 from transforms.sources.formats.nearby_images import NearbyImages
-from transforms.sources.formats.yolo_dataset import CLASS_FILES, read_yaml
+from transforms.sources.formats.xml_files import head_of
+from transforms.sources.formats.yolo_dataset import CLASS_FILES, USUAL_NAMES, read_yaml
 from transforms.sources.formats.yolo_lines import is_label_text
 from transforms.sources.names import extension_of, is_split_name
 from transforms.sources.source import SourceConfig
 from transforms.sources.tree import Tree, TreeFile
-from transforms.storage.paths import real_path
-from transforms.storage.places import is_file, is_folder, names_in, open_file
+from transforms.storage.paths import Confinement, real_path
+from transforms.storage.places import is_file, is_folder, names_in
 
 LABEL_FOLDERS = frozenset(("labels", "label", "annotations", "annotation"))
 """Names, in lower case, of folders of label files."""
@@ -28,10 +29,10 @@ def why_yolo(config: SourceConfig) -> str | None:
     """What makes the input look like YOLO, or None where nothing does."""
     root = root_of(config)
     if not is_folder(real_path(config.input)):
-        return _yaml_says(config.input)
-    names = names_in(root, _NAMES)
+        return _yaml_says(config.input, Confinement((real_path(config.input),)))
+    names, within = names_in(root, _NAMES), Confinement((root, *config.image_roots))
     for name in sorted(name for name in names if extension_of(name) in ("yaml", "yml")):
-        if why := _yaml_says(f"{root}/{name}"):
+        if why := _yaml_says(f"{root}/{name}", within):
             return why
     if "obj.data" in names or "obj.names" in names:
         return f"it has darknet's {'obj.data' if 'obj.data' in names else 'obj.names'!r}"
@@ -42,11 +43,14 @@ def why_yolo(config: SourceConfig) -> str | None:
     return None
 
 
-def _yaml_says(path: str) -> str | None:
+def _yaml_says(path: str, within: Confinement) -> str | None:
+    name = path.rpartition("/")[2]
     if extension_of(path) not in ("yaml", "yml") or not is_file(path):
         return None
+    if not within.holds(path):  # `check` refuses it
+        return f"it has {name!r}" if name in USUAL_NAMES else None
     try:
-        found = read_yaml(path)
+        found = read_yaml(within.leads_to(path))
     except ValueError:
         return None
     sets = [found[name] for name in ("train", "val", "test") if found.get(name)]
@@ -54,7 +58,7 @@ def _yaml_says(path: str) -> str | None:
         return None
     if isinstance(found["names"], str):
         return None
-    return f"{path.rpartition('/')[2]!r} names classes and splits as Ultralytics' data.yaml does"
+    return f"{name!r} names classes and splits as Ultralytics' data.yaml does"
 
 
 def _label_folders(nearby: NearbyImages) -> Iterator[str]:
@@ -77,8 +81,7 @@ def _label_with_image(folder: str, config: SourceConfig, nearby: NearbyImages) -
     found = None
     # The images may lie deeper than their labels: then the contents of the labels decide.
     for key in wanted or (texts[:_TRIED] if is_named else []):
-        with open_file(f"{nearby.root}/{key}") as stream:
-            text = stream.read(_START).decode("utf-8", "replace")
+        text = head_of(nearby.file(key), _START).decode("utf-8", "replace")
         if text.strip() and not is_label_text(text):
             return None
         found = found or (key if text.strip() else None)
