@@ -33,6 +33,8 @@ _LITTER = frozenset(
     )
 )
 
+_LONGEST = 200  # of what a library says about bytes
+
 
 def extension_of(name: str) -> str:
     """The extension of a file name or path, in lower case and without its dot; empty where there is none."""
@@ -114,6 +116,12 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def one_line(error: BaseException) -> str:
+    """What an exception says, in a line that is not long; its type where it says nothing."""
+    text = " ".join(str(error).split())
+    return printable(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…") or type(error).__name__
 
 
 def printable(text: str) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import re
 from collections.abc import Iterable
 
-from transforms.records import ImageRef
+from transforms.records import BadInput, ImageRef
+from transforms.sources.formats.csv_cells import read_cells
 from transforms.storage.places import is_file, open_file
 
 NAME_FILES = ("classes.txt", "class_names.txt", "names.txt", "labels.txt")
@@ -160,12 +160,14 @@ def _color_table(path: str) -> tuple[dict[int, str], tuple[tuple[int, int], ...]
 def _rows(path: str) -> Iterable[tuple[str, int]]:
     text = _text(path)
     if path.endswith(".csv"):
-        lines: Iterable[list[str]] = csv.reader(text.splitlines())
+        lines: Iterable[tuple[int, list[str] | BadInput]] = read_cells(text.splitlines())
     elif path.endswith("labelmap.txt"):
-        lines = (_label_map_cells(line) for line in text.splitlines())
+        lines = enumerate(map(_label_map_cells, text.splitlines()), 1)
     else:
-        lines = (_color_cells(line) for line in text.splitlines())
-    for number, cells in enumerate(lines, 1):
+        lines = enumerate(map(_color_cells, text.splitlines()), 1)
+    for number, cells in lines:
+        if isinstance(cells, BadInput):
+            raise ValueError(f"{path!r}, line {number} is not CSV: {cells.detail}")
         if not cells or not "".join(cells).strip() or cells[0].startswith("#"):
             continue
         if number == 1 and path.endswith(".csv") and not cells[-1].strip().isdecimal():
