@@ -29,9 +29,7 @@ class _Lines:
     def __iter__(self) -> Iterator[str]:
         for line in self._lines:
             if self.held and self.held + len(line) > MAX_ROW:
-                self.fault = (
-                    f"in quotes over lines of more than {MAX_ROW} characters; a quote may be unclosed"
-                )
+                self.fault = f"in quotes for more than {MAX_ROW} characters; a quote may be unclosed"
                 line = _CLOSING
             self.held += len(line)
             yield line

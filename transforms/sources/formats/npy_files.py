@@ -150,7 +150,7 @@ def _header(stream: IO[bytes], title: str) -> tuple[tuple[int, ...], np.dtype[An
             f"{title!r} is in Fortran order; save it in C order, with numpy.ascontiguousarray(array)"
         )
     if any(size < 0 for size in shape) or math.prod(shape) * dtype.itemsize > _MOST_BYTES:
-        raise ValueError(f"{title!r} has a header that says {shape}, which no array has")
+        raise ValueError(f"{title!r} has a header that says {str(shape)[:100]}, which no array has")
     return shape, dtype
 
 

@@ -66,12 +66,12 @@ def zip_members(path: str, prefix: str) -> Iterator[Member | Failure]:
         BadInput: stage `list`, `not a ZIP file`.
     """
     generation = status_of(path).generation
-    with open_file(path) as stream:
-        with (
-            naming_damage(lambda what: BadInput("list", "not a ZIP file", f"{path}: {what}")),
-            zipfile.ZipFile(stream) as archive,
-        ):
-            members, end = archive.infolist(), archive.start_dir
+    with (
+        open_file(path) as stream,
+        naming_damage(lambda what: BadInput("list", "not a ZIP file", f"{path}: {what}")),
+        zipfile.ZipFile(stream) as archive,
+    ):
+        members, end = archive.infolist(), archive.start_dir
     ends = _ends(members, end)
     taken: set[int] = set()
     for info in members:
