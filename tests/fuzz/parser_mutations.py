@@ -18,16 +18,97 @@ from tests.fuzz.parser_seeds import tfrecord
 from transforms.framing import read_records
 
 _RAW = "@raw@"
-_NUMBERS = (
-    "0 -0 -1 1 2 0.5 1e999 -1e999 1e308 1e-320 NaN nan inf -inf Infinity 1_0 0x1F 1e5 2147483648 4294967296 "
-    "9223372036854775808 18446744073709551616 -9223372036854775809 ٣ ½ 1,5 +1 .5 5. 1e 1e400000"
-).split() + ["9" * 40, "9" * 400, "9" * 5000, "0." + "9" * 5000]
+_NUMBERS = [
+    "0",
+    "-0",
+    "-1",
+    "1",
+    "2",
+    "0.5",
+    "1e999",
+    "-1e999",
+    "1e308",
+    "1e-320",
+    "NaN",
+    "nan",
+    "inf",
+    "-inf",
+    "Infinity",
+    "1_0",
+    "0x1F",
+    "1e5",
+    "2147483648",
+    "4294967296",
+    "9223372036854775808",
+    "18446744073709551616",
+    "-9223372036854775809",
+    "٣",
+    "½",
+    "1,5",
+    "+1",
+    ".5",
+    "5.",
+    "1e",
+    "1e400000",
+] + ["9" * 40, "9" * 400, "9" * 5000, "0." + "9" * 5000]
 _TEXTS = (
-    ["", " ", "null", "true", "None", "../../x", "/etc/passwd", "1.png", "images/../1.png", "a" * 300, "a" * 70_000]
-    + ["a/" * 3000, "\0", "a\0b", "é", "\u202e", "\ufeff", "\x85", "\u2028", "%s%n", "{}", "[]", "'", '"', ",", "\t"]
-    + ["file:///etc/passwd", "gs://b/x", "http://x/1.png", "\\", "C:\\x.png", ".", "..", "/", "-", "n01440764", "*"]
+    [
+        "",
+        " ",
+        "null",
+        "true",
+        "None",
+        "../../x",
+        "/etc/passwd",
+        "1.png",
+        "images/../1.png",
+        "a" * 300,
+        "a" * 70_000,
+    ]
+    + [
+        "a/" * 3000,
+        "\0",
+        "a\0b",
+        "é",
+        "\u202e",
+        "\ufeff",
+        "\x85",
+        "\u2028",
+        "%s%n",
+        "{}",
+        "[]",
+        "'",
+        '"',
+        ",",
+        "\t",
+    ]
+    + [
+        "file:///etc/passwd",
+        "gs://b/x",
+        "http://x/1.png",
+        "\\",
+        "C:\\x.png",
+        ".",
+        "..",
+        "/",
+        "-",
+        "n01440764",
+        "*",
+    ]
 )
-_BYTES = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", b"\0", b"\xff", b"\xc3", b"\xed\xa0\x80", b'"', b"\n", b"\r", b"<")
+_BYTES = (
+    b"\xef\xbb\xbf",
+    b"\xff\xfe",
+    b"\xfe\xff",
+    b"\0",
+    b"\xff",
+    b"\xc3",
+    b"\xed\xa0\x80",
+    b'"',
+    b"\n",
+    b"\r",
+    b"<",
+)
 
 Random = random.Random
 
@@ -79,7 +160,9 @@ def _any_bytes(rng: Random, data: bytes) -> bytes:
         return data[:at] + bytes([value]) * len(piece[:8]) + data[at + len(piece[:8]) :]
     if kind == 7 and at < len(data):
         return data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
-    return rng.choice((b"", data + data, data[at:], data.replace(b"\n", b"\r"), data.decode("latin-1").encode("utf-16")))
+    return rng.choice(
+        (b"", data + data, data[at:], data.replace(b"\n", b"\r"), data.decode("latin-1").encode("utf-16"))
+    )
 
 
 def _value(rng: Random, old: Any) -> Any:
@@ -93,10 +176,14 @@ def _value(rng: Random, old: Any) -> Any:
         depth = rng.choice((2, 60, 200, 900, 3000, 100_000))
         return _RAW + rng.choice(("[" * depth + "]" * depth, '{"a":' * depth + "1" + "}" * depth))
     if kind == 5:
-        return rng.choice(([], {}, None, True, False, [None], [[]], {"": None}, [old], {"a": old}, [old, old]))
+        return rng.choice(
+            ([], {}, None, True, False, [None], [[]], {"": None}, [old], {"a": old}, [old, old])
+        )
     if kind == 6:
         return str(old) if not isinstance(old, str) else [old]
-    return _RAW + rng.choice(('"\\ud800"', '"\\u0000"', '"' + "x" * 70_000 + '"', "[" + "0," * 20_000 + "0]", "tru", ""))
+    return _RAW + rng.choice(
+        ('"\\ud800"', '"\\u0000"', '"' + "x" * 70_000 + '"', "[" + "0," * 20_000 + "0]", "tru", "")
+    )
 
 
 def _json_value(rng: Random, root: Any) -> Any:
@@ -165,9 +252,13 @@ def _xml(rng: Random, data: bytes) -> bytes:
     elif kind == 5:
         dtd = '<!DOCTYPE a [<!ENTITY b "bbbbbbbb"><!ENTITY c "&b;&b;&b;&b;"><!ENTITY d SYSTEM "file:///etc/passwd">]>'
         child.text = "@entity@"
-        return dtd.encode() + ElementTree.tostring(root).replace(b"@entity@", rng.choice((b"&c;", b"&d;", b"&#0;")))
+        return dtd.encode() + ElementTree.tostring(root).replace(
+            b"@entity@", rng.choice((b"&c;", b"&d;", b"&#0;"))
+        )
     elif kind == 6:
-        encoding = rng.choice(("utf-16", "x", "utf-7", "latin-1", "ascii", "idna", "hex", "zlib_codec", "undefined"))
+        encoding = rng.choice(
+            ("utf-16", "x", "utf-7", "latin-1", "ascii", "idna", "hex", "zlib_codec", "undefined")
+        )
         return f'<?xml version="1.0" encoding="{encoding}"?>'.encode() + data
     else:
         child.text = rng.choice(_NUMBERS) if rng.random() < 0.6 else rng.choice(_TEXTS).replace("\0", "")
@@ -190,7 +281,9 @@ def _text(rng: Random, data: bytes) -> bytes:
     elif kind == 3:
         parts = parts * rng.choice((2, 3000))
     elif kind == 4 and len(parts) > 2:
-        parts[rng.randrange(1, len(parts), 2)] = rng.choice((",", " ", ":", '"', "", "\t", ": [", ": {", "&a ", "*a", "- "))
+        parts[rng.randrange(1, len(parts), 2)] = rng.choice(
+            (",", " ", ":", '"', "", "\t", ": [", ": {", "&a ", "*a", "- ")
+        )
     else:
         parts[place] = rng.choice(_NUMBERS if kind < 7 else _TEXTS)
     if kind > 1:
@@ -227,7 +320,20 @@ def _npy(rng: Random, data: bytes) -> bytes:
     header, body = data[10 : 10 + length], data[10 + length :]
     tokens = re.split(rb"([\w|<>.]+)", header)
     at = rng.randrange(1, len(tokens), 2)
-    odd = (b"-1", b"0", b"1" * 30, b"9" * 4000, b"True", b"None", b"(", b"[", b"'|O'", b"'<U4'", b"1e9", b"x" * 9000)
+    odd = (
+        b"-1",
+        b"0",
+        b"1" * 30,
+        b"9" * 4000,
+        b"True",
+        b"None",
+        b"(",
+        b"[",
+        b"'|O'",
+        b"'<U4'",
+        b"1e9",
+        b"x" * 9000,
+    )
     types = (b"<f4", b"|b1", b"|V0", b"|S0", b"|u2", b"O", b"<M8", b"|i1", b"descr", b"shape")
     tokens[at] = rng.choice((*odd, *types, b"-" * 3000 + b"1", b"[" * 3000))
     header = b"".join(tokens)
@@ -258,7 +364,9 @@ def _tfrecord(rng: Random, data: bytes) -> bytes:
 
 def _varints(rng: Random, data: bytes) -> bytes:
     at = rng.randrange(min(200, len(data)))
-    return data[:at] + rng.choice((b"\xff" * 9 + b"\1", b"\xff" * 4 + b"\x0f", b"\x80\x80\4")) + data[at + 1 :]
+    return (
+        data[:at] + rng.choice((b"\xff" * 9 + b"\1", b"\xff" * 4 + b"\x0f", b"\x80\x80\4")) + data[at + 1 :]
+    )
 
 
 def _tar(rng: Random, data: bytes) -> bytes:
@@ -266,10 +374,32 @@ def _tar(rng: Random, data: bytes) -> bytes:
     heads = [at for at in range(0, len(data) - 511, 512) if data[at + 257 : at + 262] == b"ustar"]
     start = rng.choice(heads)
     head = bytearray(data[start : start + 512])
-    fields = ((0, 100), (100, 8), (108, 8), (116, 8), (124, 12), (136, 12), (156, 1), (157, 100), (257, 8), (345, 155))
+    fields = (
+        (0, 100),
+        (100, 8),
+        (108, 8),
+        (116, 8),
+        (124, 12),
+        (136, 12),
+        (156, 1),
+        (157, 100),
+        (257, 8),
+        (345, 155),
+    )
     at, size = rng.choice((*fields, (124, 12), (156, 1), (156, 1)))
     types = b"\0" + b"01234567gxLKSVDMNX"
-    odd = (b"77777777777", b"\xff" * 12, b"\x80" + b"\x7f" * 11, b"-1", b"", b"../../x", b"/x", b"x" * 155, b"\0", b"00000000017")
+    odd = (
+        b"77777777777",
+        b"\xff" * 12,
+        b"\x80" + b"\x7f" * 11,
+        b"-1",
+        b"",
+        b"../../x",
+        b"/x",
+        b"x" * 155,
+        b"\0",
+        b"00000000017",
+    )
     value = bytes([rng.choice(types)]) if size == 1 else rng.choice(odd)
     head[at : at + size] = value[:size].ljust(size, b"\0")
     head[148:156] = b" " * 8

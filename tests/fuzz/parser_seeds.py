@@ -68,9 +68,17 @@ def _coco() -> Files:
             "keypoints": [1, 1, 2, 0, 0, 0],
             "num_keypoints": 1,
         },
-        {**shared, "id": 3, "image_id": 2, "bbox": [1, 1, 2, 2], "segmentation": {"counts": "05`0", "size": [4, 6]}},
+        {
+            **shared,
+            "id": 3,
+            "image_id": 2,
+            "bbox": [1, 1, 2, 2],
+            "segmentation": {"counts": "05`0", "size": [4, 6]},
+        },
     ]
-    categories = [{"id": 1, "name": "cat", "supercategory": "pet", "keypoints": ["a", "b"], "skeleton": [[1, 2]]}]
+    categories = [
+        {"id": 1, "name": "cat", "supercategory": "pet", "keypoints": ["a", "b"], "skeleton": [[1, 2]]}
+    ]
     value = {"info": {"year": 2017}, "images": images, "annotations": objects, "categories": categories}
     captions = {"images": images, "annotations": [{"id": 1, "image_id": 1, "caption": "A cat."}]}
     return {
@@ -80,7 +88,8 @@ def _coco() -> Files:
     }
 
 
-_VOC_XML = b"""<annotation><folder>VOC</folder><filename>%d.jpg</filename><source><database>x</database></source>
+_VOC_XML = b"""<annotation><folder>VOC</folder><filename>%d.jpg</filename>
+<source><database>x</database></source>
 <size><width>6</width><height>4</height><depth>3</depth></size><segmented>1</segmented>
 <object><name>cat</name><pose>Left</pose><truncated>0</truncated><difficult>1</difficult><occluded>0</occluded>
 <bndbox><xmin>1</xmin><ymin>1.5</ymin><xmax>5</xmax><ymax>3</ymax></bndbox>
@@ -92,7 +101,11 @@ def _voc() -> Files:
     return {
         **{f"JPEGImages/{at}.png": picture(at) for at in (1, 2)},
         **{f"Annotations/{at}.xml": _VOC_XML % at for at in (1, 2)},
-        **{f"{folder}/{at}.png": mask() for at in (1, 2) for folder in ("SegmentationClass", "SegmentationObject")},
+        **{
+            f"{folder}/{at}.png": mask()
+            for at in (1, 2)
+            for folder in ("SegmentationClass", "SegmentationObject")
+        },
         "ImageSets/Main/train.txt": b"1\n",
         "ImageSets/Main/val.txt": b"2\n",
         "ImageSets/Main/cat_train.txt": b"1 -1\n",
@@ -102,14 +115,36 @@ def _voc() -> Files:
 
 def _labelme() -> Files:
     shapes = [
-        {"label": "cat", "points": [[1, 1], [3, 3]], "shape_type": "rectangle", "flags": {}, "group_id": None},
-        {"label": "dog", "points": [[1, 1], [3, 1], [2, 3]], "shape_type": "polygon", "flags": {"hard": True}},
+        {
+            "label": "cat",
+            "points": [[1, 1], [3, 3]],
+            "shape_type": "rectangle",
+            "flags": {},
+            "group_id": None,
+        },
+        {
+            "label": "dog",
+            "points": [[1, 1], [3, 1], [2, 3]],
+            "shape_type": "polygon",
+            "flags": {"hard": True},
+        },
         {"label": "sun", "points": [[2, 2], [3, 2]], "shape_type": "circle", "description": "round"},
         {"label": "eye", "points": [[2, 2]], "shape_type": "point", "group_id": 1},
     ]
-    value = {"version": "5.4.1", "flags": {"day": True}, "shapes": shapes, "imagePath": "1.png", "imageData": None}
+    value = {
+        "version": "5.4.1",
+        "flags": {"day": True},
+        "shapes": shapes,
+        "imagePath": "1.png",
+        "imageData": None,
+    }
     found = _json({**value, "imageHeight": 4, "imageWidth": 6})
-    return {"1.png": picture(1), "1.json": found, "2.png": picture(2), "2.json": found.replace(b"1.png", b"2.png")}
+    return {
+        "1.png": picture(1),
+        "1.json": found,
+        "2.png": picture(2),
+        "2.json": found.replace(b"1.png", b"2.png"),
+    }
 
 
 _LABEL = b"0 0.5 0.5 0.5 0.5\n1 0.5 0.5 0.2 0.2\n"
@@ -135,7 +170,10 @@ def _darknet() -> Files:
     }
 
 
-_BOXES = "filename,width,height,class,xmin,ymin,xmax,ymax,split\n1.png,6,4,cat,1,1,3,3,train\n2.png,6,4,\"a, b\",1,1,3,3,test\n"
+_BOXES = (
+    "filename,width,height,class,xmin,ymin,xmax,ymax,split\n"
+    '1.png,6,4,cat,1,1,3,3,train\n2.png,6,4,"a, b",1,1,3,3,test\n'
+)
 _ROWS = 'image,label,split,note\n1.png,cat,train,"two\nlines"\n2.png,"[""cat"", 3]",test,7\n'
 _VERTEX = "TRAIN,1.png,cat,0.1,0.1,,,0.5,0.5,,\nTEST,2.png,dog,0.1,0.1,0.5,0.1,0.5,0.5,0.1,0.5\n"
 _OBJECTS = [
@@ -146,7 +184,9 @@ _OBJECTS = [
 _VERTEX_JSON = [
     {
         "imageGcsUri": "1.png",
-        "boundingBoxAnnotations": [{"displayName": "cat", "xMin": "0.1", "xMax": 0.5, "yMin": 0.1, "yMax": "0.4"}],
+        "boundingBoxAnnotations": [
+            {"displayName": "cat", "xMin": "0.1", "xMax": 0.5, "yMin": 0.1, "yMax": "0.4"}
+        ],
         "dataItemResourceLabels": {"aiplatform.googleapis.com/ml_use": "training"},
     },
     {"imageGcsUri": "2.png", "classificationAnnotations": [{"displayName": "cat"}]},
@@ -177,7 +217,7 @@ def _openimages() -> Files:
         "annotations/train-annotations-bbox.csv": b"ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax,"
         b"IsOccluded,IsTruncated,IsGroupOf,IsDepiction,IsInside\na,xclick,/m/c,1,0.1,0.5,0.1,0.5,0,1,0,0,-1\n"
         b"b,xclick,/m/d,1,0.1,0.5,0.1,0.5,0,1,0,0,0\n",
-        "annotations/train-annotations-human-imagelabels-boxable.csv": b"ImageID,Source,LabelName,Confidence\n"
+        "annotations/train-annotations-human-imagelabels.csv": b"ImageID,Source,LabelName,Confidence\n"
         b"a,verification,/m/c,1\na,verification,/m/d,0\nb,verification,/m/c,0.5\n",
         "annotations/train-annotations-object-segmentation.csv": b"MaskPath,ImageID,LabelName,BoxID,BoxXMin,"
         b"BoxXMax,BoxYMin,BoxYMax,PredictedIoU,Clicks\na_m.png,a,/m/c,1,0.1,0.5,0.1,0.5,0.9,\n",
@@ -189,12 +229,14 @@ def _openimages() -> Files:
 def _imagenet() -> Files:
     xml = _VOC_XML.replace(b"cat", b"n01440764") % 1
     return {
-        **_pictures("Data/CLS-LOC/train/n01440764/n01440764_1.JPEG", "Data/CLS-LOC/val/ILSVRC2012_val_00000001.JPEG"),
+        **_pictures(
+            "Data/CLS-LOC/train/n01440764/n01440764_1.JPEG", "Data/CLS-LOC/val/ILSVRC2012_val_00000001.JPEG"
+        ),
         "Annotations/CLS-LOC/train/n01440764/n01440764_1.xml": xml,
         "Annotations/CLS-LOC/val/ILSVRC2012_val_00000001.xml": xml,
         "LOC_synset_mapping.txt": b"n01440764 tench, Tinca tinca\nn01443537 goldfish\n",
         "LOC_val_solution.csv": b"ImageId,PredictionString\nILSVRC2012_val_00000001,n01440764 1 1 3 3 \n",
-        "LOC_train_solution.csv": b"ImageId,PredictionString\nn01440764_1,n01440764 1 1 3 3 n01440764 0 0 1 1 \n",
+        "LOC_train_solution.csv": b"ImageId,PredictionString\nn01440764_1,n01440764 1 1 3 3\n",
     }
 
 
@@ -216,7 +258,9 @@ def _devkit() -> Files:
 
 def _tiny() -> Files:
     return {
-        **_pictures("train/n01440764/images/n01440764_0.JPEG", "val/images/val_0.JPEG", "test/images/test_0.JPEG"),
+        **_pictures(
+            "train/n01440764/images/n01440764_0.JPEG", "val/images/val_0.JPEG", "test/images/test_0.JPEG"
+        ),
         "train/n01440764/n01440764_boxes.txt": b"n01440764_0.JPEG\t0\t1\t2\t3\n",
         "val/val_annotations.txt": b"val_0.JPEG\tn01440764\t0\t1\t2\t3\n",
         "wnids.txt": b"n01440764\n",
@@ -248,7 +292,9 @@ def _frames() -> Files:
 
 def _framed(payload: bytes) -> bytes:
     head = struct.pack("<Q", len(payload))
-    return b"".join((head, struct.pack("<I", masked_crc32c(head)), payload, struct.pack("<I", masked_crc32c(payload))))
+    return b"".join(
+        (head, struct.pack("<I", masked_crc32c(head)), payload, struct.pack("<I", masked_crc32c(payload)))
+    )
 
 
 def tfrecord(*payloads: bytes) -> bytes:
@@ -285,7 +331,10 @@ def _sequence_example() -> bytes:
 def _tfrecord() -> Files:
     payload = bytes(_example().SerializeToString())
     items = b'item {\n  id: 1\n  name: "cat"\n}\nitem { id: 2 name: "dog" display_name: "Dog" }\n'
-    return {"train.tfrecord": tfrecord(payload, payload.replace(b"1.png", b"2.png")), "label_map.pbtxt": items}
+    return {
+        "train.tfrecord": tfrecord(payload, payload.replace(b"1.png", b"2.png")),
+        "label_map.pbtxt": items,
+    }
 
 
 def _tfds() -> Files:
@@ -308,8 +357,14 @@ def _parquet() -> Files:
     kind = pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])
     rows = [{"bytes": picture(number), "path": f"{number}.png"} for number in (1, 2)]
     boxes = [{"bbox": [[1.0, 1.0, 2.0, 2.0]], "category": [0]}] * 2
-    info = {"info": {"features": {"image": {"_type": "Image"}, "label": {"names": ["a", "b"], "_type": "ClassLabel"}}}}
-    table = pyarrow.table({"image": pyarrow.array(rows, kind), "label": [0, 1], "objects": boxes, "text": ["x", "y"]})
+    info = {
+        "info": {
+            "features": {"image": {"_type": "Image"}, "label": {"names": ["a", "b"], "_type": "ClassLabel"}}
+        }
+    }
+    table = pyarrow.table(
+        {"image": pyarrow.array(rows, kind), "label": [0, 1], "objects": boxes, "text": ["x", "y"]}
+    )
     stream = io.BytesIO()
     pyarrow.parquet.write_table(table.replace_schema_metadata({"huggingface": json.dumps(info)}), stream)
     return {"data/train-00000-of-00001.parquet": stream.getvalue()}
@@ -319,14 +374,24 @@ def _webdataset() -> Files:
     members: Files = {}
     for at in (1, 2):
         notes = {"label": "cat", "n": at, "caption": "A cat.", "boxes": [[1, 1, 2, 2]]}
-        members |= {f"{at}.png": picture(at), f"{at}.cls": b"3", f"{at}.json": _json(notes), f"{at}.txt": b"A cat."}
+        members |= {
+            f"{at}.png": picture(at),
+            f"{at}.cls": b"3",
+            f"{at}.json": _json(notes),
+            f"{at}.txt": b"A cat.",
+        }
     return {"train-0.tar": small_inputs._tar(members, "w")}
 
 
 def _numpy() -> Files:
     files: Files = {}
     images = np.stack([small_inputs.pixels(number) for number in (1, 2)])
-    names = (("x_train", images), ("y_train", np.array([0, 1])), ("x_test", images > 99), ("y_test", np.eye(2)))
+    names = (
+        ("x_train", images),
+        ("y_train", np.array([0, 1])),
+        ("x_test", images > 99),
+        ("y_test", np.eye(2)),
+    )
     for name, array in names:
         stream = io.BytesIO()
         np.save(stream, array)
@@ -372,7 +437,9 @@ def seeds() -> dict[str, Seed]:
         "labelme": Seed("labelme", _labelme(), options={"include_annotations": ("masks", "keypoints")}),
         "yolo": Seed("yolo", _yolo()),
         "yolo-pose": Seed(
-            "yolo", _yolo(b"0 0.5 0.5 0.5 0.5 0.1 0.1 2 0.3 0.3 1\n"), options={"include_annotations": ("keypoints",)}
+            "yolo",
+            _yolo(b"0 0.5 0.5 0.5 0.5 0.1 0.1 2 0.3 0.3 1\n"),
+            options={"include_annotations": ("keypoints",)},
         ),
         "yolo-polygons": Seed("yolo", _yolo(b"0 0.1 0.1 0.5 0.1 0.5 0.5\n"), options=_MASKS),
         "darknet": Seed("yolo", _darknet()),

@@ -150,7 +150,9 @@ def _check_items(items: Sequence[Item]) -> None:
     reader = ImageReader()
     for item in items:
         if isinstance(item, Failure):
-            json.dumps([*item._asdict().values()] if hasattr(item, "_asdict") else [item.key, item.detail]).encode()
+            json.dumps(
+                [*item._asdict().values()] if hasattr(item, "_asdict") else [item.key, item.detail]
+            ).encode()
             f"{item.key}{item.reason}{item.detail}".encode()
         elif isinstance(item, ImageRecord):
             pack_record(item)
@@ -160,7 +162,9 @@ def _check_items(items: Sequence[Item]) -> None:
                     with contextlib.suppress(BadInput):
                         reader.read(ref)
         elif isinstance(item, ClassNames):
-            json.dumps({str(number): name for number, name in item.names.items()}, ensure_ascii=False).encode()
+            json.dumps(
+                {str(number): name for number, name in item.names.items()}, ensure_ascii=False
+            ).encode()
 
 
 def _shape(text: str) -> str:
@@ -222,7 +226,9 @@ def _batch(
         numbers = range(last + 1, numbers.stop)
 
 
-def run(seed: int, minutes: float = 0, cases: int = 0, keep: str = "", only: str = "", seconds: float = SECONDS) -> int:
+def run(
+    seed: int, minutes: float = 0, cases: int = 0, keep: str = "", only: str = "", seconds: float = SECONDS
+) -> int:
     """Examines cases until the time is over or so many are done; prints what was found.
 
     Args:

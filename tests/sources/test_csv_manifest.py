@@ -295,6 +295,8 @@ def test_many_columns_take_linear_time_and_more_are_refused(images: Path) -> Non
     assert records(items) == [("a.jpg", None, (), dict.fromkeys(names, "1"))]
     with pytest.raises(ValueError, match=r"m\.csv', which has 32,769 columns; at most 32,768 are read"):
         listed(images, f"image,one,{','.join(names)}\na.jpg\n")
+    with pytest.raises(ValueError, match=r"has a name of 1,001 characters for column 2, 'x{40}'…; at most"):
+        listed(images, f"image;{'x' * 1001}\na.jpg;1\n")
 
 
 def test_paths_with_spaces_are_tried_as_they_are_first(images: Path) -> None:

@@ -196,6 +196,7 @@ def read_layout(manifest: Manifest, config: SourceConfig) -> CsvLayout:
         raise ValueError(
             f"{flag} is {manifest.path!r}, which looks like JSON; --source jsonl reads a row a line"
         )
+    check_columns(f"{flag} is {manifest.path!r}, which", header)
     unnamed = [number for number, name in enumerate(header, 1) if not name and number > 1]
     if unnamed or not any(header):
         raise ValueError(
@@ -263,7 +264,6 @@ def _first_row(manifest: Manifest, flag: str) -> tuple[str, list[str]]:
             fault = fault or cells
         elif cells is not None and (best is None or len(cells) > len(best[1])):
             best = (delimiter, cells)
-            check_columns(f"{flag} is {manifest.path!r}, which", cells)
     if fault is not None and (best is None or len(best[1]) == 1):
         raise ValueError(f"{flag} is {manifest.path!r}, whose first row cannot be read: {_told(fault)}")
     if best is None:

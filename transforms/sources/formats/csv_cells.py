@@ -13,6 +13,7 @@ MAX_ROW = 1 << 20
 MAX_COLUMNS = 32_768
 """Columns that a header may have."""
 
+_LONGEST_NAME = 1_000
 _MAX_CELL = 1 << 25  # more than a line and such a row have: `csv` compares each cell with it
 _CLOSING = '"\n'  # ends a row that is in quotes
 
@@ -70,6 +71,12 @@ def read_cells(lines: Iterable[str], delimiter: str = ",") -> Iterator[tuple[int
 
 
 def check_columns(name: str, cells: Sequence[str]) -> None:
-    """Raises ValueError where a header has more columns than are read."""
+    """Raises ValueError where a header has more columns than are read, or longer names."""
     if len(cells) > MAX_COLUMNS:
         raise ValueError(f"{name} has {len(cells):,} columns; at most {MAX_COLUMNS:,} are read")
+    for number, cell in enumerate(cells, 1):
+        if len(cell) > _LONGEST_NAME:
+            raise ValueError(
+                f"{name} has a name of {len(cell):,} characters for column {number}, {cell[:40]!r}…; "
+                f"at most {_LONGEST_NAME:,} are read"
+            )
