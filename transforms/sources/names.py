@@ -120,8 +120,13 @@ def is_unicode(text: str) -> bool:
 
 def one_line(error: BaseException) -> str:
     """What an exception says, in a line that is not long; its type where it says nothing."""
-    text = " ".join(str(error).split())
-    return printable(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…") or type(error).__name__
+    return clipped(" ".join(str(error).split())) or type(error).__name__
+
+
+def clipped(text: str, most: int = _LONGEST) -> str:
+    """What a message shows of a text of the input, which may be of any length and of several lines."""
+    shown = printable(text if len(text) <= most else f"{text[:most]}…")
+    return shown if shown.isprintable() else repr(shown)
 
 
 def printable(text: str) -> str:

@@ -73,10 +73,10 @@ def read_labels(file: TreeFile, names: Sequence[str]) -> tuple[tuple[str, ...], 
         lines = [line.strip() for line in _lines(file)]
         _check_count("labels do not match the frames", file, "labels", len(lines), len(names))
         return tuple((line,) if line else () for line in lines)
-    labels: list[tuple[str, ...]] = [()] * len(names)
+    labels: list[list[str]] = [[] for _ in names]
     for at, text in _cells(file, names, "label"):
-        labels[at] += (text,) if text else ()
-    return tuple(labels)
+        labels[at] += [text] if text else []
+    return tuple(map(tuple, labels))
 
 
 def _text(file: TreeFile) -> str:

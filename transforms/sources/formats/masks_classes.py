@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterable
 
 from transforms.records import BadInput, ImageRef
@@ -183,13 +182,17 @@ def _label_map_cells(line: str) -> list[str]:
 
 def _color_cells(line: str) -> list[str]:
     """Of CamVid's `r g b name`."""
-    match = re.fullmatch(r"\s*(\S+)\s+(\S+)\s+(\S+)\s+(.*\S)\s*", line)
-    return [match[4], match[1], match[2], match[3]] if match else [line] if line.strip() else []
+    cells = line.split(maxsplit=3)
+    return [cells[3], *cells[:3]] if len(cells) == 4 else [line] if cells else []
 
 
 def _row(path: str, number: int, cells: list[str]) -> tuple[str, int]:
     name, values = cells[0].strip(), [cell.strip() for cell in cells[1:4]]
-    if not name or len(values) < 3 or not all(one.isdecimal() and int(one) < 256 for one in values):
+    if (
+        not name
+        or len(values) < 3
+        or not all(len(one) < 4 and one.isdecimal() and int(one) < 256 for one in values)
+    ):
         raise ValueError(f"{path!r}, line {number} is not a name with three numbers from 0 to 255")
     red, green, blue = map(int, values)
     return name, red << 16 | green << 8 | blue

@@ -25,6 +25,7 @@ from transforms.records import (
 from transforms.sources.formats.manifests import Manifest, flag_of, input_root
 from transforms.sources.formats.masks_pairs import IMAGE_FOLDERS
 from transforms.sources.names import (
+    clipped,
     is_hidden,
     is_image_name,
     is_split_name,
@@ -228,7 +229,9 @@ def usual_name(usual: Iterable[str], names: Sequence[str]) -> str | None:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:30]) + (f", … ({len(names)})" if len(names) > 30 else "")
+    return ", ".join(clipped(name, 100) for name in names[:30]) + (
+        f", … ({len(names)})" if len(names) > 30 else ""
+    )
 
 
 def whole(value: Any) -> Any:
