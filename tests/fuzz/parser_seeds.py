@@ -412,7 +412,7 @@ def _idx(packed: bool) -> Files:
         "train-images-idx3-ubyte": struct.pack(">HBB3I", 0, 8, 3, *images.shape) + images.tobytes(),
         "train-labels-idx1-ubyte": struct.pack(">HBBI", 0, 8, 1, 2) + b"\1\2",
     }
-    return {f"{name}.gz": gzip.compress(data) for name, data in files.items()} if packed else files
+    return {f"{name}.gz": gzip.compress(data, mtime=0) for name, data in files.items()} if packed else files
 
 
 def _zip() -> Files:

@@ -206,3 +206,15 @@ def test_files_that_are_cut_off(tmp_path: Path) -> None:
     (tmp_path / "x.npz").write_bytes(b"PK")
     with pytest.raises(ValueError, match="x.npz' is not a .npz file"):
         listed(tmp_path / "x.npz", tmp_path)
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize("name", ["npy2_x_train.npy", "npy6_x_train.npy"])
+def test_broken_headers_that_were_found(corpus: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / "x_train.npy").write_bytes((corpus / "fuzz_found" / name).read_bytes())
+    for place in (tmp_path, tmp_path / "x_train.npy"):
+        with pytest.raises(
+            ValueError, match="x_train.npy' is not a NumPy array that can be read: ."
+        ) as caught:
+            listed(place, tmp_path)
+        assert "\n" not in str(caught.value)

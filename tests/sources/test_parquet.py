@@ -216,6 +216,15 @@ def test_what_arrow_says_of_a_damaged_footer_is_one_line(tmp_path: Path) -> None
         assert "\n" not in failure.detail
 
 
+def test_a_path_of_bytes_fails_its_row(tmp_path: Path) -> None:
+    kind = pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.binary())])
+    rows = [{"bytes": PICTURES[0], "path": None}, {"bytes": None, "path": b"x.png"}]
+    save(tmp_path / "a.parquet", {"image": pyarrow.array(rows, kind)})
+    first, second = listed(tmp_path, tmp_path)
+    assert isinstance(first, ImageRecord)
+    assert isinstance(second, Failure) and (second.reason, second.detail) == ("path is not text", "b'x.png'")
+
+
 def test_times_that_python_has_not_fail_their_table(tmp_path: Path) -> None:
     times = pyarrow.array([1 << 62], pyarrow.timestamp("us"))
     save(tmp_path / "a.parquet", {"image": images([PICTURES[0]]), "when": times})

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from transforms.records import BadInput, ImageRef
 from transforms.sources.formats.csv_cells import read_cells
+from transforms.sources.names import clipped
 from transforms.storage.places import is_file, open_file
 
 NAME_FILES = ("classes.txt", "class_names.txt", "names.txt", "labels.txt")
@@ -149,7 +150,8 @@ def _color_table(path: str) -> tuple[dict[int, str], tuple[tuple[int, int], ...]
         if named.setdefault(color, name) != name:
             raise ValueError(
                 f"{path!r} has the colour {color >> 16} {color >> 8 & 255} {color & 255} twice, "
-                f"for {named[color]!r} and {name!r}; give each class a colour, or both one name"
+                f"for {clipped(named[color])!r} and {clipped(name)!r}; "
+                "give each class a colour, or both one name"
             )
     if not rows:
         raise ValueError(f"{path!r} has no colours")
