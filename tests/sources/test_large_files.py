@@ -102,6 +102,16 @@ def test_names_that_a_message_shows_are_cut(tmp_path: Path) -> None:
         listed(seed, tmp_path / "2", labelmap_txt=b"background:0,0,0::\ncat:" + b"9" * 5000 + b",1,1::\n")
 
 
+@pytest.mark.parametrize("number", [b"9" * 19, b"9" * 5000, b"a/" * 3000])
+def test_ids_of_a_label_map_that_are_no_int64(tmp_path: Path, number: bytes) -> None:
+    text = b'item { id: "%s" name: "cat" }' % number
+    with pytest.raises(
+        JobError, match="label_map.pbtxt' is not a label map: an item has the id .* 'cat'"
+    ) as caught:
+        listed(SEEDS["tfrecord"], tmp_path, label_map_pbtxt=text)
+    assert len(str(caught.value)) < len(str(tmp_path)) + 400
+
+
 def test_blanks_in_a_table_of_colours(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="line 2 is not a name with three numbers"):
         listed(SEEDS["masks"], tmp_path, label_colors_txt=b"0 0 0 cat\n1 1 1" + b" " * 500_000 + b"\n")
