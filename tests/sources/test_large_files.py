@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz.parser_seeds import Seed, seeds
-from transforms.records import Failure, ImageRecord, JobError
+from transforms.read import list_part
+from transforms.records import ClassNames, Failure, ImageRecord, JobError
 from transforms.sources.registry import SOURCES
 from transforms.sources.source import Item, SourceConfig
 
@@ -130,3 +131,19 @@ def test_a_quote_in_a_csv_of_another_source_is_one_line(tmp_path: Path) -> None:
     failure = next(item for item in items if isinstance(item, Failure) and not item.skipped)
     assert failure.reason == "file does not fit the frames"
     assert "labels.csv: line 2: column 2 is in quotes for more than 1048576 characters" in failure.detail
+
+
+def test_a_sparse_image_fails_alone_and_takes_no_room_in_a_plan(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for name, size in (("a.jpg", 10), ("b.jpg", 5 << 40), ("c.jpg", 1 << 30)):
+        with open(tmp_path / "in" / name, "wb") as file:
+            file.truncate(size)
+    found = list(list_part((), SourceConfig("folder", str(tmp_path / "in")), str(tmp_path / "scratch")))
+    assert [(type(item), item.key) for item in found if not isinstance(item, ClassNames)] == [
+        (ImageRecord, "a.jpg"),
+        (Failure, "b.jpg"),
+        (ImageRecord, "c.jpg"),
+    ]
+    (failure,) = (item for item in found if isinstance(item, Failure))
+    assert (failure.stage, failure.reason) == ("load", "too large")
+    assert failure.detail == f"{tmp_path}/in/b.jpg has {5 << 40} bytes; up to {1 << 30} are read"
