@@ -288,7 +288,7 @@ def test_a_packed_file_cannot_fill_the_disk(tmp_path: Path) -> None:
         listed(tmp_path, tmp_path / "scratch")
 
 
-@pytest.mark.parametrize("shape", [(1 << 31, 28, 28), (1, 1 << 31, 1 << 31), ((1 << 32) - 1,) * 3])
+@pytest.mark.parametrize("shape", [(1 << 31, 28, 28), ((1 << 32) - 1, 1, 1), (1 << 31, 1 << 14, 1 << 14)])
 @pytest.mark.parametrize("packed", [False, True])
 def test_headers_that_claim_more_than_there_is(tmp_path: Path, packed: bool, shape: tuple[int, ...]) -> None:
     path = tmp_path / f"a-images-idx3-ubyte{'.gz' if packed else ''}"

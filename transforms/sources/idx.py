@@ -239,13 +239,16 @@ def _read_headers(pair: _Pair) -> IdxHeader:
     if (size := math.prod(shape[1:])) > LARGEST:
         raise ValueError(f"{pair.images!r} has images of {size} bytes; up to {LARGEST} are read")
     if pair.labels is not None:
-        labels = read_header(pair.labels).shape
+        labels_header = read_header(pair.labels)
+        labels = labels_header.shape
         if len(labels) != 1:
             raise ValueError(f"{pair.labels!r} has the shape {labels}; IDX labels are (number)")
         if labels[0] != shape[0]:
             raise ValueError(
                 f"{pair.images!r} has {shape[0]} images and {pair.labels!r} has {labels[0]} labels"
             )
+        _check_packed(pair.labels, labels_header)
+    _check_packed(pair.images, header)
     return header
 
 
@@ -273,9 +276,14 @@ def read_header(path: str) -> IdxHeader:
     size = status_of(path).size
     if not path.endswith(".gz") and size != header.end:
         raise ValueError(f"{path!r} has {size} bytes; its header {_shown(header)}")
+    return header
+
+
+def _check_packed(path: str, header: IdxHeader) -> None:
+    """Raises ValueError where a gzip file cannot have as many bytes in it as its header says."""
+    size = status_of(path).size
     if path.endswith(".gz") and size * _MOST_UNPACKED < header.end:
         raise ValueError(f"{path!r} has {size} bytes of gzip, too few for its header, which {_shown(header)}")
-    return header
 
 
 def _shown(header: IdxHeader) -> str:
