@@ -225,6 +225,13 @@ def test_a_path_of_bytes_fails_its_row(tmp_path: Path) -> None:
     assert isinstance(second, Failure) and (second.reason, second.detail) == ("path is not text", "b'x.png'")
 
 
+def test_an_object_that_is_no_lists_fails_its_row(tmp_path: Path) -> None:
+    boxes = [{"bbox": {"x": 1.0, "y": 2.0}, "category": 1}]
+    save(tmp_path / "a.parquet", {"image": images([PICTURES[0]]), "objects": boxes})
+    for item in listed(tmp_path, tmp_path):
+        assert isinstance(item, ImageRecord) or item.reason == "objects are not lists of values"
+
+
 def test_times_that_python_has_not_fail_their_table(tmp_path: Path) -> None:
     times = pyarrow.array([1 << 62], pyarrow.timestamp("us"))
     save(tmp_path / "a.parquet", {"image": images([PICTURES[0]]), "when": times})

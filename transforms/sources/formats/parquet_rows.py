@@ -161,7 +161,9 @@ class TableRows:
         told = row[columns.objects or ""] or []
         if isinstance(told, dict):
             lists = {name: values for name, values in told.items() if values is not None}
-            if len({len(values) if isinstance(values, list) else -1 for values in lists.values()}) > 1:
+            if not all(isinstance(values, list) for values in lists.values()):
+                raise BadInput("annotations", "objects are not lists of values", f"{columns.objects}")
+            if len(set(map(len, lists.values()))) > 1:
                 raise BadInput("annotations", "lists of objects differ in length", f"{columns.objects}")
             count = len(lists.get(columns.box) or ())
             told = [{name: values[at] for name, values in lists.items()} for at in range(count)]
