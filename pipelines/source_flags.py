@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 import shlex
 from typing import TypedDict
 
@@ -169,6 +170,7 @@ def check_given(args: argparse.Namespace) -> None:
             raise ValueError(f"--{name} is empty; give a value, or leave the flag out")
 
 
+_LONGEST_LABEL_FILE = 64 << 20
 _NO_LABEL_FILES = (".json", ".xml", ".yaml", ".yml")  # whose lines are no names
 
 
@@ -194,6 +196,8 @@ def label_flags(args: argparse.Namespace) -> LabelFlags:
             f"--label_file is {path!r}; give a text file with one class name a line, in the order of the "
             "ids, or a label_map.pbtxt"
         )
+    if os.path.isfile(path) and (size := os.path.getsize(path)) > _LONGEST_LABEL_FILE:
+        raise ValueError(f"--label_file is {path!r}, of {size} bytes; up to {_LONGEST_LABEL_FILE} are read")
     try:
         text = read_text(path)
         if path.endswith(".pbtxt"):

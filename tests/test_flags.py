@@ -142,6 +142,10 @@ def test_the_command_names_flags(photos: Path, tmp_path: Path, capsys: pytest.Ca
         assert capsys.readouterr().err.startswith(f"recordmill convert: error: {message}")
 
 
+def test_a_value_with_a_line_break_stays_in_one_line() -> None:
+    assert flag_with("--image_column", "two\nlines' \0") == r"--image_column $'two\nlines\' \x00'"
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [

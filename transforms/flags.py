@@ -63,4 +63,7 @@ def naming_parameters() -> Iterator[None]:
 def flag_with(flag: str, value: str) -> str:
     """A flag and its value, quoted for a shell: `--image_column 'Image Path'`."""
     between = "=" if value.startswith("-") else " "
-    return f"{flag}{between}{shlex.quote(value)}"
+    if value.isprintable() or not value.isascii():
+        return f"{flag}{between}{shlex.quote(value)}"
+    escaped = value.encode("unicode_escape").decode().replace("'", r"\'")
+    return f"{flag}{between}$'{escaped}'"  # a line break in quotes would break the message, too

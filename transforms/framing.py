@@ -84,23 +84,27 @@ def read_records(file: Readable) -> Iterator[bytes]:
         yield frame.payload
 
 
-def read_frames(file: Readable) -> Iterator[Frame]:
+def read_frames(file: Readable, most: int = _MOST_BYTES) -> Iterator[Frame]:
     """The records of a TFRecord file, both checksums of each verified.
 
     Holds one record at a time, and never more than the file has, whatever a damaged length says.
+
+    Args:
+        file: that is open at the start of a record.
+        most: bytes that a payload may have.
 
     Raises:
         DamagedRecordError: names the record, its offset, and what is wrong with it.
     """
     offset = number = 0
     while head := _read(file, HEAD_BYTES):
-        payload = _payload(file, head, number, offset)
+        payload = _payload(file, head, number, offset, most)
         yield Frame(offset, payload)
         offset += len(payload) + FRAME_BYTES
         number += 1
 
 
-def _payload(file: Readable, head: bytes, number: int, offset: int) -> bytes:
+def _payload(file: Readable, head: bytes, number: int, offset: int, most: int) -> bytes:
     """The payload that follows a head, verified."""
     if len(head) < HEAD_BYTES:
         fault = f"the file ends in its length, after {len(head)} of {HEAD_BYTES} bytes"
@@ -109,8 +113,8 @@ def _payload(file: Readable, head: bytes, number: int, offset: int) -> bytes:
     if not is_head(head):
         fault = f"its length, {size}, does not have the checksum stored with it"
         raise DamagedRecordError(number, offset, fault)
-    if size > _MOST_BYTES:
-        fault = f"its length is {size} bytes; up to {_MOST_BYTES} are read"
+    if size > most:
+        fault = f"its length is {size} bytes; up to {most} are read"
         raise DamagedRecordError(number, offset, fault)
     payload = _read(file, size)
     tail = _read(file, FRAME_BYTES - HEAD_BYTES)

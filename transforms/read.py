@@ -13,13 +13,14 @@ from typing import Any
 
 import apache_beam as beam
 
-from transforms.records import ClassNames, JobError
+from transforms.records import BadInput, ClassNames, ImageRecord, JobError
 from transforms.shards import process, progress
 from transforms.sources.registry import detect, source_of
 from transforms.sources.source import Item, PartedSource, SourceConfig
 from transforms.storage.listing import glance
 from transforms.storage.marked import make_marked_folder
 from transforms.storage.scratch import scratch_folder
+from transforms.storage.zip_member import check_size
 
 _PROGRESS_STEP = 1000
 
@@ -115,8 +116,21 @@ def list_part(part: _Part, config: SourceConfig, scratch: str | None) -> Iterato
         if listed and listed % _PROGRESS_STEP == 0:
             progress.add_listed(_PROGRESS_STEP)
             process.wake_idle()
-        yield entry
+        yield _bounded(entry)
     progress.add_listed(listed % _PROGRESS_STEP)
+
+
+def _bounded(entry: Item) -> Item:
+    """The entry; its failure where its image has more bytes than are read, as a sparse file has.
+
+    A plan would reserve room for them.
+    """
+    if isinstance(entry, ImageRecord) and entry.image is not None:
+        try:
+            check_size(entry.size, entry.image.uri)
+        except BadInput as fault:
+            return fault.failure(entry.key)
+    return entry
 
 
 @functools.cache

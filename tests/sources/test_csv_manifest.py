@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from transforms.examples.labels import LabelMap
 from transforms.records import Annotations, ClassNames, Failure, ImageRecord, ImageRef, JobError
 from transforms.sources.csv_manifest import CsvSource
+from transforms.sources.formats.csv_cells import MAX_COLUMNS, MAX_ROW
 from transforms.sources.formats.manifests import MAX_LINE, PEEKED
 from transforms.sources.source import SourceConfig
 from transforms.storage.local import version_of
@@ -248,7 +249,23 @@ def test_faulty_rows_are_counted_and_the_rest_is_read(images: Path) -> None:
 
 def test_a_quote_that_never_ends_is_a_failure(images: Path) -> None:
     items = listed(images, 'image,x\na.jpg,1\nb.jpg,"open\nsub/c.jpg,2\n')
-    assert (records(items), faults(items)) == ([("a.jpg", None, (), {"x": "1"})], [("m.csv:3", "not CSV")])
+    assert records(items) == [("a.jpg", None, (), {"x": "1"})]
+    detail = "column 2 is in quotes that are not closed, up to line 4"
+    assert items[1] == Failure("m.csv:3", "manifest", "not CSV", detail)
+
+
+def test_a_quote_that_never_ends_costs_a_part_of_the_file(images: Path) -> None:
+    row = "sub/c.jpg,2\n"
+    text = 'image,x\na.jpg,1\nb.jpg,"open\n' + 3 * MAX_ROW // len(row) * row
+    items = listed(images, text)
+    first = [item for item in items if item.key != "sub/c.jpg"]
+    last = 3 + (MAX_ROW - len('b.jpg,"open\n')) // len(row) + 1  # the line that is too much is lost too
+    detail = (
+        f"column 2 is in quotes for more than {MAX_ROW} characters; a quote may be unclosed, "
+        f"up to line {last}"
+    )
+    assert first[1:] == [Failure("m.csv:3", "manifest", "not CSV", detail)]
+    assert len(items) == 1 + 1 + text.count("\n") - last
 
 
 def test_cells_and_lines_that_are_too_long_are_failures(images: Path) -> None:
@@ -263,7 +280,23 @@ def test_cells_and_lines_that_are_too_long_are_failures(images: Path) -> None:
     ]
     items = listed(images, "\n".join(lines) + "\n")
     assert records(items) == [("a.jpg", None, (), {"x": "1"}), ("b.jpg", None, (), {"x": "2"})]
-    assert faults(items)[:2] == [("m.csv:3", "row too long"), ("m.csv:4", "not CSV")]
+    assert faults(items) == [("m.csv:3", "row too long"), ("m.csv:4", "not CSV")]
+
+
+def test_cells_of_several_lines_and_of_megabytes_are_read(images: Path) -> None:
+    lines, polygon = "1,2\n" * (MAX_ROW // 5), "1 " * MAX_ROW
+    items = listed(images, f'image,x\na.jpg,"{lines}"\nb.jpg,{polygon}\n')
+    assert records(items) == [("a.jpg", None, (), {"x": lines}), ("b.jpg", None, (), {"x": polygon})]
+
+
+def test_many_columns_take_linear_time_and_more_are_refused(images: Path) -> None:
+    names = [f"c{number}" for number in range(MAX_COLUMNS - 1)]
+    items = listed(images, f"image,{','.join(names)}\na.jpg{',1' * len(names)}\n")
+    assert records(items) == [("a.jpg", None, (), dict.fromkeys(names, "1"))]
+    with pytest.raises(ValueError, match=r"m\.csv', which has 32,769 columns; at most 32,768 are read"):
+        listed(images, f"image,one,{','.join(names)}\na.jpg\n")
+    with pytest.raises(ValueError, match=r"has a name of 1,001 characters for column 2, 'x{40}'…; at most"):
+        listed(images, f"image;{'x' * 1001}\na.jpg;1\n")
 
 
 def test_paths_with_spaces_are_tried_as_they_are_first(images: Path) -> None:
@@ -529,12 +562,16 @@ def test_where_paths_are_looked_for_and_what_keys_are(tmp_path: Path) -> None:
         ("image\na".encode("utf-32"), {}, "which is UTF-32; save it as UTF-8"),
         (b"\x89PNG\0\0", {}, "which is not a text file"),
         ('{"image": "a.jpg"}\n', {}, "which looks like JSON; --source jsonl"),
-        ('image,"x\n', {}, "first row cannot be read: not CSV: unexpected end of data, up to line 1"),
+        (
+            'image,"x\n',
+            {},
+            "first row cannot be read: not CSV: column 2 is in quotes that are not closed, up",
+        ),
         (
             'image,label\n"a.jpg,cat\nb.jpg,dog\n',
             {},
-            "no row below the header can be read: not CSV: unexpected end of data, up to line 3, "
-            "in the row that starts at line 2",
+            "no row below the header can be read: not CSV: column 1 is in quotes that are not closed, up to "
+            "line 3, in the row that starts at line 2",
         ),
         ("photo|label\na.jpg|cat\n", {}, "give --image_column photo$"),
         (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import os
+import shutil
 import struct
 import tempfile
 from pathlib import Path
@@ -285,6 +286,35 @@ def test_a_packed_file_cannot_fill_the_disk(tmp_path: Path) -> None:
     put(tmp_path / "a-images-idx3-ubyte.gz", GOOD + bytes(50_000_000))
     with pytest.raises(JobError, match="unpacks to more bytes"):
         listed(tmp_path, tmp_path / "scratch")
+
+
+@pytest.mark.parametrize("shape", [(1 << 31, 28, 28), ((1 << 32) - 1, 1, 1), (1 << 31, 1 << 14, 1 << 14)])
+@pytest.mark.parametrize("packed", [False, True])
+def test_headers_that_claim_more_than_there_is(tmp_path: Path, packed: bool, shape: tuple[int, ...]) -> None:
+    path = tmp_path / f"a-images-idx3-ubyte{'.gz' if packed else ''}"
+    put(path, struct.pack(">HBB3I", 0, 8, 3, *shape) + bytes(1000))
+    message = "bytes of gzip, too few for its header, which" if packed else "has 1016 bytes; its header"
+    with pytest.raises(ValueError, match=rf"{message} \({shape[0]}, .* means \d+"):
+        SOURCE.check(SourceConfig("idx", str(tmp_path)))
+    with pytest.raises(JobError, match="a-images-idx3-ubyte"):
+        list(SOURCE.read(SourceConfig("idx", str(tmp_path)), str(tmp_path)))
+
+
+def test_a_sparse_file_of_terabytes(tmp_path: Path) -> None:
+    path = tmp_path / "a-images-idx3-ubyte"
+    path.write_bytes(struct.pack(">HBB3I", 0, 8, 3, 1, 1 << 31, 1 << 11))
+    os.truncate(path, 16 + (1 << 42))
+    with pytest.raises(ValueError, match="has images of 4398046511104 bytes; up to 1073741824 are read"):
+        SOURCE.check(SourceConfig("idx", str(tmp_path)))
+
+
+def test_what_is_unpacked_has_to_fit_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path / "a-images-idx3-ubyte.gz", idx(images(3, 100, 100)))
+    usage = shutil.disk_usage(tmp_path)._replace(total=1_000_000, free=45_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(JobError, match="scratch: 45.0 kB are free there, too few for what is unpacked"):
+        listed(tmp_path, tmp_path / "scratch")
+    assert os.listdir(tmp_path / "scratch") == []
 
 
 @pytest.mark.parametrize("flag", ["annotations", "image_column", "label_column", "label_pattern"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +136,67 @@ def test_arrays_that_are_refused(
         listed(tmp_path, tmp_path)
 
 
+def _npy(header: str, version: int = 1, length: int | None = None) -> bytes:
+    """A .npy file of 64 zeros, with a header of one's own."""
+    size = struct.pack("<H" if version == 1 else "<I", len(header) if length is None else length)
+    return b"\x93NUMPY" + bytes((version, 0)) + size + header.encode() + bytes(64)
+
+
+def _stated(shape: str, dtype: str = "'|u1'", order: str = "False") -> str:
+    return f"{{'descr': {dtype}, 'fortran_order': {order}, 'shape': {shape}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (
+            _npy("{'descr': '|u1', 'fortran_order': False, 'shape': ( \n"),
+            "is not a NumPy array that can be read: ",
+        ),
+        (_npy("[" * 3062), "is not a NumPy array that can be read: "),
+        (_npy("-" * 9000 + "1"), "is not a NumPy array that can be read: "),
+        (_npy("{" * 100 + "1" + "}" * 100), "is not a NumPy array that can be read: "),
+        (_npy(_stated("(1, 8, 8)"), 2, 0xFFFFFFFF), "header has 4294967295 bytes; up to 16384 are read"),
+        (_npy(_stated("(1, 8, 8)"), 1, 999), "EOF: reading array header"),
+        (_npy(_stated("(-1, 8, 8)")), r"header that says \(-1, 8, 8\), which no array has"),
+        (_npy(_stated("(4294967296, 4294967296, 8)")), "which no array has"),
+        (_npy(_stated(f"({'9' * 4000},)")), "which no array has"),
+        (_npy(_stated("(1, 1099511627776, 8)")), "has 147 bytes; its header .* means"),
+        (_npy(_stated("(1, 8, 8)", "'|S0'")), r"holds \|S0, which are not read"),
+        (_npy(_stated("(1, 8, 8)", "'|O'")), "holds objects, which are not read"),
+        (_npy(_stated("(1, 8, 8)", "[('a', '|u1')]")), "which are not read"),
+        (_npy(_stated("(1, 8, 8)", "'no'")), "is not a NumPy array that can be read"),
+        (_npy(_stated("(8, 1, 8)", order="True")), "Fortran order"),
+        (b"\x93NUMPY\x01", "is not a NumPy array that can be read: EOF"),
+        (b"\x93NUMPY\x01\x00\x01", "cut off in its header"),
+        (b"", "is not a NumPy array that can be read"),
+    ],
+)
+def test_broken_headers(tmp_path: Path, data: bytes, sentence: str) -> None:
+    (tmp_path / "x.npy").write_bytes(data)
+    with pytest.raises(ValueError, match=f"x.npy' .*{sentence}") as caught:
+        listed(tmp_path, tmp_path)
+    assert len(str(caught.value)) < len(str(tmp_path)) + 300 and "\n" not in str(caught.value)
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("x.npy", data)
+    with pytest.raises(ValueError, match="x.npz") as caught:
+        listed(tmp_path / "x.npz", tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_archives_whose_directory_lies(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", x=GREY)
+    data = (tmp_path / "x.npz").read_bytes()
+    for old, new in ((b"PK\x03\x04", b"PK\x03\x05"), (b"PK\x05\x06", b"PK\x05\x07"), (data[-30:-22], b"")):
+        (tmp_path / "x.npz").write_bytes(data.replace(old, new))
+        with pytest.raises(ValueError, match="x.npz' is not a .npz file that can be read: "):
+            listed(tmp_path / "x.npz", tmp_path)
+    central = data.index(b"PK\x01\x02")
+    (tmp_path / "x.npz").write_bytes(data[: central + 10] + b"\x0c\0" + data[central + 12 :])  # bzip2
+    with pytest.raises(ValueError, match="x.npz"):
+        listed(tmp_path / "x.npz", tmp_path)
+
+
 def test_files_that_are_cut_off(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", GREY)
     data = (tmp_path / "x.npy").read_bytes()
@@ -143,3 +206,15 @@ def test_files_that_are_cut_off(tmp_path: Path) -> None:
     (tmp_path / "x.npz").write_bytes(b"PK")
     with pytest.raises(ValueError, match="x.npz' is not a .npz file"):
         listed(tmp_path / "x.npz", tmp_path)
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize("name", ["npy2_x_train.npy", "npy6_x_train.npy"])
+def test_broken_headers_that_were_found(corpus: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / "x_train.npy").write_bytes((corpus / "fuzz_found" / name).read_bytes())
+    for place in (tmp_path, tmp_path / "x_train.npy"):
+        with pytest.raises(
+            ValueError, match="x_train.npy' is not a NumPy array that can be read: ."
+        ) as caught:
+            listed(place, tmp_path)
+        assert "\n" not in str(caught.value)

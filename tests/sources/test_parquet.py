@@ -197,6 +197,48 @@ def test_a_damaged_footer_fails_its_table_alone(tmp_path: Path) -> None:
     ]
 
 
+def test_what_arrow_says_of_a_damaged_footer_is_one_line(tmp_path: Path) -> None:
+    save(tmp_path / "a.parquet", {"image": images([PICTURES[0]])})
+    whole = (tmp_path / "a.parquet").read_bytes()
+    footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    for start in (footer, footer + 1):
+        data = bytearray(whole)
+        data[start : start + 20] = b"\xff" * 20
+        (tmp_path / "a.parquet").write_bytes(data)
+        with pytest.raises(
+            ValueError, match="a.parquet' is not a Parquet file that can be read: ."
+        ) as caught:
+            listed(tmp_path, tmp_path)
+        assert "\n" not in str(caught.value)
+        scratch = tmp_path / "scratch"
+        (failure,) = SOURCE.read(SourceConfig("parquet", str(tmp_path)), str(scratch))
+        assert isinstance(failure, Failure) and failure.reason == "damaged Parquet file"
+        assert "\n" not in failure.detail
+
+
+def test_a_path_of_bytes_fails_its_row(tmp_path: Path) -> None:
+    kind = pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.binary())])
+    rows = [{"bytes": PICTURES[0], "path": None}, {"bytes": None, "path": b"x.png"}]
+    save(tmp_path / "a.parquet", {"image": pyarrow.array(rows, kind)})
+    first, second = listed(tmp_path, tmp_path)
+    assert isinstance(first, ImageRecord)
+    assert isinstance(second, Failure) and (second.reason, second.detail) == ("path is not text", "b'x.png'")
+
+
+def test_an_object_that_is_no_lists_fails_its_row(tmp_path: Path) -> None:
+    boxes = [{"bbox": {"x": 1.0, "y": 2.0}, "category": 1}]
+    save(tmp_path / "a.parquet", {"image": images([PICTURES[0]]), "objects": boxes})
+    for item in listed(tmp_path, tmp_path):
+        assert isinstance(item, ImageRecord) or item.reason == "objects are not lists of values"
+
+
+def test_times_that_python_has_not_fail_their_table(tmp_path: Path) -> None:
+    times = pyarrow.array([1 << 62], pyarrow.timestamp("us"))
+    save(tmp_path / "a.parquet", {"image": images([PICTURES[0]]), "when": times})
+    (failure,) = listed(tmp_path, tmp_path)
+    assert isinstance(failure, Failure) and (failure.key, failure.reason) == ("a", "damaged Parquet file")
+
+
 def test_nanoseconds_are_text(tmp_path: Path) -> None:
     times = pyarrow.array([1, None], pyarrow.timestamp("ns"))
     save(tmp_path / "a.parquet", {"image": images(list(PICTURES[:2])), "time": times})

@@ -14,6 +14,7 @@ import pytest
 
 from transforms.records import BadInput, ImageRef
 from transforms.storage.local import LocalReader, is_file, is_folder, open_file
+from transforms.storage.zip_member import LARGEST
 
 
 @pytest.fixture
@@ -28,6 +29,20 @@ def test_reads_a_whole_file(tmp_path: Path, size: int) -> None:
     data = os.urandom(size)
     (tmp_path / "a b\nü.jpg").write_bytes(data)
     assert LocalReader().read(ImageRef(str(tmp_path / "a b\nü.jpg"))) == data
+
+
+def test_more_bytes_than_an_image_may_have(tmp_path: Path) -> None:
+    path = tmp_path / "x.jpg"
+    with open(path, "wb") as file:
+        file.truncate(5 << 40)  # sparse
+    for ref in (ImageRef(str(path)), ImageRef(str(path), 7), ImageRef(str(path), 7, LARGEST + 1)):
+        with pytest.raises(BadInput) as caught:
+            LocalReader().read(ref)
+        assert (caught.value.stage, caught.value.reason) == ("load", "too large")
+        assert caught.value.detail.startswith(str(path)) and caught.value.detail.endswith(
+            "up to 1073741824 are read"
+        )
+    assert LocalReader().read(ImageRef(str(path), 5 << 39, 3)) == b"\0\0\0"
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,19 @@ def test_an_image_is_one_request(bucket: str, bucket_server: BucketServer) -> No
     assert [request.byte_range for request in bucket_server.requests] == ["", "bytes=1-3", "bytes=3-"]
 
 
+def test_an_image_of_too_many_bytes(
+    bucket: str, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket_server.put(f"{bucket}/x.jpg", bytes(2000))
+    monkeypatch.setattr("transforms.storage.zip_member.LARGEST", 1999)
+    for ref in (ImageRef(f"{bucket}/x.jpg"), ImageRef(f"{bucket}/x.jpg", 0, 2000)):
+        with pytest.raises(BadInput) as caught:
+            ImageReader().read(ref)
+        assert (caught.value.stage, caught.value.reason) == ("load", "too large")
+    monkeypatch.setattr("transforms.storage.zip_member.LARGEST", 2000)
+    assert ImageReader().read(ImageRef(f"{bucket}/x.jpg")) == bytes(2000)
+
+
 def test_one_client_serves_the_whole_process(bucket: str) -> None:
     assert cloud.client() is cloud.client()
     with ThreadPoolExecutor(4) as threads:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Generator
 from pathlib import Path
 
@@ -113,6 +114,23 @@ def test_more_may_be_added_after_it_was_closed(tmp_path: Path) -> None:
 def test_a_scratch_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(JobError, match="No such file or directory"), Spool(f"{tmp_path}/no", "x", 0) as spool:
         spool.add(b"one")
+
+
+def test_free_space_is_looked_at_as_it_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage(tmp_path)
+
+    def disk_usage(folder: str) -> object:
+        written = sum(path.stat().st_size for path in tmp_path.iterdir())
+        return usage._replace(total=50_000, free=10_000 - written)
+
+    monkeypatch.setattr(shutil, "disk_usage", disk_usage)
+    monkeypatch.setattr("transforms.storage.spool._LOOKED_AFTER", 2_000)
+    monkeypatch.setattr("transforms.storage.spool._FILE_BYTES", 1_000)
+    with pytest.raises(JobError, match="are free there, too few for what is unpacked"):  # noqa: SIM117
+        with Spool(str(tmp_path), "x", 0) as spool:
+            for _ in range(1_000):
+                spool.add(bytes(100))
+    assert 5_000 < sum(path.stat().st_size for path in tmp_path.iterdir()) < 10_000
 
 
 def test_a_bucket(bucket: str, bucket_server: BucketServer) -> None:

@@ -8,7 +8,7 @@ Vertex AI's file for classification has the rows `[ml_use,]path,label[,label…]
 
 from __future__ import annotations
 
-import csv
+import collections
 import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from transforms.records import BadInput, Failure, ImageRecord
 from transforms.sources.formats.box_columns import BoxColumns, find_box_columns, is_number, with_unit
 from transforms.sources.formats.box_rows import BoxRows
+from transforms.sources.formats.csv_cells import check_columns, read_cells
 from transforms.sources.formats.csv_rows import (
     BoxedRows,
     HeadedRows,
@@ -26,7 +27,6 @@ from transforms.sources.formats.csv_rows import (
     vertex_row,
 )
 from transforms.sources.formats.manifests import (
-    MAX_LINE,
     PEEKED,
     Manifest,
     ManifestLines,
@@ -196,12 +196,13 @@ def read_layout(manifest: Manifest, config: SourceConfig) -> CsvLayout:
         raise ValueError(
             f"{flag} is {manifest.path!r}, which looks like JSON; --source jsonl reads a row a line"
         )
+    check_columns(f"{flag} is {manifest.path!r}, which", header)
     unnamed = [number for number, name in enumerate(header, 1) if not name and number > 1]
     if unnamed or not any(header):
         raise ValueError(
             f"{flag} is {manifest.path!r}, whose header has no name for column {(unnamed or [1])[0]}"
         )
-    twice = next((name for name in header if name and header.count(name) > 1), None)
+    twice = next((name for name, count in collections.Counter(header).items() if name and count > 1), None)
     if twice is not None:
         raise ValueError(f"{flag} is {manifest.path!r}, whose header names two columns {twice!r}")
     layout = CsvLayout(delimiter, header, Columns(None, (), None))
@@ -282,24 +283,9 @@ def read_rows(manifest: Manifest, layout: CsvLayout) -> Iterator[tuple[int, list
 
 
 def _all_rows(manifest: Manifest, layout: CsvLayout) -> Iterator[tuple[int, list[str] | BadInput]]:
-    if csv.field_size_limit() < MAX_LINE:
-        csv.field_size_limit(MAX_LINE)
     with open_manifest(manifest) as stream:
         lines = ManifestLines(stream)
-        reader = csv.reader(lines, delimiter=layout.delimiter, strict=True)
-        while True:
-            line = reader.line_num + 1
-            try:
-                cells = next(reader)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                yield (
-                    line,
-                    BadInput("manifest", lines.fault or "not CSV", f"{error}, up to line {reader.line_num}"),
-                )
-                lines.fault = ""
-                continue
+        for line, cells in read_cells(lines, layout.delimiter):
             if lines.fault:
                 yield line, BadInput("manifest", lines.fault)
                 lines.fault = ""

@@ -35,6 +35,7 @@ from transforms.sources.source import (
 from transforms.storage.paths import Confinement, real_path
 from transforms.storage.places import is_file, is_folder, names_in, open_file, status_of
 from transforms.storage.spool import Spool
+from transforms.storage.zip_member import LARGEST
 
 _NAME = re.compile(r"(?P<set>.*?)[-_.]?(?P<part>images|labels)[-_.]idx\d-[a-z0-9]+(?:\.gz)?")
 _SPLITS = {"train": "train", "t10k": "test", "test": "test"}
@@ -43,6 +44,7 @@ _CHANNELS = (1, 3, 4)
 _CHUNK = 1 << 20
 _SNIFFED = 10_000  # names in a bucket that tell what it is
 _GZIP_FAULTS = (EOFError, gzip.BadGzipFile, zlib.error)
+_MOST_UNPACKED = 1032  # bytes that a byte of gzip can become, at most
 
 
 class IdxSource:
@@ -247,14 +249,19 @@ def _read_headers(pair: _Pair) -> IdxHeader:
             f"{pair.images.path!r} has the shape {shape}; IDX images are (number, height, width), "
             "or (number, height, width, channels) with 1, 3 or 4 channels, and none is 0"
         )
+    if (size := math.prod(shape[1:])) > LARGEST:
+        raise ValueError(f"{pair.images.path!r} has images of {size} bytes; up to {LARGEST} are read")
     if pair.labels is not None:
-        labels = read_header(pair.labels).shape
+        labels_header = read_header(pair.labels)
+        labels = labels_header.shape
         if len(labels) != 1:
             raise ValueError(f"{pair.labels.path!r} has the shape {labels}; IDX labels are (number)")
         if labels[0] != shape[0]:
             raise ValueError(
                 f"{pair.images.path!r} has {shape[0]} images and {pair.labels.path!r} has {labels[0]} labels"
             )
+        _check_packed(pair.labels, labels_header)
+    _check_packed(pair.images, header)
     return header
 
 
@@ -280,9 +287,23 @@ def read_header(file: IdxFile) -> IdxHeader:
     if len(sizes) < 4 * magic[3]:
         raise ValueError(f"{path!r} is cut off in its header")
     header = IdxHeader(struct.unpack(f">{magic[3]}I", sizes), 4 + len(sizes))
-    if not file.is_packed and (size := status_of(path).size) != header.end:
-        raise ValueError(f"{path!r} has {size} bytes; its header {header.shape} means {header.end}")
+    size = status_of(path).size
+    if not file.is_packed and size != header.end:
+        raise ValueError(f"{path!r} has {size} bytes; its header {_shown(header)}")
     return header
+
+
+def _check_packed(file: IdxFile, header: IdxHeader) -> None:
+    """Raises ValueError where a gzip file cannot have as many bytes in it as its header says."""
+    size = status_of(file.path).size
+    if file.is_packed and size * _MOST_UNPACKED < header.end:
+        raise ValueError(
+            f"{file.path!r} has {size} bytes of gzip, too few for its header, which {_shown(header)}"
+        )
+
+
+def _shown(header: IdxHeader) -> str:
+    return f"{str(header.shape)[:100]} means {str(header.end)[:100]}"
 
 
 @contextlib.contextmanager
@@ -333,6 +354,7 @@ def _places(
             yield ImageRef(path, header.offset + number * length, length, pixels, status.generation)
         return
     with Spool(scratch, path, status.version) as spool:
+        spool.check_room(header.end)
         for picture in _unpacked(file, header, length):
             yield spool.add(picture, pixels)
 

@@ -18,6 +18,7 @@ from typing import Any
 from transforms.records import BadInput, Failure, ImageRecord
 from transforms.sources.formats.box_columns import BoxColumns, find_box_columns, with_unit
 from transforms.sources.formats.box_rows import BoxRows
+from transforms.sources.formats.csv_cells import check_columns
 from transforms.sources.formats.json_boxes import (
     VERTEX_BOXES,
     Boxes,
@@ -284,6 +285,7 @@ def _names_and_asked(manifest: Manifest, first: list[dict[str, Any]], config: So
     Reads on while one that a flag names has not been seen: none of millions of rows may have it.
     """
     names = _names(first)
+    check_columns(f"{flag_of(config)} is {manifest.path!r}, which", names)
     missing = {name.lower() for name in _asked(config, names)} - {name.lower() for name in names}
     if not missing:
         return names

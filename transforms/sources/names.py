@@ -33,6 +33,8 @@ _LITTER = frozenset(
     )
 )
 
+_LONGEST = 200  # of what a library says about bytes
+
 
 def extension_of(name: str) -> str:
     """The extension of a file name or path, in lower case and without its dot; empty where there is none."""
@@ -114,6 +116,17 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def one_line(error: BaseException) -> str:
+    """What an exception says, in a line that is not long; its type where it says nothing."""
+    return clipped(" ".join(str(error).split())) or type(error).__name__
+
+
+def clipped(text: str, most: int = _LONGEST) -> str:
+    """What a message shows of a text of the input, which may be of any length and of several lines."""
+    shown = printable(text if len(text) <= most else f"{text[:most]}…")
+    return shown if shown.isprintable() else repr(shown)
 
 
 def printable(text: str) -> str:

@@ -6,6 +6,7 @@ images are unpacked once.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import itertools
 import re
@@ -25,7 +26,7 @@ from transforms.sources.formats.parquet_columns import (
 from transforms.sources.formats.parquet_rows import TableRows, cells, not_parquet
 from transforms.sources.formats.rows import is_missing
 from transforms.sources.listed import failed, skipped
-from transforms.sources.names import is_image_name, split_named, splits_in
+from transforms.sources.names import is_image_name, one_line, split_named, splits_in
 from transforms.sources.outline import left_out
 from transforms.sources.selection import check_selection, limited, listing_faults
 from transforms.sources.source import (
@@ -133,8 +134,11 @@ class ParquetSource:
         try:
             with open_table(first.path) as table:
                 return columns_of(table, config)
-        except not_parquet() as error:
-            raise ValueError(f"{first.path!r} is not a Parquet file that can be read: {error}") from error
+        except _faults() as error:
+            if type(error) is ValueError or (isinstance(error, OSError) and error.errno is not None):
+                raise
+            what = one_line(error)
+            raise ValueError(f"{first.path!r} is not a Parquet file that can be read: {what}") from error
 
 
 def _has_arrow(config: SourceConfig) -> bool:
@@ -188,7 +192,7 @@ def columns_of(table: pyarrow.parquet.ParquetFile, config: SourceConfig) -> Tabl
     """What the columns of a table are. Raises ValueError where the flags do not fit them."""
     schema = table.schema_arrow
     asked = config.image_column
-    if twice := sorted({name for name in schema.names if schema.names.count(name) > 1}):
+    if twice := sorted(name for name, count in collections.Counter(schema.names).items() if count > 1):
         raise ValueError(f"--input is {config.input!r}: two columns are called {twice[0]!r}; rename one")
     binary = [name for name in schema.names if is_binary(schema.field(name).type)]
     peeked = [name for name in schema.names if name in binary or _is_text(schema, name)]
@@ -216,7 +220,7 @@ def columns_of(table: pyarrow.parquet.ParquetFile, config: SourceConfig) -> Tabl
                     f"some, such as {values[0][:100]!r}; give {flag_with('--image_column', name)}"
                 )
         if config.image_roots:
-            listed = ", ".join(schema.names)
+            listed = ", ".join(schema.names)[:1000]
             raise ValueError(f"--image_root is given, and no column has images; the columns are {listed}")
     return found
 
@@ -249,15 +253,18 @@ def _items(
 
 
 def _faults() -> tuple[type[Exception], ...]:
-    """What reading a damaged table raises; an OSError with a number is the file system's."""
-    return (*not_parquet(), UnicodeDecodeError, OSError)
+    """What pyarrow raises of a damaged table, or of values that Python has not.
+
+    An OSError with a number is the file system's.
+    """
+    return (*not_parquet(), ValueError, OSError, MemoryError, OverflowError)
 
 
 def _damaged(table: Table, error: Exception) -> Failure:
     """The failure of a damaged table. Raises `error` where it is the file system's."""
     if isinstance(error, OSError) and error.errno is not None:
         raise error
-    return failed(table.key, BadInput("list", "damaged Parquet file", f"{table.path}: {error}".strip()))
+    return failed(table.key, BadInput("list", "damaged Parquet file", f"{table.path}: {one_line(error)}"))
 
 
 def _table_items(
@@ -268,7 +275,7 @@ def _table_items(
         try:
             columns = columns_of(opened, config)
         except ValueError as error:
-            if isinstance(error, _faults()):
+            if type(error) is not ValueError:
                 raise
             raise JobError(f"{table.path!r}: {error}") from error
         rows = TableRows(table.path, table.key, table.split, columns, config)

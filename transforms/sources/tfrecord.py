@@ -58,6 +58,7 @@ from transforms.storage.faults import os_fault
 from transforms.storage.paths import real_path
 from transforms.storage.places import is_file, is_folder, status_of
 from transforms.storage.spool import Spool
+from transforms.storage.zip_member import LARGEST
 
 _SNIFFED = 1_000  # files that tell what a folder is
 _LOOKED_AT = 16  # files whose first records tell what features there are
@@ -215,7 +216,7 @@ class _Reading:
         try:
             generation = status_of(file.path).generation  # before its bytes are read
             with opened_input(file.path) as (stream, packed):
-                for number, frame in enumerate(read_frames(stream)):
+                for number, frame in enumerate(read_frames(stream, LARGEST)):
                     place = Place(f"{file.key}/{number:08}", part.split, part.ours)
                     refer = _refer(file.path, generation, frame, spool if packed else None)
                     yield self._item(frame.payload, place, refer, classes)
@@ -296,7 +297,7 @@ def _first_features(found: Inputs, renames: tuple[tuple[str, str], ...]) -> _Fea
     for file in found.files[:_LOOKED_AT]:
         try:
             with opened_input(file.path) as (stream, _):
-                first = next(read_frames(stream), None)
+                first = next(read_frames(stream, LARGEST), None)
                 mine = reader.features(first.payload) if first is not None else ({}, {})
         except (BadInput, DamagedRecordError, EOFError, zlib.error):
             continue

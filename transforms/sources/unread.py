@@ -27,6 +27,7 @@ from transforms.storage.paths import is_remote
 _OPENED = 8  # files of each kind that are opened
 _START = 1 << 16
 _ROWS = 50
+_LONGEST = 200  # characters of a column's name that a message suggests
 _FOLDERS = 3  # folders in a message
 _COMPARED, _COMPARED_REMOTE = 8, 3  # folders of images that are compared as images and masks
 _STEMS = 1_000  # names of each compared folder
@@ -210,7 +211,7 @@ def _image_column(key: str, outline: Outline, names: _Names) -> str:
         return ""
     for at, name in enumerate(header):
         images = [row[at].strip().rpartition("/")[2] for row in first if at < len(row)]
-        if 2 * _known(images, names) > len(images) > 0 and not is_image_name(name):
+        if 2 * _known(images, names) > len(images) > 0 and not is_image_name(name) and len(name) <= _LONGEST:
             return f" {flag_with('--image_column', name)}"
     return ""
 

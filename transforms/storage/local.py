@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from transforms.records import BadInput, ImageRef
 from transforms.storage.faults import may_pass, os_fault, retried, tried_again
 from transforms.storage.stored import hash63
-from transforms.storage.zip_member import unwrapped
+from transforms.storage.zip_member import LARGEST, check_size, unwrapped
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -97,7 +97,7 @@ class LocalReader:
 
         Raises:
             BadInput: stage `load`; `not found`, `not a file`, `permission denied`, `name too long`,
-                `not a file name`, `out of range`, `empty file`, or as `unwrapped`.
+                `not a file name`, `out of range`, `empty file`, `too large`, or as `unwrapped`.
             OSError: what may pass (EIO), and has not in four tries.
         """
         try:
@@ -136,6 +136,8 @@ class LocalReader:
             raise _out_of_range(ref, os.fstat(descriptor).st_size)
         if length == 0:
             raise BadInput("load", "empty file", f"{ref.uri} at byte {ref.offset}")
+        if not ref.wrapping:  # that of a member may be somewhat longer than what is in it
+            check_size(length, f"{ref.uri} at byte {ref.offset}")
         data = os.pread(descriptor, length, ref.offset)
         while len(data) < length:
             more = os.pread(descriptor, length - len(data), ref.offset + len(data))
@@ -210,11 +212,14 @@ def _check_at(path: str, status: os.stat_result) -> None:
 def _read_whole(path: str) -> bytes:
     descriptor, size = open_regular(path)
     try:
+        check_size(size, path)
         data = os.read(descriptor, size + 1)
         if len(data) != size:  # it changed meanwhile, or is longer than one read gives: go on to its end
-            parts = [data]
-            while parts[-1]:
+            parts, size = [data], len(data)
+            while parts[-1] and size <= LARGEST:
                 parts.append(os.read(descriptor, 1 << 20))
+                size += len(parts[-1])
+            check_size(size, path)
             data = b"".join(parts)
     finally:
         os.close(descriptor)

@@ -17,9 +17,10 @@ import google_crc32c
 from transforms.storage.cloud import ChangedError, blob, bucket, called, client, pool, split_uri
 from transforms.storage.stored import StoredObject as StoredObject
 from transforms.storage.stored import stored_object
+from transforms.storage.zip_member import check_size
 
 if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
+    from _typeshed import ReadableBuffer, WriteableBuffer
 
 NEW = 0
 """The generation of an object that is not there: a write on this condition makes it, and replaces none."""
@@ -85,6 +86,34 @@ def check_bucket(uri: str) -> None:
 def read(uri: str) -> bytes:
     """The bytes of an object, whose checksum is right. One request."""
     return bytes(called(uri, blob(uri).download_as_bytes, **_IN_ONE_PIECE))
+
+
+def read_image(uri: str) -> bytes:
+    """As `read`, of no more bytes than an image may have.
+
+    Raises:
+        BadInput: stage `load`, `too large`.
+    """
+    return bytes(called(uri, lambda **options: _bounded(uri, **options), **_IN_ONE_PIECE))
+
+
+def _bounded(uri: str, **options: Any) -> bytes:
+    file = _Bounded(uri)
+    blob(uri).download_to_file(file, **options)
+    return file.getvalue()
+
+
+class _Bounded(io.BytesIO):
+    """Takes as many bytes as an image may have."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__()
+        self._uri = uri
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Raises BadInput where there are more."""
+        check_size(self.tell() + memoryview(data).nbytes, self._uri)
+        return super().write(data)
 
 
 def read_range(uri: str, start: int, length: int | None, generation: int | None = None) -> bytes:

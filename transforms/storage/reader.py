@@ -14,7 +14,7 @@ from transforms.storage.faults import os_fault
 from transforms.storage.local import LocalReader, version_of
 from transforms.storage.paths import is_remote
 from transforms.storage.stored import content_version
-from transforms.storage.zip_member import unwrapped
+from transforms.storage.zip_member import check_size, unwrapped
 
 _REST = 1 << 30  # more than a container that is copied has
 
@@ -92,15 +92,17 @@ def read_object(ref: ImageRef) -> bytes:
     """The stored bytes of one image in a bucket. One request, or one for all images of a small container.
 
     Raises:
-        BadInput: stage `load`; `not found`, `permission denied`, `out of range`, `empty file`, or as
-            `unwrapped`.
+        BadInput: stage `load`; `not found`, `permission denied`, `out of range`, `empty file`, `too large`,
+            or as `unwrapped`.
         OSError: what may pass, and has not.
     """
     whole = ref.length is None and ref.offset == 0
     generation = ref.version if ref.version > 0 else None  # below 0 it is the piece's own, in a spool
     try:
+        if not ref.wrapping:
+            check_size(ref.length or 0, f"{ref.uri} at byte {ref.offset}")
         if whole:
-            data = objects.read(ref.uri)
+            data = objects.read_image(ref.uri)
         elif ref.offset < 0 or (ref.length or 0) < 0:
             raise _out_of_range(ref)
         elif ref.version and (copy := local_copy(ref.uri, generation)) is not None:

@@ -15,10 +15,11 @@ from transforms.storage.cloud import ChangedError
 from transforms.storage.paths import is_remote, real_path
 from transforms.storage.scratch import scratch_folder
 from transforms.storage.stored import hash63
-from transforms.storage.write_faults import naming_faults
+from transforms.storage.write_faults import check_room, naming_faults
 
 # A worker copies a file of a bucket whole, for many images of it.
 _FILE_BYTES = 128 << 20
+_LOOKED_AFTER = 16 << 20  # bytes written between two looks at the free space
 
 
 class Spool:
@@ -43,6 +44,7 @@ class Spool:
         self._folder = scratch_folder() if is_remote(scratch) else scratch
         self._number = 0
         self._size = 0
+        self._room = 0
         self._path = ""
         self._file: IO[bytes] | None = None
 
@@ -61,6 +63,11 @@ class Spool:
                 _remove(self._path)
                 self._file = None
 
+    def check_room(self, size: int) -> None:
+        """Raises JobError if the disk has no room for so many more bytes, of which nothing is written."""
+        with naming_faults(self._prefix):
+            check_room(self._folder, size, "what is unpacked")
+
     def add(self, data: bytes, pixels: tuple[int, int, int] | None = None) -> ImageRef:
         """Takes a piece; where it will be.
 
@@ -69,10 +76,14 @@ class Spool:
             pixels: its shape, where these are raw pixels.
 
         Raises:
-            JobError: the scratch folder cannot take it.
+            JobError: the scratch folder cannot take it, or would have next to no free space left.
         """
         if self._file is not None and self._size + len(data) > _FILE_BYTES:
             self.close()
+        if self._room < len(data):  # a packed file may have any number of bytes in it
+            self.check_room(len(data) + _LOOKED_AFTER)
+            self._room = len(data) + _LOOKED_AFTER
+        self._room -= len(data)
         with naming_faults(self._prefix):
             if self._file is None:
                 descriptor, self._path = tempfile.mkstemp(prefix="spool-", dir=self._folder)

@@ -38,6 +38,9 @@ _REMEDIES_IN_A_BUCKET = {
     errno.EIO: "give the same command again when the service answers",
 }
 
+_KEPT_FREE = 1 << 30  # of a large disk, or
+_SHARE_KEPT_FREE = 50  # the 50th part of a small one
+
 
 @contextlib.contextmanager
 def naming_faults(path: str) -> Iterator[None]:
@@ -64,6 +67,16 @@ def fault(error: OSError, path: str) -> JobError:
     if error.errno == errno.ENOSPC and not is_remote(where):
         remedy = f"{decimal(free_bytes(where))} are free there; {remedy}"
     return JobError(f"{where}: {said}" + (f"; {remedy}" if remedy else ""))
+
+
+def check_room(folder: str, size: int, what: str) -> None:
+    """Raises JobError if a folder's disk cannot take so many bytes and keep some room for others."""
+    disk = shutil.disk_usage(folder)
+    if size + min(_KEPT_FREE, disk.total // _SHARE_KEPT_FREE) > disk.free:
+        raise JobError(
+            f"{folder}: {decimal(disk.free)} are free there, too few for {what}, {decimal(size)} or more; "
+            f"{_NO_TEMPORARY_ROOM}"
+        )
 
 
 def free_bytes(path: str) -> int:

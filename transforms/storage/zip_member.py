@@ -13,7 +13,7 @@ import zlib
 from transforms.records import BadInput
 
 LARGEST = 1 << 30
-"""Bytes of the largest member that is read: what an image may not exceed, and a bomb would."""
+"""Bytes of the largest image that is read: a file, a range or a member. A sparse file or a bomb has more."""
 
 STORED, DEFLATED = 0, 8
 LOCAL_HEADER = struct.Struct("<4s5H3I2H")
@@ -26,6 +26,12 @@ _WRAPPING = re.compile(r"zip:(\d+):(\d+):(\d+)")
 def wrapping_of(packed: int, size: int, crc: int) -> str:
     """`ImageRef.wrapping` of a member: its bytes in the archive, unpacked, and their CRC-32."""
     return f"zip:{packed}:{size}:{crc}"
+
+
+def check_size(size: int, place: str) -> None:
+    """Raises BadInput, stage `load`, `too large`, where an image has more bytes than are read."""
+    if size > LARGEST:
+        raise BadInput("load", "too large", f"{place} has {size} bytes; up to {LARGEST} are read")
 
 
 def data_offset(header: bytes) -> int:

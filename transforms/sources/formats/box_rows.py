@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Iterator, Mapping
 
@@ -77,9 +78,9 @@ class BoxRows:
 
 
 class _Image:
-    """What the rows of one image have told so far."""
+    """What the rows of one image have told so far: its record of the first row, and what others add."""
 
-    __slots__ = ("boxes", "fault", "record", "relative", "size")
+    __slots__ = ("boxes", "fault", "features", "labels", "record", "relative", "size")
 
     def __init__(self, record: ImageRecord) -> None:
         if not record.annotations.features:
@@ -89,6 +90,8 @@ class _Image:
         self.size: tuple[int, int] | None = None
         self.relative: bool | None = None
         self.boxes = bytearray()
+        self.labels: dict[str | int, None] | None = None  # with those of the record
+        self.features: dict[str, FeatureValue] | None = None  # likewise
         self.fault: tuple[str, str, str] | None = None
 
     def merge(self, row: Row, split: str | None) -> None:
@@ -113,15 +116,18 @@ class _Image:
 
     def _merge_annotations(self, row: Row) -> None:
         known = self.record.annotations
-        labels = (*known.labels, *(label for label in row.labels if label not in known.labels))
+        features = known.features if self.features is None else self.features
         for name, value in row.features.items():
-            if known.features.get(name, value) != value:
+            if features.get(name, value) != value:
                 raise self._at_odds(
-                    "image has two values of one feature", f"{name} {value!r}", repr(known.features[name])
+                    "image has two values of one feature", f"{name} {value!r}", repr(features[name])
                 )
-        if labels != known.labels or any(name not in known.features for name in row.features):
-            known = dataclasses.replace(known, labels=labels, features={**known.features, **row.features})
-            self.record = dataclasses.replace(self.record, annotations=known)
+        if any(name not in features for name in row.features):
+            self.features = dict(features) if self.features is None else self.features
+            self.features.update(row.features)
+        if row.labels and row.labels != known.labels:
+            self.labels = dict.fromkeys(known.labels) if self.labels is None else self.labels
+            self.labels.update(dict.fromkeys(row.labels))
 
     def _at_odds(self, reason: str, value: object, earlier: object) -> BadInput:
         return BadInput(
@@ -134,8 +140,15 @@ class _Image:
             stage, reason, detail = self.fault
             return Failure(self.record.key, stage, reason, printable(detail))
         objects = tuple(_object(columns, *values) for values in json.loads(b"[%s]" % self.boxes[:-1]))
+        known = self.record.annotations
+        more = itertools.islice(self.labels or (), len(set(known.labels)), None)
         annotations = dataclasses.replace(
-            self.record.annotations, objects=objects, size=self.size, relative=bool(self.relative)
+            known,
+            labels=(*known.labels, *more),
+            features=known.features if self.features is None else self.features,
+            objects=objects,
+            size=self.size,
+            relative=bool(self.relative),
         )
         return dataclasses.replace(self.record, annotations=annotations)
 

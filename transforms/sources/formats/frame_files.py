@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import decimal
 import io
 import re
 from collections.abc import Iterator, Sequence
 
 from transforms.records import BadInput
+from transforms.sources.formats.csv_cells import read_cells
 from transforms.sources.formats.xml_files import read_files
 from transforms.sources.tree import TreeFile
 
@@ -73,10 +73,10 @@ def read_labels(file: TreeFile, names: Sequence[str]) -> tuple[tuple[str, ...], 
         lines = [line.strip() for line in _lines(file)]
         _check_count("labels do not match the frames", file, "labels", len(lines), len(names))
         return tuple((line,) if line else () for line in lines)
-    labels: list[tuple[str, ...]] = [()] * len(names)
+    labels: list[list[str]] = [[] for _ in names]
     for at, text in _cells(file, names, "label"):
-        labels[at] += (text,) if text else ()
-    return tuple(labels)
+        labels[at] += [text] if text else []
+    return tuple(map(tuple, labels))
 
 
 def _text(file: TreeFile) -> str:
@@ -97,23 +97,24 @@ def _lines(file: TreeFile) -> list[str]:
 
 def _cells(file: TreeFile, names: Sequence[str], column: str) -> Iterator[tuple[int, str]]:
     """The rows of a CSV with the columns `frame` and `column`: the frame's place, and the other cell."""
-    rows = csv.reader(io.StringIO(_text(file), newline=""), strict=True)
+    rows = read_cells(io.StringIO(_text(file), newline=""))
     places = _places(names)
-    try:
-        header = [cell.strip().lower() for cell in next(rows, [])]
-        if header.count("frame") != 1 or header.count(column) != 1:
-            raise _not_of_frames(file, f"its first line is not frame,{column}")
-        for row in rows:
-            if not row:
-                continue
-            if len(row) != len(header):
-                raise _not_of_frames(file, f"line {rows.line_num} has {len(row)} cells of {len(header)}")
-            frame = row[header.index("frame")].strip()
-            if (at := places.get(frame)) is None:
-                raise _not_of_frames(file, f"line {rows.line_num} is of {frame!r}, which is no frame here")
-            yield at, row[header.index(column)].strip()
-    except csv.Error as error:
-        raise _not_of_frames(file, f"line {rows.line_num}: {error}") from error
+    _, header = next(rows, (1, []))
+    header = [] if isinstance(header, BadInput) else [cell.strip().lower() for cell in header]
+    if header.count("frame") != 1 or header.count(column) != 1:
+        raise _not_of_frames(file, f"its first line is not frame,{column}")
+    frame_at, value_at = header.index("frame"), header.index(column)
+    for line, row in rows:
+        if isinstance(row, BadInput):
+            raise _not_of_frames(file, f"line {line}: {row.detail}")
+        if not row:
+            continue
+        if len(row) != len(header):
+            raise _not_of_frames(file, f"line {line} has {len(row)} cells of {len(header)}")
+        frame = row[frame_at].strip()
+        if (at := places.get(frame)) is None:
+            raise _not_of_frames(file, f"line {line} is of {frame!r}, which is no frame here")
+        yield at, row[value_at].strip()
 
 
 def _places(names: Sequence[str]) -> dict[str, int]:

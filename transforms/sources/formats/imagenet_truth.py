@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import itertools
 import re
@@ -10,6 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from transforms.records import AnnotatedObject, BadInput, Box, Failure
+from transforms.sources.formats.csv_cells import read_cells
 from transforms.sources.formats.imagenet_classes import ilsvrc_order, text_lines
 from transforms.sources.formats.imagenet_layout import ILSVRC_NAME, SYNSET, Layout
 from transforms.sources.names import is_image_name, is_split_name, splits_in
@@ -97,18 +97,17 @@ class Solutions:
         self._rows: dict[str, int] = {}
         self._unread: list[Failure] = []
         for key in self.keys:
-            rows = csv.reader(text_lines(layout.file(key), key), strict=True)
-            try:
-                if next(rows, None) != ["ImageId", "PredictionString"]:
-                    raise ValueError(f"{key!r}: its first line is not ImageId,PredictionString")
-                found = {}
-                for row in filter(None, rows):
-                    if len(row) == 2 and row[0] not in found:
-                        found[row[0]] = row[1]
-                    else:
-                        self._unread.append(_bad_row(key, rows.line_num, row))
-            except csv.Error as error:
-                raise ValueError(f"{key!r}, line {rows.line_num}: {error}") from error
+            rows = read_cells(text_lines(layout.file(key), key))
+            if next(rows, (0, None))[1] != ["ImageId", "PredictionString"]:
+                raise ValueError(f"{key!r}: its first line is not ImageId,PredictionString")
+            found = {}
+            for line, row in rows:
+                if isinstance(row, BadInput):
+                    raise ValueError(f"{key!r}, line {line}: {row.detail}")
+                if len(row) == 2 and row[0] not in found:
+                    found[row[0]] = row[1]
+                elif row:
+                    self._unread.append(_bad_row(key, line, row))
             self._texts.update(found)
             self._left[key] = set(found)
             self._rows[key] = len(found)

@@ -164,7 +164,7 @@ def _gather(features: dict[str, FeatureValue], prefix: str, item: Mapping[str, A
                 "manifest", "two values have the same name" if name else "a value has no name", name
             )
         if isinstance(value, list):
-            is_flat = all(isinstance(part, str | int | float) for part in value)
+            is_flat = all(issubclass(kind, str | int | float) for kind in set(map(type, value)))
             features[name] = tuple(value) if is_flat else json.dumps(value, ensure_ascii=False)
         elif value is not None:
             features[name] = value

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import re
 from collections.abc import Iterable
 
-from transforms.records import ImageRef
+from transforms.records import BadInput, ImageRef
+from transforms.sources.formats.csv_cells import read_cells
+from transforms.sources.names import clipped
 from transforms.storage.paths import Confinement
 from transforms.storage.places import is_file, open_file
 
@@ -152,7 +152,8 @@ def _color_table(path: str, text: str) -> tuple[dict[int, str], tuple[tuple[int,
         if named.setdefault(color, name) != name:
             raise ValueError(
                 f"{path!r} has the colour {color >> 16} {color >> 8 & 255} {color & 255} twice, "
-                f"for {named[color]!r} and {name!r}; give each class a colour, or both one name"
+                f"for {clipped(named[color])!r} and {clipped(name)!r}; "
+                "give each class a colour, or both one name"
             )
     if not rows:
         raise ValueError(f"{path!r} has no colours")
@@ -161,12 +162,14 @@ def _color_table(path: str, text: str) -> tuple[dict[int, str], tuple[tuple[int,
 
 def _rows(path: str, text: str) -> Iterable[tuple[str, int]]:
     if path.endswith(".csv"):
-        lines: Iterable[list[str]] = csv.reader(text.splitlines())
+        lines: Iterable[tuple[int, list[str] | BadInput]] = read_cells(text.splitlines())
     elif path.endswith("labelmap.txt"):
-        lines = (_label_map_cells(line) for line in text.splitlines())
+        lines = enumerate(map(_label_map_cells, text.splitlines()), 1)
     else:
-        lines = (_color_cells(line) for line in text.splitlines())
-    for number, cells in enumerate(lines, 1):
+        lines = enumerate(map(_color_cells, text.splitlines()), 1)
+    for number, cells in lines:
+        if isinstance(cells, BadInput):
+            raise ValueError(f"{path!r}, line {number} is not CSV: {cells.detail}")
         if not cells or not "".join(cells).strip() or cells[0].startswith("#"):
             continue
         if number == 1 and path.endswith(".csv") and not cells[-1].strip().isdecimal():
@@ -182,13 +185,17 @@ def _label_map_cells(line: str) -> list[str]:
 
 def _color_cells(line: str) -> list[str]:
     """Of CamVid's `r g b name`."""
-    match = re.fullmatch(r"\s*(\S+)\s+(\S+)\s+(\S+)\s+(.*\S)\s*", line)
-    return [match[4], match[1], match[2], match[3]] if match else [line] if line.strip() else []
+    cells = line.split(maxsplit=3)
+    return [cells[3], *cells[:3]] if len(cells) == 4 else [line] if cells else []
 
 
 def _row(path: str, number: int, cells: list[str]) -> tuple[str, int]:
     name, values = cells[0].strip(), [cell.strip() for cell in cells[1:4]]
-    if not name or len(values) < 3 or not all(one.isdecimal() and int(one) < 256 for one in values):
+    if (
+        not name
+        or len(values) < 3
+        or not all(len(one) < 4 and one.isdecimal() and int(one) < 256 for one in values)
+    ):
         raise ValueError(f"{path!r}, line {number} is not a name with three numbers from 0 to 255")
     red, green, blue = map(int, values)
     return name, red << 16 | green << 8 | blue

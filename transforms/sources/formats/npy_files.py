@@ -7,20 +7,25 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import io
 import math
+import struct
 import zipfile
-import zlib
 from collections.abc import Iterator
 from typing import IO, Any
 
 import numpy as np
 
 from transforms.records import JobError
+from transforms.sources.formats.zip_members import naming_damage
+from transforms.sources.names import one_line
 from transforms.storage.places import open_file, status_of
 from transforms.storage.zip_member import LOCAL_HEADER, STORED, data_offset
 
 Elements = np.ndarray[Any, np.dtype[Any]]
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
+_LENGTHS = {(1, 0): struct.Struct("<H"), (2, 0): struct.Struct("<I")}  # of the header, by version
+_LONGEST_HEADER = 1 << 14
+_MOST_BYTES = 1 << 62  # of all elements: more is no number of any system
 _CHUNK_BYTES = 4 << 20
 
 
@@ -58,19 +63,19 @@ class StoredArray:
         count, *inner = self.shape
         row = math.prod(inner) * self.dtype.itemsize
         step = max(1, _CHUNK_BYTES // max(1, row))
-        try:
-            with _opened(self.path, self.member) as stream:
-                _header(stream, self.title)
-                for start in range(0, count, step):
-                    wanted = min(step, count - start)
-                    data = stream.read(wanted * row)
-                    if len(data) < wanted * row:
-                        raise JobError(f"{self.title!r} is cut off; its header says {self.shape}")
-                    yield np.frombuffer(data, self.dtype).reshape(wanted, *inner)
-                if self.member:
-                    stream.read(1)  # compares the checksum
-        except _DAMAGE as error:
-            raise JobError(f"{self.title!r} is damaged: {error}") from error
+        with (
+            naming_damage(lambda what: JobError(f"{self.title!r} is damaged: {what}")),
+            _opened(self.path, self.member) as stream,
+        ):
+            _header(stream, self.title)
+            for start in range(0, count, step):
+                wanted = min(step, count - start)
+                data = stream.read(wanted * row)
+                if len(data) < wanted * row:
+                    raise JobError(f"{self.title!r} is cut off; its header says {self.shape}")
+                yield np.frombuffer(data, self.dtype).reshape(wanted, *inner)
+            if self.member:
+                stream.read(1)  # compares the checksum
 
 
 def arrays_in(path: str) -> list[StoredArray]:
@@ -88,12 +93,16 @@ def arrays_in(path: str) -> list[StoredArray]:
         if (size := status_of(path).size) < wanted:
             raise ValueError(f"{path!r} has {size} bytes; its header {shape} means {wanted}")
         return [StoredArray(path, "", shape, dtype, offset, generation)]
-    try:
-        with open_file(path) as stream, zipfile.ZipFile(stream) as archive:
+    with open_file(path) as stream:
+        with _naming(path):
+            archive = zipfile.ZipFile(stream)
+        with archive:
             members = sorted(archive.infolist(), key=lambda info: info.filename)
             return [_array(path, generation, archive, stream, info) for info in members]
-    except _DAMAGE as error:
-        raise ValueError(f"{path!r} is not a .npz file that can be read: {error}") from error
+
+
+def _naming(path: str) -> contextlib.AbstractContextManager[None]:
+    return naming_damage(lambda what: ValueError(f"{path!r} is not a .npz file that can be read: {what}"))
 
 
 def _array(
@@ -101,13 +110,16 @@ def _array(
 ) -> StoredArray:
     if info.flag_bits & 1:
         raise ValueError(f"{path!r} has the encrypted member {info.filename!r}")
-    with archive.open(info) as member:
+    with _naming(path):
+        opened = archive.open(info)
+    with opened as member:
         shape, dtype = _header(member, f"{path}[{info.filename}]")
         length = member.tell()
     offset = None
     if info.compress_type == STORED:
-        stream.seek(info.header_offset)
-        offset = info.header_offset + data_offset(stream.read(LOCAL_HEADER.size)) + length
+        with _naming(path):
+            stream.seek(info.header_offset)
+            offset = info.header_offset + data_offset(stream.read(LOCAL_HEADER.size)) + length
     if info.file_size < length + math.prod(shape) * dtype.itemsize:
         raise ValueError(f"{path!r}: {info.filename!r} has fewer bytes than its header says")
     return StoredArray(path, info.filename, shape, dtype, offset, generation)
@@ -125,21 +137,37 @@ def _opened(path: str, member: str) -> Iterator[IO[bytes]]:
 
 def _header(stream: IO[bytes], title: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Shape and type of an array; the stream is then at its elements."""
-    readers = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }
     try:
-        version = np.lib.format.read_magic(stream)
-        if version not in readers:
-            raise ValueError(f"version {version} of the format is not read")
-        shape, is_fortran, dtype = readers[version](stream)
-    except (ValueError, TypeError, SyntaxError) as error:
-        raise ValueError(f"{title!r} is not a NumPy array that can be read: {error}") from error
-    if dtype.hasobject or dtype.names or dtype.subdtype:
+        shape, is_fortran, dtype = _parsed(stream)
+    except Exception as error:  # of Python's parser of literals, which a header is: it has many
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise ValueError(f"{title!r} is not a NumPy array that can be read: {one_line(error)}") from error
+    if dtype.hasobject or dtype.names or dtype.subdtype or not dtype.itemsize:
         raise ValueError(f"{title!r} holds {'objects' if dtype.hasobject else dtype}, which are not read")
     if is_fortran and len(shape) > 1:
         raise ValueError(
             f"{title!r} is in Fortran order; save it in C order, with numpy.ascontiguousarray(array)"
         )
-    return tuple(map(int, shape)), dtype
+    if any(size < 0 for size in shape) or math.prod(shape) * dtype.itemsize > _MOST_BYTES:
+        raise ValueError(f"{title!r} has a header that says {str(shape)[:100]}, which no array has")
+    return shape, dtype
+
+
+def _parsed(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """What a header says. Raises ValueError, or whatever else NumPy does."""
+    readers = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    version = np.lib.format.read_magic(stream)
+    if version not in readers:
+        raise ValueError(f"version {version} of the format is not read")
+    size = stream.read(_LENGTHS[version].size)
+    if len(size) < _LENGTHS[version].size:
+        raise ValueError("it is cut off in its header")
+    (length,) = _LENGTHS[version].unpack(size)
+    if length > _LONGEST_HEADER:
+        raise ValueError(f"its header has {length} bytes; up to {_LONGEST_HEADER} are read")
+    shape, is_fortran, dtype = readers[version](io.BytesIO(size + stream.read(length)))
+    return tuple(map(int, shape)), is_fortran, dtype

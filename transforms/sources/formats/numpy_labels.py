@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -31,7 +32,7 @@ def annotations_of(labels: StoredArray | None, count: int) -> Iterator[Annotatio
 
 
 def _meaning(labels: StoredArray) -> Callable[[Elements], Annotations]:
-    width = int(np.prod(labels.shape[1:]))
+    width = math.prod(labels.shape[1:])
     kind = labels.dtype.kind
     if kind in "US":
         return _names

@@ -6,7 +6,7 @@ import math
 import os
 import re
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from transforms.records import (
@@ -45,6 +45,7 @@ _LISTED, _ANNOTATED = 1, 2
 _MISSING = "where only a part of the images is meant to be there, raise --max_failure_ratio"
 _NO_MASKS = "masks are not taken"
 _SAME = 1e-5  # of a box in two files
+_CELL = 4 * _SAME  # the sums of two such boxes differ by no more
 
 
 class _Classes:
@@ -93,6 +94,40 @@ class _Images(NamedTuple):
             self.splits.append(-1)
             self.rotations.append(0)
         return number
+
+
+class _Masks:
+    """The masks of an image, found by label and box: an image may have any number of both."""
+
+    def __init__(self, rows: Iterable[StoredRow]) -> None:
+        self._rows = dict(enumerate(rows))
+        self._by_place: dict[tuple[int, int], list[int]] = {}
+        for number, row in reversed(self._rows.items()):  # the first is the last of its list
+            self._by_place.setdefault((row.label, self._cell(row.box)), []).append(number)
+
+    @staticmethod
+    def _cell(box: Box) -> int:
+        return math.floor(sum(box) / _CELL)
+
+    def take(self, box: StoredRow) -> StoredRow | None:
+        """Takes the first mask that belongs to a box; None where there is none."""
+        cell = self._cell(box.box)
+        found: list[tuple[int, list[int], int]] = []
+        for at in (cell - 1, cell, cell + 1):
+            numbers = self._by_place.get((box.label, at), [])
+            for place in range(len(numbers) - 1, -1, -1):
+                if _alike(self._rows[numbers[place]].box, box.box):
+                    found.append((numbers[place], numbers, place))
+                    break
+        if not found:
+            return None
+        first, numbers, place = min(found, key=lambda one: one[0])
+        del numbers[place]
+        return self._rows.pop(first)
+
+    def left(self) -> Iterator[StoredRow]:
+        """The masks that were not taken, in order."""
+        return iter(self._rows.values())
 
 
 class Reading:
@@ -286,18 +321,16 @@ class Reading:
         self, rows: Sequence[StoredRow], labels: Sequence[str], split: str | None
     ) -> tuple[AnnotatedObject, ...]:
         """The boxes, each with its mask, and then the masks that have none of them."""
-        masks = [row for row in rows if row.kind == MASK]
+        masks = _Masks(row for row in rows if row.kind == MASK)
         objects = []
         for row in (row for row in rows if row.kind == BOX):
-            mask = next(
-                (mask for mask in masks if mask.label == row.label and _alike(mask.box, row.box)), None
-            )
-            if mask is not None:
-                masks.remove(mask)
+            mask = masks.take(row)
             attributes = {FLAGS[at]: value for at, value in row.flags}
             ref = None if mask is None else self._mask(mask.mask, split)
             objects.append(AnnotatedObject(labels[row.label], row.box, ref, attributes=attributes))
-        rest = (AnnotatedObject(labels[row.label], row.box, self._mask(row.mask, split)) for row in masks)
+        rest = (
+            AnnotatedObject(labels[row.label], row.box, self._mask(row.mask, split)) for row in masks.left()
+        )
         return (*objects, *rest)
 
     def _mask(self, path: str, split: str | None) -> ImageRef:

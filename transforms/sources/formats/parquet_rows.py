@@ -19,6 +19,7 @@ from transforms.records import (
     MaskImage,
     Scalar,
 )
+from transforms.sources.formats.box_columns import is_number
 from transforms.sources.formats.parquet_columns import TableColumns
 from transforms.sources.formats.rows import is_missing, whole
 from transforms.sources.formats.sample_json import feature_value
@@ -120,6 +121,8 @@ class TableRows:
             return spool.add(data), len(data)
         if not path:
             raise BadInput("annotations", "no image", "the row has neither bytes nor path")
+        if not isinstance(path, str):
+            raise BadInput("annotations", "path is not text", repr(path)[:100])
         found = self._confinement.find(path, self._bases)
         return ImageRef(found.path, version=found.version), found.size
 
@@ -158,7 +161,9 @@ class TableRows:
         told = row[columns.objects or ""] or []
         if isinstance(told, dict):
             lists = {name: values for name, values in told.items() if values is not None}
-            if len({len(values) for values in lists.values() if isinstance(values, list)}) > 1:
+            if not all(isinstance(values, list) for values in lists.values()):
+                raise BadInput("annotations", "objects are not lists of values", f"{columns.objects}")
+            if len(set(map(len, lists.values()))) > 1:
                 raise BadInput("annotations", "lists of objects differ in length", f"{columns.objects}")
             count = len(lists.get(columns.box) or ())
             told = [{name: values[at] for name, values in lists.items()} for at in range(count)]
@@ -169,8 +174,10 @@ class TableRows:
 def _object(
     told: Mapping[str, Any], box: str, category: str | None, names: tuple[str, ...]
 ) -> AnnotatedObject:
+    if not isinstance(told, Mapping):
+        raise BadInput("annotations", "object is not a struct", repr(told)[:100])
     corners = told.get(box)
-    if not isinstance(corners, list) or len(corners) != 4 or None in corners:
+    if not isinstance(corners, list) or len(corners) != 4 or not all(map(is_number, corners)):
         raise BadInput("annotations", "box has not four numbers", repr(corners)[:100])
     left, top, width, height = map(float, corners)
     label = whole(told.get(category)) if category is not None else None

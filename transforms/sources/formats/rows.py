@@ -25,6 +25,7 @@ from transforms.records import (
 from transforms.sources.formats.manifests import Manifest, flag_of, input_root
 from transforms.sources.formats.masks_pairs import IMAGE_FOLDERS
 from transforms.sources.names import (
+    clipped,
     is_hidden,
     is_image_name,
     is_split_name,
@@ -57,6 +58,7 @@ _LISTED = 10_000  # names that are listed of a bucket's folder, to find folders 
 _LOOKED_AT = 1_000  # names without an extension that are checked for folders
 _HINTS = 100  # failed rows whose images are looked for in other folders
 _SHOWN_ROOTS = 3  # folders that a message suggests for --image_root
+_TRIED = 1_000  # columns whose values are looked for as images
 _EXTENSIONS = (".jpg", ".png", ".jpeg")  # of images that are named without
 
 VERTEX_SPLITS = {
@@ -181,8 +183,10 @@ def _check_no_stems(
 ) -> None:
     """Raises ValueError if every value of a column names an image, with or without its extension."""
     rows = RowRecords(config, manifest)
-    for name in names:
+    for name in names[:_TRIED]:
         images = [str(value) for row in first if not is_missing(value := row.get(name))]
+        if not images or not rows.is_anywhere(images[0]):
+            continue
         folder = rows.find_folder(images) if len(images) == len(first) else None
         if folder is not None or (len(images) == len(first) > 0 and rows.finds(images)):
             where = "" if folder is None else f" {flag_with('--image_root', folder)}"
@@ -225,7 +229,9 @@ def usual_name(usual: Iterable[str], names: Sequence[str]) -> str | None:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:30]) + (f", … ({len(names)})" if len(names) > 30 else "")
+    return ", ".join(clipped(name, 100) for name in names[:30]) + (
+        f", … ({len(names)})" if len(names) > 30 else ""
+    )
 
 
 def whole(value: Any) -> Any:
@@ -337,6 +343,10 @@ class RowRecords:
                 fitting.append(folder)
         self._bases = (*bases, *fitting) if len(fitting) == 1 else bases
         return fitting[0] if len(fitting) == 1 else None
+
+    def is_anywhere(self, image: str) -> bool:
+        """Whether an image exists at its path, or in one of the folders near the manifest."""
+        return self._finds(image) or any(self._is_in(folder, image) for folder in self._image_folders())
 
     def finds(self, images: Iterable[str]) -> bool:
         """Whether all images exist."""

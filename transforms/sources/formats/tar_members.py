@@ -39,10 +39,12 @@ class TarMember(NamedTuple):
 
 
 DAMAGED = "damaged archive"
-_DAMAGE = (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error)
+# `tarfile` makes numbers, text and paths of what it reads without looking
+_DAMAGE = (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, ValueError, OverflowError, MemoryError)
 _BLOCK = 512
 _CHUNK = 1 << 20
 _LARGEST_HEADER = 16 << 20  # of pax records and of a long name: a compressed archive may claim any size
+_LONGEST_END = 64 << 20  # of zeros after the last member: compressed, there may be any number
 _Stream = gzip.GzipFile | io.BufferedReader
 
 
@@ -120,8 +122,10 @@ class _Walk:
         if self._stream.read(_BLOCK).strip(b"\0"):
             raise tarfile.ReadError("there is no header of a member")
         if is_gzip(self._path):
-            while self._stream.read(_CHUNK):  # compares its checksum
-                pass
+            for _ in range(_LONGEST_END // _CHUNK):
+                if not self._stream.read(_CHUNK):  # it has compared its checksum
+                    return
+            raise tarfile.ReadError(f"more than {_LONGEST_END} bytes follow its last member")
 
     def _item(self, info: tarfile.TarInfo) -> TarMember | Failure | None:
         if info.isdir():

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from transforms.records import ClassNames, JobError
+from transforms.sources.names import clipped
 from transforms.sources.tree import TreeFile
 from transforms.storage.places import open_file
 
@@ -129,8 +130,8 @@ def read_label_map(text: str) -> ClassNames:
     texts: dict[str, str] = {}
     for item in _items(text):
         number, name = item.get("id", ""), item.get("name", item.get("display_name", ""))
-        if not re.fullmatch(r"-?\d+", number) or not name:
-            raise ValueError(f"an item has the id {number!r} and the name {name!r}")
+        if not re.fullmatch(r"-?[0-9]{1,18}", number) or not name:
+            raise ValueError(f"an item has the id {clipped(number)!r} and the name {clipped(name)!r}")
         add_name(names, int(number), name)
         if item.get("display_name", name) != name:
             texts[name] = item["display_name"]

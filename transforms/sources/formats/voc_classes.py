@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 
 from transforms.records import IGNORE, ClassNames, JobError
+from transforms.sources.names import clipped
 from transforms.storage.places import open_file
 
 BACKGROUND = "background"
@@ -114,7 +115,7 @@ def _color(text: str, key: str) -> int:
     except ValueError:
         red = green = blue = -1
     if not all(0 <= channel <= 255 for channel in (red, green, blue)):
-        raise JobError(f"{key!r} has the colour {text!r}; colours are r,g,b of 0 to 255 each")
+        raise JobError(f"{key!r} has the colour {clipped(text)!r}; colours are r,g,b of 0 to 255 each")
     return red << 16 | green << 8 | blue
 
 

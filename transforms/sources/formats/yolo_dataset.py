@@ -12,12 +12,12 @@ from typing import Any
 from transforms.records import JobError
 from transforms.sources.formats.masks_pairs import root_of
 from transforms.sources.names import (
+    clipped,
     extension_of,
     is_hidden,
     is_image_name,
     is_split_name,
     normal_split,
-    printable,
 )
 from transforms.sources.source import SourceConfig
 from transforms.storage.paths import GIVE_ROOT, Confinement, absolute, below, is_remote, real_path
@@ -31,6 +31,8 @@ _SPLIT_KEYS = ("train", "val", "test")
 _DARKNET_KEYS = ("train", "valid", "val", "test")
 _LARGEST = 1 << 22  # bytes of what describes a dataset
 _ROOT_NAMES = 10_000
+_MOST_YAML = 200_000  # scalars, lists and ends of them
+_DEEPEST_YAML = 100
 _LARGEST_ID = (1 << 31) - 2  # that still fits an int32 where ids are counted from 1
 
 
@@ -148,14 +150,29 @@ def read_yaml(path: str) -> dict[str, Any]:
     """
     import yaml
 
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # makes text, lists and mappings alone
+    text = _read_text(path)
     try:
-        found = yaml.load(_read_text(path), Loader=yaml.BaseLoader)  # makes text, lists and mappings alone
+        _check_yaml(path, yaml.parse(text, Loader=loader))  # before C calls itself for what is nested
+        found = yaml.load(text, Loader=loader)
     except (yaml.YAMLError, RecursionError) as error:
         said = " ".join(str(error).split())[:200]
         raise ValueError(f"{path!r} is not YAML: {said}") from error
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
         raise ValueError(f"{path!r} is not YAML of a mapping")
     return found
+
+
+def _check_yaml(path: str, events: Iterator[Any]) -> None:
+    """Raises ValueError where YAML is too much, or too deep, to describe a dataset."""
+    depth = 0
+    for number, event in enumerate(events):
+        kind = type(event).__name__
+        depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
+        if depth > _DEEPEST_YAML:
+            raise ValueError(f"{path!r} is nested more than {_DEEPEST_YAML} deep")
+        if number > _MOST_YAML:
+            raise ValueError(f"{path!r} has more than {_MOST_YAML} values, too many to describe a dataset")
 
 
 def _read_text(path: str) -> str:
@@ -370,8 +387,9 @@ def _check_found(
 ) -> None:
     """Raises ValueError if a split is missing. A missing `test` is allowed: templates name one."""
     for split, text in missing:
-        path = printable(posixpath.join(base, text))
-        if places.leads_outside(base, text):
+        is_outside, text = places.leads_outside(base, text), clipped(text)
+        path = posixpath.join(clipped(base), text)
+        if is_outside:
             raise ValueError(
                 f"--input is {places.input!r}: {places.name} names {path!r}, outside the input; {GIVE_ROOT}"
             )
@@ -379,7 +397,7 @@ def _check_found(
         if (split != "test" or not sets) and (sets or len(places.roots) == 1):
             where = " and ".join(map(repr, places.roots))
             raise ValueError(
-                f"--input is {places.input!r}: {places.name} has {split}: {printable(text)!r}, and neither "
+                f"--input is {places.input!r}: {places.name} has {split}: {text!r}, and neither "
                 f"{path!r} nor the end of that path is below {where}; correct or remove {split} in "
                 f"{places.name}, or give --image_root the folder that the path begins in"
             )

@@ -6,20 +6,53 @@ The format is PKWARE's APPNOTE.TXT, as `zipfile` of the standard library reads i
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
+import lzma
 import stat
+import struct
 import zipfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 
 from transforms.records import BadInput, Failure, ImageRef
 from transforms.sources.formats.members import Member, has_hidden_part, hidden, member_name
 from transforms.sources.listed import failed
+from transforms.sources.names import one_line
 from transforms.storage.places import open_file, status_of
 from transforms.storage.zip_member import DEFLATED, LARGEST, LOCAL_HEADER, STORED, wrapping_of
 
 _LONGEST_EXTRA = 0xFFFF
 _ENCRYPTED, _UTF8 = 0x1, 0x800
+_BROKEN = (
+    zipfile.BadZipFile,
+    struct.error,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    MemoryError,
+    OverflowError,
+    RuntimeError,
+    ValueError,
+)
 _FAT = 0  # the system that Windows' own tools say they pack on
+
+
+@contextlib.contextmanager
+def naming_damage(fault: Callable[[str], Exception]) -> Iterator[None]:
+    """Makes what `zipfile` raises for the bytes of an archive into another exception.
+
+    Args:
+        fault: makes it of what is wrong, in a line.
+    """
+    try:
+        yield
+    except _BROKEN as error:
+        raise fault(one_line(error)) from error
+    except OSError as error:  # of bz2, or of seeking to where a directory says
+        if error.errno not in (None, errno.EINVAL):
+            raise
+        raise fault(one_line(error)) from error
 
 
 def zip_members(path: str, prefix: str) -> Iterator[Member | Failure]:
@@ -33,12 +66,12 @@ def zip_members(path: str, prefix: str) -> Iterator[Member | Failure]:
         BadInput: stage `list`, `not a ZIP file`.
     """
     generation = status_of(path).generation
-    with open_file(path) as stream:
-        try:
-            with zipfile.ZipFile(stream) as archive:
-                members, end = archive.infolist(), archive.start_dir
-        except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
-            raise BadInput("list", "not a ZIP file", f"{path}: {error}") from error
+    with (
+        open_file(path) as stream,
+        naming_damage(lambda what: BadInput("list", "not a ZIP file", f"{path}: {what}")),
+        zipfile.ZipFile(stream) as archive,
+    ):
+        members, end = archive.infolist(), archive.start_dir
     ends = _ends(members, end)
     taken: set[int] = set()
     for info in members:
@@ -92,8 +125,8 @@ def _ref(path: str, generation: int, info: zipfile.ZipInfo, end: int) -> ImageRe
     if info.compress_type not in (STORED, DEFLATED):
         method = f"its method is {info.compress_type}"
         raise BadInput("list", "compression is not read", f"{method}; stored (0) and deflated (8) ones are")
-    if info.file_size > LARGEST:
-        raise BadInput("list", "member too large", f"{info.file_size} bytes; up to {LARGEST} are read")
+    if (size := max(info.file_size, info.compress_size)) > LARGEST:
+        raise BadInput("list", "member too large", f"{size} bytes; up to {LARGEST} are read")
     start = info.header_offset
     least = LOCAL_HEADER.size + len(info.orig_filename) + info.compress_size
     if start < 0 or end - start < least:

@@ -1,0 +1,1 @@
+"""Fuzzers of what reads images and annotations."""
