@@ -13,6 +13,9 @@ from transforms.records import StoredImage
 
 IMAGE, EXTENSION, TRAILER = 0x2C, 0x21, 0x3B
 _CONTROL = 0xF9
+# LZW: bits a pixel, bits a code, and the codes that there may be.
+_MOST_BITS, _LONGEST_CODE = 8, 12
+_CODES = 1 << _LONGEST_CODE
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -27,6 +30,9 @@ class GifHeader:
         transparent: whether a colour is declared transparent.
         colors: entries of the first frame's palette.
         closed: whether the trailer is there.
+        orderly: whether all decoders take the extensions alike: giflib takes what is behind an empty one for
+            a part of it, and of several control blocks the first, not the last.
+        codes: where the first frame's image data is, from its code size on, to behind its last block.
     """
 
     height: int
@@ -36,6 +42,8 @@ class GifHeader:
     transparent: bool
     colors: int
     closed: bool
+    orderly: bool
+    codes: tuple[int, int]
 
 
 def open_gif(data: bytes) -> Encoded:
@@ -56,8 +64,9 @@ def open_gif(data: bytes) -> Encoded:
         picture = decode()
         if picture.palette and int(picture.pixels.max()) >= header.colors:
             raise undecodable(CORRUPT, "the GIF uses colours beyond its palette")
+        _check_codes(data, header)
 
-    plain = header.frames == 1 and header.covered and header.closed and header.colors > 0
+    plain = header.frames == 1 and header.covered and header.closed and header.colors > 0 and header.orderly
     if plain and header.transparent:
         picture = decode()
         plain = not picture.palette_alpha and picture.pixels.shape[2] in (1, 3)
@@ -78,14 +87,18 @@ def read_header(data: bytes) -> GifHeader:
     width, height = (int.from_bytes(data[i : i + 2], "little") for i in (6, 8))
     check_pixels(width, height)
     position = first_block(data)
-    frames, covered, transparent, colors = 0, False, False, 0
+    frames, covered, transparent, colors, codes = 0, False, False, 0, (0, 0)
+    controls, empty = 0, False
     for start, end in blocks(data):
         position = end
+        empty = empty or (data[start] == EXTENSION and data[start + 2 : start + 3] == b"\0")
         if frames == 0 and data[start] == IMAGE:
+            codes = (start + 10 + 3 * _palette_size(data[start + 9]), end)
             box = tuple(int.from_bytes(data[i : i + 2], "little") for i in range(start + 1, start + 9, 2))
             covered = box == (0, 0, width, height)
             colors = _palette_size(data[start + 9]) or _palette_size(data[10])
         elif frames == 0 and data[start + 1 : start + 2] == bytes([_CONTROL]):
+            controls += 1
             transparent = transparent or bool(data[start + 3 : start + 4] > b"" and data[start + 3] & 1)
         if end <= len(data):
             frames += data[start] == IMAGE
@@ -97,7 +110,61 @@ def read_header(data: bytes) -> GifHeader:
         raise undecodable(reason, "the GIF has a damaged block")
     if frames == 0:
         raise undecodable(TRUNCATED, "the GIF holds no frame")
-    return GifHeader(height, width, frames, covered, transparent, colors, closed)
+    orderly = not empty and controls <= 1
+    return GifHeader(height, width, frames, covered, transparent, colors, closed, orderly, codes)
+
+
+def _check_codes(data: bytes, header: GifHeader) -> None:
+    """Follows the LZW codes of the first frame as strictly as giflib, which refuses what other decoders mend.
+
+    Raises:
+        BadInput: truncated or damaged.
+    """
+    start, end = header.codes
+    bits, position = data[start], start + 1
+    parts = []
+    while position < end and data[position]:
+        parts.append(data[position + 1 : position + 1 + data[position]])
+        position += 1 + data[position]
+    if bits > _MOST_BITS:
+        raise undecodable(CORRUPT, f"the GIF has codes for pixels of {bits} bits")
+    expected = header.height * header.width
+    found = _count_pixels(b"".join(parts), bits, expected)
+    if found < expected:
+        raise undecodable(TRUNCATED, f"the GIF's pixels end after {found:,} of {expected:,}")
+
+
+def _count_pixels(stream: bytes, bits: int, expected: int) -> int:
+    """How many pixels LZW codes stand for; not counted beyond those that are expected."""
+    clear = 1 << bits
+    lengths = [1] * clear + [0, 0]  # of what each code stands for
+    first = len(lengths)
+    found, last, width, held, value = 0, 0, bits + 1, 0, 0
+    for byte in stream:
+        value |= byte << held
+        held += 8
+        while held >= width:
+            code = value & ((1 << width) - 1)
+            value >>= width
+            held -= width
+            if code == clear:
+                del lengths[first:]
+                last, width = 0, bits + 1
+                continue
+            if code == clear + 1:
+                return found
+            free = len(lengths) < _CODES and last > 0
+            if free:
+                lengths.append(last + 1)
+            if code >= len(lengths):
+                raise undecodable(CORRUPT, "the GIF has a code without a meaning")
+            last = lengths[code]
+            found += last
+            if found >= expected:
+                return expected
+            if len(lengths) >= 1 << width and width < _LONGEST_CODE:
+                width += 1
+    return found
 
 
 def first_block(data: bytes) -> int:

@@ -18,6 +18,7 @@ from transforms.images.exif import Array, read_orientation, turned
 from transforms.images.picture import Picture
 from transforms.images.pillow import DECODER_ERRORS, named
 from transforms.images.reasons import NOT_AN_IMAGE, NOT_SUPPORTED, TRUNCATED, check_pixels, undecodable
+from transforms.images.webp_chunks import chunks
 from transforms.records import BadInput, StoredImage
 
 _FORMATS = {
@@ -61,7 +62,7 @@ def open_raster(data: bytes, kind: str) -> Encoded:
 
 
 def open_webp(data: bytes) -> Encoded:
-    """A WebP; a still one is kept.
+    """A WebP; a still one is kept, unless it has alpha that its header denies: decoders differ about that.
 
     Raises:
         BadInput: damaged, or too many pixels.
@@ -71,8 +72,9 @@ def open_webp(data: bytes) -> Encoded:
         colorspace = image.mode
         width, height = image.size
     moving = data[12:16] == b"VP8X" and bool(data[20] & 2)
+    denied = data[12:16] == b"VP8X" and not data[20] & 16 and any(name == b"ALPH" for name, _ in chunks(data))
     kept = None
-    if not moving:
+    if not (moving or denied):
         kept = StoredImage(data, "webp", height, width, len(colorspace), "uint8", colorspace, ("kept",))
     decode = functools.partial(decode_raster, data, "webp")
     return Encoded("webp", data, kept, orientation, decode, decode)
