@@ -1,7 +1,7 @@
 """Damaged images through the image step and TensorFlow: `python -m tests.fuzz.images --minutes 60`.
 
 Whatever is stored is decoded by TensorFlow to the shape that the record states, or the image fails by name.
-All else is a finding: another exception, another shape, other pixels than ours.
+All else is a finding: another exception, another shape, other pixels than ours, an image that takes long.
 """
 
 from __future__ import annotations
@@ -106,6 +106,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kinds", default="", help="formats, with commas: gif, png, webp, bmp, jpeg, other")
+    parser.add_argument("--slow", type=float, default=10, help="seconds that are a finding, too")
     parser.add_argument("--samples", help="a folder for the images that findings are about")
     flags = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -123,7 +124,10 @@ def main() -> None:
             path.write_bytes(data)  # what ends the process is found there
         start = time.monotonic()
         word, detail = finding(data, POLICIES[name])
-        slowest[kind] = max(slowest.get(kind, 0), time.monotonic() - start)
+        seconds = time.monotonic() - start
+        slowest[kind] = max(slowest.get(kind, 0), seconds)
+        if seconds > flags.slow and not word:
+            word, detail = "SLOW", f"{seconds:.1f} s, {detail}"
         tried[kind, word or ("stored" if detail == "stored" else "failed")] += 1
         if word:
             digest = hashlib.sha256(data).hexdigest()[:10]

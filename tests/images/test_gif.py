@@ -17,6 +17,8 @@ KEEP = ImagePolicy()
 WIDTH, HEIGHT = 23, 18
 INDICES = bytes(x * y % 4 for y in range(HEIGHT) for x in range(WIDTH))
 CODES = gif_codes(INDICES, 2)
+# The end code after a hundred pixels, and more than two blocks of Pillow's behind it.
+LONG = packed([*gif_codes(bytes(100), 8), *gif_codes(np.random.default_rng(0).bytes(120_000), 8)])
 COMMENT = b"!\xfe\x03abc\0"
 
 
@@ -79,6 +81,11 @@ def test_kept(data: bytes) -> None:
     [
         (still(frame(CODES[:40])), "truncated"),
         (still(frame([*CODES[:40], (5, CODES[40][1])])), "truncated"),  # the end code comes too early
+        (
+            gif_file(300, 300, 8, b"," + struct.pack("<4HBB", 0, 0, 300, 300, 0, 8), sub_blocks(LONG)),
+            "truncated",
+        ),
+        (still(frame([*gif_codes(INDICES, 1)[:9], (3, 3)], 1), colors=1), "corrupt"),
         (still(frame(gif_codes(INDICES, 9), 9)), "corrupt"),
         (still(frame(gif_codes(INDICES, 11), 11)), "corrupt"),
         (still(frame(CODES), colors=1), "corrupt"),  # colours beyond the palette

@@ -13,9 +13,8 @@ from transforms.records import StoredImage
 
 IMAGE, EXTENSION, TRAILER = 0x2C, 0x21, 0x3B
 _CONTROL = 0xF9
-# LZW: bits a pixel, bits a code, and the codes that there may be.
-_MOST_BITS, _LONGEST_CODE = 8, 12
-_CODES = 1 << _LONGEST_CODE
+# A pixel, in LZW codes: below them Pillow does not see their end, above them giflib reads nothing.
+_BITS = range(2, 9)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,10 +60,13 @@ def open_gif(data: bytes) -> Encoded:
         return dataclasses.replace(decode_raster(data, "gif"), frames=header.frames)
 
     def check() -> None:
-        picture = decode()
+        start, end = header.codes
+        if data[start] not in _BITS:
+            raise undecodable(CORRUPT, f"the GIF has codes for pixels of {data[start]} bits")
+        # Without what is behind the frame, which Pillow would read as further codes.
+        picture = decode_raster(data[:end], "gif")
         if picture.palette and int(picture.pixels.max()) >= header.colors:
             raise undecodable(CORRUPT, "the GIF uses colours beyond its palette")
-        _check_codes(data, header)
 
     plain = header.frames == 1 and header.covered and header.closed and header.colors > 0 and header.orderly
     if plain and header.transparent:
@@ -112,59 +114,6 @@ def read_header(data: bytes) -> GifHeader:
         raise undecodable(TRUNCATED, "the GIF holds no frame")
     orderly = not empty and controls <= 1
     return GifHeader(height, width, frames, covered, transparent, colors, closed, orderly, codes)
-
-
-def _check_codes(data: bytes, header: GifHeader) -> None:
-    """Follows the LZW codes of the first frame as strictly as giflib, which refuses what other decoders mend.
-
-    Raises:
-        BadInput: truncated or damaged.
-    """
-    start, end = header.codes
-    bits, position = data[start], start + 1
-    parts = []
-    while position < end and data[position]:
-        parts.append(data[position + 1 : position + 1 + data[position]])
-        position += 1 + data[position]
-    if bits > _MOST_BITS:
-        raise undecodable(CORRUPT, f"the GIF has codes for pixels of {bits} bits")
-    expected = header.height * header.width
-    found = _count_pixels(b"".join(parts), bits, expected)
-    if found < expected:
-        raise undecodable(TRUNCATED, f"the GIF's pixels end after {found:,} of {expected:,}")
-
-
-def _count_pixels(stream: bytes, bits: int, expected: int) -> int:
-    """How many pixels LZW codes stand for; not counted beyond those that are expected."""
-    clear = 1 << bits
-    lengths = [1] * clear + [0, 0]  # of what each code stands for
-    first = len(lengths)
-    found, last, width, held, value = 0, 0, bits + 1, 0, 0
-    for byte in stream:
-        value |= byte << held
-        held += 8
-        while held >= width:
-            code = value & ((1 << width) - 1)
-            value >>= width
-            held -= width
-            if code == clear:
-                del lengths[first:]
-                last, width = 0, bits + 1
-                continue
-            if code == clear + 1:
-                return found
-            free = len(lengths) < _CODES and last > 0
-            if free:
-                lengths.append(last + 1)
-            if code >= len(lengths):
-                raise undecodable(CORRUPT, "the GIF has a code without a meaning")
-            last = lengths[code]
-            found += last
-            if found >= expected:
-                return expected
-            if len(lengths) >= 1 << width and width < _LONGEST_CODE:
-                width += 1
-    return found
 
 
 def first_block(data: bytes) -> int:

@@ -114,6 +114,10 @@ def _opened(data: bytes, kind: str) -> ImageFile.ImageFile:
     except DECODER_ERRORS as error:
         raise _truncated_webp(data) or named(error) from error
     check_pixels(*image.size)
+    if kind == "gif":
+        image.decodermaxblock = len(
+            data
+        )  # At once: behind an early end of the codes Pillow goes on a block later.
     return image
 
 
