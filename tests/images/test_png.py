@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import zlib
 
 import numpy as np
@@ -14,11 +15,17 @@ from transforms.images.store import store_image
 from transforms.records import BadInput
 
 KEEP, HEADER, RAW = ImagePolicy(), ImagePolicy(validate="header"), ImagePolicy("raw")
+SIGNATURE, IHDR = b"\x89PNG\r\n\x1a\n", bytes((0, 0, 0, 4, 0, 0, 0, 4, 8, 0, 0, 0, 0))
 ROWS = b"".join(b"\0" + bytes(range(row, row + 4)) for row in range(4))
 
 
 def gray(*before: bytes) -> bytes:
     return png_file((4, 4, 8, 0, 0, 0, 0), ROWS, *before)
+
+
+def deflated(stream: bytes) -> bytes:
+    """A PNG of the pixels in a zlib stream."""
+    return SIGNATURE + chunk(b"IHDR", IHDR) + chunk(b"IDAT", stream) + chunk(b"IEND", b"")
 
 
 def reason(data: bytes, policy: ImagePolicy = KEEP) -> str:
@@ -54,6 +61,11 @@ def test_every_flipped_byte_of_a_critical_chunk_is_seen() -> None:
         (png_file((1_000_001, 1, 8, 0, 0, 0, 0), b"\0" * 1_000_002), "not supported"),
         (gray(chunk(b"ABCD", b"")), "corrupt"),  # a critical chunk of no standard
         (gray().replace(b"IHDR", b"CgBI", 1), "corrupt"),
+        (deflated(zlib.compress(ROWS)[:-4]), "truncated"),  # all pixels, but no checksum
+        (deflated(zlib.compress(ROWS)[:-1] + b"x"), "corrupt"),  # the wrong one
+        (deflated(zlib.compress(ROWS + bytes(900))[:-5]), "truncated"),  # too many pixels, and no end
+        (SIGNATURE + chunk(b"IHDR", IHDR + b"\0") + gray()[33:], "corrupt"),
+        (png_file((2, 2, 8, 2, 0, 0, 0), bytes(14), chunk(b"PLTE", b"")), "corrupt"),
         (b"\x89PNG\r\n\x1a\n" + chunk(b"CgBI", b"abcd") + gray()[8:], "not supported"),
         (gray().replace(b"\r\n", b"\n", 1), "corrupt"),  # sent as text
     ],
@@ -62,6 +74,35 @@ def test_what_tensorflow_rejects(data: bytes, expected: str) -> None:
     assert reason(data) == expected
     with pytest.raises(Exception, match="(?i)png|format"):
         tensorflow_pixels(data)
+
+
+def test_more_pixels_than_there_should_be_do_no_harm_within_bounds() -> None:
+    data = deflated(zlib.compress(ROWS + bytes(9000)))
+    assert store_image(data, KEEP).data == data
+    assert tensorflow_pixels(data).shape == (4, 4, 1)
+    assert reason(deflated(zlib.compress(ROWS + bytes(5_000_000)))) == "corrupt"
+
+
+@pytest.mark.parametrize("empty", [(), (chunk(b"IDAT", b""),)])
+def test_a_window_too_small_for_its_distances_is_made_anew(empty: tuple[bytes, ...]) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (1, 400, 3), np.uint8)
+    pixels = np.repeat(noise, 30, axis=0)
+    stream = zlib.compress(b"".join(b"\0" + row.tobytes() for row in pixels))
+    stored = {}
+    for bits in range(8, 16):
+        head = (bits - 8) << 4 | 8
+        declared = bytes((head, 31 - (head << 8) % 31)) + stream[2:]
+        head = struct.pack(">IIBBBBB", 400, 30, 8, 2, 0, 0, 0)
+        chunks = (chunk(b"IHDR", head), *empty, chunk(b"IDAT", declared), chunk(b"IEND", b""))
+        data = SIGNATURE + b"".join(chunks)
+        image = store_image(data, KEEP)
+        np.testing.assert_array_equal(tensorflow_pixels(image.data), pixels)
+        stored[bits] = image.actions[0]
+        if bits < 11:
+            with pytest.raises(Exception, match="PNG"):
+                tensorflow_pixels(data)
+            assert reason(data.replace(declared[-1:] + data[-16:-12], b"xxxxx")) == "corrupt"
+    assert stored == {bits: "transcoded" if bits < 11 else "kept" for bits in range(8, 16)}
 
 
 def test_text_bombs_and_strange_profiles_do_no_harm() -> None:
@@ -103,7 +144,10 @@ def test_a_transparency_that_libpng_ignores_is_none() -> None:
     sound = png_file(header, rows, palette, chunk(b"tRNS", b"\x10"))
     too_long = png_file(header, rows, palette, chunk(b"tRNS", bytes(9)))
     early = png_file(header, rows, chunk(b"tRNS", b"\x10"), palette)
-    for data, channels in ((sound, 4), (too_long, 3), (early, 3)):
+    # Of a palette, two bits a pixel tell apart four colours.
+    beyond = png_file((4, 4, 2, 3, 0, 0, 0), bytes(8), palette, chunk(b"tRNS", bytes(5)))
+    second = png_file(header, rows, palette, chunk(b"tRNS", bytes(9)), chunk(b"tRNS", b"\x10"))
+    for data, channels in ((sound, 4), (too_long, 3), (early, 3), (beyond, 3), (second, 4)):
         assert store_image(data, KEEP).channels == channels == tensorflow_pixels(data).shape[2]
 
 

@@ -472,6 +472,7 @@ def test_pixels(channels: int) -> None:
         (b"123", (2, 2, 1), "wrong number of bytes"),
         (b"12345", (1, 1, 5), "not supported"),
         (b"", (0, 1, 1), "not supported"),
+        (b"", (50_000, 50_000, 1), "too many pixels"),
     ],
 )
 def test_pixels_refused(data: bytes, shape: tuple[int, int, int], reason: str) -> None:
@@ -485,6 +486,18 @@ def test_too_large_for_jpeg() -> None:
         store_pixels(bytes(65501), (65501, 1, 1), JPEG)
     assert (caught.value.stage, caught.value.reason) == ("encode", "not supported")
     assert "--image_format" in caught.value.detail
+
+
+@pytest.mark.parametrize("policy", [KEEP, PNG, JPEG])
+@pytest.mark.parametrize("dtype", ["uint8", "uint16"])
+def test_too_large_for_png(policy: ImagePolicy, dtype: str) -> None:
+    head = f"P5 1000001 1 {np.iinfo(dtype).max}\n".encode()
+    data = head + bytes(1_000_001 * np.dtype(dtype).itemsize)
+    with pytest.raises(BadInput) as caught:
+        store_image(data, policy)
+    assert (caught.value.stage, caught.value.reason) == ("encode", "not supported")
+    assert "--image_format" in caught.value.detail
+    assert store_image(data, RAW).width == 1_000_001
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ from transforms.records import StoredImage
 
 IMAGE, EXTENSION, TRAILER = 0x2C, 0x21, 0x3B
 _CONTROL = 0xF9
+# A pixel, in LZW codes: below them Pillow does not see their end, above them giflib reads nothing.
+_BITS = range(2, 9)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -27,6 +29,9 @@ class GifHeader:
         transparent: whether a colour is declared transparent.
         colors: entries of the first frame's palette.
         closed: whether the trailer is there.
+        orderly: whether all decoders take the extensions alike: giflib takes what is behind an empty one for
+            a part of it, and of several control blocks the first, not the last.
+        codes: where the first frame's image data is, from its code size on, to behind its last block.
     """
 
     height: int
@@ -36,6 +41,8 @@ class GifHeader:
     transparent: bool
     colors: int
     closed: bool
+    orderly: bool
+    codes: tuple[int, int]
 
 
 def open_gif(data: bytes) -> Encoded:
@@ -53,11 +60,15 @@ def open_gif(data: bytes) -> Encoded:
         return dataclasses.replace(decode_raster(data, "gif"), frames=header.frames)
 
     def check() -> None:
-        picture = decode()
+        start, end = header.codes
+        if data[start] not in _BITS:
+            raise undecodable(CORRUPT, f"the GIF has codes for pixels of {data[start]} bits")
+        # Without what is behind the frame, which Pillow would read as further codes.
+        picture = decode_raster(data[:end], "gif")
         if picture.palette and int(picture.pixels.max()) >= header.colors:
             raise undecodable(CORRUPT, "the GIF uses colours beyond its palette")
 
-    plain = header.frames == 1 and header.covered and header.closed and header.colors > 0
+    plain = header.frames == 1 and header.covered and header.closed and header.colors > 0 and header.orderly
     if plain and header.transparent:
         picture = decode()
         plain = not picture.palette_alpha and picture.pixels.shape[2] in (1, 3)
@@ -78,14 +89,18 @@ def read_header(data: bytes) -> GifHeader:
     width, height = (int.from_bytes(data[i : i + 2], "little") for i in (6, 8))
     check_pixels(width, height)
     position = first_block(data)
-    frames, covered, transparent, colors = 0, False, False, 0
+    frames, covered, transparent, colors, codes = 0, False, False, 0, (0, 0)
+    controls, empty = 0, False
     for start, end in blocks(data):
         position = end
+        empty = empty or (data[start] == EXTENSION and data[start + 2 : start + 3] == b"\0")
         if frames == 0 and data[start] == IMAGE:
+            codes = (start + 10 + 3 * _palette_size(data[start + 9]), end)
             box = tuple(int.from_bytes(data[i : i + 2], "little") for i in range(start + 1, start + 9, 2))
             covered = box == (0, 0, width, height)
             colors = _palette_size(data[start + 9]) or _palette_size(data[10])
         elif frames == 0 and data[start + 1 : start + 2] == bytes([_CONTROL]):
+            controls += 1
             transparent = transparent or bool(data[start + 3 : start + 4] > b"" and data[start + 3] & 1)
         if end <= len(data):
             frames += data[start] == IMAGE
@@ -97,7 +112,8 @@ def read_header(data: bytes) -> GifHeader:
         raise undecodable(reason, "the GIF has a damaged block")
     if frames == 0:
         raise undecodable(TRUNCATED, "the GIF holds no frame")
-    return GifHeader(height, width, frames, covered, transparent, colors, closed)
+    orderly = not empty and controls <= 1
+    return GifHeader(height, width, frames, covered, transparent, colors, closed, orderly, codes)
 
 
 def first_block(data: bytes) -> int:

@@ -14,7 +14,7 @@ from transforms.images.exif import Array
 from transforms.images.gif import open_gif
 from transforms.images.picture import COLORSPACES, Picture
 from transforms.images.raster import open_raster, open_webp
-from transforms.images.reasons import EMPTY, NOT_SUPPORTED, WRONG_LENGTH, undecodable
+from transforms.images.reasons import EMPTY, NOT_SUPPORTED, WRONG_LENGTH, check_pixels, undecodable
 from transforms.images.sniff import image_kind
 from transforms.internal_errors import internal_errors
 from transforms.records import StoredImage
@@ -54,13 +54,14 @@ def opened_pixels(pixels: bytes, shape: tuple[int, int, int]) -> Encoded:
         shape: height, width, channels (1 to 4).
 
     Raises:
-        BadInput: the number of bytes is not the shape's.
+        BadInput: the number of bytes is not the shape's, or there are too many pixels.
     """
     height, width, channels = shape
     if channels not in COLORSPACES or height < 1 or width < 1:
         raise undecodable(
             NOT_SUPPORTED, f"pixels of shape {height}x{width}x{channels}; 1 to 4 channels are stored"
         )
+    check_pixels(width, height)
     if len(pixels) != height * width * channels:
         detail = f"{len(pixels):,} bytes for {height}x{width}x{channels} uint8 pixels"
         raise undecodable(WRONG_LENGTH, detail)
@@ -100,16 +101,23 @@ def _open_png(data: bytes) -> Encoded:
     actions: tuple[str, ...] = ("kept",)
     if header.animated:
         stored, actions = png.without_animation(data, header), ("transcoded", "first_frame")
-    kept = StoredImage(
-        stored, "png", header.height, header.width, header.channels, header.dtype, header.colorspace, actions
-    )
+    kept = None
+    if png.stays_within_window(data, header):
+        shape = (header.height, header.width, header.channels)
+        kept = StoredImage(stored, "png", *shape, header.dtype, header.colorspace, actions)
     frames = 2 if header.animated else 1
+
+    def decode() -> Picture:
+        if kept is None:
+            png.check_whole(data, header)
+        return dataclasses.replace(png_pixels.decode(data, header), frames=frames)
+
     return Encoded(
         "png",
         data,
         kept,
         header.orientation,
         functools.partial(png.check_whole, data, header),
-        lambda: dataclasses.replace(png_pixels.decode(data, header), frames=frames),
+        decode,
         header.height * header.width,
     )

@@ -24,7 +24,11 @@ _DEPTHS = {
 _COLORSPACES = {GRAY: "Grayscale", RGB: "RGB", PALETTE: "RGB", GRAY_ALPHA: "GrayscaleAlpha", RGBA: "RGBA"}
 _ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 _ANIMATION = frozenset((b"acTL", b"fcTL", b"fdAT"))
-_SIDE_LIMIT = 1_000_000  # libpng's own, which TensorFlow leaves as it is
+SIDE_LIMIT = 1_000_000
+"""Pixels a side: libpng's own limit, which TensorFlow leaves as it is."""
+_WIDEST_WINDOW = 1 << 15
+# What libpng is given of a stream at a time, and how much behind its pixels is looked at.
+_PIECE, _MOST_EXTRA = 1 << 13, 1 << 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -83,18 +87,22 @@ def read_header(data: bytes) -> PngHeader:
         detail = "an iPhone-optimised PNG: turn it back first, with `pngcrush -revert-iphone-optimizations`"
         raise undecodable(NOT_SUPPORTED, detail)
     _check_order(kinds)
+    if found[0][2] - found[0][1] != 25:
+        raise undecodable(CORRUPT, "the PNG's IHDR chunk has the wrong length")
     width, height, depth, color, compression, filtering, interlace = struct.unpack_from(">IIBBBBB", data, 16)
     if depth not in _DEPTHS.get(color, ()) or compression or filtering or interlace > 1:
         raise undecodable(CORRUPT, f"a PNG of colour type {color} and {depth} bits, interlace {interlace}")
     check_pixels(width, height)
-    if max(width, height) > _SIDE_LIMIT:
+    if max(width, height) > SIDE_LIMIT:
         raise undecodable(
-            NOT_SUPPORTED, f"a PNG of {width}x{height} pixels; libpng reads up to {_SIDE_LIMIT:,} a side"
+            NOT_SUPPORTED, f"a PNG of {width}x{height} pixels; libpng reads up to {SIDE_LIMIT:,} a side"
         )
     palette = next((data[start + 8 : end - 4] for kind, start, end in found if kind == b"PLTE"), b"")
     if color == PALETTE and (not palette or len(palette) % 3 or len(palette) > 768):
         raise undecodable(CORRUPT, "the PNG has no proper palette")
-    transparency = _transparency(data, found, color, len(palette) // 3)
+    if color in (RGB, RGBA) and b"PLTE" in kinds and not palette:
+        raise undecodable(CORRUPT, "the PNG has an empty palette")
+    transparency = _transparency(data, found, color, min(len(palette) // 3, 1 << depth))
     animated = kinds.count(b"fcTL") > 1
     orientation = _orientation(data, found)
     return PngHeader(height, width, depth, color, bool(interlace), transparency, orientation, animated, found)
@@ -143,16 +151,28 @@ def _check_order(kinds: list[bytes]) -> None:
 
 
 def _transparency(data: bytes, chunks: tuple[tuple[bytes, int, int], ...], color: int, colors: int) -> bytes:
-    """The tRNS chunk where libpng heeds it: undamaged, in its place, and of the length it should have."""
-    kinds = [kind for kind, _, _ in chunks]
-    if b"tRNS" not in kinds or color not in (GRAY, RGB, PALETTE):
+    """The tRNS chunk that libpng heeds: the first that is undamaged, in its place and of the right length.
+
+    Args:
+        data: the whole file.
+        chunks: as `chunks` has them.
+        color: the colour type.
+        colors: of the palette, as many as the bits of a pixel tell apart.
+    """
+    if color not in (GRAY, RGB, PALETTE):
         return b""
-    index = kinds.index(b"tRNS")
-    _, start, end = chunks[index]
-    placed = index < kinds.index(b"IDAT") and (color != PALETTE or kinds.index(b"PLTE") < index)
-    content = data[start + 8 : end - 4]
-    fits = 0 < len(content) <= colors if color == PALETTE else len(content) == 2 * SAMPLES[color]
-    return content if placed and fits and _is_sound(data, start, end) else b""
+    placed = color != PALETTE
+    for kind, start, end in chunks:
+        if kind == b"IDAT":
+            break
+        placed = placed or kind == b"PLTE"
+        if kind != b"tRNS" or not placed:
+            continue
+        content = data[start + 8 : end - 4]
+        fits = 0 < len(content) <= colors if color == PALETTE else len(content) == 2 * SAMPLES[color]
+        if fits and _is_sound(data, start, end):
+            return content
+    return b""
 
 
 def _is_sound(data: bytes, start: int, end: int) -> bool:
@@ -186,8 +206,35 @@ def without_animation(data: bytes, header: PngHeader) -> bytes:
     )
 
 
+def stays_within_window(data: bytes, header: PngHeader) -> bool:
+    """Whether the zlib stream reaches back no further than the window that it declares, as libpng demands.
+
+    It costs nothing where the window is the widest, or holds all pixels. Damage is not told apart here.
+    """
+    rows = _rows(header)
+    idats = (start for kind, start, end in header.chunks if kind == b"IDAT" and end > start + 12)
+    first = next(idats, None)
+    window = 1 << 8 + (data[first + 8] >> 4 if first is not None else 7)
+    if window >= min(_WIDEST_WINDOW, sum(count * size for count, size in rows)):
+        return True
+    stream = _image_data(data, header)
+    inflate = zlib.decompressobj(wbits=0)
+    position, piece = 0, b""
+    try:
+        for size in (size for count, size in rows for _ in range(count)):
+            left = size  # One row at a time, as libpng: a longer output would serve as a window, too.
+            while left and not inflate.eof and (piece or position < len(stream)):
+                if not piece:
+                    piece, position = stream[position : position + _PIECE], position + _PIECE
+                left -= len(inflate.decompress(piece, left))
+                piece = inflate.unconsumed_tail
+    except zlib.error as error:
+        return "too far back" not in str(error)
+    return True
+
+
 def check_whole(data: bytes, header: PngHeader) -> None:
-    """Inflates all pixels, and checks their number and every row's filter.
+    """Inflates all pixels, and checks their number, every row's filter, and the end of the stream.
 
     Raises:
         BadInput: truncated or damaged.
@@ -197,12 +244,16 @@ def check_whole(data: bytes, header: PngHeader) -> None:
     inflate = zlib.decompressobj()
     try:
         raw = inflate.decompress(_image_data(data, header), expected)
-        if len(raw) == expected:
-            inflate.decompress(inflate.unconsumed_tail, 1)
+        if len(raw) == expected and not inflate.eof:
+            extra = inflate.decompress(inflate.unconsumed_tail, _MOST_EXTRA)
+            if len(extra) == _MOST_EXTRA and not inflate.eof:
+                raise undecodable(CORRUPT, "the PNG has many more pixels than its header says")
     except zlib.error as error:
         raise undecodable(CORRUPT, str(error)) from error
     if len(raw) < expected:
         raise undecodable(TRUNCATED, f"the PNG's pixels end after {len(raw):,} of {expected:,} bytes")
+    if not inflate.eof:
+        raise undecodable(TRUNCATED, "the PNG's compressed pixels have no end")
     position = 0
     for count, size in rows:
         end = position + count * size

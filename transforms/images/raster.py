@@ -25,6 +25,7 @@ from transforms.images.reasons import (
     check_pixels,
     undecodable,
 )
+from transforms.images.webp_chunks import chunks
 from transforms.records import BadInput, StoredImage
 
 _FORMATS = {
@@ -70,7 +71,7 @@ def open_raster(data: bytes, kind: str) -> Encoded:
 
 
 def open_webp(data: bytes) -> Encoded:
-    """A WebP; a still one is kept.
+    """A WebP; a still one is kept, unless it has alpha that its header denies: decoders differ about that.
 
     Raises:
         BadInput: damaged, or too many pixels.
@@ -80,8 +81,9 @@ def open_webp(data: bytes) -> Encoded:
         colorspace = image.mode
         width, height = image.size
     moving = data[12:16] == b"VP8X" and bool(data[20] & 2)
+    denied = data[12:16] == b"VP8X" and not data[20] & 16 and any(name == b"ALPH" for name, _ in chunks(data))
     kept = None
-    if not moving:
+    if not (moving or denied):
         kept = StoredImage(data, "webp", height, width, len(colorspace), "uint8", colorspace, ("kept",))
     decode = functools.partial(decode_raster, data, "webp")
     return Encoded("webp", data, kept, orientation, decode, decode, height * width)
@@ -126,6 +128,9 @@ def _opened(data: bytes, kind: str) -> ImageFile.ImageFile:
     except DECODER_ERRORS as error:
         raise _truncated_webp(data) or named(error) from error
     check_pixels(*image.size)
+    if kind == "gif":
+        # At once: behind an early end of the codes Pillow goes on a block later.
+        image.decodermaxblock = len(data)
     return image
 
 
