@@ -514,3 +514,12 @@ def test_indices_of_a_bmp_with_a_grey_palette(bits: int, colors: list[tuple[int,
     image = stored(head + palette + packed.tobytes(), KEEP)
     assert image.actions == ("transcoded",)
     np.testing.assert_array_equal(tensorflow_pixels(image.data), np.array(colors, np.uint8)[indices])
+
+
+def test_a_bmp_that_declares_fewer_greys_than_it_has_is_not_kept() -> None:
+    data = encoded(gradient()[:, :, 0], "BMP")
+    assert store_image(data, KEEP).actions == ("kept",)
+    fewer = data[:46] + struct.pack("<I", 2) + data[50:]
+    image = store_image(fewer, KEEP)
+    assert (image.image_format, image.actions) == ("png", ("transcoded",))
+    assert tensorflow_pixels(image.data).shape == (image.height, image.width, image.channels)

@@ -57,5 +57,9 @@ def _channels(data: bytes) -> int:
         return 3
     start = int.from_bytes(data[10:14], "little")
     palette = data[14 + size : start]
-    grey = len(palette) == 1024 and b"".join(palette[i : i + 3] for i in range(0, 1024, 4)) == _GRAYS
+    grey = (
+        len(palette) == 1024
+        and int.from_bytes(data[46:50], "little") in (0, 256)
+        and b"".join(palette[i : i + 3] for i in range(0, 1024, 4)) == _GRAYS
+    )
     return 1 if bits == 8 and grey else 0

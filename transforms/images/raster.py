@@ -129,7 +129,7 @@ def _opened(data: bytes, kind: str) -> ImageFile.ImageFile:
         raise _truncated_webp(data) or named(error) from error
     check_pixels(*image.size)
     if kind == "gif":
-        # At once: behind an early end of the codes Pillow goes on a block later.
+        # At once: behind an early end of the codes Pillow goes on with the next block of the file.
         image.decodermaxblock = len(data)
     return image
 
