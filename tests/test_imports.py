@@ -24,6 +24,7 @@ ALLOWED = {
     "transforms.annotations": ("transforms.records", "transforms.images", "transforms.annotations"),
     "transforms.examples": ("transforms.records", "transforms.framing", "transforms.examples"),
     "transforms.sources": (
+        "transforms.internal_errors",
         "transforms.records",
         "transforms.flags",
         "transforms.framing",

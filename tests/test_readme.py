@@ -422,6 +422,7 @@ def test_no_flag_is_made_up() -> None:
     of_the_benchmark = {"--images", "--rows", "--digits", "--repeats"}
     of_flink = {"--number_of_execution_retries"}  # learnt from the job server
     of_formats = {"--markdown", "--version"}
+    of_the_fuzzers = {"--minutes", "--samples", "--keep"}
     parsers = (sweep_parser, verify_parser, inspect_parser, report_parser, schema_parser)
     of_others = {
         option
@@ -429,7 +430,9 @@ def test_no_flag_is_made_up() -> None:
         for action in parser("recordmill")._actions
         for option in action.option_strings
     }
-    known = set(flags()) | flags_of_beam() | of_the_benchmark | of_flink | of_others | of_formats
+    known = (
+        set(flags()) | flags_of_beam() | of_the_benchmark | of_flink | of_others | of_formats | of_the_fuzzers
+    )
     for page in PAGES:
         mentioned = set(re.findall(r"(?<![\w-])--[a-z_]+", (ROOT / page).read_text("utf-8")))
         assert mentioned <= known, page

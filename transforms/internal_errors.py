@@ -12,6 +12,8 @@ from transforms.records import BadInput, JobError
 INTERNAL_ERROR = "internal error"
 """The reason is this and the exception's class: `internal error: IndexError`."""
 
+_LONGEST_TRACEBACK, _LONGEST_DETAIL = 10_000, 500
+
 _LOGGER = logging.getLogger(__name__)
 _logged: set[str] = set()
 _receiver: Callable[[str, str], None] | None = None
@@ -39,9 +41,10 @@ class internal_errors(contextlib.ContextDecorator):
         """Raises the BadInput."""
         if not isinstance(error, Exception) or isinstance(error, BadInput | JobError | MemoryError):
             return
-        text = "".join(traceback.format_exception(error))
+        text = _printable("".join(traceback.format_exception(error)), _LONGEST_TRACEBACK)
         log_once(f"{type(error).__name__} in {_origin(error)}", text)
-        raise BadInput(self._stage, f"{INTERNAL_ERROR}: {type(error).__name__}", str(error)) from error
+        detail = _printable(text.rstrip().rpartition("\n")[2].partition(": ")[2], _LONGEST_DETAIL)
+        raise BadInput(self._stage, f"{INTERNAL_ERROR}: {type(error).__name__}", detail) from error
 
 
 def log_once(origin: str, text: str) -> None:
@@ -64,6 +67,11 @@ def send_to(receiver: Callable[[str, str], None]) -> None:
     """Lets another process log the tracebacks of this one; `receiver` gets origin and text."""
     global _receiver
     _receiver = receiver
+
+
+def _printable(text: str, longest: int) -> str:
+    """A text without lone surrogates; of a long one the end."""
+    return text[-longest:].encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _origin(error: Exception) -> str:

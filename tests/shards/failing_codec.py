@@ -23,7 +23,7 @@ def patch(module):
             while True:
                 pass
         if data.endswith(b"RAISE"):
-            raise IndexError("no such row")
+            raise IndexError("no such row \\udcff" + 1000 * "!")
         if data.endswith(b"CRASH"):
             os.kill(os.getpid(), signal.SIGSEGV)
         if data.endswith(b"HANG"):

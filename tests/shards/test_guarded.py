@@ -3,6 +3,7 @@
 import hashlib
 import io
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from benchmarks.drawings import draw
 from tests.shards.failing_codec import failing_codec
 from transforms.config import DatasetConfig
 from transforms.records import Annotations, ImageRecord, ImageRef, JobError
+from transforms.shards.beacon import Beacon, Step
 from transforms.shards.packing import pack_reference
 from transforms.shards.part import EncodeTask, PartTask, write_part
 from transforms.shards.plan import plan_dataset
@@ -117,19 +119,35 @@ def test_an_image_that_takes_too_long_is_tried_once(tmp_path: Path) -> None:
     ]
 
 
+def test_the_limit_of_an_image_ends_with_it(tmp_path: Path) -> None:
+    beacon = Beacon(is_limited=True)
+    try:
+        for after in (lambda: beacon.step(Step.OTHER), lambda: beacon.step(Step.LOAD), beacon.clear):
+            beacon.start(0)
+            beacon.step(Step.IMAGE, 8_000_000)
+            assert 20 < signal.getitimer(signal.ITIMER_PROF)[0] < 25
+            assert beacon.position().cpu_seconds == 24
+            beacon.weigh(100_000_000)
+            assert 60 < signal.getitimer(signal.ITIMER_PROF)[0] < 71
+            after()
+            assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
+    finally:
+        beacon.clear()
+
+
 def test_an_unexpected_exception_costs_one_image(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     records = listed(tmp_path, {3: b"RAISE", 7: b"RAISE"}, count=10)
     path, failures, reasons = ran(records, tmp_path / "part", [])
     assert reasons == {("encode", "internal error: IndexError"): 2}
     assert failures == [
         f'{{"key": "00{number}.jpg", "stage": "encode", "reason": "internal error: IndexError", '
-        '"detail": "no such row"}'
+        f'"detail": "{500 * "!"}"}}'
         for number in (3, 7)
     ]
     (logged,) = caplog.records
     assert logged.name == "transforms.internal_errors" and logged.levelname == "ERROR"
     assert "Traceback (most recent call last)" in logged.getMessage()
-    assert logged.getMessage().endswith("IndexError: no such row")
+    assert logged.getMessage().endswith("IndexError: no such row \\udcff" + 1000 * "!")
 
 
 def test_an_image_that_takes_all_memory_costs_itself(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from transforms.records import (
     JobError,
     MaskImage,
 )
+from transforms.sources.formats import voc_xml
 from transforms.sources.source import Item, SourceConfig
 from transforms.sources.voc import VocSource
 from transforms.storage.reader import ImageReader
@@ -501,3 +502,22 @@ def test_layouts(corpus: Path) -> None:
 def test_annotations_are_empty_where_the_xml_has_nothing(tmp_path: Path) -> None:
     (record,) = records(listed(made(tmp_path, {"a.jpg": b"1", "a.xml": b"<annotation/>"}))).values()
     assert record.annotations == Annotations()
+
+
+def test_an_unexpected_exception_fails_one_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parse = voc_xml.parse_xml
+
+    def failing(data: bytes) -> ElementTree.Element:
+        if b"2.png" in data:
+            raise IndexError("no such element")
+        return parse(data)
+
+    files = {f"Annotations/{number}.xml": xml(f"{number}.png") for number in (1, 2, 3)}
+    files |= {f"JPEGImages/{number}.png": png() for number in (1, 2, 3)}
+    root = made(tmp_path, files)
+    monkeypatch.setattr(voc_xml, "parse_xml", failing)
+    items = listed(root)
+    assert len(records(items)) == 2
+    assert [failure[1:] for failure in failures(items)] == [
+        ("annotations", "internal error: IndexError", False)
+    ]

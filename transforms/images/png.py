@@ -24,8 +24,6 @@ _DEPTHS = {
 _COLORSPACES = {GRAY: "Grayscale", RGB: "RGB", PALETTE: "RGB", GRAY_ALPHA: "GrayscaleAlpha", RGBA: "RGBA"}
 _ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 _ANIMATION = frozenset((b"acTL", b"fcTL", b"fdAT"))
-SIDE_LIMIT = 1_000_000
-"""Pixels a side: libpng's own limit, which TensorFlow leaves as it is."""
 _WIDEST_WINDOW = 1 << 15
 # What libpng is given of a stream at a time, and how much behind its pixels is looked at.
 _PIECE, _MOST_EXTRA = 1 << 13, 1 << 20
@@ -93,10 +91,6 @@ def read_header(data: bytes) -> PngHeader:
     if depth not in _DEPTHS.get(color, ()) or compression or filtering or interlace > 1:
         raise undecodable(CORRUPT, f"a PNG of colour type {color} and {depth} bits, interlace {interlace}")
     check_pixels(width, height)
-    if max(width, height) > SIDE_LIMIT:
-        raise undecodable(
-            NOT_SUPPORTED, f"a PNG of {width}x{height} pixels; libpng reads up to {SIDE_LIMIT:,} a side"
-        )
     palette = next((data[start + 8 : end - 4] for kind, start, end in found if kind == b"PLTE"), b"")
     if color == PALETTE and (not palette or len(palette) % 3 or len(palette) > 768):
         raise undecodable(CORRUPT, "the PNG has no proper palette")

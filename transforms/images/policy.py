@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection
 
 from transforms.flags import naming_parameters
-from transforms.images.reasons import MAX_PIXELS
+from transforms.images.reasons import MAX_PIXELS, MAX_SIDE
 
 IMAGE_FORMATS = ("keep", "jpeg", "png", "webp", "raw", "tensor")
 # Those that change pixels whenever they are encoded.
@@ -24,7 +24,6 @@ EXIF_POLICIES = ("apply", "ignore")
 WHITE = (255, 255, 255)
 # The longest side that each format can have (T.81; RFC 9649), and that libpng reads.
 _LONGEST_SIDE = {"jpeg": 65_500, "webp": 16_383}
-_MAX_SIDE = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -168,7 +167,7 @@ class ImagePolicy:
         return found
 
     def _check_sides(self) -> None:
-        limit = _LONGEST_SIDE.get(self.image_format, _MAX_SIDE)
+        limit = _LONGEST_SIDE.get(self.image_format, MAX_SIDE)
         for name, sides in (
             ("max_side", (self.max_side,)),
             ("short_side", (self.short_side,)),

@@ -18,7 +18,6 @@ from transforms.images.exif import Array, read_orientation, turned
 from transforms.images.picture import Picture
 from transforms.images.pillow import DECODER_ERRORS, named
 from transforms.images.reasons import (
-    CORRUPT,
     NOT_AN_IMAGE,
     NOT_SUPPORTED,
     TRUNCATED,
@@ -53,7 +52,6 @@ _CONVERSIONS = {
     "CMYK": "RGB",
     "YCbCr": "RGB",
 }
-_FEW_PIXELS = 1 << 24
 _NATIVE = "L" if sys.byteorder == "little" else "B"
 
 
@@ -108,11 +106,6 @@ def decode_raster(data: bytes, kind: str) -> Picture:
         if kind == "tga":
             raise undecodable(NOT_AN_IMAGE, "no known image format begins like this") from error
         raise _truncated_webp(data) or named(error) from error
-    except MemoryError as error:
-        # Pillow says so of sizes in a header that no memory could hold, too.
-        if image.width * image.height > _FEW_PIXELS:
-            raise
-        raise undecodable(CORRUPT, "its header asks for more memory than its pixels need") from error
     # Pillow turns a TIFF while loading it; --exif decides that here.
     pixels = turned(picture.pixels, _UNDO.get(orientation, orientation))
     return dataclasses.replace(picture, pixels=pixels, frames=frames)

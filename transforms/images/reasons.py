@@ -16,6 +16,8 @@ WRONG_LENGTH = "wrong number of bytes"
 MAX_PIXELS = 178_956_970
 # tf.io.decode_image refuses a JPEG of this many samples or more (pixels times components).
 TENSORFLOW_SAMPLES = 1 << 29
+# libpng's limit, which TensorFlow does not change; what is not stored as it is becomes a PNG.
+MAX_SIDE = 1_000_000
 
 
 def undecodable(reason: str, detail: str = "") -> BadInput:
@@ -42,3 +44,6 @@ def check_pixels(width: int, height: int, samples: int = 3) -> None:
             TOO_MANY_PIXELS,
             f"its header claims {width}x{height} pixels; at most {limit:,} are decoded",
         )
+    if max(width, height) > MAX_SIDE:
+        detail = f"its header claims {width}x{height} pixels; at most {MAX_SIDE:,} a side are decoded"
+        raise undecodable(TOO_MANY_PIXELS, detail)

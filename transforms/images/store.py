@@ -26,7 +26,7 @@ from transforms.images.reasons import NOT_SUPPORTED, undecodable
 from transforms.images.target import encode_to_target
 from transforms.images.tensor import tensor_bytes
 from transforms.internal_errors import internal_errors
-from transforms.records import BadInput, StoredImage
+from transforms.records import StoredImage
 
 _ALPHA = "alpha_kept"
 
@@ -264,9 +264,6 @@ def _as_png(work: Painted, *notes: str) -> StoredImage:
     picture = work.picture
     _refuse_narrowed(picture)
     height, width, channels = picture.pixels.shape
-    if max(height, width) > png.SIDE_LIMIT:
-        detail = f"{width}x{height} is too large for a PNG: use --image_format=raw, or --max_side"
-        raise BadInput("encode", NOT_SUPPORTED, detail)
     if picture.pixels.dtype == np.uint16:
         data = png_pixels.encode_deep(picture.pixels)
     else:

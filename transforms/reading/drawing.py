@@ -98,6 +98,8 @@ def draw(record: StoredRecord, side: int) -> Array:
             return drawn(record, side)
     except BadInput as error:
         return fault_picture(error, side)
+    except MemoryError:
+        return fault_picture(BadInput("decode", "out of memory"), side)
 
 
 def drawn(record: StoredRecord, side: int) -> Array:

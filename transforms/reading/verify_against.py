@@ -17,9 +17,9 @@ from transforms.reading.verify_keys import StoredPlace
 from transforms.reading.verify_likeness import Likeness
 from transforms.reading.verify_shard import DAMAGED
 from transforms.reading.verify_tally import Fault, Tally, merged
-from transforms.reading.verify_tasks import Verified, verified
+from transforms.reading.verify_tasks import PIXELS_A_BYTE, Verified, verified
 from transforms.records import BadInput
-from transforms.shards.beacon import Step
+from transforms.shards.beacon import SLOW_TIMES, Step
 from transforms.shards.packing import reference_record
 from transforms.shards.part import EncodedBatch, EncodeTask
 from transforms.shards.record_encoder import Progress, RecordEncoder, RecordSettings
@@ -54,15 +54,14 @@ class CompareTask(EncodeTask):
         tally = Tally()
         comparer = SourceComparer(self.settings)
         reader = ImageReader()
-        try:
-            for at, (reference, place) in enumerate(zip(self.references, self.places, strict=True)):
-                encoder.beacon.start(at)
-                encoder.beacon.step(Step.IMAGE)
-                with naming_faults(place.path):
-                    self._compare(comparer, reader, reference, place, tally)
-                encoder.beacon.step(Step.OTHER)
-        finally:
-            encoder.beacon.clear()
+        encoder.beacon.patience = SLOW_TIMES
+        for at, (reference, place) in enumerate(zip(self.references, self.places, strict=True)):
+            encoder.beacon.start(at)
+            encoder.beacon.step(Step.IMAGE, PIXELS_A_BYTE * place.length)
+            with naming_faults(place.path):
+                self._compare(comparer, reader, reference, place, tally)
+            encoder.beacon.step(Step.OTHER)
+        encoder.beacon.clear()  # not where it raises: the image is to blame
         return verified(tally)
 
     def _compare(

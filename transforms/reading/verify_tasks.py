@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from transforms.examples.labels import LabelMap
 from transforms.examples.plain import PLAIN
@@ -29,6 +28,8 @@ from transforms.storage.write_faults import naming_faults
 
 NO_SETTINGS = RecordSettings(ImagePolicy(), PLAIN, FeatureSettings(LabelMap({}, {})), {})
 """What a process is told before its first task: nothing is encoded."""
+PIXELS_A_BYTE = 20
+"""Of a record, by which its processor time is limited: it may have many images."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,14 +86,14 @@ class CheckTask(EncodeTask):
     def run(self, encoder: RecordEncoder, progress: Progress) -> Verified:
         """Looks at each; an image that ends the process is known by its place."""
         tally, keys = Tally(), bytearray()
-        encoder.beacon.patience = SLOW_TIMES  # a record may have many images
+        encoder.beacon.patience = SLOW_TIMES
         places: list[tuple[str, bytes]] = []
         checker = RecordChecker(self.expected)
-        with naming_faults(self.records.path), _leaving(encoder):
+        with naming_faults(self.records.path):
             try:
                 for at, (offset, payload) in enumerate(self.records.read()):
                     encoder.beacon.start(at)
-                    encoder.beacon.step(Step.IMAGE)
+                    encoder.beacon.step(Step.IMAGE, PIXELS_A_BYTE * len(payload))
                     key = self._check(checker, at, offset, payload, tally)
                     if key and self.expected.is_ours:
                         keys += key_entry(key, self.records.shard, self.records.first + at)
@@ -105,6 +106,7 @@ class CheckTask(EncodeTask):
                 offset = self.records.offset + error.offset
                 what = "it was whole a moment ago: somebody writes to it, or the disk fails"
                 tally.add(Fault(DAMAGED, self.records.name, number, offset, what=what))
+        encoder.beacon.clear()  # not where it raises: the image is to blame
         return verified(tally, keys=bytes(keys), places=places)
 
     def _check(self, checker: RecordChecker, at: int, offset: int, payload: bytes, tally: Tally) -> str:
@@ -170,12 +172,3 @@ def verified(
 ) -> Verified:
     """A result: nothing was encoded."""
     return Verified([], 0, WriteStats(), [], tally, ranges, keys, places)
-
-
-@contextmanager
-def _leaving(encoder: RecordEncoder) -> Iterator[None]:
-    """Tells who watches this process, at the end, that it is at no record."""
-    try:
-        yield
-    finally:
-        encoder.beacon.clear()

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 
 IMAGE_CPU_SECONDS = 20.0
-CPU_SECONDS_A_MEGAPIXEL = 0.25
+CPU_SECONDS_A_MEGAPIXEL = 0.5
 """Processor time that one image may take."""
 SLOW_TIMES = 5
 """That many times as long where images are searched for a quality, or optimised."""
@@ -74,6 +74,8 @@ class Beacon:
         self._begin(step)
         if step is Step.IMAGE:
             self._limit(cpu_seconds(pixels))
+        elif self._cells[_MILLISECONDS]:
+            self._limit(0)  # what follows is no work of the image
 
     def weigh(self, pixels: int) -> None:
         """The image at which the writer is has so many pixels: they extend its limit of processor time."""

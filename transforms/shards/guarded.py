@@ -48,7 +48,7 @@ class Lost(Exception):
     @property
     def is_over_time(self) -> bool:
         """Whether an image took more processor time than it may."""
-        return not self.hung and self.status == -signal.SIGPROF
+        return not self.hung and self.status == -signal.SIGPROF and self.position.step is Step.IMAGE
 
     @property
     def what(self) -> str:

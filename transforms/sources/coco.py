@@ -98,7 +98,8 @@ class CocoSource:
         return tuple(sorted({file.split for file in files if file.split is not None}))
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
-        files, _ = find_files(config)
+        with readable("--input", config.input):
+            files, _ = find_files(config)
         kinds = {file.kind for file in files} - {"images"}
         if kinds == {"labels"}:
             return ("classification",)

@@ -10,11 +10,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from transforms.internal_errors import internal_errors
 from transforms.records import AnnotatedObject, BadInput, Box, Polygons, Rle, Scalar, Segment
 from transforms.sources.formats.coco_classes import CocoClasses
 from transforms.sources.names import is_unicode
 
 
+@internal_errors("annotations")
 def object_of(annotation: Mapping[str, Any], classes: CocoClasses, taken: Sequence[str]) -> AnnotatedObject:
     """One annotation as an object.
 
@@ -46,6 +48,7 @@ def merged(one: AnnotatedObject, other: AnnotatedObject) -> AnnotatedObject:
     )
 
 
+@internal_errors("annotations")
 def caption_of(annotation: Mapping[str, Any]) -> str:
     """The sentence of an annotation. Raises BadInput where it is none."""
     caption = annotation["caption"]
@@ -54,6 +57,7 @@ def caption_of(annotation: Mapping[str, Any]) -> str:
     return caption
 
 
+@internal_errors("annotations")
 def segments_of(annotation: Mapping[str, Any], classes: CocoClasses) -> tuple[Segment, ...]:
     """What the ids of a panoptic mask stand for. Raises BadInput where one is not told."""
     segments = annotation["segments_info"]

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from transforms.internal_errors import internal_errors
 from transforms.records import AnnotatedObject, BadInput, Box, Polygons, Rle, Scalar
 from transforms.sources.formats.labelme_mask import mask_of, union
 from transforms.sources.formats.voc_xml import box_around
@@ -58,6 +59,7 @@ class _Shape:
     attributes: Mapping[str, Scalar]
 
 
+@internal_errors("annotations")
 def read_labelme_json(data: bytes, with_masks: bool) -> LabelmeAnnotation:
     """Reads a JSON file.
 

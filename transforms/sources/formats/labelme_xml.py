@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element
 
+from transforms.internal_errors import internal_errors
 from transforms.records import AnnotatedObject, BadInput, Box
 from transforms.sources.formats.voc_xml import box_around, text_of
 from transforms.sources.formats.xml_files import parse_xml
@@ -44,6 +45,7 @@ class WebAnnotation:
     objects: tuple[WebObject, ...]
 
 
+@internal_errors("annotations")
 def read_labelme_xml(data: bytes) -> WebAnnotation:
     """Reads an XML file.
 

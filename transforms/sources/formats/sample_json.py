@@ -6,11 +6,13 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from transforms.internal_errors import internal_errors
 from transforms.records import BadInput, FeatureValue
 
 _LABEL_KEYS = ("label", "class")
 
 
+@internal_errors("annotations")
 def flattened(text: str) -> tuple[tuple[str | int, ...], dict[str, FeatureValue]]:
     """Labels (`label`, or else `class`) and free features of a JSON object; objects in it as `a/b`.
 

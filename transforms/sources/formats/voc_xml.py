@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element
 
+from transforms.internal_errors import internal_errors
 from transforms.records import AnnotatedObject, BadInput, Box, Part, Polygons, Scalar
 from transforms.sources.formats.xml_files import parse_xml
 
@@ -50,6 +51,7 @@ class VocAnnotation:
     objects: tuple[AnnotatedObject, ...]
 
 
+@internal_errors("annotations")
 def read_voc_xml(data: bytes) -> VocAnnotation:
     """Reads an XML file.
 

@@ -9,6 +9,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
+from transforms.internal_errors import internal_errors
 from transforms.records import AnnotatedObject, BadInput, Box
 
 _SHARES = (-1.0, 2.0)  # a coordinate beyond is in pixels, not in shares of the image
@@ -32,6 +33,7 @@ class LineFormat:
     takes_masks: bool = False
     takes_keypoints: bool = False
 
+    @internal_errors("annotations")
     def objects(self, text: str, file: str) -> tuple[AnnotatedObject, ...]:
         """The objects of a label file.
 
