@@ -336,6 +336,8 @@ PANOPTIC = {"id": 1, "image_id": 1, "file_name": "m.png", "segments_info": []}
         ({**GOOD, "segmentation": "x"}, "segmentation is neither polygons nor run lengths"),
         ({**GOOD, "segmentation": {"counts": [1]}}, "run lengths without a size"),
         ({**GOOD, "segmentation": {"size": [2, 2], "counts": [-1, 5]}}, "run lengths are not numbers"),
+        ({**GOOD, "segmentation": {"size": [4, 6], "counts": "\ud800"}}, "run lengths are not numbers"),
+        ({**GOOD, "attributes": {"color": "\ud800"}}, "attribute is not text"),
         ({**GOOD, "segmentation": {"size": [2, 2], "counts": [1, 2]}}, "run lengths do not fill the mask"),
         ({**GOOD, "keypoints": [1, 2]}, "key points are not x, y and visibility"),
         ({**GOOD, "keypoints": [1, 2, 3]}, "visibility of a key point is not 0, 1 or 2"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 
@@ -133,5 +134,7 @@ def printable(text: str) -> str:
     r"""`text` itself, or with each byte that is not UTF-8 written as `\xff`."""
     if is_unicode(text):
         return text
+    with contextlib.suppress(UnicodeEncodeError):
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     escaped = re.sub("[\udc80-\udcff]", lambda match: f"\\x{ord(match[0]) - 0xDC00:02x}", text)
     return escaped.encode("utf-8", "backslashreplace").decode()

@@ -108,7 +108,7 @@ def _rle(segmentation: Mapping[str, Any]) -> Rle:
     if not isinstance(size, list) or len(size) != 2 or not all(_is_count(side) and side for side in size):
         raise _bad("run lengths without a size", size)
     height, width = size
-    if isinstance(counts, str) and counts:
+    if isinstance(counts, str) and counts and counts.isascii():
         return Rle(height, width, counts)
     if not isinstance(counts, list) or not all(map(_is_count, counts)):
         raise _bad("run lengths are not numbers", counts)
@@ -147,6 +147,8 @@ def _attributes(annotation: Mapping[str, Any]) -> dict[str, Scalar]:
     others = annotation.get("attributes")  # of CVAT and Datumaro
     for name, value in others.items() if isinstance(others, dict) else ():
         if isinstance(value, str | int | float) and name.strip():
+            if not is_unicode(f"{name}{value}"):
+                raise _bad("attribute is not text", name)
             attributes.setdefault(name, value)
     return attributes
 
