@@ -1,4 +1,4 @@
-"""Unexpected exceptions of image and annotation code: one fails one record, and the log has its traceback."""
+"""Turns unexpected exceptions in image and annotation code into failed records, with one traceback logged."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class internal_errors(contextlib.ContextDecorator):
 
 
 def log_once(origin: str, text: str) -> None:
-    """Logs a traceback, or sends it to the receiver; not again if one of the same origin came before.
+    """Logs a traceback, or sends it to the receiver. A second one of the same origin is left out.
 
     Args:
         origin: class of the exception, file and line.
@@ -70,7 +70,7 @@ def send_to(receiver: Callable[[str, str], None]) -> None:
 
 
 def _printable(text: str, longest: int) -> str:
-    """A text without lone surrogates; of a long one the end."""
+    """The text without lone surrogates; only the end of a long text."""
     return text[-longest:].encode("utf-8", "backslashreplace").decode("utf-8")
 
 

@@ -121,9 +121,9 @@ def list_part(part: _Part, config: SourceConfig, scratch: str | None) -> Iterato
 
 
 def _bounded(entry: Item) -> Item:
-    """The entry; its failure where its image has more bytes than are read, as a sparse file has.
+    """The entry, or its failure if its image is larger than the limit, as a sparse file may be.
 
-    A plan would reserve room for them.
+    Otherwise the plan would reserve disk space for it.
     """
     if isinstance(entry, ImageRecord) and entry.image is not None:
         try:

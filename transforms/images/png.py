@@ -25,7 +25,7 @@ _COLORSPACES = {GRAY: "Grayscale", RGB: "RGB", PALETTE: "RGB", GRAY_ALPHA: "Gray
 _ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 _ANIMATION = frozenset((b"acTL", b"fcTL", b"fdAT"))
 _WIDEST_WINDOW = 1 << 15
-# What libpng is given of a stream at a time, and how much behind its pixels is looked at.
+# Bytes of a stream that are inflated at a time, and bytes that are checked after the pixels.
 _PIECE, _MOST_EXTRA = 1 << 13, 1 << 20
 
 

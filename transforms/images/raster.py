@@ -122,7 +122,7 @@ def _opened(data: bytes, kind: str) -> ImageFile.ImageFile:
         raise _truncated_webp(data) or named(error) from error
     check_pixels(*image.size)
     if kind == "gif":
-        # At once: behind an early end of the codes Pillow goes on with the next block of the file.
+        # In one piece: after an early end of the codes, Pillow would continue with the next block.
         image.decodermaxblock = len(data)
     return image
 

@@ -29,7 +29,7 @@ from transforms.storage.write_faults import naming_faults
 NO_SETTINGS = RecordSettings(ImagePolicy(), PLAIN, FeatureSettings(LabelMap({}, {})), {})
 """What a process is told before its first task: nothing is encoded."""
 PIXELS_A_BYTE = 20
-"""Of a record, by which its processor time is limited: it may have many images."""
+"""Pixels assumed for each byte of a record, to limit its processor time: it may have many images."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

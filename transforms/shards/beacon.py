@@ -15,7 +15,7 @@ IMAGE_CPU_SECONDS = 20.0
 CPU_SECONDS_A_MEGAPIXEL = 0.5
 """Processor time that one image may take."""
 SLOW_TIMES = 5
-"""That many times as long where images are searched for a quality, or optimised."""
+"""Factor of the limits where images are searched for a quality, or optimised."""
 
 _SIZE = mmap.PAGESIZE
 _COUNT, _INDEX, _STEP, _MILLISECONDS = range(4)
@@ -70,7 +70,7 @@ class Beacon:
         self._cells[_INDEX] = index
 
     def step(self, step: Step, pixels: int = 0) -> None:
-        """The writer begins another step; `pixels`, of an image, extend its limit of processor time."""
+        """The writer begins another step; `pixels` of an image extend its limit of processor time."""
         self._begin(step)
         if step is Step.IMAGE:
             self._limit(cpu_seconds(pixels))
@@ -78,7 +78,7 @@ class Beacon:
             self._limit(0)  # what follows is no work of the image
 
     def weigh(self, pixels: int) -> None:
-        """The image at which the writer is has so many pixels: they extend its limit of processor time."""
+        """Extends the limit of processor time of the current image by its number of pixels."""
         if pixels >= _MEGAPIXEL:
             self._limit(cpu_seconds(pixels))
 
@@ -87,7 +87,7 @@ class Beacon:
         self._cells[_COUNT] += 1
 
     def _limit(self, seconds: float) -> None:
-        """From now on; 0 for no limit."""
+        """Starts a limit now; 0 removes it."""
         seconds *= self.patience
         self._cells[_MILLISECONDS] = int(1000 * seconds)
         if self._is_limited:

@@ -161,8 +161,8 @@ class LocalReader:
 def open_regular(path: str) -> tuple[int, int]:
     """Opens a regular file at a path without links. Every file of the input is opened here.
 
-    Who lists a file resolves its links, and sees where they lead. What is opened is compared with that path,
-    so that a link or a folder that was put in its place meanwhile leads nowhere.
+    Links are resolved and checked when a file is listed. The path of the opened file is compared with the
+    listed path, so that a link or a folder that is swapped in later is not followed.
 
     Returns:
         Its descriptor, and its size.
@@ -201,7 +201,7 @@ def _path_of(descriptor: int) -> str:
 
 
 def _check_at(path: str, status: os.stat_result) -> None:
-    """Raises OSError unless an open file of a status lies at a path, which has no links."""
+    """Raises OSError unless the open file with this status is at `path`, and `path` has no links."""
     leads_to = os.path.realpath(path, strict=True)
     if not os.path.samestat(os.stat(leads_to), status):
         raise OSError(errno.ESTALE, "it was replaced while it was opened", path)
@@ -235,7 +235,7 @@ def _out_of_range(ref: ImageRef, size: int) -> BadInput:
 
 
 def not_regular(mode: int) -> str | None:
-    """What something is that is no regular file, for messages; None for one that is.
+    """Describes what is not a regular file, for messages; None for a regular file.
 
     Args:
         mode: its `st_mode`.

@@ -13,7 +13,7 @@ import zlib
 from transforms.records import BadInput
 
 LARGEST = 1 << 30
-"""Bytes of the largest image that is read: a file, a range or a member. A sparse file or a bomb has more."""
+"""Bytes of the largest image that is read: a file, a range or a member."""
 
 STORED, DEFLATED = 0, 8
 LOCAL_HEADER = struct.Struct("<4s5H3I2H")
