@@ -172,21 +172,21 @@ def _shape(text: str) -> str:
     return re.sub(r"'[^']*'|\"[^\"]*\"|\d+", "_", text.replace("\n", "\\n"))[:160]
 
 
-def _child(all_seeds: dict[str, Seed], seed: int, numbers: range, told: IO[str], seconds: float) -> None:
+def _child(all_seeds: dict[str, Seed], seed: int, numbers: range, results: IO[str], seconds: float) -> None:
     """Examines some cases; writes a line before and after each."""
     size = int(pathlib.Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + _MEMORY, size + _MEMORY))
     for number in numbers:
-        told.write(json.dumps([number]) + "\n")
-        told.flush()
+        results.write(json.dumps([number]) + "\n")
+        results.flush()
         case = case_of(all_seeds, seed, number)
         with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
-            faulthandler.dump_traceback_later(seconds, exit=True, file=told)
+            faulthandler.dump_traceback_later(seconds, exit=True, file=results)
             found = examine(case, pathlib.Path(folder))
             faulthandler.cancel_dump_traceback_later()
         if found is not None:
-            told.write(json.dumps([number, *found]) + "\n")
-    told.flush()
+            results.write(json.dumps([number, *found]) + "\n")
+    results.flush()
 
 
 def _batch(
@@ -194,20 +194,20 @@ def _batch(
 ) -> Iterator[tuple[int, Finding]]:
     """The findings of some cases, in a child process; in another one, those after a case that ended it."""
     while numbers:
-        with tempfile.TemporaryFile("w+") as told:
+        with tempfile.TemporaryFile("w+") as results:
             sys.stdout.flush()
             child = os.fork()
             if not child:
                 status = 1
                 try:
-                    _child(all_seeds, seed, numbers, told, seconds)
+                    _child(all_seeds, seed, numbers, results, seconds)
                     status = 0
                 finally:
-                    told.flush()
+                    results.flush()
                     os._exit(status)
             status = os.waitpid(child, 0)[1]
-            told.seek(0)
-            lines = told.read().splitlines()
+            results.seek(0)
+            lines = results.read().splitlines()
         last, rest = numbers.start, []
         for line in lines:
             if not line.startswith("["):

@@ -1,4 +1,4 @@
-"""GIF: kept where giflib, as TensorFlow calls it, reads the right picture; else made anew, or refused."""
+"""GIF: kept if TensorFlow decodes it to the right picture; otherwise stored as PNG, or refused."""
 
 from __future__ import annotations
 

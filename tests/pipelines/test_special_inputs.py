@@ -14,20 +14,16 @@ import pytest
 
 from pipelines import convert
 from tests.sources.small_inputs import INPUTS
-from tests.sources.special_cases import NUMBERS, files_of, put
+from tests.sources.special_cases import NUMBERS, failing_on_alarm, files_of, put
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
 def _bounded() -> Iterator[None]:
-    def end(*_: object) -> None:
-        pytest.fail("no answer within five seconds")
-
-    before = signal.signal(signal.SIGALRM, end)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
+    """Fails what does not answer."""
+    with failing_on_alarm():
+        yield
 
 
 @pytest.mark.parametrize(

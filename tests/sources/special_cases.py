@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
 import os
+import signal
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.sources.small_inputs import INPUTS, Files, Input, picture
 
@@ -158,3 +162,16 @@ def put_special(path: Path, kind: str) -> None:
                 listener.bind(path.name)
         finally:
             os.chdir(folder)
+
+
+@contextlib.contextmanager
+def failing_on_alarm() -> Iterator[None]:
+    """Fails the test when the alarm that it has set goes off."""
+
+    def end(*_: object) -> None:
+        pytest.fail("no answer within five seconds")
+
+    before = signal.signal(signal.SIGALRM, end)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources.special_cases import ALL, CASES, KINDS, files_of, put, put_special
+from tests.sources.special_cases import ALL, CASES, KINDS, failing_on_alarm, files_of, put, put_special
 from transforms.records import BadInput, Failure, ImageRecord, JobError
 from transforms.shards.annotation_json import files_of as refs_of
 from transforms.sources.registry import SOURCES, detect
@@ -23,15 +23,9 @@ _SECONDS = 5
 
 @pytest.fixture(autouse=True)
 def _bounded() -> Iterator[None]:
-    """Ends what does not answer."""
-
-    def end(*_: object) -> None:
-        pytest.fail("no answer within five seconds")
-
-    before = signal.signal(signal.SIGALRM, end)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
+    """Fails what does not answer."""
+    with failing_on_alarm():
+        yield
 
 
 def config_of(name: str, root: Path) -> SourceConfig:
