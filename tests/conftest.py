@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import settings
@@ -32,3 +33,11 @@ def corpus() -> Path:
     if not folder:
         pytest.skip("RECORDMILL_CORPUS does not name the folder of real inputs")
     return Path(folder)
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds that retries would have waited; threads of other libraries sleep as ever."""
+    waited: list[float] = []
+    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=waited.append))
+    return waited
