@@ -1,4 +1,4 @@
-# Everything sets itself up: a virtual environment in .venv, from the lock.
+# Everything sets itself up: a virtual environment in .venv, from the locks.
 #   make convert INPUT=photos/ OUTPUT=out/ ARGS="--image_format jpeg"
 #   make test
 
@@ -6,7 +6,16 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; 
 	$$p -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 VENV ?= .venv
 RUN = $(VENV)/bin/python
-READY = $(VENV)/ready
+UV = $(VENV)/bin/uv
+UV_VERSION = 0.13.9
+INSTALL = $(UV) pip install --quiet --python $(RUN)
+COMPILE = $(UV) pip compile setup.py --generate-hashes --no-header --no-annotate --upgrade
+# What conversions need is installed; and what develops, tests and reads back.
+RUNS = $(VENV)/runs
+DEVELOPS = $(VENV)/develops
+# The package by its name: type checkers do not follow setup.py's package_dir, and a folder called recordmill in
+# the working directory, as this checkout may be, hides what is not found on Python's path.
+NAMES = build/names/recordmill
 
 SAMPLE = build/sample
 SAMPLE_RECORDS = build/sample-records
@@ -23,47 +32,59 @@ TEMPLATE ?= $(if $(BUCKET),gs://$(BUCKET)/templates/recordmill.json)
 missing = $(strip $(foreach name,$(1),$(if $($(name)),,$(name)=…)))
 need = $(if $(call missing,$(1)),@echo "make $@: give also $(call missing,$(1))" >&2; exit 2)
 
-.PHONY: setup convert test lint format lock image template launch clean
+.PHONY: setup convert test test-all lint format lock image template launch clean
 
-setup: $(READY)
+setup: $(DEVELOPS)
 
-$(READY): requirements.lock setup.py
+$(UV):
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.10 to 3.13 found; name one with PYTHON=…" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
-	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --editable .
-	@touch $(READY)
+	$(RUN) -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+$(RUNS): requirements.lock setup.py recordmill/__init__.py | $(UV) $(NAMES)
+	$(INSTALL) --compile-bytecode --requirement requirements.lock
+	$(INSTALL) --no-deps --editable .
+	@echo "$(CURDIR)/build/names" > "$$($(RUN) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/recordmill.pth"
+	@$(RUN) -m compileall -q recordmill pipelines transforms
+	@touch $(RUNS)
+
+$(DEVELOPS): requirements-dev.lock $(RUNS)
+	$(INSTALL) --compile-bytecode --requirement requirements-dev.lock
+	@touch $(DEVELOPS)
+
+$(NAMES):
+	@mkdir -p $(NAMES)
+	@ln -sfn $(addprefix ../../../,$(wildcard recordmill/*.*) pipelines transforms) $(NAMES)
 
 # Without INPUT, a small sample is drawn and converted.
-convert: $(READY)
+convert: $(RUNS)
 ifeq ($(INPUT),)
 	@$(RUN) -m benchmarks.drawings $(SAMPLE)
-	@$(RUN) -m pipelines.convert --input $(SAMPLE) --output "$(or $(OUTPUT),$(SAMPLE_RECORDS))" $(if $(OUTPUT),,--overwrite) $(ARGS)
+	@$(RUN) -m recordmill convert --input $(SAMPLE) --output "$(or $(OUTPUT),$(SAMPLE_RECORDS))" $(if $(OUTPUT),,--overwrite) $(ARGS)
 else ifeq ($(OUTPUT),)
 	@echo "make: INPUT is $(INPUT), and OUTPUT is not given; name a new or empty folder with OUTPUT=…" >&2; exit 2
 else
-	@$(RUN) -m pipelines.convert --input "$(INPUT)" --output "$(OUTPUT)" $(ARGS)
+	@$(RUN) -m recordmill convert --input "$(INPUT)" --output "$(OUTPUT)" $(ARGS)
 endif
 
-test: $(READY)
+test: $(DEVELOPS)
 	$(RUN) -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
 
-lint: $(READY)
+lint: $(DEVELOPS)
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
 
-format: $(READY)
+format: $(DEVELOPS)
 	$(RUN) -m ruff check --fix .
 	$(RUN) -m ruff format .
 
-# One lock for all supported versions of Python, on Linux and macOS.
-lock: $(READY)
-	$(RUN) -m pip install --quiet uv
-	$(VENV)/bin/uv pip compile setup.py --universal --python-version 3.10 --extra tensorflow --extra dev \
-		--no-header --no-annotate --upgrade --output-file requirements.lock
-	$(VENV)/bin/uv pip compile setup.py --python-version 3.11 --python-platform linux --extra gcp \
-		--constraint requirements.lock --no-header --no-annotate --upgrade --output-file deploy/requirements.lock
+# The locks: what runs, what develops, for all supported versions of Python on Linux and macOS; the image.
+lock: $(UV)
+	$(COMPILE) --universal --python-version 3.10 --extra tensorflow --extra dev --output-file requirements-dev.lock
+	$(COMPILE) --universal --python-version 3.10 --constraint requirements-dev.lock --output-file requirements.lock
+	$(COMPILE) --python-version 3.11 --python-platform linux --extra gcp --constraint requirements-dev.lock \
+		--output-file deploy/requirements.lock
 
 # The image of deploy/Dockerfile, built by Cloud Build and pushed. BUILD_ARGS are more flags of gcloud.
 image:

@@ -1,37 +1,31 @@
 """Packaging of recordmill: image datasets to sharded TFRecords, on Apache Beam."""
 
+import re
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import find_packages, setup
 
-README = Path(__file__).with_name("README.md")
+ROOT = Path(__file__).parent
+README = ROOT / "README.md"
+VERSION = re.search(r'^__version__ = "(.+)"$', (ROOT / "recordmill/__init__.py").read_text("utf-8"), re.M)
+# The folders of the one package that an installation adds.
+FOLDERS = find_packages(str(ROOT), include=["pipelines*", "transforms*"])
+
+assert VERSION is not None
 
 setup(
     name="recordmill",
-    version="0.1.0",
+    version=VERSION[1],
     description="Turns image datasets into training-ready, sharded TFRecords, on Apache Beam.",
     long_description=README.read_text(encoding="utf-8") if README.exists() else "",
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.10,<3.14",
-    packages=[
-        "pipelines",
-        "transforms",
-        "transforms.annotations",
-        "transforms.examples",
-        "transforms.images",
-        "transforms.reading",
-        "transforms.reporting",
-        "transforms.shards",
-        "transforms.sources",
-        "transforms.sources.formats",
-        "transforms.storage",
-        "transforms.sweeping",
-    ],
+    packages=["recordmill", *(f"recordmill.{name}" for name in FOLDERS)],
+    package_dir={"recordmill.pipelines": "pipelines", "recordmill.transforms": "transforms"},
     package_data={
-        "pipelines": ["py.typed"],
-        "transforms": ["py.typed"],
-        "transforms.shards": ["manifest.schema.json"],
+        "recordmill": ["py.typed"],
+        "recordmill.transforms.shards": ["manifest.schema.json"],
     },
     install_requires=[
         "apache-beam>=2.77,<2.78",
@@ -77,7 +71,7 @@ setup(
             "types-defusedxml>=0.7",
         ],
     },
-    entry_points={"console_scripts": ["recordmill = pipelines.cli:main"]},
+    entry_points={"console_scripts": ["recordmill = recordmill.pipelines.cli:main"]},
     classifiers=[
         "License :: OSI Approved :: Apache Software License",
         "Programming Language :: Python :: 3.10",

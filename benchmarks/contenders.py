@@ -7,8 +7,9 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from recordmill.pipelines.runner_flags import available_cores
+
 from benchmarks.inputs import Inputs
-from pipelines.runner_flags import available_cores
 
 Arguments = Callable[[Path, Path], list[str]]
 """(input, output) -> the arguments of `python` that convert the one to the other."""
@@ -41,7 +42,7 @@ def convert(*flags: str) -> Arguments:
     """recordmill's command with `flags`."""
 
     def arguments(source: Path, output: Path) -> list[str]:
-        return ["-m", "pipelines.convert", "--input", str(source), "--output", str(output), *flags]
+        return ["-m", "recordmill.pipelines.convert", "--input", str(source), "--output", str(output), *flags]
 
     return arguments
 

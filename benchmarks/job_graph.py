@@ -8,11 +8,10 @@ from pathlib import Path
 def job_graph_bytes(source: str, path: Path, output: Path) -> int:
     """Bytes of the pipeline that converts `path`, as `convert` builds it; nothing is run."""
     import apache_beam as beam
-
-    from transforms.config import DatasetConfig
-    from transforms.read import ReadSource
-    from transforms.sources.source import SourceConfig
-    from transforms.write import WriteDataset
+    from recordmill.transforms.config import DatasetConfig
+    from recordmill.transforms.read import ReadSource
+    from recordmill.transforms.sources.source import SourceConfig
+    from recordmill.transforms.write import WriteDataset
 
     pipeline = beam.Pipeline("apache_beam.runners.portability.fn_api_runner.FnApiRunner")
     config = SourceConfig(kind=source, input=str(path))

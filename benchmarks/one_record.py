@@ -6,9 +6,9 @@ import hashlib
 from pathlib import Path
 from typing import NamedTuple
 
-from transforms.examples.features import Feature, build_example
-from transforms.images.policy import ImagePolicy
-from transforms.images.store import store_image
+from recordmill.transforms.examples.features import Feature, build_example
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.images.store import store_image
 
 _KEEP = ImagePolicy(validate="header")
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
-
-from pipelines.input import load_dataset
+from recordmill.pipelines.input import load_dataset
 
 BATCH = 32
 

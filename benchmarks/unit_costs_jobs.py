@@ -114,7 +114,7 @@ def _requests_of_jobs(
     link_tree(photos, source)
     home = f"{buckets.uri}/out-{number}"
     flags = ("--dataset_version=auto", f"--num_shards={shards}", "--quiet")
-    job = ["-m", "pipelines.convert", "--input", f"{buckets.uri}/in", "--output", home, *flags]
+    job = ["-m", "recordmill.pipelines.convert", "--input", f"{buckets.uri}/in", "--output", home, *flags]
     found = {}
     for name, change in _JOBS.items():
         change.apply(source)

@@ -10,11 +10,12 @@ from __future__ import annotations
 import dataclasses
 import math
 
+from recordmill.pipelines import estimate
+from recordmill.pipelines.dataflow import DISK_GB, MACHINE_TYPE
+from recordmill.transforms.config import MIB, DatasetConfig
+from recordmill.transforms.shards.batching import BATCH_BYTES, HELD_BYTES
+
 from benchmarks.report import markdown_table
-from pipelines import estimate
-from pipelines.dataflow import DISK_GB, MACHINE_TYPE
-from transforms.config import MIB, DatasetConfig
-from transforms.shards.batching import BATCH_BYTES, HELD_BYTES
 
 IMAGE_BYTES = 100_000
 _MOST_SHARDS = 99_999

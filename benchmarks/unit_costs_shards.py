@@ -6,18 +6,19 @@ import pickle
 from collections import Counter
 from collections.abc import Iterator
 
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.publish import file_moves
+from recordmill.transforms.records import ImageRecord
+from recordmill.transforms.shards.manifest import Provenance, manifest_json, manifest_text, metadata_names
+from recordmill.transforms.shards.plan import DatasetPlan, plan_dataset
+from recordmill.transforms.shards.reconcile import Reconciled, reconcile
+from recordmill.transforms.shards.report import ShardFile, ShardReport, WriteStats
+from recordmill.transforms.shards.statistics import Statistics
+from recordmill.transforms.shards.totals import total
+from recordmill.transforms.storage.layout import Run
+
 from benchmarks.unit_costs_cost import CPU, Cost, cpu_of
 from benchmarks.unit_costs_lists import made_records
-from transforms.config import DatasetConfig
-from transforms.publish import file_moves
-from transforms.records import ImageRecord
-from transforms.shards.manifest import Provenance, manifest_json, manifest_text, metadata_names
-from transforms.shards.plan import DatasetPlan, plan_dataset
-from transforms.shards.reconcile import Reconciled, reconcile
-from transforms.shards.report import ShardFile, ShardReport, WriteStats
-from transforms.shards.statistics import Statistics
-from transforms.shards.totals import total
-from transforms.storage.layout import Run
 
 _CLASSES = 1000
 _RECORDS = 1000  # a shard

@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 "--quiet",
                 "--num_shards=8",
             )
-            wall_seconds(("-m", "pipelines.cli", *convert, *flags))
+            wall_seconds(("-m", "recordmill.pipelines.cli", *convert, *flags))
             goals.append(goal(name, *times(output, args.repeats)))
     told = f"{machine()}. {args.images:,} JPEGs of 480x360; {_PROCESSES} processes; rounds: {args.repeats}."
     print(f"{told}\n\n{goals_table(goals)}")
@@ -61,7 +61,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def times(dataset: Path, repeats: int) -> tuple[float, float]:
     """Median seconds of a verification, and of the bare decode."""
-    verify = ("-m", "pipelines.cli", "verify", str(dataset), "--quiet", f"--direct_num_workers={_PROCESSES}")
+    verify = (
+        "-m",
+        "recordmill.pipelines.cli",
+        "verify",
+        str(dataset),
+        "--quiet",
+        f"--direct_num_workers={_PROCESSES}",
+    )
     decode = ("-m", "benchmarks.verify_loop", str(dataset), _PROCESSES)
     found: tuple[list[float], list[float]] = ([], [])
     for number in range(repeats):

@@ -16,9 +16,8 @@ from typing import NamedTuple
 import numpy as np
 import simplejpeg
 from PIL import Image
-
-from transforms.framing import FRAME_BYTES, HEAD_BYTES
-from transforms.sources.formats.wire import read_example
+from recordmill.transforms.framing import FRAME_BYTES, HEAD_BYTES
+from recordmill.transforms.sources.formats.wire import read_example
 
 _RECORDS = 64
 _JPEG = b"\xff\xd8"

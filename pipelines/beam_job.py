@@ -7,11 +7,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from pipelines.job_errors import job_error, job_error_in
-from pipelines.runner_flags import DIRECT_RUNNER
-from transforms import internal_errors
-from transforms.flags import as_flags
-from transforms.records import JobError
+from recordmill.pipelines.job_errors import job_error, job_error_in
+from recordmill.pipelines.runner_flags import DIRECT_RUNNER
+from recordmill.transforms import internal_errors
+from recordmill.transforms.flags import as_flags
+from recordmill.transforms.records import JobError
 
 if TYPE_CHECKING:
     import apache_beam as beam

@@ -18,10 +18,10 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pipelines import interruption
+from recordmill.pipelines import interruption
 
 if TYPE_CHECKING:
-    from pipelines.flag_parser import Parser
+    from recordmill.pipelines.flag_parser import Parser
 
 # Module and purpose of each command.
 _COMMANDS = {
@@ -50,20 +50,20 @@ def _run(arguments: list[str]) -> int:
     # The subcommand parses the rest itself: unknown flags may be Beam's.
     args = parser.parse_args(arguments[:1])
     if args.version:
-        from transforms.shards.programs import package_version
+        from recordmill.transforms.shards.programs import package_version
 
         print(f"recordmill {package_version('recordmill')}")
         return 0
     if args.command is None:
         parser.error(f"no command is given; it may be {', '.join(_COMMANDS)}")
     command = args.command
-    module = importlib.import_module(f"pipelines.{_COMMANDS[command][0]}")
+    module = importlib.import_module(f"recordmill.pipelines.{_COMMANDS[command][0]}")
     status: int = module.main(arguments[1:], prog=f"recordmill {command}")
     return status
 
 
 def _parser() -> Parser:
-    from pipelines.flag_parser import Parser
+    from recordmill.pipelines.flag_parser import Parser
 
     commands = "\n".join(f"  {name:<9} {does}" for name, (_, does) in _COMMANDS.items())
     parser = Parser(

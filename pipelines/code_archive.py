@@ -7,8 +7,8 @@ import os
 import subprocess
 import sys
 
-from pipelines.job_errors import last_line
-from transforms.records import JobError
+from recordmill.pipelines.job_errors import last_line
+from recordmill.transforms.records import JobError
 
 
 def pack(setup_file: str, folder: str) -> str:

@@ -1,7 +1,7 @@
 """The main job: images and labels from a source, to a published TFRecord dataset.
 
 recordmill convert --input photos/ --output out/
-python -m pipelines.convert --input photos/ --output out/ --image_format jpeg --jpeg_quality 90
+python -m recordmill convert --input photos/ --output out/ --image_format jpeg --jpeg_quality 90
 python pipelines/convert.py --input photos/ --output out/
 recordmill convert --input gs://bucket/photos --output gs://bucket/out --runner DataflowRunner \\
     --project my-project --region europe-west4 --temp_location gs://bucket/tmp
@@ -20,33 +20,35 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if __package__ in (None, ""):
-    # Run as a file: its own folder is first on the path, and holds no package.
-    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    # Run as a file: its own folder comes first on the path, and is no package. Above it is a checkout,
+    # or the installed package.
+    _above = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    sys.path[0] = _above if os.path.isdir(os.path.join(_above, "recordmill")) else os.path.dirname(_above)
 
-from pipelines import interruption
+from recordmill.pipelines import interruption
 
 if __name__ == "__main__":
     interruption.install()  # what follows takes a while to import
 
-from pipelines import dataflow_job, summary
-from pipelines.beam_job import exit_status, new_pipeline, run_to_end, set_up_logging
-from pipelines.code_archive import pack
-from pipelines.dataflow import DATAFLOW_RUNNER
-from pipelines.display import job_lines, progress_display
-from pipelines.estimate import Estimate, estimate, workers_of
-from pipelines.job_errors import job_error
-from pipelines.options import ConvertOptions, parse_convert
-from pipelines.quiet_threads import quiet_threads
-from pipelines.runner_flags import DIRECT_RUNNER, listing_parts
-from transforms.records import JobError
-from transforms.shards import own_process, process, progress
-from transforms.shards.brief import source_facts
-from transforms.shards.plan import fewest_shards, slots_warning
-from transforms.storage import lock
-from transforms.storage.files import exists
-from transforms.storage.layout import MANIFEST
-from transforms.storage.scratch import scratch_folder
-from transforms.storage.versions import latest_version
+from recordmill.pipelines import dataflow_job, summary
+from recordmill.pipelines.beam_job import exit_status, new_pipeline, run_to_end, set_up_logging
+from recordmill.pipelines.code_archive import pack
+from recordmill.pipelines.dataflow import DATAFLOW_RUNNER
+from recordmill.pipelines.display import job_lines, progress_display
+from recordmill.pipelines.estimate import Estimate, estimate, workers_of
+from recordmill.pipelines.job_errors import job_error
+from recordmill.pipelines.options import ConvertOptions, parse_convert
+from recordmill.pipelines.quiet_threads import quiet_threads
+from recordmill.pipelines.runner_flags import DIRECT_RUNNER, listing_parts
+from recordmill.transforms.records import JobError
+from recordmill.transforms.shards import own_process, process, progress
+from recordmill.transforms.shards.brief import source_facts
+from recordmill.transforms.shards.plan import fewest_shards, slots_warning
+from recordmill.transforms.storage import lock
+from recordmill.transforms.storage.files import exists
+from recordmill.transforms.storage.layout import MANIFEST
+from recordmill.transforms.storage.scratch import scratch_folder
+from recordmill.transforms.storage.versions import latest_version
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -56,7 +58,7 @@ _HALF_SUBMITTED = (
 )
 
 
-def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.convert") -> int:
+def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pipelines.convert") -> int:
     """Converts; returns the exit status (see `--help`)."""
     with interruption.stopping_at_once():
         return _converted(sys.argv[1:] if argv is None else argv, prog)
@@ -119,7 +121,7 @@ def _cost(options: ConvertOptions, plan: dict[str, Any]) -> Estimate | None:
 
 def _run_elsewhere(options: ConvertOptions) -> int:
     """Submits the job to Dataflow, and follows it unless it is to be left; the exit status."""
-    from transforms.beam_credentials import spare_search
+    from recordmill.transforms.beam_credentials import spare_search
 
     spare_search()
     with tempfile.TemporaryDirectory(dir=scratch_folder()) as folder:
@@ -189,8 +191,8 @@ def _run_job(options: ConvertOptions) -> str:
 
 def _assembled(options: ConvertOptions) -> tuple[beam.Pipeline, str, str]:
     """The whole job, the token that it holds the output's lock by, and the folder that readers will see."""
-    from transforms.read import ReadSource
-    from transforms.write import WriteDataset
+    from recordmill.transforms.read import ReadSource
+    from recordmill.transforms.write import WriteDataset
 
     pipeline = new_pipeline(options.runner, options.beam_args)
     write = WriteDataset(
@@ -211,8 +213,8 @@ def _assembled(options: ConvertOptions) -> tuple[beam.Pipeline, str, str]:
 
 def _run_plan(options: ConvertOptions, folder: str) -> dict[str, Any]:
     """Runs the job as far as its plan, in `folder` of this machine; returns the plan in words."""
-    from transforms.plan import WritePlan
-    from transforms.read import ReadSource
+    from recordmill.transforms.plan import WritePlan
+    from recordmill.transforms.read import ReadSource
 
     path = os.path.join(folder, "plan.json")
     if options.runner == DATAFLOW_RUNNER:

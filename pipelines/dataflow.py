@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from transforms.records import JobError
-from transforms.storage.objects import check_bucket
+from recordmill.transforms.records import JobError
+from recordmill.transforms.storage.objects import check_bucket
 
 DATAFLOW_RUNNER = "DataflowRunner"
 

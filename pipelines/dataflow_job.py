@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pipelines.dataflow import gcloud, job_link
-from pipelines.job_errors import job_error_in, last_line
-from transforms.records import JobError
+from recordmill.pipelines.dataflow import gcloud, job_link
+from recordmill.pipelines.job_errors import job_error_in, last_line
+from recordmill.transforms.records import JobError
 
 if TYPE_CHECKING:
     import apache_beam as beam

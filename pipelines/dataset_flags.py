@@ -8,18 +8,18 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines.image_flags import image_policy
-from pipelines.runner_flags import LOCAL_RUNNERS, worker_slots, writer_processes
-from pipelines.source_flags import label_flags
-from transforms.config import DatasetConfig
-from transforms.records import JobError
-from transforms.sources.registry import source_of
-from transforms.sources.source import SourceConfig
-from transforms.storage.files import exists
-from transforms.storage.layout import MANIFEST
-from transforms.storage.output import check_output, check_path
-from transforms.storage.paths import absolute
-from transforms.storage.versions import (
+from recordmill.pipelines.image_flags import image_policy
+from recordmill.pipelines.runner_flags import LOCAL_RUNNERS, worker_slots, writer_processes
+from recordmill.pipelines.source_flags import label_flags
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.records import JobError
+from recordmill.transforms.sources.registry import source_of
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage.files import exists
+from recordmill.transforms.storage.layout import MANIFEST
+from recordmill.transforms.storage.output import check_output, check_path
+from recordmill.transforms.storage.paths import absolute
+from recordmill.transforms.storage.versions import (
     AUTO,
     check_home,
     check_is_no_version,

@@ -8,6 +8,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+from recordmill.pipelines.quiet_threads import OURS
+from recordmill.transforms.shards.progress import ProgressState, snapshot
 from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import (
@@ -18,9 +20,6 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
-
-from pipelines.quiet_threads import OURS
-from transforms.shards.progress import ProgressState, snapshot
 
 _BAR_SECONDS = 0.1
 _FIRST_LINE_SECONDS = 2.0

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pipelines.dataflow import DISK_GB, MACHINE_TYPE, MAX_WORKERS
+from recordmill.pipelines.dataflow import DISK_GB, MACHINE_TYPE, MAX_WORKERS
 
 # Images a second of one vCPU, each of _IMAGE_BYTES (480x360), the whole way but for the network: the README's
 # benchmark for kept images and JPEG; codecs alone, with the same overhead added, for the rest.
@@ -115,7 +115,7 @@ def estimate(
     """What the job of a plan takes.
 
     Args:
-        plan: in words, as `transforms.plan.write_plan` has it.
+        plan: in words, as `recordmill.transforms.plan.write_plan` has it.
         image_format: of --image_format.
         validate: of --validate.
         writer: `shards` or `beam`.

@@ -10,16 +10,16 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipelines import dataflow_job, interruption
-from pipelines.beam_job import run_to_end
-from pipelines.code_archive import pack
-from pipelines.dataflow import DATAFLOW_RUNNER
-from pipelines.display import job_lines, progress_display
-from pipelines.options import direct_args
-from pipelines.quiet_threads import quiet_threads
-from pipelines.runner_flags import DIRECT_RUNNER, code_to_send, is_on_a_cluster
-from transforms.shards import process
-from transforms.storage.scratch import scratch_folder
+from recordmill.pipelines import dataflow_job, interruption
+from recordmill.pipelines.beam_job import run_to_end
+from recordmill.pipelines.code_archive import pack
+from recordmill.pipelines.dataflow import DATAFLOW_RUNNER
+from recordmill.pipelines.display import job_lines, progress_display
+from recordmill.pipelines.options import direct_args
+from recordmill.pipelines.quiet_threads import quiet_threads
+from recordmill.pipelines.runner_flags import DIRECT_RUNNER, code_to_send, is_on_a_cluster
+from recordmill.transforms.shards import process
+from recordmill.transforms.storage.scratch import scratch_folder
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -104,7 +104,7 @@ def run_job(options: JobOptions, workers: int, assemble: Assemble, unfinished: s
 
 def _run_elsewhere(options: JobOptions, assemble: Assemble) -> bool:
     """Submits the job to Dataflow, and follows it."""
-    from transforms.beam_credentials import spare_search
+    from recordmill.transforms.beam_credentials import spare_search
 
     spare_search()
     with tempfile.TemporaryDirectory(dir=scratch_folder()) as folder:

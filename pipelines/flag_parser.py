@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from pipelines import flag_values
-from transforms.flags import as_flags
+from recordmill.pipelines import flag_values
+from recordmill.transforms.flags import as_flags
 
 
 class Parser(argparse.ArgumentParser):

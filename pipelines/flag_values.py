@@ -19,7 +19,7 @@ _Value = TypeVar("_Value")
 
 def path(text: str) -> str:
     """A path, or a URI; `~` is the home folder."""
-    from transforms.storage.paths import expanded
+    from recordmill.transforms.storage.paths import expanded
 
     try:
         return expanded(text)
@@ -71,7 +71,7 @@ def height_and_width(text: str) -> tuple[int, int]:
 
 def color(text: str) -> tuple[int, int, int]:
     """`white`, `#fff` or `#ffffff`."""
-    from transforms.images.color import parse_color
+    from recordmill.transforms.images.color import parse_color
 
     try:
         return parse_color(text)
@@ -130,7 +130,7 @@ def names_of(*allowed: str) -> Callable[[str], tuple[str, ...]]:
 
 def source(text: str) -> str:
     """`auto`, or the name of a source."""
-    from transforms.sources.registry import SOURCES
+    from recordmill.transforms.sources.registry import SOURCES
 
     if text != "auto" and text not in SOURCES:
         near = difflib.get_close_matches(text, SOURCES, 1)
@@ -141,7 +141,7 @@ def source(text: str) -> str:
 
 def schemas(text: str) -> str:
     """`auto`, or names of schemas with commas between."""
-    from transforms.examples.registry import named_schemas
+    from recordmill.transforms.examples.registry import named_schemas
 
     if text == "auto":
         return text

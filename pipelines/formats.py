@@ -11,20 +11,19 @@ import sys
 import textwrap
 from collections.abc import Sequence
 
+from recordmill.pipelines.flag_parser import HelpFormatter, Parser, add_switch
+from recordmill.transforms.examples.registry import SCHEMAS
+from recordmill.transforms.images.policy import IMAGE_FORMATS
+from recordmill.transforms.sources.names import IMAGE_EXTENSIONS
+from recordmill.transforms.sources.registry import SOURCES
+from recordmill.transforms.sources.source import Source
 from rich.console import Console
-
-from pipelines.flag_parser import HelpFormatter, Parser, add_switch
-from transforms.examples.registry import SCHEMAS
-from transforms.images.policy import IMAGE_FORMATS
-from transforms.sources.names import IMAGE_EXTENSIONS
-from transforms.sources.registry import SOURCES
-from transforms.sources.source import Source
 
 _WIDTH = 100
 _COLUMNS = ("source", "reads", "label", "split", "key")
 
 
-def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.formats") -> int:
+def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pipelines.formats") -> int:
     """Prints them; returns the exit status."""
     parser = Parser(
         prog=prog,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 
-from pipelines import flag_values
-from transforms.images import policy as images
-from transforms.images.policy import ImagePolicy
+from recordmill.pipelines import flag_values
+from recordmill.transforms.images import policy as images
+from recordmill.transforms.images.policy import ImagePolicy
 
 
 def add_image_flags(group: argparse._ArgumentGroup) -> None:

@@ -9,22 +9,22 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from transforms.examples.labels import LabelMap
-from transforms.examples.schema import FeatureSpec
-from transforms.reading.class_names import class_names
-from transforms.reading.dataset import Dataset, find_dataset
-from transforms.reading.inference import specs_of
+from recordmill.transforms.examples.labels import LabelMap
+from recordmill.transforms.examples.schema import FeatureSpec
+from recordmill.transforms.reading.class_names import class_names
+from recordmill.transforms.reading.dataset import Dataset, find_dataset
+from recordmill.transforms.reading.inference import specs_of
 
 try:
     import tensorflow as tf
 except ImportError as error:
     raise ImportError("load_dataset needs TensorFlow: pip install 'recordmill[tensorflow]'") from error
 
-from pipelines.input_batching import Batching, Lists
-from pipelines.input_elements import elements_of
-from pipelines.input_plan import Asked, Plan, Resize, plan_of
-from pipelines.input_shards import ShardBy, Worker, auto_shard_policy, records_of
-from pipelines.input_splits import counted, pieces_of
+from recordmill.pipelines.input_batching import Batching, Lists
+from recordmill.pipelines.input_elements import elements_of
+from recordmill.pipelines.input_plan import Asked, Plan, Resize, plan_of
+from recordmill.pipelines.input_shards import ShardBy, Worker, auto_shard_policy, records_of
+from recordmill.pipelines.input_splits import counted, pieces_of
 
 
 @dataclasses.dataclass(frozen=True)

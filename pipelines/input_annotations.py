@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
-
-from pipelines.input_images import Fit, fitted, png_values
-from pipelines.input_parsing import Tensors
-from pipelines.input_plan import OBJECTS, SIDES, Plan
+from recordmill.pipelines.input_images import Fit, fitted, png_values
+from recordmill.pipelines.input_parsing import Tensors
+from recordmill.pipelines.input_plan import OBJECTS, SIDES, Plan
 
 _PART = "image/object/part/"
 _PART_SIDES = tuple(_PART + side.removeprefix(OBJECTS) for side in SIDES)

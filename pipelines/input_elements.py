@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
-
-from pipelines.input_annotations import moved, object_masks
-from pipelines.input_batching import Batching, batched
-from pipelines.input_images import Fit, alike_pixels, are_alike, decoded, fit_of, fitted, mask_of
-from pipelines.input_parsing import Tensors, parsed, parsed_batch
-from pipelines.input_plan import MASK_FILLS, OBJECT_MASKS, OBJECTS, Plan
+from recordmill.pipelines.input_annotations import moved, object_masks
+from recordmill.pipelines.input_batching import Batching, batched
+from recordmill.pipelines.input_images import Fit, alike_pixels, are_alike, decoded, fit_of, fitted, mask_of
+from recordmill.pipelines.input_parsing import Tensors, parsed, parsed_batch
+from recordmill.pipelines.input_plan import MASK_FILLS, OBJECT_MASKS, OBJECTS, Plan
 
 _SMALL_PIXELS = 16 << 10
 _BATCH_PIXELS = 32 << 20

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-
-from pipelines.input_plan import HEAD_BYTES, Asked, ImagePlan
+from recordmill.pipelines.input_plan import HEAD_BYTES, Asked, ImagePlan
 
 _PNG = b"\x89PNG"
 _SIXTEEN_BITS = b"\x10"

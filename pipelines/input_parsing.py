@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
-
-from pipelines.input_plan import MASK_FILLS, Plan
-from transforms.examples.schema import FeatureSpec
+from recordmill.pipelines.input_plan import MASK_FILLS, Plan
+from recordmill.transforms.examples.schema import FeatureSpec
 
 Tensors = dict[str, Any]
 """Tensors by the name of their feature."""

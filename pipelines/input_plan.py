@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
 import tensorflow as tf
-
-from pipelines.input_splits import ALL, Piece
-from transforms.reading.dataset import Dataset
-from transforms.reading.inference import (
+from recordmill.pipelines.input_splits import ALL, Piece
+from recordmill.transforms.reading.dataset import Dataset
+from recordmill.transforms.reading.inference import (
     SAMPLE_RECORDS,
     RecordSpecs,
     SampleImage,
@@ -21,10 +20,10 @@ from transforms.reading.inference import (
     infer_specs,
     sample_images,
 )
-from transforms.sources.formats.tfrecord_features import FILENAME, LABEL_KEYS, SOURCE_ID
-from transforms.sources.formats.wire import read_example
-from transforms.storage.files import read_bytes
-from transforms.storage.layout import REPORT_DATA
+from recordmill.transforms.sources.formats.tfrecord_features import FILENAME, LABEL_KEYS, SOURCE_ID
+from recordmill.transforms.sources.formats.wire import read_example
+from recordmill.transforms.storage.files import read_bytes
+from recordmill.transforms.storage.layout import REPORT_DATA
 
 Resize = Literal["stretch", "pad", "crop_or_pad"]
 

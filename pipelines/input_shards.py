@@ -9,12 +9,11 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import tensorflow as tf
-
-from pipelines.input_splits import ALL, Piece, cut, known_records
-from transforms.reading.shard import frames, opened
-from transforms.storage.cloud import NO_AUTH
-from transforms.storage.paths import is_remote
-from transforms.storage.places import open_named
+from recordmill.pipelines.input_splits import ALL, Piece, cut, known_records
+from recordmill.transforms.reading.shard import frames, opened
+from recordmill.transforms.storage.cloud import NO_AUTH
+from recordmill.transforms.storage.paths import is_remote
+from recordmill.transforms.storage.places import open_named
 
 ShardBy = Literal["auto", "file", "record"]
 

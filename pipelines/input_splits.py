@@ -6,11 +6,11 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 
-from transforms.framing import FRAME_BYTES, HEAD_BYTES, is_head
-from transforms.reading.dataset import Dataset, ShardEntry
-from transforms.reading.shard import frames, opened, read_index
-from transforms.storage.paths import is_remote
-from transforms.storage.places import open_named
+from recordmill.transforms.framing import FRAME_BYTES, HEAD_BYTES, is_head
+from recordmill.transforms.reading.dataset import Dataset, ShardEntry
+from recordmill.transforms.reading.shard import frames, opened, read_index
+from recordmill.transforms.storage.paths import is_remote
+from recordmill.transforms.storage.places import open_named
 
 ALL = -1
 _PART = re.compile(r"(?P<name>[^\[\]+]+?)(?:\[(?P<start>-?\d+%?)?:(?P<stop>-?\d+%?)?\])?")

@@ -4,7 +4,7 @@ recordmill inspect out/
 recordmill inspect out/train-00000-of-00016.tfrecord --all
 recordmill inspect 'gs://bucket/out/train-*' --images sheet.png
 recordmill inspect out/ --record 1000
-python -m pipelines.inspection out/ --json
+python -m recordmill.pipelines.inspection out/ --json
 """
 
 from __future__ import annotations
@@ -21,37 +21,36 @@ if __package__ in (None, ""):
     # Run as a file: its own folder is first on the path, and holds no package.
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-from pipelines import interruption
+from recordmill.pipelines import interruption
 
 if __name__ == "__main__":
     interruption.install()  # what follows takes a while to import
 
+from recordmill.pipelines import flag_values
+from recordmill.pipelines.flag_parser import HelpFormatter, Parser, add_switch
+from recordmill.pipelines.inspection_json import as_json, file_name
+from recordmill.pipelines.inspection_page import page
+from recordmill.pipelines.inspection_records import record_lines
+from recordmill.pipelines.inspection_sheet import check_sheet, write_sheet
+from recordmill.pipelines.inspection_text import Line, printed
+from recordmill.transforms.flags import as_flags
+from recordmill.transforms.framing import DamagedRecordError
+from recordmill.transforms.reading.class_names import class_names
+from recordmill.transforms.reading.dataset import Dataset, ShardEntry, find_dataset
+from recordmill.transforms.reading.survey_records import Taken, first_records, numbered_record
+from recordmill.transforms.reading.survey_sample import SAMPLE_RECORDS, Inspected, Limits, inspected
+from recordmill.transforms.reading.survey_shown import WHOLE, Shortness, shown_record
+from recordmill.transforms.records import JobError
+from recordmill.transforms.shards import own_process
+from recordmill.transforms.storage.places import check_place
 from rich.console import Console
-
-from pipelines import flag_values
-from pipelines.flag_parser import HelpFormatter, Parser, add_switch
-from pipelines.inspection_json import as_json, file_name
-from pipelines.inspection_page import page
-from pipelines.inspection_records import record_lines
-from pipelines.inspection_sheet import check_sheet, write_sheet
-from pipelines.inspection_text import Line, printed
-from transforms.flags import as_flags
-from transforms.framing import DamagedRecordError
-from transforms.reading.class_names import class_names
-from transforms.reading.dataset import Dataset, ShardEntry, find_dataset
-from transforms.reading.survey_records import Taken, first_records, numbered_record
-from transforms.reading.survey_sample import SAMPLE_RECORDS, Inspected, Limits, inspected
-from transforms.reading.survey_shown import WHOLE, Shortness, shown_record
-from transforms.records import JobError
-from transforms.shards import own_process
-from transforms.storage.places import check_place
 
 _COLUMNS = 6
 _PICTURES = 24
 _RECORDS = 3
 
 
-def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.inspection") -> int:
+def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pipelines.inspection") -> int:
     """Prints it; returns the exit status: 1 where something is damaged."""
     with interruption.stopping_at_once():
         interruption.leave("nothing is written\n")

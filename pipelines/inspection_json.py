@@ -37,9 +37,9 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from transforms.reading.dataset import Dataset, ShardEntry
-from transforms.reading.survey_damage import Damage
-from transforms.reading.survey_sample import FileFound, Inspected
+from recordmill.transforms.reading.dataset import Dataset, ShardEntry
+from recordmill.transforms.reading.survey_damage import Damage
+from recordmill.transforms.reading.survey_sample import FileFound, Inspected
 
 FORMAT_VERSION = 1
 

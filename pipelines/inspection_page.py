@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from recordmill.pipelines.inspection_json import by_split, file_name
+from recordmill.pipelines.inspection_text import Line, counted, named, paragraph, printed, quoted, table
+from recordmill.transforms.reading.survey import Survey
+from recordmill.transforms.reading.survey_classes import ClassCount
+from recordmill.transforms.reading.survey_damage import LARGEST, Damage
+from recordmill.transforms.reading.survey_images import Images
+from recordmill.transforms.reading.survey_parsed import MOST_NUMBER_BYTES
+from recordmill.transforms.reading.survey_sample import FileFound, Inspected
+from recordmill.transforms.reading.survey_values import Range, Values, json_value, shown_text
 from rich.filesize import decimal
-
-from pipelines.inspection_json import by_split, file_name
-from pipelines.inspection_text import Line, counted, named, paragraph, printed, quoted, table
-from transforms.reading.survey import Survey
-from transforms.reading.survey_classes import ClassCount
-from transforms.reading.survey_damage import LARGEST, Damage
-from transforms.reading.survey_images import Images
-from transforms.reading.survey_parsed import MOST_NUMBER_BYTES
-from transforms.reading.survey_sample import FileFound, Inspected
-from transforms.reading.survey_values import Range, Values, json_value, shown_text
 
 _MOST_CLASSES = 30
 _MOST_DISTINCT = 6

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipelines.inspection_text import Line, named, paragraph, printed, quoted, table
-from transforms.reading.survey_classes import CLASS_KEYS
+from recordmill.pipelines.inspection_text import Line, named, paragraph, printed, quoted, table
+from recordmill.transforms.reading.survey_classes import CLASS_KEYS
 
 
 def record_lines(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from pipelines.inspection_json import file_name
-from transforms.reading.survey_records import Taken, spread_records
-from transforms.reading.survey_sample import Inspected
-from transforms.records import BadInput
-from transforms.storage import files, places
-from transforms.storage.durable import write_bytes
-from transforms.storage.paths import absolute, is_remote
-from transforms.storage.write_faults import naming_faults
+from recordmill.pipelines.inspection_json import file_name
+from recordmill.transforms.reading.survey_records import Taken, spread_records
+from recordmill.transforms.reading.survey_sample import Inspected
+from recordmill.transforms.records import BadInput
+from recordmill.transforms.storage import files, places
+from recordmill.transforms.storage.durable import write_bytes
+from recordmill.transforms.storage.paths import absolute, is_remote
+from recordmill.transforms.storage.write_faults import naming_faults
 
 _SIDE = 224
 _MOST_BYTES = 256 << 20  # of records that are held at once
@@ -22,7 +22,7 @@ def check_sheet(path: str) -> None:
     """Raises ValueError, saying what to do, unless a contact sheet can be written to a path."""
     if not path.lower().endswith(".png"):
         raise ValueError(f"--images is {path!r}; it is written as PNG: call it so, as sheet.png")
-    from transforms.reading.sheet import is_sheet
+    from recordmill.transforms.reading.sheet import is_sheet
 
     place = absolute(path)
     try:
@@ -47,8 +47,8 @@ def write_sheet(path: str, found: Inspected, pictures: int, columns: int) -> int
         JobError: it cannot be written.
         OSError: the records cannot be read.
     """
-    from transforms.reading.sheet import contact_sheet
-    from transforms.reading.stored_record import StoredRecord, stored_record
+    from recordmill.transforms.reading.sheet import contact_sheet
+    from recordmill.transforms.reading.stored_record import StoredRecord, stored_record
 
     def read(taken: Taken | BadInput) -> StoredRecord | BadInput:
         if isinstance(taken, BadInput):
@@ -80,7 +80,7 @@ def _held(records: Iterator[Taken | BadInput]) -> Iterator[Taken | BadInput]:
 
 def _write(path: str, data: bytes) -> None:
     """Writes a whole file, or leaves the old one."""
-    from transforms.reading.sheet import is_sheet
+    from recordmill.transforms.reading.sheet import is_sheet
 
     with naming_faults(path):
         files.check_replaceable(absolute(path), is_sheet)

@@ -85,7 +85,7 @@ def what_is_kept(output: str, working: str) -> str:
         output: that the job has locked.
         working: that it worked in.
     """
-    from transforms.storage import lock
+    from recordmill.transforms.storage import lock
 
     def told() -> str:
         return _what_is_kept(output, working) if lock.holder(output) is None else ""
@@ -94,7 +94,7 @@ def what_is_kept(output: str, working: str) -> str:
 
 
 def _what_is_kept(output: str, working: str) -> str:
-    from transforms.storage.runs import finished_shards
+    from recordmill.transforms.storage.runs import finished_shards
 
     if working != output and _manifest_state(working) is not None:
         return f"the new dataset is complete in {working}: the next job publishes it\n"
@@ -111,14 +111,14 @@ def _what_is_kept(output: str, working: str) -> str:
 def _stop(number: int, _: FrameType | None) -> NoReturn:
     text = "interrupted; nothing was begun\n"
     if _job.left or _job.output is not None:
-        from transforms.shards import process
+        from recordmill.transforms.shards import process
 
         process.kill_all()
         _end_programs()
     if _job.left:
         text = f"interrupted; {_job.left}"
     elif _job.output is not None:
-        from transforms.storage import lock
+        from recordmill.transforms.storage import lock
 
         if _is_remote(_job.output):
             text = f"interrupted; {_what_is_left_in_a_bucket(_job.output)}"
@@ -140,7 +140,7 @@ def _end_programs() -> None:
 
 def _what_is_left_in_a_bucket(output: str) -> str:
     """What is left there; the lock is given back."""
-    from transforms.storage import lock
+    from recordmill.transforms.storage import lock
 
     def told() -> str:
         lock.release_all()
@@ -179,8 +179,8 @@ def _what_is_left(output: str) -> str:
 
 def _pointer(output: str) -> str:
     """What is to be said where latest.json does not name the version that is published."""
-    from transforms.storage.layout import LATEST
-    from transforms.storage.versions import latest_version
+    from recordmill.transforms.storage.layout import LATEST
+    from recordmill.transforms.storage.versions import latest_version
 
     if _job.published == output or str(latest_version(output)) == os.path.basename(_job.published):
         return ""
@@ -190,7 +190,7 @@ def _pointer(output: str) -> str:
 def _manifest_state(output: str) -> tuple[float, int] | None:
     """What tells one manifest.json from another that takes its place."""
     if _is_remote(output):
-        from transforms.storage import objects
+        from recordmill.transforms.storage import objects
 
         found = objects.stat(f"{output.rstrip('/')}/manifest.json")
         return found and (found.updated, found.generation)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from transforms.records import JobError
+from recordmill.transforms.records import JobError
 
 # How a JobError, or an error of the machine (disk full, no permission), reads in the message of whatever
 # exception a runner makes of it.

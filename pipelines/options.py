@@ -8,12 +8,12 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipelines import flag_values
-from pipelines.dataflow import DATAFLOW_RUNNER, check_locations
-from pipelines.dataset_flags import dataset_config, output_folders
-from pipelines.flag_parser import HelpFormatter, Parser, add_switch
-from pipelines.image_flags import add_image_flags
-from pipelines.runner_flags import (
+from recordmill.pipelines import flag_values
+from recordmill.pipelines.dataflow import DATAFLOW_RUNNER, check_locations
+from recordmill.pipelines.dataset_flags import dataset_config, output_folders
+from recordmill.pipelines.flag_parser import HelpFormatter, Parser, add_switch
+from recordmill.pipelines.image_flags import add_image_flags
+from recordmill.pipelines.runner_flags import (
     DIRECT_RUNNER,
     IN_MEMORY,
     beam_flags,
@@ -22,14 +22,14 @@ from pipelines.runner_flags import (
     is_on_a_cluster,
     runner_name,
 )
-from pipelines.source_flags import add_source_flags, check_given, chosen_source
-from transforms.annotations.boxes import BOXES
-from transforms.config import DatasetConfig
-from transforms.examples.registry import SCHEMAS
-from transforms.sources.registry import source_of
-from transforms.sources.source import SourceConfig
-from transforms.storage.cloud import NO_AUTH
-from transforms.storage.listing import glance
+from recordmill.pipelines.source_flags import add_source_flags, check_given, chosen_source
+from recordmill.transforms.annotations.boxes import BOXES
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.examples.registry import SCHEMAS
+from recordmill.transforms.sources.registry import source_of
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage.cloud import NO_AUTH
+from recordmill.transforms.storage.listing import glance
 
 
 @dataclasses.dataclass(frozen=True)

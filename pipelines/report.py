@@ -2,7 +2,7 @@
 
 recordmill report out/
 recordmill report gs://bucket/out
-python -m pipelines.report elsewhere/train-00000-of-00010.tfrecord --output train.html
+python -m recordmill.pipelines.report elsewhere/train-00000-of-00010.tfrecord --output train.html
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipelines import flag_values
-from pipelines.flag_parser import HelpFormatter, Parser
-from transforms.flags import as_flags
-from transforms.records import JobError
-from transforms.shards import own_process
+from recordmill.pipelines import flag_values
+from recordmill.pipelines.flag_parser import HelpFormatter, Parser
+from recordmill.transforms.flags import as_flags
+from recordmill.transforms.records import JobError
+from recordmill.transforms.shards import own_process
 
 if TYPE_CHECKING:
-    from transforms.reading.dataset import Dataset
+    from recordmill.transforms.reading.dataset import Dataset
 
 _STATUS = (
     "exit status: 0 the page is written, 1 something of the dataset could not be read or the page not be "
@@ -54,7 +54,7 @@ def report_parser(prog: str) -> Parser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.report") -> int:
+def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pipelines.report") -> int:
     """Writes the page; returns the exit status (see `--help`)."""
     parser = report_parser(prog)
     args = parser.parse_args(sys.argv[1:] if argv is None else argv)
@@ -71,13 +71,13 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.rep
 
 def _write(args: argparse.Namespace, parser: Parser) -> int:
     """Gathers what there is to tell, and writes the page."""
-    from transforms.reading.dataset import find_dataset
-    from transforms.reporting.findings import gather
-    from transforms.reporting.page import html_text
-    from transforms.storage import files
-    from transforms.storage.durable import write_text
-    from transforms.storage.sealed import is_sealed_page, seal
-    from transforms.storage.write_faults import naming_faults
+    from recordmill.transforms.reading.dataset import find_dataset
+    from recordmill.transforms.reporting.findings import gather
+    from recordmill.transforms.reporting.page import html_text
+    from recordmill.transforms.storage import files
+    from recordmill.transforms.storage.durable import write_text
+    from recordmill.transforms.storage.sealed import is_sealed_page, seal
+    from recordmill.transforms.storage.write_faults import naming_faults
 
     try:
         dataset = find_dataset(args.path)
@@ -103,10 +103,10 @@ def _output(given: str | None, dataset: Dataset) -> str:
     Raises:
         ValueError: nothing tells, or something else is there; one line.
     """
-    from transforms.storage import files, places
-    from transforms.storage.layout import REPORT
-    from transforms.storage.paths import absolute
-    from transforms.storage.sealed import is_sealed_page
+    from recordmill.transforms.storage import files, places
+    from recordmill.transforms.storage.layout import REPORT
+    from recordmill.transforms.storage.paths import absolute
+    from recordmill.transforms.storage.sealed import is_sealed_page
 
     if given is None:
         if not dataset.is_whole:
@@ -133,10 +133,10 @@ def _beside(dataset: Dataset) -> tuple[dict[str, Any] | None, str | None, list[s
         report.json, parsed, or None where the records have to be counted; the path of failures.jsonl, or
         None; and what is wrong with any of them.
     """
-    from transforms.reporting.findings import check_report, read_failures
-    from transforms.storage.files import read_bytes
-    from transforms.storage.layout import FAILURES, REPORT_DATA
-    from transforms.storage.places import is_file
+    from recordmill.transforms.reporting.findings import check_report, read_failures
+    from recordmill.transforms.storage.files import read_bytes
+    from recordmill.transforms.storage.layout import FAILURES, REPORT_DATA
+    from recordmill.transforms.storage.places import is_file
 
     if not dataset.is_whole:
         return None, None, []

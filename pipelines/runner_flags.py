@@ -9,10 +9,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipelines import dataflow
-from pipelines.dataflow import DATAFLOW_RUNNER
-from pipelines.flag_parser import Parser
-from transforms.flags import flag_with
+from recordmill.pipelines import dataflow
+from recordmill.pipelines.dataflow import DATAFLOW_RUNNER
+from recordmill.pipelines.flag_parser import Parser
+from recordmill.transforms.flags import flag_with
 
 DIRECT_RUNNER = "DirectRunner"
 LOCAL_RUNNERS = (DIRECT_RUNNER, "BundleBasedDirectRunner", "FnApiRunner", "PrismRunner")
@@ -26,7 +26,7 @@ _LISTING_PARTS = 256
 
 _RUNNERS = (*LOCAL_RUNNERS, DATAFLOW_RUNNER, "FlinkRunner", "PortableRunner", "SparkRunner")
 # A checkout's; where only the packages are installed, there is none beside them.
-_SETUP_FILE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "setup.py")
+_SETUP_FILE = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "setup.py")
 
 
 def runner_name(text: str) -> str:

@@ -14,15 +14,15 @@ import textwrap
 import zlib
 from collections.abc import Sequence
 
-from pipelines import flag_values
-from pipelines.flag_parser import HelpFormatter, Parser
-from transforms.flags import as_flags
-from transforms.reading.dataset import Dataset, find_dataset
-from transforms.reading.parsing_code import parsing_code
-from transforms.reading.parsing_config import input_readers, why_no_reader
-from transforms.reading.parsing_dataset import described
-from transforms.records import BadInput
-from transforms.shards import own_process
+from recordmill.pipelines import flag_values
+from recordmill.pipelines.flag_parser import HelpFormatter, Parser
+from recordmill.transforms.flags import as_flags
+from recordmill.transforms.reading.dataset import Dataset, find_dataset
+from recordmill.transforms.reading.parsing_code import parsing_code
+from recordmill.transforms.reading.parsing_config import input_readers, why_no_reader
+from recordmill.transforms.reading.parsing_dataset import described
+from recordmill.transforms.records import BadInput
+from recordmill.transforms.shards import own_process
 
 _FORMATS = ("code", "input_reader")
 
@@ -52,7 +52,7 @@ def schema_parser(prog: str) -> Parser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.schema_code") -> int:
+def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pipelines.schema_code") -> int:
     """Prints it; returns the exit status."""
     parser = schema_parser(prog)
     args = parser.parse_args(sys.argv[1:] if argv is None else argv)

@@ -8,13 +8,13 @@ import os
 import shlex
 from typing import TypedDict
 
-from pipelines import flag_values
-from transforms.examples.labels import read_label_file, read_label_map, read_label_texts
-from transforms.sources.registry import SOURCES, detect, source_of
-from transforms.sources.source import ANNOTATIONS, SourceConfig
-from transforms.storage.files import read_text
-from transforms.storage.output import check_path
-from transforms.storage.paths import absolute, below, real_path
+from recordmill.pipelines import flag_values
+from recordmill.transforms.examples.labels import read_label_file, read_label_map, read_label_texts
+from recordmill.transforms.sources.registry import SOURCES, detect, source_of
+from recordmill.transforms.sources.source import ANNOTATIONS, SourceConfig
+from recordmill.transforms.storage.files import read_text
+from recordmill.transforms.storage.output import check_path
+from recordmill.transforms.storage.paths import absolute, below, real_path
 
 # Schemas that store one mask of each image, given alone.
 _OF_MASKS = ("segmentation", "plain")

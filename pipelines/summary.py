@@ -8,16 +8,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from recordmill.pipelines.estimate import Estimate
+from recordmill.transforms.shards.brief import class_texts, source_facts
+from recordmill.transforms.shards.plausibility import DataWarning
+from recordmill.transforms.storage.files import read_text
+from recordmill.transforms.storage.layout import DATASET_INFO, LATEST, REPORT
+from recordmill.transforms.storage.versions import Version
 from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
-
-from pipelines.estimate import Estimate
-from transforms.shards.brief import class_texts, source_facts
-from transforms.shards.plausibility import DataWarning
-from transforms.storage.files import read_text
-from transforms.storage.layout import DATASET_INFO, LATEST, REPORT
-from transforms.storage.versions import Version
 
 # As measured on photographs with libjpeg-turbo, and with tf.io.decode_jpeg.
 _PROGRESSIVE = "progressive JPEGs take 2.1 to 2.6 times as long as baseline ones, at every reading"
@@ -257,7 +256,7 @@ def _duration(provenance: dict[str, Any]) -> str:
 def _reading(home: str, folder: str, split: str, for_tfds: bool) -> str:
     """How to read a split: with our own pipeline, which finds the version, and where it can with TFDS."""
     lines = [
-        "    from pipelines.input import load_dataset",
+        "    from recordmill import load_dataset",
         f"    dataset = load_dataset({home!r}, split={split!r})",
         "    print(next(iter(dataset)))\n",
     ]

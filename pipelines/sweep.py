@@ -1,7 +1,7 @@
 """Measures image settings: what each costs and saves, as a table, a plot and a page. Writes no dataset.
 
 recordmill sweep --input photos/ --output sweep/
-python -m pipelines.sweep --input photos/ --output sweep/ --limit 200 --qualities 95,90,75
+python -m recordmill.pipelines.sweep --input photos/ --output sweep/ --limit 200 --qualities 95,90,75
 recordmill sweep --input gs://bucket/photos --output gs://bucket/sweep --limit 1000 --runner DataflowRunner \\
     --project my-project --region europe-west4 --temp_location gs://bucket/tmp
 """
@@ -18,27 +18,27 @@ if __package__ in (None, ""):
     # Run as a file: its own folder is first on the path, and holds no package.
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-from pipelines import interruption
+from recordmill.pipelines import interruption
 
 if __name__ == "__main__":
     interruption.install()  # what follows takes a while to import
 
-from pipelines.beam_job import exit_status, new_pipeline, set_up_logging
-from pipelines.findings_job import run_job
-from pipelines.runner_flags import listing_parts
-from pipelines.sweep_options import SweepOptions, parse_sweep
-from pipelines.sweep_table import print_table
-from transforms.shards import own_process, progress
-from transforms.storage.files import read_text
-from transforms.storage.paths import absolute
-from transforms.sweeping.output import SWEEP_JSON
-from transforms.sweeping.tables import read_json
+from recordmill.pipelines.beam_job import exit_status, new_pipeline, set_up_logging
+from recordmill.pipelines.findings_job import run_job
+from recordmill.pipelines.runner_flags import listing_parts
+from recordmill.pipelines.sweep_options import SweepOptions, parse_sweep
+from recordmill.pipelines.sweep_table import print_table
+from recordmill.transforms.shards import own_process, progress
+from recordmill.transforms.storage.files import read_text
+from recordmill.transforms.storage.paths import absolute
+from recordmill.transforms.sweeping.output import SWEEP_JSON
+from recordmill.transforms.sweeping.tables import read_json
 
 if TYPE_CHECKING:
     import apache_beam as beam
 
 
-def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.sweep") -> int:
+def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pipelines.sweep") -> int:
     """Measures; returns the exit status (see `--help`)."""
     with interruption.stopping_at_once():
         return _swept(sys.argv[1:] if argv is None else argv, prog)
@@ -73,8 +73,8 @@ def run(options: SweepOptions) -> int:
 
 def _assembled(options: SweepOptions, beam_args: Sequence[str]) -> beam.Pipeline:
     """The whole job."""
-    from transforms.read import ReadSource
-    from transforms.sweep import MeasureSettings, SweptSource
+    from recordmill.transforms.read import ReadSource
+    from recordmill.transforms.sweep import MeasureSettings, SweptSource
 
     pipeline = new_pipeline(options.runner, beam_args)
     swept = SweptSource(options.source.input, options.source.kind, options.scratch)

@@ -8,25 +8,25 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from pipelines import flag_values
-from pipelines.dataflow import DATAFLOW_RUNNER, check_locations
-from pipelines.dataset_flags import schema_of
-from pipelines.findings_job import JobOptions, job_options
-from pipelines.flag_parser import HelpFormatter, Parser, add_switch
-from pipelines.options import add_display_flags, add_runner_flags, runner_args
-from pipelines.runner_flags import (
+from recordmill.pipelines import flag_values
+from recordmill.pipelines.dataflow import DATAFLOW_RUNNER, check_locations
+from recordmill.pipelines.dataset_flags import schema_of
+from recordmill.pipelines.findings_job import JobOptions, job_options
+from recordmill.pipelines.flag_parser import HelpFormatter, Parser, add_switch
+from recordmill.pipelines.options import add_display_flags, add_runner_flags, runner_args
+from recordmill.pipelines.runner_flags import (
     DIRECT_RUNNER,
     LOCAL_RUNNERS,
     writer_processes,
 )
-from pipelines.source_flags import add_source_flags, chosen_source, label_flags
-from transforms.config import DatasetConfig
-from transforms.images.policy import ALPHAS, EXIF_POLICIES, SUBSAMPLINGS
-from transforms.sources.registry import source_of
-from transforms.sources.source import SourceConfig
-from transforms.storage.listing import glance
-from transforms.sweeping.output import check_sweep_output, scratch_of
-from transforms.sweeping.settings import QUALITIES, TARGETS, SweepConfig
+from recordmill.pipelines.source_flags import add_source_flags, chosen_source, label_flags
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.images.policy import ALPHAS, EXIF_POLICIES, SUBSAMPLINGS
+from recordmill.transforms.sources.registry import source_of
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage.listing import glance
+from recordmill.transforms.sweeping.output import check_sweep_output, scratch_of
+from recordmill.transforms.sweeping.settings import QUALITIES, TARGETS, SweepConfig
 
 _NONE = "none"
 _Number = TypeVar("_Number", int, float)

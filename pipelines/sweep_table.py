@@ -6,12 +6,11 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 
+from recordmill.transforms.sweeping.palette import STYLES
+from recordmill.transforms.sweeping.results import Row, Sweep
+from recordmill.transforms.sweeping.wording import rate_text, remarks, ssim_text
 from rich.console import Console
 from rich.filesize import decimal
-
-from transforms.sweeping.palette import STYLES
-from transforms.sweeping.results import Row, Sweep
-from transforms.sweeping.wording import rate_text, remarks, ssim_text
 
 _NONE = "-"
 Line = Sequence[str]

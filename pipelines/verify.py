@@ -2,7 +2,7 @@
 
 recordmill verify out/
 recordmill verify out/ --input photos/
-python -m pipelines.verify gs://bucket/out --report verified.json
+python -m recordmill.pipelines.verify gs://bucket/out --report verified.json
 recordmill verify gs://bucket/out --report gs://bucket/verified.json --runner DataflowRunner \\
     --project my-project --region europe-west4 --temp_location gs://bucket/tmp
 """
@@ -21,26 +21,26 @@ if __package__ in (None, ""):
     # Run as a file: its own folder is first on the path, and holds no package.
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-from pipelines import interruption
+from recordmill.pipelines import interruption
 
 if __name__ == "__main__":
     interruption.install()  # what follows takes a while to import
 
-from pipelines.beam_job import exit_status, new_pipeline, set_up_logging
-from pipelines.findings_job import run_job
-from pipelines.runner_flags import DIRECT_RUNNER, listing_parts
-from pipelines.verify_options import VerifyOptions, parse_verify, report_in, scratch_beside
-from pipelines.verify_table import print_verified
-from transforms.shards import own_process, progress
-from transforms.storage.files import read_text
-from transforms.storage.paths import absolute
-from transforms.storage.scratch import scratch_folder
+from recordmill.pipelines.beam_job import exit_status, new_pipeline, set_up_logging
+from recordmill.pipelines.findings_job import run_job
+from recordmill.pipelines.runner_flags import DIRECT_RUNNER, listing_parts
+from recordmill.pipelines.verify_options import VerifyOptions, parse_verify, report_in, scratch_beside
+from recordmill.pipelines.verify_table import print_verified
+from recordmill.transforms.shards import own_process, progress
+from recordmill.transforms.storage.files import read_text
+from recordmill.transforms.storage.paths import absolute
+from recordmill.transforms.storage.scratch import scratch_folder
 
 if TYPE_CHECKING:
     import apache_beam as beam
 
 
-def main(argv: Sequence[str] | None = None, prog: str = "python -m pipelines.verify") -> int:
+def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pipelines.verify") -> int:
     """Verifies; returns the exit status (see `--help`)."""
     with interruption.stopping_at_once():
         return _verified(sys.argv[1:] if argv is None else argv, prog)
@@ -73,8 +73,8 @@ def run(options: VerifyOptions) -> int:
 
 def _assembled(options: VerifyOptions, beam_args: Sequence[str], report: str) -> beam.Pipeline:
     """The whole job."""
-    from transforms.verify import VerifyShards
-    from transforms.verify_against import SourceAgain
+    from recordmill.transforms.verify import VerifyShards
+    from recordmill.transforms.verify_against import SourceAgain
 
     pipeline = new_pipeline(options.runner, beam_args)
     against = None

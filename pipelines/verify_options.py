@@ -10,31 +10,31 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipelines import dataflow, flag_values
-from pipelines.dataflow import DATAFLOW_RUNNER
-from pipelines.findings_job import JobOptions, job_options
-from pipelines.flag_parser import HelpFormatter, Parser, add_switch
-from pipelines.options import add_display_flags, add_runner_flags
-from pipelines.runner_flags import (
+from recordmill.pipelines import dataflow, flag_values
+from recordmill.pipelines.dataflow import DATAFLOW_RUNNER
+from recordmill.pipelines.findings_job import JobOptions, job_options
+from recordmill.pipelines.flag_parser import HelpFormatter, Parser, add_switch
+from recordmill.pipelines.options import add_display_flags, add_runner_flags
+from recordmill.pipelines.runner_flags import (
     DIRECT_RUNNER,
     LOCAL_RUNNERS,
     beam_flags,
     without_path,
     writer_processes,
 )
-from transforms.config import DatasetConfig
-from transforms.reading.against_settings import config_of, source_of_manifest
-from transforms.reading.dataset import find_dataset, followed
-from transforms.reading.verify_dataset import expected_of, has_keys
-from transforms.reading.verify_report import is_report
-from transforms.sources.registry import detect, source_of
-from transforms.sources.source import SourceConfig
-from transforms.storage import files
-from transforms.storage.cloud import NO_AUTH
-from transforms.storage.layout import MANIFEST
-from transforms.storage.listing import glance
-from transforms.storage.paths import absolute, is_remote
-from transforms.storage.places import check_place, is_file, is_folder
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.reading.against_settings import config_of, source_of_manifest
+from recordmill.transforms.reading.dataset import find_dataset, followed
+from recordmill.transforms.reading.verify_dataset import expected_of, has_keys
+from recordmill.transforms.reading.verify_report import is_report
+from recordmill.transforms.sources.registry import detect, source_of
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage import files
+from recordmill.transforms.storage.cloud import NO_AUTH
+from recordmill.transforms.storage.layout import MANIFEST
+from recordmill.transforms.storage.listing import glance
+from recordmill.transforms.storage.paths import absolute, is_remote
+from recordmill.transforms.storage.places import check_place, is_file, is_folder
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

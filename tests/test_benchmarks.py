@@ -14,6 +14,8 @@ import pytest
 import simplejpeg
 from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile
+from recordmill.transforms.sources.registry import detect
+from recordmill.transforms.sources.source import SourceConfig
 
 from benchmarks import write
 from benchmarks.contenders import BEAM, CODEC, CONTENDERS, KEPT_HEADER, LOOP, Q90, memory_cases
@@ -21,8 +23,6 @@ from benchmarks.goals import memory_goals, speed_goals
 from benchmarks.inputs import draw_digits, draw_inputs, draw_jpegs, draw_manifest
 from benchmarks.measure import Memory, Times, peak_memory, processes_importing, wall_seconds
 from benchmarks.report import markdown_table
-from transforms.sources.registry import detect
-from transforms.sources.source import SourceConfig
 
 IMAGES = 24
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from recordmill.transforms.storage import objects
 
 from benchmarks import unit_costs
 from benchmarks.inputs import draw_jpegs
@@ -13,7 +14,6 @@ from benchmarks.unit_costs_jobs import request_costs
 from benchmarks.unit_costs_lists import listed, made_records, reference_costs, write_manifest
 from benchmarks.unit_costs_scale import RUNS, SIZES, Size, cost_of, cost_table, size_table
 from benchmarks.unit_costs_shards import shard_costs
-from transforms.storage import objects
 
 PAGE = (Path(__file__).parents[1] / "docs/scale.md").read_text("utf-8")
 IMAGES = 24

@@ -5,9 +5,8 @@ import json
 from typing import Any
 
 import pytest
-
-from transforms.config import DatasetConfig
-from transforms.images.policy import ImagePolicy
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.images.policy import ImagePolicy
 
 
 @pytest.mark.parametrize(

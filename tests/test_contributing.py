@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 from PIL import Image
-
-from pipelines import cli
-from transforms.sources import registry
+from recordmill.pipelines import cli
+from recordmill.transforms.sources import registry
 
 ROOT = Path(__file__).parent.parent
 
@@ -31,7 +30,7 @@ def corners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     spec.loader.exec_module(module)
     source = module.CornersSource()
     monkeypatch.setattr(registry, "SOURCES", {source.name: source, **registry.SOURCES})
-    for module_name in ("pipelines.source_flags", "pipelines.formats"):
+    for module_name in ("recordmill.pipelines.source_flags", "recordmill.pipelines.formats"):
         monkeypatch.setattr(importlib.import_module(module_name), "SOURCES", registry.SOURCES)
     folder = tmp_path / "photos"
     folder.mkdir()

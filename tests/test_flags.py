@@ -10,17 +10,17 @@ from pathlib import Path
 
 import apache_beam as beam
 import pytest
+from recordmill.pipelines import convert
+from recordmill.pipelines.options import convert_parser
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.flags import PARAMETERS, as_flags, as_parameters, flag_with
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.read import ReadSource
+from recordmill.transforms.records import JobError
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.write import WriteDataset
 
-from pipelines import convert
-from pipelines.options import convert_parser
 from tests.images.drawn import encoded, gradient
-from transforms.config import DatasetConfig
-from transforms.flags import PARAMETERS, as_flags, as_parameters, flag_with
-from transforms.images.policy import ImagePolicy
-from transforms.read import ReadSource
-from transforms.records import JobError
-from transforms.sources.source import SourceConfig
-from transforms.write import WriteDataset
 
 CLASSES = {"SourceConfig": SourceConfig, "DatasetConfig": DatasetConfig, "ImagePolicy": ImagePolicy}
 

@@ -122,7 +122,8 @@ def imported(path: Path) -> list[tuple[str, bool]]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: a relative import"
             names += [(f"{node.module}.{alias.name}", id(node) in top) for alias in node.names]
-    return names
+    assert not [name for name, _ in names if starts_with(name, ("pipelines", "transforms"))], path
+    return [(name.removeprefix("recordmill."), at_top) for name, at_top in names]
 
 
 def starts_with(module: str, prefixes: tuple[str, ...]) -> bool:

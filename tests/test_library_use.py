@@ -44,7 +44,7 @@ def imported():
         importlib.import_module(name)
 
 imported()
-for name in [name for name in sys.modules if name.partition(".")[0] in ("pipelines", "transforms")]:
+for name in [name for name in sys.modules if name.partition(".")[0] == "recordmill"]:
     del sys.modules[name]
 warnings.resetwarnings()
 for log in logging.root.manager.loggerDict.values():
@@ -66,7 +66,7 @@ print(json.dumps([before, after, Image.MAX_IMAGE_PIXELS]))
 
 
 def test_importing_changes_no_setting_of_the_process() -> None:
-    names = [name for name, _ in modules() if name.startswith(("pipelines", "transforms"))]
+    names = [f"recordmill.{name}" for name, _ in modules() if name.startswith(("pipelines", "transforms"))]
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps(names)],
         cwd=ROOT,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from transforms.plan import nothing_to_write
-from transforms.records import Failure
+from recordmill.transforms.plan import nothing_to_write
+from recordmill.transforms.records import Failure
 
 
 def test_failures_are_summed_up_by_reason_and_not_by_detail() -> None:

@@ -28,29 +28,29 @@ import pyarrow.parquet
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
 from PIL import Image, ImageDraw
+from recordmill.pipelines import cli, convert, dataflow, formats
+from recordmill.pipelines.inspection import inspect_parser
+from recordmill.pipelines.options import convert_parser
+from recordmill.pipelines.report import report_parser
+from recordmill.pipelines.schema_code import schema_parser
+from recordmill.pipelines.sweep_options import sweep_parser
+from recordmill.pipelines.verify_options import verify_parser
+from recordmill.transforms.examples.columns import Column
+from recordmill.transforms.examples.registry import SCHEMAS
+from recordmill.transforms.examples.schema import DatasetSummary, SequenceSchema
+from recordmill.transforms.images import png_text
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.images.reasons import MAX_PIXELS
+from recordmill.transforms.shards import beacon, guarded, memory, read_ahead
+from recordmill.transforms.sources.formats.box_columns import CORNER_COLUMNS, LIST_COLUMN, SIDE_COLUMNS
+from recordmill.transforms.sources.formats.rows import IMAGE_COLUMNS, LABEL_COLUMNS, SPLIT_COLUMNS
+from recordmill.transforms.sources.names import SPLIT_NAMES, is_image_name
+from recordmill.transforms.sources.registry import SOURCES
+from recordmill.transforms.storage import cloud, containers, lock, object_lock
 
 from benchmarks.drawings import draw, draw_folder
 from benchmarks.inputs import draw_digits
-from pipelines import cli, convert, dataflow, formats
-from pipelines.inspection import inspect_parser
-from pipelines.options import convert_parser
-from pipelines.report import report_parser
-from pipelines.schema_code import schema_parser
-from pipelines.sweep_options import sweep_parser
-from pipelines.verify_options import verify_parser
 from tests.pipelines.conversion import by_key, examples, failures, manifest
-from transforms.examples.columns import Column
-from transforms.examples.registry import SCHEMAS
-from transforms.examples.schema import DatasetSummary, SequenceSchema
-from transforms.images import png_text
-from transforms.images.policy import ImagePolicy
-from transforms.images.reasons import MAX_PIXELS
-from transforms.shards import beacon, guarded, memory, read_ahead
-from transforms.sources.formats.box_columns import CORNER_COLUMNS, LIST_COLUMN, SIDE_COLUMNS
-from transforms.sources.formats.rows import IMAGE_COLUMNS, LABEL_COLUMNS, SPLIT_COLUMNS
-from transforms.sources.names import SPLIT_NAMES, is_image_name
-from transforms.sources.registry import SOURCES
-from transforms.storage import cloud, containers, lock, object_lock
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -65,7 +65,7 @@ PAGES = (
 )
 WAYS_TO_CONVERT: dict[tuple[str, ...], Callable[[list[str]], int]] = {
     ("recordmill",): cli.main,
-    ("python", "-m", "pipelines.convert"): convert.main,
+    ("python", "-m", "recordmill"): cli.main,
     ("python", "pipelines/convert.py"): convert.main,
 }
 
@@ -663,6 +663,7 @@ def test_links_lead_somewhere(page: str) -> None:
 def test_the_folders_of_the_map_are_all_there_are() -> None:
     told = {name for row in rows(section("## Map of the code"))[2:] for name in named(row[0])}
     assert all(list(ROOT.glob(name)) or list((ROOT / "transforms").glob(name)) for name in told)
+    assert "recordmill/" in told
     folders = {f"transforms/{path.parent.name}/" for path in (ROOT / "transforms").glob("*/__init__.py")}
     assert folders <= told
 

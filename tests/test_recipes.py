@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image, ImageDraw
+from recordmill.pipelines import cli
 
 from benchmarks.drawings import draw
-from pipelines import cli
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/recipes.md").read_text("utf-8")

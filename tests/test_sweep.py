@@ -11,19 +11,19 @@ import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.test_pipeline import TestPipeline
 from apache_beam.testing.util import assert_that, equal_to
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.images.likeness import Likeness
+from recordmill.transforms.records import Annotations, Failure, ImageRecord, ImageRef
+from recordmill.transforms.shards import process
+from recordmill.transforms.shards.report import WriteStats
+from recordmill.transforms.sweep import AddUpFn, MeasureSettings, SweptSource, reason_of
+from recordmill.transforms.sweeping.measure import Measure
+from recordmill.transforms.sweeping.settings import SweepConfig
+from recordmill.transforms.sweeping.sums import SweepSum
+from recordmill.transforms.sweeping.tasks import MeasuredImage
 
 from benchmarks.drawings import draw
 from tests.patched import patched_site
-from transforms.config import DatasetConfig
-from transforms.images.likeness import Likeness
-from transforms.records import Annotations, Failure, ImageRecord, ImageRef
-from transforms.shards import process
-from transforms.shards.report import WriteStats
-from transforms.sweep import AddUpFn, MeasureSettings, SweptSource, reason_of
-from transforms.sweeping.measure import Measure
-from transforms.sweeping.settings import SweepConfig
-from transforms.sweeping.sums import SweepSum
-from transforms.sweeping.tasks import MeasuredImage
 
 CONFIG = SweepConfig(qualities=(60,), targets=(), worst=2)
 SOURCE = SweptSource("here", "own", started="2026-01-01T00:00:00+00:00")
@@ -120,7 +120,7 @@ def test_an_image_that_ends_its_process_is_one_failure(
         "        return store(data, policy)\n"
         "    module.store_image = crashing\n"
     )
-    site = patched_site(tmp_path, "transforms.sweeping.measure", patch)
+    site = patched_site(tmp_path, "recordmill.transforms.sweeping.measure", patch)
     monkeypatch.setenv("PYTHONPATH", f"{site}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     process.stop_idle()
     crashing = tmp_path / "crashing.jpg"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from transforms.storage import cloud
+from recordmill.transforms.storage import cloud
 
 
 def spare_search() -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 
 from apache_beam import coders
-
-from transforms.records import Failure, ImageRecord
-from transforms.shards.packing import pack_record, unpack_record
+from recordmill.transforms.records import Failure, ImageRecord
+from recordmill.transforms.shards.packing import pack_record, unpack_record
 
 
 class ImageRecordCoder(coders.Coder):

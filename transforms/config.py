@@ -9,9 +9,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from transforms.flags import naming_parameters
-from transforms.images.policy import ImagePolicy
-from transforms.records import SPLIT_NAME
+from recordmill.transforms.flags import naming_parameters
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.records import SPLIT_NAME
 
 MIB = 1 << 20
 # Fields that decide how a dataset is made, not what its bytes are.
@@ -36,7 +36,7 @@ class DatasetConfig:
 
     Attributes:
         policy: what is done to the images.
-        schema: `auto`, a name in `transforms.examples.SCHEMAS`, or several with commas between.
+        schema: `auto`, a name in `recordmill.transforms.examples.SCHEMAS`, or several with commas between.
         rename: new feature names by old one.
         boxes: what becomes of boxes that are partly outside their image: `clip`, `drop`, or `fail` for the
             record; those without an area, or wholly outside, are dropped, or fail it.

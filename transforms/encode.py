@@ -8,25 +8,24 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.utils.windowed_value import WindowedValue
-
-from transforms import coders as _coders  # noqa: F401  (registers the coders)
-from transforms.config import DatasetConfig
-from transforms.examples.tfrecord import FRAME_BYTES
-from transforms.failures import FailureLog
-from transforms.metrics import count_written
-from transforms.records import Failure, JobError
-from transforms.repeated import REPEATED, if_repeated, repeated_keys
-from transforms.shards import progress
-from transforms.shards.batching import Batches, items
-from transforms.shards.memory import shuffle_warning
-from transforms.shards.part import EncodedBatch
-from transforms.shards.plan import DatasetPlan, writer_processes
-from transforms.shards.pool import ProcessExecutor
-from transforms.shards.report import WriteStats
-from transforms.shards.spread import encode_tasks, group_of_reference, source_bytes_of_task
-from transforms.storage import lock
-from transforms.storage.layout import Run
-from transforms.survey import Surveyed, in_global_window
+from recordmill.transforms import coders as _coders  # noqa: F401  (registers the coders)
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.examples.tfrecord import FRAME_BYTES
+from recordmill.transforms.failures import FailureLog
+from recordmill.transforms.metrics import count_written
+from recordmill.transforms.records import Failure, JobError
+from recordmill.transforms.repeated import REPEATED, if_repeated, repeated_keys
+from recordmill.transforms.shards import progress
+from recordmill.transforms.shards.batching import Batches, items
+from recordmill.transforms.shards.memory import shuffle_warning
+from recordmill.transforms.shards.part import EncodedBatch
+from recordmill.transforms.shards.plan import DatasetPlan, writer_processes
+from recordmill.transforms.shards.pool import ProcessExecutor
+from recordmill.transforms.shards.report import WriteStats
+from recordmill.transforms.shards.spread import encode_tasks, group_of_reference, source_bytes_of_task
+from recordmill.transforms.storage import lock
+from recordmill.transforms.storage.layout import Run
+from recordmill.transforms.survey import Surveyed, in_global_window
 
 _FAILURES = "failures"
 

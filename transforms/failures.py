@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import logging
 
-from transforms.records import Failure
-from transforms.storage.files import read_text
+from recordmill.transforms.records import Failure
+from recordmill.transforms.storage.files import read_text
 
 _LOGGER = logging.getLogger(__name__)
 _LINES = 20

@@ -7,7 +7,7 @@ import logging
 import traceback
 from collections.abc import Callable
 
-from transforms.records import BadInput, JobError
+from recordmill.transforms.records import BadInput, JobError
 
 INTERNAL_ERROR = "internal error"
 """The reason is this and the exception's class: `internal error: IndexError`."""

@@ -7,9 +7,8 @@ A runner's console shows a counter's name and step, and not its namespace; names
 from __future__ import annotations
 
 from apache_beam.metrics import Metrics
-
-from transforms.records import Failure
-from transforms.shards.report import WriteStats
+from recordmill.transforms.records import Failure
+from recordmill.transforms.shards.report import WriteStats
 
 NAMESPACE = "recordmill"
 

@@ -9,30 +9,29 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import apache_beam as beam
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.records import ClassNames, Failure, ImageRecord, JobError
+from recordmill.transforms.shards import progress
+from recordmill.transforms.shards.brief import class_overview
+from recordmill.transforms.shards.memory import shuffle_warning
+from recordmill.transforms.shards.plan import DatasetPlan, plan_dataset, planned_statistics, slots_warning
+from recordmill.transforms.shards.plausibility import data_warnings
+from recordmill.transforms.shards.previous import find_previous
+from recordmill.transforms.shards.programs import package_version, program_versions
+from recordmill.transforms.shards.recipe import Recipe
+from recordmill.transforms.shards.reconcile import most_often
+from recordmill.transforms.shards.totals import Totals, merged_totals
+from recordmill.transforms.storage import lock
+from recordmill.transforms.storage.durable import write_text
+from recordmill.transforms.storage.layout import Run
+from recordmill.transforms.storage.output import recheck_output, write_failures
+from recordmill.transforms.storage.paths import is_remote
+from recordmill.transforms.storage.publication import published_dataset
+from recordmill.transforms.storage.runs import failures_path, kept_bytes, mark_run, settle_runs
+from recordmill.transforms.storage.versions import parse_version, published_versions, settle_versions
+from recordmill.transforms.storage.write_faults import free_bytes, naming_faults
+from recordmill.transforms.survey import Surveyed, SurveyRecords
 from rich.filesize import decimal
-
-from transforms.config import DatasetConfig
-from transforms.records import ClassNames, Failure, ImageRecord, JobError
-from transforms.shards import progress
-from transforms.shards.brief import class_overview
-from transforms.shards.memory import shuffle_warning
-from transforms.shards.plan import DatasetPlan, plan_dataset, planned_statistics, slots_warning
-from transforms.shards.plausibility import data_warnings
-from transforms.shards.previous import find_previous
-from transforms.shards.programs import package_version, program_versions
-from transforms.shards.recipe import Recipe
-from transforms.shards.reconcile import most_often
-from transforms.shards.totals import Totals, merged_totals
-from transforms.storage import lock
-from transforms.storage.durable import write_text
-from transforms.storage.layout import Run
-from transforms.storage.output import recheck_output, write_failures
-from transforms.storage.paths import is_remote
-from transforms.storage.publication import published_dataset
-from transforms.storage.runs import failures_path, kept_bytes, mark_run, settle_runs
-from transforms.storage.versions import parse_version, published_versions, settle_versions
-from transforms.storage.write_faults import free_bytes, naming_faults
-from transforms.survey import Surveyed, SurveyRecords
 
 _LOGGER = logging.getLogger(__name__)
 # Room that a disk must have beside the estimate.

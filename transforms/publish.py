@@ -9,13 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
-
-from transforms.config import DatasetConfig
-from transforms.metrics import count
-from transforms.publish_report import report_json, report_page, report_text
-from transforms.records import Failure, JobError
-from transforms.shards import progress
-from transforms.shards.manifest import (
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.metrics import count
+from recordmill.transforms.publish_report import report_json, report_page, report_text
+from recordmill.transforms.records import Failure, JobError
+from recordmill.transforms.shards import progress
+from recordmill.transforms.shards.manifest import (
     Provenance,
     companions,
     manifest_json,
@@ -25,17 +24,17 @@ from transforms.shards.manifest import (
     shard_files,
     state_digests,
 )
-from transforms.shards.part import write_empty
-from transforms.shards.plan import DatasetPlan
-from transforms.shards.previous import SETTINGS, MaskMap, settings_text
-from transforms.shards.recipe import Recipe
-from transforms.shards.reconcile import Reconciled, reconcile
-from transforms.shards.report import ShardReport, WriteStats
-from transforms.storage import lock
-from transforms.storage.files import each, make_folder, read_text
-from transforms.storage.layout import FAILURES, MANIFEST, REPORT, REPORT_DATA, Run
-from transforms.storage.output import recheck_output, write_failures
-from transforms.storage.publication import (
+from recordmill.transforms.shards.part import write_empty
+from recordmill.transforms.shards.plan import DatasetPlan
+from recordmill.transforms.shards.previous import SETTINGS, MaskMap, settings_text
+from recordmill.transforms.shards.recipe import Recipe
+from recordmill.transforms.shards.reconcile import Reconciled, reconcile
+from recordmill.transforms.shards.report import ShardReport, WriteStats
+from recordmill.transforms.storage import lock
+from recordmill.transforms.storage.files import each, make_folder, read_text
+from recordmill.transforms.storage.layout import FAILURES, MANIFEST, REPORT, REPORT_DATA, Run
+from recordmill.transforms.storage.output import recheck_output, write_failures
+from recordmill.transforms.storage.publication import (
     Move,
     announce,
     commit,
@@ -46,10 +45,10 @@ from transforms.storage.publication import (
     withdraw,
     write_metadata_files,
 )
-from transforms.storage.runs import discard_run, end_run, remove_run
-from transforms.storage.versions import expose, remove_old_versions
-from transforms.storage.write_faults import naming_faults
-from transforms.written import Written
+from recordmill.transforms.storage.runs import discard_run, end_run, remove_run
+from recordmill.transforms.storage.versions import expose, remove_old_versions
+from recordmill.transforms.storage.write_faults import naming_faults
+from recordmill.transforms.written import Written
 
 _SUMMARY = "summary"
 _LOGGER = logging.getLogger(__name__)

@@ -8,14 +8,14 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from transforms.reporting.tasks import ChangedImage, ChangeTask, DrawnPage, PageTask
-from transforms.shards.beacon import SLOW_TIMES
-from transforms.shards.guarded import IMAGE_SECONDS, GuardedWriter
-from transforms.shards.part import EncodedBatch, EncodeTask
-from transforms.shards.record_encoder import RecordSettings
-from transforms.shards.statistics import MOST_REENCODED, Statistics
-from transforms.storage.layout import REPORT_FORMAT_VERSION
-from transforms.storage.sealed import seal
+from recordmill.transforms.reporting.tasks import ChangedImage, ChangeTask, DrawnPage, PageTask
+from recordmill.transforms.shards.beacon import SLOW_TIMES
+from recordmill.transforms.shards.guarded import IMAGE_SECONDS, GuardedWriter
+from recordmill.transforms.shards.part import EncodedBatch, EncodeTask
+from recordmill.transforms.shards.record_encoder import RecordSettings
+from recordmill.transforms.shards.statistics import MOST_REENCODED, Statistics
+from recordmill.transforms.storage.layout import REPORT_FORMAT_VERSION
+from recordmill.transforms.storage.sealed import seal
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -12,15 +12,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import apache_beam as beam
-
-from transforms.records import BadInput, ClassNames, ImageRecord, JobError
-from transforms.shards import process, progress
-from transforms.sources.registry import detect, source_of
-from transforms.sources.source import Item, PartedSource, SourceConfig
-from transforms.storage.listing import glance
-from transforms.storage.marked import make_marked_folder
-from transforms.storage.scratch import scratch_folder
-from transforms.storage.zip_member import check_size
+from recordmill.transforms.records import BadInput, ClassNames, ImageRecord, JobError
+from recordmill.transforms.shards import process, progress
+from recordmill.transforms.sources.registry import detect, source_of
+from recordmill.transforms.sources.source import Item, PartedSource, SourceConfig
+from recordmill.transforms.storage.listing import glance
+from recordmill.transforms.storage.marked import make_marked_folder
+from recordmill.transforms.storage.scratch import scratch_folder
+from recordmill.transforms.storage.zip_member import check_size
 
 _PROGRESS_STEP = 1000
 

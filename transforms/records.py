@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from transforms.flags import as_parameters
+from recordmill.transforms.flags import as_parameters
 
 SPLIT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 """What may be a split's name: part of its shards' names, and of TFDS's split expressions."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import apache_beam as beam
-
-from transforms.records import ImageRecord
-from transforms.shards.hashing import key_digest
-from transforms.shards.packing import reference_record
+from recordmill.transforms.records import ImageRecord
+from recordmill.transforms.shards.hashing import key_digest
+from recordmill.transforms.shards.packing import reference_record
 
 REPEATED = "repeated"
 """Tag of (key, place) of the records whose keys may not be unique."""

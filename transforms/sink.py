@@ -11,11 +11,10 @@ from apache_beam.io import filebasedsink, iobase
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.transforms.window import GlobalWindow, TimestampedValue
-
-from transforms.beam_credentials import spare_search
-from transforms.records import JobError
-from transforms.storage.paths import is_remote
-from transforms.storage.write_faults import fault, naming_faults
+from recordmill.transforms.beam_credentials import spare_search
+from recordmill.transforms.records import JobError
+from recordmill.transforms.storage.paths import is_remote
+from recordmill.transforms.storage.write_faults import fault, naming_faults
 
 
 class WriteToTFRecord(beam.io.WriteToTFRecord):

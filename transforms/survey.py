@@ -11,17 +11,16 @@ import apache_beam as beam
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
-
-from transforms.config import DatasetConfig
-from transforms.failures import FailureLog
-from transforms.metrics import count, count_left_out
-from transforms.records import BadInput, ClassNames, Failure, ImageRecord
-from transforms.shards.hashing import with_split
-from transforms.shards.survey import Survey, repeated_hashes
-from transforms.shards.totals import Totals
-from transforms.storage.marked import make_marked_folder
-from transforms.storage.paths import is_remote
-from transforms.storage.spool import Spool
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.failures import FailureLog
+from recordmill.transforms.metrics import count, count_left_out
+from recordmill.transforms.records import BadInput, ClassNames, Failure, ImageRecord
+from recordmill.transforms.shards.hashing import with_split
+from recordmill.transforms.shards.survey import Survey, repeated_hashes
+from recordmill.transforms.shards.totals import Totals
+from recordmill.transforms.storage.marked import make_marked_folder
+from recordmill.transforms.storage.paths import is_remote
+from recordmill.transforms.storage.spool import Spool
 
 _FAILURES, _TOTALS, _HASHES = "failures", "totals", "hashes"
 _COUNTED_AT_ONCE = 1000

@@ -14,30 +14,29 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
-
-from transforms import coders as _coders  # noqa: F401  (registers the coders)
-from transforms.config import DatasetConfig
-from transforms.failures import FailureLog
-from transforms.images.versions import codec_versions
-from transforms.metrics import count, count_left_out
-from transforms.records import Failure, JobError
-from transforms.shards import progress
-from transforms.shards.batching import items
-from transforms.shards.beacon import SLOW_TIMES
-from transforms.shards.guarded import IMAGE_SECONDS
-from transforms.shards.part import EncodedBatch
-from transforms.shards.plan import record_settings
-from transforms.shards.record_encoder import RecordSettings
-from transforms.shards.totals import Totals, merged_totals
-from transforms.survey import SurveyRecords
-from transforms.sweeping import page, plot, tables
-from transforms.sweeping.crops import Worst
-from transforms.sweeping.output import SWEEP_JSON, prepare_output, write_sweep
-from transforms.sweeping.results import Crop, Sweep, without_idle_conversions
-from transforms.sweeping.settings import SweepConfig, notes, settings
-from transforms.sweeping.sums import SweepSum
-from transforms.sweeping.tasks import CroppedImage, CropTask, MeasuredImage, MeasureTask
-from transforms.task_fn import TaskFn, no_progress
+from recordmill.transforms import coders as _coders  # noqa: F401  (registers the coders)
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.failures import FailureLog
+from recordmill.transforms.images.versions import codec_versions
+from recordmill.transforms.metrics import count, count_left_out
+from recordmill.transforms.records import Failure, JobError
+from recordmill.transforms.shards import progress
+from recordmill.transforms.shards.batching import items
+from recordmill.transforms.shards.beacon import SLOW_TIMES
+from recordmill.transforms.shards.guarded import IMAGE_SECONDS
+from recordmill.transforms.shards.part import EncodedBatch
+from recordmill.transforms.shards.plan import record_settings
+from recordmill.transforms.shards.record_encoder import RecordSettings
+from recordmill.transforms.shards.totals import Totals, merged_totals
+from recordmill.transforms.survey import SurveyRecords
+from recordmill.transforms.sweeping import page, plot, tables
+from recordmill.transforms.sweeping.crops import Worst
+from recordmill.transforms.sweeping.output import SWEEP_JSON, prepare_output, write_sweep
+from recordmill.transforms.sweeping.results import Crop, Sweep, without_idle_conversions
+from recordmill.transforms.sweeping.settings import SweepConfig, notes, settings
+from recordmill.transforms.sweeping.sums import SweepSum
+from recordmill.transforms.sweeping.tasks import CroppedImage, CropTask, MeasuredImage, MeasureTask
+from recordmill.transforms.task_fn import TaskFn, no_progress
 
 _FAILURES = "failures"
 

@@ -7,11 +7,10 @@ from concurrent.futures import Future, as_completed
 from typing import Any
 
 import apache_beam as beam
-
-from transforms.shards.part import EncodedBatch, EncodeTask
-from transforms.shards.pool import ProcessExecutor
-from transforms.shards.record_encoder import Progress, RecordSettings
-from transforms.survey import in_global_window
+from recordmill.transforms.shards.part import EncodedBatch, EncodeTask
+from recordmill.transforms.shards.pool import ProcessExecutor
+from recordmill.transforms.shards.record_encoder import Progress, RecordSettings
+from recordmill.transforms.survey import in_global_window
 
 
 class TaskFn(beam.DoFn):

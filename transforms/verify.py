@@ -13,22 +13,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
-
-from transforms.metrics import count
-from transforms.reading.dataset import ShardEntry, followed
-from transforms.reading.verify_dataset import Expected, open_dataset
-from transforms.reading.verify_keys import ENTRY_BYTES, bucketed, repeated
-from transforms.reading.verify_report import REPEATED, report_of, write_report
-from transforms.reading.verify_shard import RecordRange
-from transforms.reading.verify_tally import Fault, Tally
-from transforms.reading.verify_tasks import NO_SETTINGS, Verified, check_task, scan_task
-from transforms.records import JobError
-from transforms.shards import progress
-from transforms.shards.part import EncodedBatch
-from transforms.storage.marked import remove_marked_folder
-from transforms.storage.write_faults import naming_faults
-from transforms.task_fn import TaskFn, in_window, no_progress
-from transforms.verify_against import CompareWithSource, SourceAgain
+from recordmill.transforms.metrics import count
+from recordmill.transforms.reading.dataset import ShardEntry, followed
+from recordmill.transforms.reading.verify_dataset import Expected, open_dataset
+from recordmill.transforms.reading.verify_keys import ENTRY_BYTES, bucketed, repeated
+from recordmill.transforms.reading.verify_report import REPEATED, report_of, write_report
+from recordmill.transforms.reading.verify_shard import RecordRange
+from recordmill.transforms.reading.verify_tally import Fault, Tally
+from recordmill.transforms.reading.verify_tasks import NO_SETTINGS, Verified, check_task, scan_task
+from recordmill.transforms.records import JobError
+from recordmill.transforms.shards import progress
+from recordmill.transforms.shards.part import EncodedBatch
+from recordmill.transforms.storage.marked import remove_marked_folder
+from recordmill.transforms.storage.write_faults import naming_faults
+from recordmill.transforms.task_fn import TaskFn, in_window, no_progress
+from recordmill.transforms.verify_against import CompareWithSource, SourceAgain
 
 _SHARDS, _NAMES, _TALLIES, _KEYS, _PLACES = "shards", "names", "tallies", "keys", "places"
 _KEYS_HELD = 1 << 20

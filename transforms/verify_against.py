@@ -7,32 +7,31 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
-
-from transforms.config import DatasetConfig
-from transforms.metrics import count
-from transforms.read import ReadSource
-from transforms.reading.against import class_differences
-from transforms.reading.verify_against import (
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.metrics import count
+from recordmill.transforms.read import ReadSource
+from recordmill.transforms.reading.against import class_differences
+from recordmill.transforms.reading.verify_against import (
     DIFFERS,
     CompareTask,
     failed_keys,
     unmatched,
 )
-from transforms.reading.verify_dataset import Expected
-from transforms.reading.verify_keys import StoredPlace
-from transforms.reading.verify_tally import Fault, Tally
-from transforms.reading.verify_tasks import Verified
-from transforms.shards.batching import items
-from transforms.shards.packing import reference_record
-from transforms.shards.part import EncodedBatch
-from transforms.shards.plan import record_settings
-from transforms.shards.record_encoder import RecordSettings
-from transforms.shards.totals import Totals, merged_totals
-from transforms.sources.source import SourceConfig
-from transforms.storage.layout import MANIFEST
-from transforms.storage.paths import absolute
-from transforms.survey import SurveyRecords
-from transforms.task_fn import TaskFn, in_window, no_progress
+from recordmill.transforms.reading.verify_dataset import Expected
+from recordmill.transforms.reading.verify_keys import StoredPlace
+from recordmill.transforms.reading.verify_tally import Fault, Tally
+from recordmill.transforms.reading.verify_tasks import Verified
+from recordmill.transforms.shards.batching import items
+from recordmill.transforms.shards.packing import reference_record
+from recordmill.transforms.shards.part import EncodedBatch
+from recordmill.transforms.shards.plan import record_settings
+from recordmill.transforms.shards.record_encoder import RecordSettings
+from recordmill.transforms.shards.totals import Totals, merged_totals
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage.layout import MANIFEST
+from recordmill.transforms.storage.paths import absolute
+from recordmill.transforms.survey import SurveyRecords
+from recordmill.transforms.task_fn import TaskFn, in_window, no_progress
 
 _UNMATCHED = "unmatched"
 _STORED, _SOURCE, _FAILED = "stored", "source", "failed"

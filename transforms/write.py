@@ -12,24 +12,23 @@ import uuid
 from collections.abc import Mapping
 
 import apache_beam as beam
-
-from transforms import coders as _coders  # noqa: F401  (registers the coders)
-from transforms.config import DatasetConfig
-from transforms.flags import naming_parameters
-from transforms.plan import PlanDataset
-from transforms.publish import Publish
-from transforms.records import ClassNames, Failure, ImageRecord
-from transforms.shards.manifest import Provenance
-from transforms.shards.programs import program_versions
-from transforms.shards.recipe import Recipe
-from transforms.storage.layout import Run
-from transforms.storage.output import check_path
-from transforms.storage.paths import absolute
-from transforms.storage.versions import check_home, staging_folder, version_to_write
-from transforms.survey import SurveyRecords
-from transforms.write_shards import WriteShards
-from transforms.write_tfrecords import WriteTFRecords
-from transforms.written import Written
+from recordmill.transforms import coders as _coders  # noqa: F401  (registers the coders)
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.flags import naming_parameters
+from recordmill.transforms.plan import PlanDataset
+from recordmill.transforms.publish import Publish
+from recordmill.transforms.records import ClassNames, Failure, ImageRecord
+from recordmill.transforms.shards.manifest import Provenance
+from recordmill.transforms.shards.programs import program_versions
+from recordmill.transforms.shards.recipe import Recipe
+from recordmill.transforms.storage.layout import Run
+from recordmill.transforms.storage.output import check_path
+from recordmill.transforms.storage.paths import absolute
+from recordmill.transforms.storage.versions import check_home, staging_folder, version_to_write
+from recordmill.transforms.survey import SurveyRecords
+from recordmill.transforms.write_shards import WriteShards
+from recordmill.transforms.write_tfrecords import WriteTFRecords
+from recordmill.transforms.written import Written
 
 _COMMAND_LENGTH = 200
 

@@ -14,30 +14,29 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.utils.windowed_value import WindowedValue
-
-from transforms.config import DatasetConfig
-from transforms.failures import FailureLog
-from transforms.metrics import count, count_written
-from transforms.records import ImageRecord, JobError
-from transforms.repeated import REPEATED, if_repeated, repeated_keys
-from transforms.shards import progress
-from transforms.shards.batching import Batches, items
-from transforms.shards.packing import reference_record
-from transforms.shards.part import EncodedBatch
-from transforms.shards.plan import DatasetPlan, shard_index, writer_processes
-from transforms.shards.pool import ProcessExecutor
-from transforms.shards.previous import MaskMap
-from transforms.shards.report import ShardReport
-from transforms.shards.state import ShardState, shard_digest
-from transforms.shards.taking_over import TakeOver
-from transforms.shards.whole import WholeShard, whole_shard
-from transforms.shards.writer import ShardWriter
-from transforms.storage import files, lock
-from transforms.storage.layout import Run
-from transforms.storage.paths import is_remote
-from transforms.storage.scratch import scratch_folder
-from transforms.storage.write_faults import naming_faults
-from transforms.survey import Surveyed, in_global_window
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.failures import FailureLog
+from recordmill.transforms.metrics import count, count_written
+from recordmill.transforms.records import ImageRecord, JobError
+from recordmill.transforms.repeated import REPEATED, if_repeated, repeated_keys
+from recordmill.transforms.shards import progress
+from recordmill.transforms.shards.batching import Batches, items
+from recordmill.transforms.shards.packing import reference_record
+from recordmill.transforms.shards.part import EncodedBatch
+from recordmill.transforms.shards.plan import DatasetPlan, shard_index, writer_processes
+from recordmill.transforms.shards.pool import ProcessExecutor
+from recordmill.transforms.shards.previous import MaskMap
+from recordmill.transforms.shards.report import ShardReport
+from recordmill.transforms.shards.state import ShardState, shard_digest
+from recordmill.transforms.shards.taking_over import TakeOver
+from recordmill.transforms.shards.whole import WholeShard, whole_shard
+from recordmill.transforms.shards.writer import ShardWriter
+from recordmill.transforms.storage import files, lock
+from recordmill.transforms.storage.layout import Run
+from recordmill.transforms.storage.paths import is_remote
+from recordmill.transforms.storage.scratch import scratch_folder
+from recordmill.transforms.storage.write_faults import naming_faults
+from recordmill.transforms.survey import Surveyed, in_global_window
 
 # Shards whose references are held while some of their records are tried again.
 _RETRIES_AHEAD = 16

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import apache_beam as beam
-
-from transforms.records import Failure
-from transforms.shards.report import ShardReport, WriteStats
+from recordmill.transforms.records import Failure
+from recordmill.transforms.shards.report import ShardReport, WriteStats
 
 
 class Written(NamedTuple):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from transforms.annotations.place import place
-from transforms.records import Annotations, BadInput, Geometry, ImageRef, Placed, StoredImage
+from recordmill.transforms.annotations.place import place
+from recordmill.transforms.records import Annotations, BadInput, Geometry, ImageRef, Placed, StoredImage
 
 
 class Ids:

@@ -12,14 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 from pycocotools import mask as coco
-
-from tests.annotations.made import Ids, put, stored
-from tests.images.drawn import Array, encoded, tensorflow_pixels
-from transforms.annotations.rasterise import mask_bounds, rle_mask
-from transforms.images.geometry import plan_geometry
-from transforms.images.mask import decode_mask
-from transforms.images.policy import ImagePolicy
-from transforms.records import (
+from recordmill.transforms.annotations.rasterise import mask_bounds, rle_mask
+from recordmill.transforms.images.geometry import plan_geometry
+from recordmill.transforms.images.mask import decode_mask
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.records import (
     AnnotatedObject,
     Annotations,
     BadInput,
@@ -29,6 +26,9 @@ from transforms.records import (
     Rle,
     Segment,
 )
+
+from tests.annotations.made import Ids, put, stored
+from tests.images.drawn import Array, encoded, tensorflow_pixels
 
 CORPUS = os.environ.get("RECORDMILL_CORPUS", "")
 FILE = ImageRef("masks/m.png")

@@ -16,9 +16,9 @@ def main(pipeline: str, code: str) -> None:
     """Runs it in this process, on the in-process portable runner."""
     sys.path.insert(0, code)
     sys.modules["tensorflow"] = None  # type: ignore[assignment]
-    import transforms
+    import recordmill.transforms
 
-    assert Path(transforms.__file__).is_relative_to(code), transforms.__file__
+    assert Path(recordmill.transforms.__file__).is_relative_to(code)
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.portability.api import beam_runner_api_pb2
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner

@@ -44,7 +44,7 @@ class Submitter:
     def __init__(self, buckets: BucketServer, dataflow: DataflowServer, folder: Path) -> None:
         self.buckets = buckets
         self.dataflow = dataflow
-        site = patched_site(folder, "pipelines.dataflow_job", _OFTEN)
+        site = patched_site(folder, "recordmill.pipelines.dataflow_job", _OFTEN)
         self.environment = {
             **os.environ,
             "PYTHONPATH": f"{site}:{ROOT}",
@@ -55,7 +55,13 @@ class Submitter:
         """The arguments; `flags` come after what every call has."""
         return [
             sys.executable,
-            *("-m", "pipelines.cli", "convert", "--input=gs://pictures/photos", "--output=gs://pictures/out"),
+            *(
+                "-m",
+                "recordmill.pipelines.cli",
+                "convert",
+                "--input=gs://pictures/photos",
+                "--output=gs://pictures/out",
+            ),
             *("--runner=DataflowRunner", "--project=my-project", "--region=europe-west4"),
             *("--temp_location=gs://pictures/tmp", f"--dataflow_endpoint={self.dataflow.url}", "--no_auth"),
             *flags,

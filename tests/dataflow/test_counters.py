@@ -9,19 +9,19 @@ from pathlib import Path
 import apache_beam as beam
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from recordmill.pipelines.options import parse_convert
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.failures import FailureLog
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.metrics import NAMESPACE
+from recordmill.transforms.read import ReadSource
+from recordmill.transforms.records import Failure
+from recordmill.transforms.sources.registry import source_of
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.write import WriteDataset
 
 from benchmarks.drawings import draw, draw_folder
-from pipelines.options import parse_convert
 from tests.pipelines.conversion import convert, manifest
-from transforms.config import DatasetConfig
-from transforms.failures import FailureLog
-from transforms.images.policy import ImagePolicy
-from transforms.metrics import NAMESPACE
-from transforms.read import ReadSource
-from transforms.records import Failure
-from transforms.sources.registry import source_of
-from transforms.sources.source import SourceConfig
-from transforms.write import WriteDataset
 
 
 @pytest.fixture(scope="module")
@@ -110,9 +110,9 @@ def test_shards_that_were_finished_before(mixed: Path, tmp_path: Path) -> None:
 def test_each_failed_input_is_named_in_the_log(
     writer: str, mixed: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING, "transforms"):
+    with caplog.at_level(logging.WARNING, "recordmill"):
         counters(mixed, tmp_path / "out", writer)
-    lines = sorted(record.getMessage() for record in caplog.records if record.name.startswith("transforms"))
+    lines = sorted(record.getMessage() for record in caplog.records if record.name.startswith("recordmill"))
     assert [line.partition(" (")[0] for line in lines] == [
         "circle/broken.jpg: decode: truncated",
         "circle/text.png: decode: not an image",
@@ -123,7 +123,14 @@ def test_each_failed_input_is_named_in_the_log(
 def test_the_terminal_does_not_show_them_unasked(
     flags: list[str], named: bool, mixed: Path, tmp_path: Path
 ) -> None:
-    call = [sys.executable, "-m", "pipelines.cli", "convert", f"--input={mixed}", "--max_failure_ratio=0.5"]
+    call = [
+        sys.executable,
+        "-m",
+        "recordmill.pipelines.cli",
+        "convert",
+        f"--input={mixed}",
+        "--max_failure_ratio=0.5",
+    ]
     done = subprocess.run(
         [*call, f"--output={tmp_path / 'out'}", "--progress=none", *flags],
         cwd=Path(__file__).parents[2],

@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recordmill.pipelines import dataflow, runner_flags
+from recordmill.pipelines.code_archive import pack
+from recordmill.pipelines.flag_parser import Parser
+from recordmill.pipelines.options import convert_parser, parse_convert
+from recordmill.transforms.records import JobError
 
-from pipelines import dataflow, runner_flags
-from pipelines.code_archive import pack
-from pipelines.flag_parser import Parser
-from pipelines.options import convert_parser, parse_convert
 from tests.dataflow.submitting import Submitter
 from tests.pipelines.conversion import convert
-from transforms.records import JobError
 
 GIVEN = ("--project=my-project", "--region=europe-west4", "--temp_location=gs://bucket/tmp")
 DEFAULTS = {

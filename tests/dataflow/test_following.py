@@ -7,15 +7,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-from pipelines import dataflow_job
-from pipelines.dataflow_job import SubmittedJob, counters, follow, progress_line
-from transforms.flags import as_parameters
-from transforms.records import JobError
+from recordmill.pipelines import dataflow_job
+from recordmill.pipelines.dataflow_job import SubmittedJob, counters, follow, progress_line
+from recordmill.transforms.flags import as_parameters
+from recordmill.transforms.records import JobError
 
 TRACEBACK = (
     'Traceback (most recent call last):\n  File "transforms/plan.py", line 88, in make_plan\n'
-    "transforms.records.JobError: split 'val' is empty: --splits names it "
+    "recordmill.transforms.records.JobError: split 'val' is empty: --splits names it "
     "[while running 'WriteDataset/PlanDataset/Plan-ptransform-33']\n\nDuring handling …\n"
 )
 

@@ -5,13 +5,13 @@ import logging
 from pathlib import Path
 
 import pytest
+from recordmill.pipelines.convert import run
+from recordmill.pipelines.options import parse_convert
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.shards import progress
+from recordmill.transforms.shards.plan import fewest_shards, slots_warning
 
-from pipelines.convert import run
-from pipelines.options import parse_convert
 from tests.shards.planned import plan
-from transforms.config import DatasetConfig
-from transforms.shards import progress
-from transforms.shards.plan import fewest_shards, slots_warning
 
 
 @pytest.mark.parametrize(
@@ -52,8 +52,10 @@ def test_it_is_told_and_logged(photos: Path, tmp_path: Path, caplog: pytest.LogC
     options = parse_convert([f"--input={photos}", f"--output={tmp_path / 'out'}", "--num_shards=2"], "x")
     dataset = dataclasses.replace(options.dataset, worker_slots=2, max_failure_ratio=0.1)
     assert dataset.digest({}) == dataclasses.replace(dataset, worker_slots=0).digest({})
-    with caplog.at_level(logging.WARNING, "transforms.plan"):
+    with caplog.at_level(logging.WARNING, "recordmill.transforms.plan"):
         assert run(dataclasses.replace(options, dataset=dataset, quiet=True)) == 0
     (note,) = progress.snapshot().notes
     assert note.startswith("there are 2 shards for the 2 cores")
-    assert [each.getMessage() for each in caplog.records if each.name == "transforms.plan"] == [note]
+    assert [each.getMessage() for each in caplog.records if each.name == "recordmill.transforms.plan"] == [
+        note
+    ]

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recordmill.transforms.images.store import store_image
+from recordmill.transforms.sweeping.output import NAMES
+from recordmill.transforms.sweeping.settings import SweepConfig, settings
 
 from tests.dataflow.submitting import IMAGE, Submitter
 from tests.dataflow.test_staged import run_staged
-from transforms.images.store import store_image
-from transforms.sweeping.output import NAMES
-from transforms.sweeping.settings import SweepConfig, settings
 
 FLAGS = ("--qualities=80", "--target_ssim=none", "--worst=1")
 

@@ -11,12 +11,12 @@ import apache_beam as beam
 import hcl2
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from recordmill.pipelines.options import parse_convert
+from recordmill.transforms.read import ReadSource
+from recordmill.transforms.write import WriteDataset
 
 from benchmarks.drawings import draw_folder
-from pipelines.options import parse_convert
 from tests.dataflow.test_counters import counters
-from transforms.read import ReadSource
-from transforms.write import WriteDataset
 
 FOLDER = Path(__file__).parents[2] / "deploy/terraform"
 WIDE_ROLES = re.compile(r"roles/(owner|editor|viewer|.*\.[aA]dmin|admin)$")

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import yaml
+from recordmill.pipelines.input import load_dataset
+from recordmill.pipelines.options import convert_parser
 
 from benchmarks.inputs import draw_digits
-from pipelines.input import load_dataset
-from pipelines.options import convert_parser
 from tests.pipelines.conversion import convert
 
 VERTEX = Path(__file__).parents[2] / "deploy/vertex"

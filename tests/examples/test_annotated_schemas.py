@@ -7,18 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-
-from transforms.examples.columns import Column
-from transforms.examples.features import build_example
-from transforms.examples.labels import LabelMap
-from transforms.examples.registry import SCHEMAS, choose_schema
-from transforms.examples.schema import (
+from recordmill.transforms.examples.columns import Column
+from recordmill.transforms.examples.features import build_example
+from recordmill.transforms.examples.labels import LabelMap
+from recordmill.transforms.examples.registry import SCHEMAS, choose_schema
+from recordmill.transforms.examples.schema import (
     DatasetSummary,
     FeatureSettings,
     FeatureSpec,
     check_names,
 )
-from transforms.records import (
+from recordmill.transforms.records import (
     AnnotatedObject,
     Annotations,
     BadInput,

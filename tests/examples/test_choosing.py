@@ -5,12 +5,17 @@ import pickle
 from typing import Any
 
 import pytest
-
-from transforms.examples.combined import Combined
-from transforms.examples.labels import LabelMap
-from transforms.examples.registry import SCHEMAS, choose_schema, named_schemas
-from transforms.examples.schema import DatasetSummary, FeatureSettings, FeatureSpec, Schema, SequenceSchema
-from transforms.records import ImageRecord, Placed, StoredImage
+from recordmill.transforms.examples.combined import Combined
+from recordmill.transforms.examples.labels import LabelMap
+from recordmill.transforms.examples.registry import SCHEMAS, choose_schema, named_schemas
+from recordmill.transforms.examples.schema import (
+    DatasetSummary,
+    FeatureSettings,
+    FeatureSpec,
+    Schema,
+    SequenceSchema,
+)
+from recordmill.transforms.records import ImageRecord, Placed, StoredImage
 
 EVERYTHING = frozenset(
     {"objects", "object_masks", "keypoints", "parts", "captions", "labels", "class", "instance", "panoptic"}

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from transforms.examples.columns import Column, ColumnTypes
-from transforms.records import BadInput, FeatureValue
+from recordmill.transforms.examples.columns import Column, ColumnTypes
+from recordmill.transforms.records import BadInput, FeatureValue
 
 ABSENT = object()
 

@@ -8,8 +8,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from transforms.examples.features import (
+from recordmill.transforms.examples.features import (
     Feature,
     build_example,
     build_sequence_example,
@@ -18,7 +17,7 @@ from transforms.examples.features import (
     float_feature,
     int64_feature,
 )
-from transforms.records import BadInput
+from recordmill.transforms.records import BadInput
 
 
 class Colour(enum.Enum):

@@ -6,9 +6,8 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from transforms.examples.label_map import label_map_text
-from transforms.examples.labels import LabelMap, read_label_map, read_label_texts
+from recordmill.transforms.examples.label_map import label_map_text
+from recordmill.transforms.examples.labels import LabelMap, read_label_map, read_label_texts
 
 _Field = descriptor_pb2.FieldDescriptorProto
 

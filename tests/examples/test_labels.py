@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from transforms.examples.labels import LabelMap, read_label_file
-from transforms.records import BadInput
+from recordmill.transforms.examples.labels import LabelMap, read_label_file
+from recordmill.transforms.records import BadInput
 
 
 @pytest.mark.parametrize(

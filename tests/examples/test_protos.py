@@ -5,8 +5,7 @@ import sys
 
 import pytest
 import tensorflow as tf
-
-from transforms.examples import protos
+from recordmill.transforms.examples import protos
 
 
 def _theirs() -> tf.train.SequenceExample:
@@ -64,8 +63,8 @@ def test_fields_are_those_of_tensorflow(name: str) -> None:
 @pytest.mark.parametrize(
     "order",
     [
-        "import tensorflow as tf; from transforms.examples import protos",
-        "from transforms.examples import protos; import tensorflow as tf",
+        "import tensorflow as tf; from recordmill.transforms.examples import protos",
+        "from recordmill.transforms.examples import protos; import tensorflow as tf",
     ],
     ids=["tensorflow first", "protos first"],
 )
@@ -81,8 +80,7 @@ def test_no_clash_with_an_imported_tensorflow(order: str) -> None:
 
 def test_importing_the_folder_imports_neither_tensorflow_nor_beam() -> None:
     code = (
-        "import sys, transforms.examples.registry, transforms.examples.tfds, transforms.examples.tfrecord, "
-        "transforms.examples.index; "
+        "import sys; from recordmill.transforms.examples import index, registry, tfds, tfrecord; "
         "print([m for m in ('tensorflow', 'apache_beam', 'PIL') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

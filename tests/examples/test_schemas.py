@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-
-from transforms.examples.columns import Column
-from transforms.examples.features import build_example
-from transforms.examples.labels import LabelMap
-from transforms.examples.registry import SCHEMAS, choose_schema
-from transforms.examples.schema import (
+from recordmill.transforms.examples.columns import Column
+from recordmill.transforms.examples.features import build_example
+from recordmill.transforms.examples.labels import LabelMap
+from recordmill.transforms.examples.registry import SCHEMAS, choose_schema
+from recordmill.transforms.examples.schema import (
     DatasetSummary,
     FeatureSettings,
     FeatureSpec,
@@ -22,8 +21,8 @@ from transforms.examples.schema import (
     apply_rename,
     check_names,
 )
-from transforms.examples.tabular import FEATURES_ALONE
-from transforms.records import Annotations, BadInput, ImageRecord, ImageRef, Placed, StoredImage
+from recordmill.transforms.examples.tabular import FEATURES_ALONE
+from recordmill.transforms.records import Annotations, BadInput, ImageRecord, ImageRef, Placed, StoredImage
 
 COLUMNS = {"age": Column("int64", ()), "note": Column("bytes", (None,))}
 PIXELS = np.arange(2 * 3 * 3, dtype=np.uint8).tobytes()

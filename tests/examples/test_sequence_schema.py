@@ -5,14 +5,13 @@ import hashlib
 
 import pytest
 import tensorflow as tf
-
-from transforms.examples.columns import Column
-from transforms.examples.features import build_sequence_example
-from transforms.examples.labels import LabelMap
-from transforms.examples.schema import DatasetSummary, FeatureSettings, all_specs, check_names
-from transforms.examples.sequence import SEQUENCE
-from transforms.examples.tabular import FEATURES_ALONE
-from transforms.records import Annotations, ImageRecord, Placed, Steps, StoredImage
+from recordmill.transforms.examples.columns import Column
+from recordmill.transforms.examples.features import build_sequence_example
+from recordmill.transforms.examples.labels import LabelMap
+from recordmill.transforms.examples.schema import DatasetSummary, FeatureSettings, all_specs, check_names
+from recordmill.transforms.examples.sequence import SEQUENCE
+from recordmill.transforms.examples.tabular import FEATURES_ALONE
+from recordmill.transforms.records import Annotations, ImageRecord, Placed, Steps, StoredImage
 
 LABELS = LabelMap.build(["cat", "dog"], classes={1: "cat", 18: "dog"})
 FRAMES = [

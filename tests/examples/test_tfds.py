@@ -10,13 +10,18 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 from PIL import Image
-
-from transforms.examples.columns import Column, ColumnTypes
-from transforms.examples.features import build_example
-from transforms.examples.labels import LabelMap
-from transforms.examples.registry import SCHEMAS, choose_schema
-from transforms.examples.schema import DatasetSummary, FeatureSettings, FeatureSpec, Schema, apply_rename
-from transforms.examples.tfds import (
+from recordmill.transforms.examples.columns import Column, ColumnTypes
+from recordmill.transforms.examples.features import build_example
+from recordmill.transforms.examples.labels import LabelMap
+from recordmill.transforms.examples.registry import SCHEMAS, choose_schema
+from recordmill.transforms.examples.schema import (
+    DatasetSummary,
+    FeatureSettings,
+    FeatureSpec,
+    Schema,
+    apply_rename,
+)
+from recordmill.transforms.examples.tfds import (
     SplitInfo,
     dataset_info,
     dataset_name,
@@ -24,8 +29,16 @@ from transforms.examples.tfds import (
     label_files,
     supervised_keys,
 )
-from transforms.examples.tfrecord import RecordWriter
-from transforms.records import AnnotatedObject, Annotations, Box, ImageRecord, ImageRef, Placed, StoredImage
+from recordmill.transforms.examples.tfrecord import RecordWriter
+from recordmill.transforms.records import (
+    AnnotatedObject,
+    Annotations,
+    Box,
+    ImageRecord,
+    ImageRef,
+    Placed,
+    StoredImage,
+)
 
 RNG = np.random.default_rng(0)
 LABELLED = [SCHEMAS[name] for name in ("classification", "imagenet", "plain")]

@@ -11,9 +11,8 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from transforms.examples.index import index_lines
-from transforms.examples.tfrecord import FRAME_BYTES, RecordWriter, masked_crc32c, read_records
+from recordmill.transforms.examples.index import index_lines
+from recordmill.transforms.examples.tfrecord import FRAME_BYTES, RecordWriter, masked_crc32c, read_records
 
 PAYLOADS = [b"", b"a", b"\x00" * 32, bytes(range(256)) * 300, b"x" * 16383, b"y" * 16384]
 
@@ -85,7 +84,8 @@ def test_index_of_a_part_starts_where_it_lies() -> None:
 def test_the_slow_crc_is_refused() -> None:
     code = (
         "import google_crc32c; google_crc32c.implementation = 'python'\n"
-        "try:\n    import transforms.examples.tfrecord\nexcept ImportError as error:\n    print(error)"
+        "try:\n    import recordmill.transforms.examples.tfrecord\n"
+        "except ImportError as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "only its 'python' implementation" in done.stdout

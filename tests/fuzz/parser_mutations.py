@@ -14,8 +14,9 @@ from collections.abc import Callable
 from typing import Any
 from xml.etree import ElementTree
 
+from recordmill.transforms.framing import read_records
+
 from tests.fuzz.parser_seeds import tfrecord
-from transforms.framing import read_records
 
 _RAW = "@raw@"
 _NUMBERS = [

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow
 import pyarrow.parquet
+from recordmill.transforms.examples.protos import Example, SequenceExample
+from recordmill.transforms.framing import masked_crc32c
 
 from tests.sources import small_inputs
 from tests.sources.small_inputs import mask, picture
-from transforms.examples.protos import Example, SequenceExample
-from transforms.framing import masked_crc32c
 
 Files = dict[str, bytes]
 

@@ -25,13 +25,14 @@ import traceback
 from collections.abc import Iterator, Sequence
 from typing import IO, Any, NamedTuple
 
+from recordmill.transforms.records import BadInput, ClassNames, Failure, ImageRecord, JobError
+from recordmill.transforms.shards.packing import pack_record
+from recordmill.transforms.sources.registry import SOURCES, detect
+from recordmill.transforms.sources.source import Item, SourceConfig
+from recordmill.transforms.storage.reader import ImageReader
+
 from tests.fuzz.parser_mutations import mutated
 from tests.fuzz.parser_seeds import Files, Seed, seeds
-from transforms.records import BadInput, ClassNames, Failure, ImageRecord, JobError
-from transforms.shards.packing import pack_record
-from transforms.sources.registry import SOURCES, detect
-from transforms.sources.source import Item, SourceConfig
-from transforms.storage.reader import ImageReader
 
 SECONDS = 10
 """That a case may take: two readings, on a machine that does other things too."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.records import StoredImage
 
 from tests.fuzz.image_seeds import seeds
 from tests.fuzz.images import POLICIES, finding, inputs, refusal
-from transforms.images.policy import ImagePolicy
-from transforms.records import StoredImage
 
 
 def test_every_seed_is_sound_under_every_policy() -> None:

@@ -6,11 +6,11 @@ import time
 from pathlib import Path
 
 import pytest
+from recordmill.transforms.records import Failure, ImageRecord, JobError
+from recordmill.transforms.sources.csv_manifest import CsvSource
 
 from tests.fuzz import parsers
 from tests.fuzz.parser_seeds import seeds
-from transforms.records import Failure, ImageRecord, JobError
-from transforms.sources.csv_manifest import CsvSource
 
 
 def test_undamaged_inputs_are_read(tmp_path: Path) -> None:

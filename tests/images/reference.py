@@ -18,10 +18,10 @@ import numpy.typing as npt
 import tensorflow as tf
 import tifffile
 from PIL import Image, ImageCms, ImageSequence
+from recordmill.transforms.images.policy import LOSSY, ImagePolicy
+from recordmill.transforms.records import StoredImage
 
 from tests.images.drawn import tensorflow_pixels
-from transforms.images.policy import LOSSY, ImagePolicy
-from transforms.records import StoredImage
 
 Floats = npt.NDArray[np.float64]
 

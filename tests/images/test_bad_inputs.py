@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.images.store import store_image
+from recordmill.transforms.records import BadInput
 
 from tests.images.drawn import deep_png, encoded, gradient, tensorflow_pixels, with_orientation
-from transforms.images.policy import ImagePolicy
-from transforms.images.store import store_image
-from transforms.records import BadInput
 
 POLICIES = tuple(ImagePolicy(image_format=name) for name in ("keep", "jpeg", "png", "raw", "tensor"))
 REASONS = {"empty file", "not an image", "truncated", "corrupt", "too many pixels", "not supported"}
@@ -150,10 +150,10 @@ def test_nothing_reaches_standard_error_of_a_process_of_ours() -> None:
     ]
     program = (
         "import sys, pickle\n"
-        "from transforms.images.store import store_image\n"
-        "from transforms.images.policy import ImagePolicy\n"
-        "from transforms.records import BadInput\n"
-        "from transforms.shards import own_process\n"
+        "from recordmill.transforms.images.store import store_image\n"
+        "from recordmill.transforms.images.policy import ImagePolicy\n"
+        "from recordmill.transforms.records import BadInput\n"
+        "from recordmill.transforms.shards import own_process\n"
         "own_process.set_up()\n"
         "for data in pickle.load(sys.stdin.buffer):\n"
         "    try: store_image(data, ImagePolicy('raw'))\n"

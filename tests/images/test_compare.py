@@ -9,10 +9,10 @@ import pytest
 import simplejpeg
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from recordmill.transforms.images import compare
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 
 from tests.images.drawn import Array, gradient
-from transforms.images import compare
 
 
 def noise(*shape: int, seed: int = 1, dtype: str = "uint8") -> Array:

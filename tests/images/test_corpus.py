@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.images.store import store_image
+from recordmill.transforms.records import BadInput
 
 from tests.images.drawn import psnr, tensorflow_pixels
-from transforms.images.policy import ImagePolicy
-from transforms.images.store import store_image
-from transforms.records import BadInput
 
 CORPUS = os.environ.get("RECORDMILL_CORPUS", "")
 SUFFIXES = (

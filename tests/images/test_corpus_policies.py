@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from recordmill.transforms.images.policy import LOSSY, ImagePolicy
+from recordmill.transforms.images.store import store_image
+from recordmill.transforms.records import BadInput, StoredImage
 
 from tests.images import reference
 from tests.images.drawn import tensorflow_pixels
 from tests.images.reference import Source
 from tests.images.test_corpus import CORPUS, FAILURES, images
-from transforms.images.policy import LOSSY, ImagePolicy
-from transforms.images.store import store_image
-from transforms.records import BadInput, StoredImage
 
 pytestmark = [
     pytest.mark.corpus,

@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image, ImageOps
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.images.store import store_image, store_pixels
+from recordmill.transforms.records import BadInput, Geometry, StoredImage
 from skimage.metrics import structural_similarity
 
 from benchmarks.drawings import draw
@@ -20,9 +23,6 @@ from tests.images.drawn import (
     tensorflow_pixels,
     with_orientation,
 )
-from transforms.images.policy import ImagePolicy
-from transforms.images.store import store_image, store_pixels
-from transforms.records import BadInput, Geometry, StoredImage
 
 PHOTO = np.asarray(draw("circle", seed=3, width=120, height=90, noise=4))
 FINE = encoded(PHOTO, "JPEG", quality=98, subsampling="4:4:4")

@@ -11,12 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
+from recordmill.transforms.images.exif import turned
+from recordmill.transforms.images.geometry import (
+    is_identity,
+    is_scaled,
+    moved_boxes,
+    moved_points,
+    plan_geometry,
+)
+from recordmill.transforms.images.policy import FITS, ImagePolicy
+from recordmill.transforms.records import Geometry
 
 from tests.images.drawn import Array, with_orientation
-from transforms.images.exif import turned
-from transforms.images.geometry import is_identity, is_scaled, moved_boxes, moved_points, plan_geometry
-from transforms.images.policy import FITS, ImagePolicy
-from transforms.records import Geometry
 
 # EXIF 2.32, tag 0x0112, by where it says that row 0 and column 0 of the file are to be seen.
 UPRIGHT: dict[int, Callable[[Array], Array]] = {

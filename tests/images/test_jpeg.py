@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
+from recordmill.transforms.images.jpeg_header import read_header
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.images.store import store_image
+from recordmill.transforms.records import BadInput
 
 from tests.images.drawn import Array, encoded, gradient, psnr, rare_jpeg, tensorflow_pixels, with_orientation
-from transforms.images.jpeg_header import read_header
-from transforms.images.policy import ImagePolicy
-from transforms.images.store import store_image
-from transforms.records import BadInput
 
 KEEP, HEADER = ImagePolicy(), ImagePolicy(validate="header")
 

@@ -14,16 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, TiffImagePlugin
+from recordmill.transforms.images import gif, jpeg_header, png, png_text
+from recordmill.transforms.images.exif import read_orientation
+from recordmill.transforms.images.metadata import Metadata, metadata_of
+from recordmill.transforms.images.metadata_put import with_metadata
+from recordmill.transforms.images.metadata_strip import stripped
+from recordmill.transforms.images.metadata_upright import upright
+from recordmill.transforms.images.raster import open_webp
+from recordmill.transforms.records import BadInput
 
 from tests.images.drawn import Array, chunk, encoded, gradient, tensorflow_pixels
-from transforms.images import gif, jpeg_header, png, png_text
-from transforms.images.exif import read_orientation
-from transforms.images.metadata import Metadata, metadata_of
-from transforms.images.metadata_put import with_metadata
-from transforms.images.metadata_strip import stripped
-from transforms.images.metadata_upright import upright
-from transforms.images.raster import open_webp
-from transforms.records import BadInput
 
 SECRET = b"N 52 31 12 E 13 24 36"
 PROFILE = b"a colour profile" * 5000  # two segments of a JPEG

@@ -13,6 +13,10 @@ import oxipng
 import pytest
 import simplejpeg
 from PIL import Image
+from recordmill.transforms.images import jpeg_header, optimise
+from recordmill.transforms.images.optimise import optimised
+from recordmill.transforms.images.png import read_header
+from recordmill.transforms.records import BadInput
 
 from tests.images.drawn import (
     Array,
@@ -24,10 +28,6 @@ from tests.images.drawn import (
     tensorflow_pixels,
     with_orientation,
 )
-from transforms.images import jpeg_header, optimise
-from transforms.images.optimise import optimised
-from transforms.images.png import read_header
-from transforms.records import BadInput
 
 MODES = ("lossless", "lossless-progressive")
 
@@ -313,7 +313,8 @@ FATAL = {
 @pytest.mark.parametrize("name", FATAL)
 def test_what_would_end_the_process_is_left_as_it_is(name: str) -> None:
     code = (
-        "import sys; from transforms.images.optimise import optimised; data = bytes.fromhex(sys.argv[1]); "
+        "import sys; from recordmill.transforms.images.optimise import optimised; "
+        "data = bytes.fromhex(sys.argv[1]); "
         "assert optimised(data, 'jpeg', 'lossless-progressive') == (data, None)"
     )
     command = [sys.executable, "-c", code, FATAL[name]]

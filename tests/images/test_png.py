@@ -7,12 +7,12 @@ import zlib
 
 import numpy as np
 import pytest
+from recordmill.transforms.images.png_pixels import encode_deep
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.images.store import store_image
+from recordmill.transforms.records import BadInput
 
 from tests.images.drawn import chunk, encoded, gradient, png_file, tensorflow_pixels, with_orientation
-from transforms.images.png_pixels import encode_deep
-from transforms.images.policy import ImagePolicy
-from transforms.images.store import store_image
-from transforms.records import BadInput
 
 KEEP, HEADER, RAW = ImagePolicy(), ImagePolicy(validate="header"), ImagePolicy("raw")
 SIGNATURE, IHDR = b"\x89PNG\r\n\x1a\n", bytes((0, 0, 0, 4, 0, 0, 0, 4, 8, 0, 0, 0, 0))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-from transforms.images.policy import ImagePolicy
+from recordmill.transforms.images.policy import ImagePolicy
 
 
 @pytest.mark.parametrize(

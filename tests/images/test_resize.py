@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from recordmill.transforms.images import jpeg
+from recordmill.transforms.images.exif import turned
+from recordmill.transforms.images.geometry import plan_geometry
+from recordmill.transforms.images.jpeg_header import JpegHeader, read_header
+from recordmill.transforms.images.policy import FITS, ImagePolicy
+from recordmill.transforms.images.resize import resized
+from recordmill.transforms.records import BadInput, Geometry
 from skimage.metrics import structural_similarity
 
 from tests.images.drawn import Array, encoded, psnr, rare_jpeg
-from transforms.images import jpeg
-from transforms.images.exif import turned
-from transforms.images.geometry import plan_geometry
-from transforms.images.jpeg_header import JpegHeader, read_header
-from transforms.images.policy import FITS, ImagePolicy
-from transforms.images.resize import resized
-from transforms.records import BadInput, Geometry
 
 CORPUS = os.environ.get("RECORDMILL_CORPUS", "")
 RED, WHITE = (200, 30, 20), (255, 255, 255)

@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.images.store import store_image, store_pixels
+from recordmill.transforms.records import BadInput, StoredImage
 
 from tests.images.drawn import (
     Array,
@@ -21,9 +24,6 @@ from tests.images.drawn import (
     tensorflow_pixels,
     with_orientation,
 )
-from transforms.images.policy import ImagePolicy
-from transforms.images.store import store_image, store_pixels
-from transforms.records import BadInput, StoredImage
 
 KEEP, JPEG, PNG, RAW, TENSOR = (
     ImagePolicy(image_format=name) for name in ("keep", "jpeg", "png", "raw", "tensor")

@@ -9,13 +9,13 @@ import pytest
 import tensorflow as tf
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from recordmill.transforms.images import compare, jpeg, target
+from recordmill.transforms.images.jpeg_header import read_header
+from recordmill.transforms.images.target import QUALITIES, encode_to_target
+from recordmill.transforms.records import BadInput
 from skimage.metrics import structural_similarity
 
 from tests.images.drawn import Array, gradient
-from transforms.images import compare, jpeg, target
-from transforms.images.jpeg_header import read_header
-from transforms.images.target import QUALITIES, encode_to_target
-from transforms.records import BadInput
 
 TARGETS = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
 

@@ -7,8 +7,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from transforms.images.tensor import tensor_bytes
+from recordmill.transforms.images.tensor import tensor_bytes
 
 
 @given(st.integers(1, 300), st.integers(1, 140), st.integers(1, 4), st.sampled_from(["uint8", "uint16"]))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import PIL
 import simplejpeg
-
-from transforms.images.versions import codec_versions
+from recordmill.transforms.images.versions import codec_versions
 
 
 def test_names_the_codecs_that_decide_bytes() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from PIL import Image
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.images.store import store_image
 
 from tests.images.drawn import encoded, gradient, tensorflow_pixels
-from transforms.images.policy import ImagePolicy
-from transforms.images.store import store_image
 
 
 def test_alpha_that_the_header_denies_is_made_anew() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pipelines import cli
+from recordmill.pipelines import cli
 
 
 def convert(*args: object) -> int:

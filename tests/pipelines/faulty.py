@@ -13,26 +13,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from transforms import plan as planning
-from transforms.config import DatasetConfig
-from transforms.publish import Reconcile, write_metadata
-from transforms.records import Failure, ImageRecord, ImageRef
-from transforms.shards.manifest import Provenance
-from transforms.shards.packing import pack_reference
-from transforms.shards.part import PartTask
-from transforms.shards.plan import DatasetPlan, shard_index
-from transforms.shards.record_encoder import RecordEncoder
-from transforms.shards.report import ShardReport
-from transforms.shards.state import ShardState, shard_digest
-from transforms.shards.totals import total
-from transforms.storage.files import make_folder, sizes
-from transforms.storage.layout import Run
-from transforms.storage.local import version_of
-from transforms.storage.paths import is_remote
-from transforms.storage.publication import Move, move_file
-from transforms.storage.scratch import scratch_folder
-from transforms.storage.write_faults import naming_faults
+from recordmill.transforms import plan as planning
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.publish import Reconcile, write_metadata
+from recordmill.transforms.records import Failure, ImageRecord, ImageRef
+from recordmill.transforms.shards.manifest import Provenance
+from recordmill.transforms.shards.packing import pack_reference
+from recordmill.transforms.shards.part import PartTask
+from recordmill.transforms.shards.plan import DatasetPlan, shard_index
+from recordmill.transforms.shards.record_encoder import RecordEncoder
+from recordmill.transforms.shards.report import ShardReport
+from recordmill.transforms.shards.state import ShardState, shard_digest
+from recordmill.transforms.shards.totals import total
+from recordmill.transforms.storage.files import make_folder, sizes
+from recordmill.transforms.storage.layout import Run
+from recordmill.transforms.storage.local import version_of
+from recordmill.transforms.storage.paths import is_remote
+from recordmill.transforms.storage.publication import Move, move_file
+from recordmill.transforms.storage.scratch import scratch_folder
+from recordmill.transforms.storage.write_faults import naming_faults
 
 SPLIT = "train"
 # What makes the name of an unfinished file unique.
@@ -160,7 +159,7 @@ class Job:
     def __call__(self, times: int = 1) -> str:
         """Plans, writes, publishes; each step of publishing several times, as a runner may."""
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("transforms.shards.plan.measure", lambda *_: (1, 12, 500))
+            patch.setattr("recordmill.transforms.shards.plan.measure", lambda *_: (1, 12, 500))
             plan = planning.make_plan(
                 b"", self.config, [total(self._records)], self._failures, self.run.output, self.run
             )
@@ -173,7 +172,7 @@ class Job:
         provenance = Provenance.start({"kind": "test", "input": ""}, self.run.digest, "none", "")
         with pytest.MonkeyPatch.context() as patch:
             # Drawing the page only reads, and takes as long as all the rest.
-            patch.setattr("transforms.publish.report_page", lambda *_: "a page")
+            patch.setattr("recordmill.transforms.publish.report_page", lambda *_: "a page")
             paths = [
                 write_metadata(summary.value, [], self.run, self.config, provenance) for _ in range(times)
             ]

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recordmill.transforms.records import JobError
+from recordmill.transforms.storage import cloud, lock, object_lock
 from requests.adapters import HTTPAdapter
 
 from tests.buckets.calls import Request
 from tests.buckets.server import BucketServer, Drop
 from tests.pipelines.faulty import Job, Killed, content_digest, contents
-from transforms.records import JobError
-from transforms.storage import cloud, lock, object_lock
 
 # Number of shards of the dataset that is there, none for no dataset; and of the one that the job writes.
 SCENES = {"first": (0, 2), "more": (1, 3), "fewer": (3, 1), "equal": (2, 2)}
@@ -288,8 +288,8 @@ def test_moves_are_made_side_by_side(
     tmp_path: Path, bucket: str, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As `MoveFiles` makes them: no rewrite waits for another."""
-    from transforms.publish import MoveFiles
-    from transforms.storage.publication import Move
+    from recordmill.transforms.publish import MoveFiles
+    from recordmill.transforms.storage.publication import Move
 
     for number in range(4):
         bucket_server.put(f"{bucket}/from/{number}", b"%d" % number)

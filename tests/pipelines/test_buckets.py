@@ -123,7 +123,7 @@ def test_faults_of_the_service_leave_no_trace(
 
 def started(stored: str, writer: str) -> "subprocess.Popen[bytes]":
     """A conversion in a process of its own."""
-    command = [sys.executable, "-m", "pipelines.convert", "--quiet", *flags(writer)]
+    command = [sys.executable, "-m", "recordmill.pipelines.convert", "--quiet", *flags(writer)]
     command += ["--input", f"{stored}/in", "--output", f"{stored}/out"]
     return subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE)
 

@@ -3,8 +3,7 @@
 import importlib.metadata
 
 import pytest
-
-from pipelines import cli
+from recordmill.pipelines import cli
 
 COMMANDS = ("convert", "inspect", "verify", "report", "schema", "sweep", "formats")
 

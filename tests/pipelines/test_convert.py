@@ -465,7 +465,7 @@ def test_a_group_that_does_not_take_part_in_the_match(photos: Path, tmp_path: Pa
 def test_free_space_is_looked_at_before(
     photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("transforms.plan.free_bytes", lambda path: 1000)
+    monkeypatch.setattr("recordmill.transforms.plan.free_bytes", lambda path: 1000)
     output = tmp_path / "out"
     assert convert("--input", photos, "--output", output, "--quiet") == 1
     assert "will be written, and 1.0 kB are free there" in capfd.readouterr().err
@@ -481,7 +481,7 @@ def test_nobody_reads_the_summary(photos: Path, tmp_path: Path) -> None:
     call = [
         sys.executable,
         "-m",
-        "pipelines.convert",
+        "recordmill.pipelines.convert",
         "--input",
         str(photos),
         "--output",
@@ -507,9 +507,9 @@ def test_plan_writes_nothing(photos: Path, tmp_path: Path, capfd: pytest.Capture
 @pytest.mark.parametrize(
     "command",
     [
-        [sys.executable, "-m", "pipelines.convert"],
+        [sys.executable, "-m", "recordmill.pipelines.convert"],
         [sys.executable, str(ROOT / "pipelines/convert.py")],
-        [sys.executable, "-m", "pipelines.cli", "convert"],
+        [sys.executable, "-m", "recordmill.pipelines.cli", "convert"],
     ],
 )
 def test_every_way_to_start_it(photos: Path, tmp_path: Path, command: list[str]) -> None:

@@ -6,11 +6,10 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from recordmill.pipelines import display
+from recordmill.pipelines.display import progress_display
+from recordmill.transforms.shards import progress
 from rich.progress import Progress
-
-from pipelines import display
-from pipelines.display import progress_display
-from transforms.shards import progress
 
 
 @pytest.fixture(autouse=True)

@@ -12,12 +12,12 @@ import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 from PIL import Image
+from recordmill.pipelines.options import parse_convert
+from recordmill.transforms.images.policy import ImagePolicy
 from rich.filesize import decimal
 
 from benchmarks.drawings import draw
-from pipelines.options import parse_convert
 from tests.pipelines.conversion import by_key, convert, digests, examples, failures, manifest
-from transforms.images.policy import ImagePolicy
 
 SCHEMA = Path(__file__).parents[2] / "transforms" / "shards" / "manifest.schema.json"
 

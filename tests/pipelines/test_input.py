@@ -15,9 +15,9 @@ from tests.pipelines.conversion import convert
 
 tf = pytest.importorskip("tensorflow")
 
-from pipelines.input import dataset_info, load_dataset  # noqa: E402
-from pipelines.input_splits import count_records, pieces_of  # noqa: E402
-from transforms.reading.dataset import find_dataset  # noqa: E402
+from recordmill.pipelines.input import dataset_info, load_dataset  # noqa: E402
+from recordmill.pipelines.input_splits import count_records, pieces_of  # noqa: E402
+from recordmill.transforms.reading.dataset import find_dataset  # noqa: E402
 
 ROWS = 103
 SHARDS = 5
@@ -94,7 +94,7 @@ def test_numbered_parts_of_a_split(rows: Path, part: str) -> None:
 @pytest.mark.parametrize("whole", [1, 7, 50, 99, 103, 1281])
 def test_per_cent_are_rounded_as_tfds_does(whole: int) -> None:
     tfds = pytest.importorskip("tensorflow_datasets")
-    from pipelines.input_splits import _bound
+    from recordmill.pipelines.input_splits import _bound
 
     infos = {"train": tfds.core.SplitInfo(name="train", shard_lengths=[whole], num_bytes=0)}
     # of a share from the end that rounds to no record, TFDS makes all records from the start
@@ -287,7 +287,7 @@ def test_single_files_and_patterns(rows: Path) -> None:
 def test_no_beam_is_needed(rows: Path) -> None:
     program = (
         "import sys; sys.modules['apache_beam'] = None\n"
-        "from pipelines.input import load_dataset\n"
+        "from recordmill.pipelines.input import load_dataset\n"
         f"assert sum(1 for _ in load_dataset({str(rows)!r}, 'val')) == {len(stored(rows, 'val'))}\n"
         "assert not any(name.startswith('apache_beam.') for name in sys.modules)"
     )

@@ -12,7 +12,7 @@ from PIL import Image
 
 tf = pytest.importorskip("tensorflow")
 
-from pipelines.input import load_dataset  # noqa: E402
+from recordmill.pipelines.input import load_dataset  # noqa: E402
 
 HEIGHT, WIDTH = 21, 34
 SHAPE = (HEIGHT, WIDTH)

@@ -11,7 +11,7 @@ from tests.pipelines.conversion import convert
 
 tf = pytest.importorskip("tensorflow")
 
-from pipelines.input import dataset_info, load_dataset  # noqa: E402
+from recordmill.pipelines.input import dataset_info, load_dataset  # noqa: E402
 
 
 def test_a_bucket_is_as_good_as_a_disk(

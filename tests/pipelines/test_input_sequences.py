@@ -11,7 +11,8 @@ from PIL import Image
 
 tf = pytest.importorskip("tensorflow")
 
-from pipelines.input import load_dataset  # noqa: E402
+from recordmill.pipelines.input import load_dataset  # noqa: E402
+
 from tests.pipelines.test_input_images import feature, file_of, pixels  # noqa: E402
 
 

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from recordmill.pipelines import inspection
+from recordmill.transforms.reading import survey_sample
 
-from pipelines import inspection
 from tests.buckets.server import BucketServer
 from tests.pipelines.conversion import convert
-from transforms.reading import survey_sample
 
 
 def inspect(*args: object) -> int:
@@ -376,8 +376,9 @@ def test_what_a_bucket_does_not_tell_is_estimated(
 
 
 def test_it_starts_with_no_more_than_it_needs() -> None:
-    heavy = "{'apache_beam', 'tensorflow', 'transforms.sources.registry', 'transforms.examples.registry'}"
-    code = f"import sys, pipelines.inspection\nprint(sorted({heavy} & set(sys.modules)))"
+    ours = "recordmill.transforms"
+    heavy = {"apache_beam", "tensorflow", f"{ours}.sources.registry", f"{ours}.examples.registry"}
+    code = f"import sys, recordmill.pipelines.inspection\nprint(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 

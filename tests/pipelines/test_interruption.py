@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from recordmill.transforms import write_shards
 
 from tests.patched import patched_site
 from tests.pipelines.conversion import by_key, convert, manifest
-from transforms import write_shards
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,13 +23,15 @@ def run(start: list[str], site: Path, photos: Path, output: Path, *args: str) ->
     return done.returncode, done.stderr
 
 
-@pytest.mark.parametrize("start", [["-m", "pipelines.cli", "convert"], ["-m", "pipelines.convert"]])
+@pytest.mark.parametrize(
+    "start", [["-m", "recordmill.pipelines.cli", "convert"], ["-m", "recordmill.pipelines.convert"]]
+)
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_while_the_program_is_still_imported(
     start: list[str], name: str, photos: Path, tmp_path: Path
 ) -> None:
     patch = f"import os, signal\ndef patch(module): os.kill(os.getpid(), signal.{name})\n"
-    site = patched_site(tmp_path, "pipelines.options", patch)
+    site = patched_site(tmp_path, "recordmill.pipelines.options", patch)
     assert run(start, site, photos, tmp_path / "out") == (130, "\ninterrupted; nothing was begun\n")
     assert not (tmp_path / "out").exists()
 
@@ -40,10 +42,10 @@ def test_after_the_manifest_is_written(photos: Path, tmp_path: Path) -> None:
         "def patch(module):\n"
         "    module.end_run = lambda run: os.kill(os.getpid(), signal.SIGTERM)\n"
     )
-    site = patched_site(tmp_path, "transforms.storage.runs", patch)
+    site = patched_site(tmp_path, "recordmill.transforms.storage.runs", patch)
     output = tmp_path / "out"
     said = f"\ninterrupted; the new dataset is published in {output}\n"
-    assert run(["-m", "pipelines.convert"], site, photos, output) == (130, said)
+    assert run(["-m", "recordmill.pipelines.convert"], site, photos, output) == (130, said)
     assert len(by_key(output)) == 12
     assert convert("--input", photos, "--output", output, "--overwrite", "--num_shards=2") == 0
     assert len(by_key(output)) == 12
@@ -58,8 +60,8 @@ def test_before_an_older_dataset_is_withdrawn(photos: Path, tmp_path: Path) -> N
         "def patch(module):\n"
         "    module.withdraw = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
     )
-    site = patched_site(tmp_path, "transforms.storage.publication", patch)
-    status, said = run(["-m", "pipelines.convert"], site, photos, output, "--overwrite")
+    site = patched_site(tmp_path, "recordmill.transforms.storage.publication", patch)
+    status, said = run(["-m", "recordmill.pipelines.convert"], site, photos, output, "--overwrite")
     assert status == 130
     assert said == (
         f"\ninterrupted; the dataset in {output} is the one that was there before\n"

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from recordmill.pipelines import cli
+from recordmill.transforms.storage import lock, scratch
+from recordmill.transforms.storage.marked import MARKER
 
-from pipelines import cli
 from tests.buckets.server import BucketServer
 from tests.pipelines.conversion import convert, manifest
 from tests.pipelines.faulty import Killed
-from transforms.storage import lock, scratch
-from transforms.storage.marked import MARKER
 
 # What the program writes: in an output or next to versions, under `.recordmill`, and in TMPDIR.
 IN_OUTPUT = (
@@ -155,7 +155,7 @@ def dying(monkeypatch: pytest.MonkeyPatch, function: str) -> None:
     def killed(*_: object, **__: object) -> None:
         raise Killed
 
-    monkeypatch.setattr(f"transforms.publish.{function}", killed)
+    monkeypatch.setattr(f"recordmill.transforms.publish.{function}", killed)
 
 
 def test_next_to_a_dataset(photos: Path, tmp_path: Path, planted: Planted) -> None:

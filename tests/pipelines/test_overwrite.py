@@ -13,14 +13,14 @@ from pathlib import Path
 import apache_beam as beam
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.read import ReadSource
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage import lock
+from recordmill.transforms.storage.runs import finished_shards
+from recordmill.transforms.write import WriteDataset
 
 from tests.pipelines.conversion import by_key, convert, digests, failures, manifest
-from transforms.config import DatasetConfig
-from transforms.read import ReadSource
-from transforms.sources.source import SourceConfig
-from transforms.storage import lock
-from transforms.storage.runs import finished_shards
-from transforms.write import WriteDataset
 
 ROOT = Path(__file__).parents[2]
 
@@ -141,7 +141,7 @@ def dying(source, target):
         left -= 1
     call(source, target)
 os.replace = dying
-from pipelines import convert
+from recordmill.pipelines import convert
 convert.main()
 """
 
@@ -172,7 +172,7 @@ def held(output: Path) -> Iterator["subprocess.Popen[str]"]:
     """Another process has the lock."""
     script = (
         "import sys\n"
-        "from transforms.storage import lock\n"
+        "from recordmill.transforms.storage import lock\n"
         "lock.acquire(sys.argv[1], 'theirs', 'their command')\n"
         "print('held', flush=True)\n"
         "sys.stdin.read()\n"
@@ -213,7 +213,15 @@ def test_a_second_job_is_refused_until_the_first_is_dead(
 @pytest.mark.slow
 def test_jobs_that_start_at_once_make_one_dataset(photos: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
-    call = [sys.executable, "-m", "pipelines.convert", "--input", str(photos), "--output", str(output)]
+    call = [
+        sys.executable,
+        "-m",
+        "recordmill.pipelines.convert",
+        "--input",
+        str(photos),
+        "--output",
+        str(output),
+    ]
     jobs = [
         subprocess.Popen([*call, "--quiet"], cwd=ROOT, stderr=subprocess.PIPE, text=True) for _ in range(2)
     ]

@@ -9,15 +9,15 @@ import apache_beam as beam
 import numpy as np
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.read import ReadSource, list_part
+from recordmill.transforms.records import Annotations, ImageRecord
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage.reader import ImageReader
+from recordmill.transforms.write import WriteDataset
 
 from benchmarks.drawings import draw_folder
 from tests.pipelines.conversion import digests, examples
-from transforms.config import DatasetConfig
-from transforms.read import ReadSource, list_part
-from transforms.records import Annotations, ImageRecord
-from transforms.sources.source import SourceConfig
-from transforms.storage.reader import ImageReader
-from transforms.write import WriteDataset
 
 
 def test_a_full_output_is_refused_in_the_pipeline_too(tmp_path: Path) -> None:
@@ -42,9 +42,8 @@ def test_a_full_output_is_refused_in_the_pipeline_too(tmp_path: Path) -> None:
 def test_own_records_with_values_of_numpy(tmp_path: Path) -> None:
     import apache_beam as beam
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-
-    from transforms.config import DatasetConfig
-    from transforms.write import WriteDataset
+    from recordmill.transforms.config import DatasetConfig
+    from recordmill.transforms.write import WriteDataset
 
     features = {"x": np.float32(0.5), "n": np.int16(7), "v": np.arange(4).reshape(2, 2), "t": "a[/b]"}
     record = ImageRecord("only", None, annotations=Annotations((), features))  # type: ignore[arg-type]
@@ -60,7 +59,7 @@ def test_what_a_source_unpacks_outlives_the_start_of_other_processes(tmp_path: P
     )
     items = list(list_part((), SourceConfig(kind="idx", input=str(tmp_path)), None))
     records = [item for item in items if isinstance(item, ImageRecord)]
-    code = "from transforms.storage.scratch import scratch_folder; scratch_folder()"
+    code = "from recordmill.transforms.storage.scratch import scratch_folder; scratch_folder()"
     subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], check=True)
     reader = ImageReader()
     assert [list(reader.read(record.image)) for record in records if record.image] == [

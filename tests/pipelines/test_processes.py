@@ -10,13 +10,13 @@ from pathlib import Path
 import apache_beam as beam
 import psutil
 import pytest
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.read import ReadSource
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.write import WriteDataset
 
 from benchmarks.drawings import draw
 from tests.pipelines.conversion import convert, manifest
-from transforms.config import DatasetConfig
-from transforms.read import ReadSource
-from transforms.sources.source import SourceConfig
-from transforms.write import WriteDataset
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,7 +45,7 @@ def test_no_process_imports_tensorflow(photos: Path, tmp_path: Path) -> None:
     call = [
         sys.executable,
         "-m",
-        "pipelines.convert",
+        "recordmill.pipelines.convert",
         "--input",
         str(photos),
         "--output",
@@ -82,7 +82,16 @@ def test_a_job_that_is_stopped_publishes_nothing_and_runs_again(
 ) -> None:
     output = tmp_path / "out"
     args = ["--image_format=png", "--num_shards=20", "--direct_num_workers=2", "--progress=none"]
-    call = [sys.executable, "-m", "pipelines.convert", "--input", str(photos), "--output", str(output), *args]
+    call = [
+        sys.executable,
+        "-m",
+        "recordmill.pipelines.convert",
+        "--input",
+        str(photos),
+        "--output",
+        str(output),
+        *args,
+    ]
     job = subprocess.Popen(call, cwd=ROOT, stderr=subprocess.PIPE, start_new_session=True, text=True)
     deadline = time.monotonic() + 60
     while not list(output.glob(".recordmill/*/shards/*.idx")):
@@ -123,7 +132,7 @@ def test_a_publication_that_was_cut_off_is_known_and_cleared(
     output = tmp_path / "out"
     script = (
         "import os, sys\n"
-        "from transforms.storage import output\n"
+        "from recordmill.transforms.storage import output\n"
         "from pipelines import convert\n"
         "replace, left = os.replace, [int(sys.argv.pop(1))]\n"
         "def dying(old, new):\n"
@@ -153,10 +162,10 @@ def test_a_script_without_a_main_guard(photos: Path, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "import apache_beam as beam\n"
-        "from transforms.config import DatasetConfig\n"
-        "from transforms.read import ReadSource\n"
-        "from transforms.sources.source import SourceConfig\n"
-        "from transforms.write import WriteDataset\n"
+        "from recordmill.transforms.config import DatasetConfig\n"
+        "from recordmill.transforms.read import ReadSource\n"
+        "from recordmill.transforms.sources.source import SourceConfig\n"
+        "from recordmill.transforms.write import WriteDataset\n"
         "print('started')\n"
         "from apache_beam.runners.portability.fn_api_runner import FnApiRunner\n"
         "with beam.Pipeline(runner=FnApiRunner()) as pipeline:\n"

@@ -6,10 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from recordmill.transforms.records import JobError
+from recordmill.transforms.storage import lock
 
 from tests.pipelines.faulty import Job, Killed, Machine, contents
-from transforms.records import JobError
-from transforms.storage import lock
 
 # Number of shards of the dataset that is there, none for no dataset; and of the one that the job writes.
 SCENES = {"first": (0, 2), "more": (1, 3), "fewer": (3, 1), "equal": (2, 2)}
@@ -265,7 +265,7 @@ def test_all_is_on_disk_before_it_counts(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_finished_shards_need_no_room_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(tmp_path, *SCENES["first"])
-    monkeypatch.setattr("transforms.plan.free_bytes", lambda path: 10)
+    monkeypatch.setattr("recordmill.transforms.plan.free_bytes", lambda path: 10)
     scene.reset()
     with pytest.raises(JobError, match=r"about 3.0 kB will be written, and 10 bytes are free there"):
         scene.job()()
@@ -274,7 +274,7 @@ def test_finished_shards_need_no_room_again(tmp_path: Path, monkeypatch: pytest.
     publishes = next(at for at, what in enumerate(scene.operations) if what.endswith("publishing.json.part"))
     scene.reset()
     assert scene.interrupted(publishes)
-    monkeypatch.setattr("transforms.plan.free_bytes", lambda path: 10)
+    monkeypatch.setattr("recordmill.transforms.plan.free_bytes", lambda path: 10)
     scene.check_again()
 
 
@@ -287,7 +287,7 @@ def test_a_job_whose_output_is_gone_says_so(tmp_path: Path) -> None:
 
     scene.reset()
     with pytest.MonkeyPatch.context() as patch, pytest.raises(JobError) as gone:
-        patch.setattr("transforms.publish.recheck_output", remove)
+        patch.setattr("recordmill.transforms.publish.recheck_output", remove)
         job()
     assert str(scene.output) in str(gone.value)
     assert "No such file or directory" in str(gone.value)
@@ -295,7 +295,9 @@ def test_a_job_whose_output_is_gone_says_so(tmp_path: Path) -> None:
     scene.check_again()
 
 
-@pytest.mark.parametrize("step", ["transforms.plan._check_space", "tests.pipelines.faulty.move_file"])
+@pytest.mark.parametrize(
+    "step", ["recordmill.transforms.plan._check_space", "tests.pipelines.faulty.move_file"]
+)
 def test_a_job_that_was_taken_over_publishes_nothing(step: str, tmp_path: Path) -> None:
     scene = Scene(tmp_path, *SCENES["equal"])
     scene.reset()

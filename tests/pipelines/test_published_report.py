@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from recordmill.transforms.examples.columns import Column
+from recordmill.transforms.examples.features import int64_feature
+from recordmill.transforms.examples.labels import LabelMap
+from recordmill.transforms.examples.schema import FeatureSettings
+from recordmill.transforms.examples.tabular import FEATURES_ALONE
+from recordmill.transforms.reading.dataset import find_dataset
+from recordmill.transforms.reporting.findings import gather
+from recordmill.transforms.shards.counted import CountedFeatures
+from recordmill.transforms.storage.sealed import is_sealed
 from skimage.metrics import structural_similarity
 
 from benchmarks.drawings import draw
 from tests.pipelines.conversion import by_key, convert, manifest
-from transforms.examples.columns import Column
-from transforms.examples.features import int64_feature
-from transforms.examples.labels import LabelMap
-from transforms.examples.schema import FeatureSettings
-from transforms.examples.tabular import FEATURES_ALONE
-from transforms.reading.dataset import find_dataset
-from transforms.reporting.findings import gather
-from transforms.shards.counted import CountedFeatures
-from transforms.storage.sealed import is_sealed
 
 SIZES = [(120, 90), (90, 120), (64, 64), (33, 150), (150, 20), (96, 40)]
 

@@ -5,9 +5,8 @@ import sys
 import threading
 
 import pytest
-
-from pipelines.quiet_threads import quiet_threads
-from pipelines.runner_flags import is_on_a_cluster
+from recordmill.pipelines.quiet_threads import quiet_threads
+from recordmill.pipelines.runner_flags import is_on_a_cluster
 
 
 def test_only_our_own_threads_are_heard(capsys: pytest.CaptureFixture[str]) -> None:

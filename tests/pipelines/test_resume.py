@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+from recordmill.transforms.storage.runs import finished_shards
 
 from benchmarks.drawings import draw_folder
 from tests.patched import patched_site
 from tests.pipelines.conversion import by_key, convert, digests, failures, manifest
-from transforms.storage.runs import finished_shards
 
 ROOT = Path(__file__).parents[2]
 KEPT = "are kept: the same command reuses them, also with another --max_failure_ratio, or without --strict"
@@ -62,11 +62,19 @@ class Job:
     """A conversion in a process group of its own."""
 
     def __init__(self, photos: Path, output: Path, *args: str) -> None:
-        site = patched_site(output.parent, "transforms.shards.record_encoder", _NOTING)
+        site = patched_site(output.parent, "recordmill.transforms.shards.record_encoder", _NOTING)
         self.encoded = output.parent / "encoded"
         self.encoded.write_text("")
         environment = {**os.environ, "PYTHONPATH": f"{site}:{ROOT}", "ENCODED": str(self.encoded)}
-        call = [sys.executable, "-m", "pipelines.convert", "--input", str(photos), "--output", str(output)]
+        call = [
+            sys.executable,
+            "-m",
+            "recordmill.pipelines.convert",
+            "--input",
+            str(photos),
+            "--output",
+            str(output),
+        ]
         self.process = subprocess.Popen(
             [*call, *ARGS, *args, "--progress=none"],
             cwd=ROOT,

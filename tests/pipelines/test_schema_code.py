@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 from PIL import Image
+from recordmill.pipelines import schema_code
 
 from benchmarks.drawings import draw
-from pipelines import schema_code
 from tests.buckets.server import BucketServer
 from tests.pipelines.conversion import convert
 
@@ -191,13 +191,16 @@ def test_a_damaged_file_is_named(boxes: Path, tmp_path: Path, capsys: pytest.Cap
 
 
 def test_neither_beam_nor_tensorflow_is_imported() -> None:
-    code = "import sys, pipelines.schema_code; print({'apache_beam', 'tensorflow'} & set(sys.modules))"
+    code = (
+        "import sys, recordmill.pipelines.schema_code; "
+        "print({'apache_beam', 'tensorflow'} & set(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
 
 
 def test_a_reader_that_leaves_is_no_error_of_ours(boxes: Path) -> None:
-    call = [sys.executable, "-m", "pipelines.schema_code", str(boxes / "out")]
+    call = [sys.executable, "-m", "recordmill.pipelines.schema_code", str(boxes / "out")]
     with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from recordmill.pipelines import convert
 
-from pipelines import convert
 from tests.sources.small_inputs import INPUTS
 from tests.sources.special_cases import NUMBERS, failing_on_alarm, files_of, put
 
@@ -70,7 +70,7 @@ def test_pipes_links_and_sockets_cost_one_record_each(tmp_path: Path) -> None:
     os.mkfifo(root / "cat/pipe.png")
     (root / "cat/gone.png").symlink_to("nowhere")
     (root / "cat/out.png").symlink_to(tmp_path / "secret.png")
-    call = [sys.executable, "-m", "pipelines.convert", f"--input={root}", f"--output={out}"]
+    call = [sys.executable, "-m", "recordmill.pipelines.convert", f"--input={root}", f"--output={out}"]
     done = subprocess.run(
         [*call, "--max_failure_ratio=1"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
     )

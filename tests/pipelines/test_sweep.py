@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from recordmill.pipelines import cli
+from recordmill.pipelines.options import parse_convert
+from recordmill.transforms.images.store import store_image
+from recordmill.transforms.sweeping.output import NAMES
+from recordmill.transforms.sweeping.results import Setting
+from recordmill.transforms.sweeping.settings import SweepConfig, settings
 from skimage.metrics import structural_similarity
 
 from benchmarks.drawings import draw
-from pipelines import cli
-from pipelines.options import parse_convert
 from tests.buckets.server import BucketServer
 from tests.images.drawn import tensorflow_pixels
 from tests.patched import patched_site
 from tests.pipelines.conversion import convert, manifest
-from transforms.images.store import store_image
-from transforms.sweeping.output import NAMES
-from transforms.sweeping.results import Setting
-from transforms.sweeping.settings import SweepConfig, settings
 
 ROOT = Path(__file__).parents[2]
 FEW = ("--qualities=80", "--target_ssim=0.9")
@@ -257,7 +257,7 @@ def test_as_a_module_with_the_threads_of_beam(photos: Path, swept: Path, tmp_pat
     call = [
         sys.executable,
         "-m",
-        "pipelines.sweep",
+        "recordmill.pipelines.sweep",
         "--input",
         photos,
         "--output",
@@ -286,9 +286,18 @@ def test_an_interruption_leaves_nothing(photos: Path, tmp_path: Path) -> None:
         "def patch(module):\n"
         "    module.write_files = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
     )
-    site = patched_site(tmp_path, "transforms.sweep", patch)
+    site = patched_site(tmp_path, "recordmill.transforms.sweep", patch)
     environment = {**os.environ, "PYTHONPATH": f"{site}:{ROOT}"}
-    call = [sys.executable, "-m", "pipelines.cli", "sweep", "--input", photos, "--output", tmp_path / "out"]
+    call = [
+        sys.executable,
+        "-m",
+        "recordmill.pipelines.cli",
+        "sweep",
+        "--input",
+        photos,
+        "--output",
+        tmp_path / "out",
+    ]
     done = subprocess.run(
         [*map(str, call), "--qualities=80", "--target_ssim=none", "--limit=2", "--quiet"],
         cwd=ROOT,

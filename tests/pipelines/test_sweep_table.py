@@ -2,11 +2,11 @@ import dataclasses
 import io
 
 import pytest
+from recordmill.pipelines.sweep_table import print_table
+from recordmill.transforms.sweeping.results import Sweep
 from rich.console import Console
 
-from pipelines.sweep_table import print_table
 from tests.sweeping.found import EVIL, sweep
-from transforms.sweeping.results import Sweep
 
 
 def printed(found: Sweep, width: int) -> list[str]:

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from recordmill.pipelines import cli
+from recordmill.pipelines.verify_options import parse_verify
+from recordmill.transforms.framing import read_records
+from recordmill.transforms.shards import progress
 from skimage.metrics import structural_similarity
 
 from benchmarks.drawings import draw
-from pipelines import cli
-from pipelines.verify_options import parse_verify
 from tests.buckets.server import BucketServer
 from tests.pipelines.conversion import convert
-from transforms.framing import read_records
-from transforms.shards import progress
 
 
 def verify(*args: object) -> int:

@@ -3,12 +3,11 @@
 import io
 from typing import Any
 
+from recordmill.pipelines.verify_table import MOST_SHOWN, print_verified
+from recordmill.transforms.reading.verify_likeness import MOST_WORST, Likeness
+from recordmill.transforms.reading.verify_report import report_of
+from recordmill.transforms.reading.verify_tally import Fault, Tally
 from rich.console import Console
-
-from pipelines.verify_table import MOST_SHOWN, print_verified
-from transforms.reading.verify_likeness import MOST_WORST, Likeness
-from transforms.reading.verify_report import report_of
-from transforms.reading.verify_tally import Fault, Tally
 
 
 def shown(tally: Tally) -> str:

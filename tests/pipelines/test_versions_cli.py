@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from recordmill.pipelines import summary
+from recordmill.pipelines.options import ConvertOptions, parse_convert
 
 from benchmarks.drawings import draw
-from pipelines import summary
-from pipelines.options import ConvertOptions, parse_convert
 from tests.dataflow.conftest import submitter as submitter
 from tests.dataflow.submitting import IMAGE, Submitter
 from tests.patched import patched_site
@@ -311,11 +311,11 @@ def test_interrupted_while_a_version_is_shown(
     )
     environment = {
         **os.environ,
-        "PYTHONPATH": f"{patched_site(tmp_path, 'transforms.storage.versions', patch)}:{ROOT}",
+        "PYTHONPATH": f"{patched_site(tmp_path, 'recordmill.transforms.storage.versions', patch)}:{ROOT}",
     }
     call = ["--input", str(photos), "--output", str(output), AUTO, "--num_shards=1"]
     done = subprocess.run(
-        [sys.executable, "-m", "pipelines.convert", *call, "--quiet"],
+        [sys.executable, "-m", "recordmill.pipelines.convert", *call, "--quiet"],
         cwd=ROOT,
         env=environment,
         capture_output=True,

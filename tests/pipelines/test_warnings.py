@@ -6,10 +6,10 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from recordmill.transforms.shards.plausibility import DataWarning
 
 from benchmarks.drawings import draw
 from tests.pipelines.conversion import convert, digests, failures, manifest
-from transforms.shards.plausibility import DataWarning
 
 SCHEMA = Path(__file__).parents[2] / "transforms/shards/manifest.schema.json"
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from recordmill.pipelines.input import load_dataset
 
-from pipelines.input import load_dataset
 from tests.readers.drawn import CLASSES, SIZE, keys_of, pixels_of
 
 keras = tf.keras

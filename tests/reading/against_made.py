@@ -9,17 +9,16 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
-
-from transforms.config import DatasetConfig
-from transforms.examples.protos import Example
-from transforms.records import (
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.examples.protos import Example
+from recordmill.transforms.records import (
     Annotations,
     ImageRecord,
     ImageRef,
 )
-from transforms.shards.plan import record_settings
-from transforms.shards.record_encoder import RecordEncoder, RecordSettings
-from transforms.shards.totals import total
+from recordmill.transforms.shards.plan import record_settings
+from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
+from recordmill.transforms.shards.totals import total
 
 WIDTH, HEIGHT = 40, 30
 TRIANGLE = ((2.0, 2.0, 30.0, 2.0, 2.0, 20.0),)

@@ -8,6 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.examples.protos import Example, SequenceExample
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.reading.against import SourceComparer, class_differences, split_difference
+from recordmill.transforms.reading.against_difference import Difference
+from recordmill.transforms.records import (
+    Annotations,
+    ImageRecord,
+    ImageRef,
+    Steps,
+)
+from recordmill.transforms.shards.record_encoder import RecordSettings
 
 from tests.reading.against_made import (
     CMYK,
@@ -35,18 +47,6 @@ from tests.reading.against_made import (
     stored,
     turned,
 )
-from transforms.config import DatasetConfig
-from transforms.examples.protos import Example, SequenceExample
-from transforms.images.policy import ImagePolicy
-from transforms.reading.against import SourceComparer, class_differences, split_difference
-from transforms.reading.against_difference import Difference
-from transforms.records import (
-    Annotations,
-    ImageRecord,
-    ImageRef,
-    Steps,
-)
-from transforms.shards.record_encoder import RecordSettings
 
 
 @pytest.mark.parametrize(

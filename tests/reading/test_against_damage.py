@@ -10,6 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from recordmill.transforms.examples.protos import Example
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.reading.against import Compared, SourceComparer
+from recordmill.transforms.records import (
+    AnnotatedObject,
+    Annotations,
+    Box,
+    ImageRecord,
+    ImageRef,
+    MaskImage,
+)
+from recordmill.transforms.shards.record_encoder import RecordSettings
 
 from tests.reading.against_made import (
     ENCODED,
@@ -30,18 +42,6 @@ from tests.reading.against_made import (
     stored,
     turned,
 )
-from transforms.examples.protos import Example
-from transforms.images.policy import ImagePolicy
-from transforms.reading.against import Compared, SourceComparer
-from transforms.records import (
-    AnnotatedObject,
-    Annotations,
-    Box,
-    ImageRecord,
-    ImageRef,
-    MaskImage,
-)
-from transforms.shards.record_encoder import RecordSettings
 
 
 def an_annotated(folder: Path) -> tuple[ImageRecord, RecordSettings]:

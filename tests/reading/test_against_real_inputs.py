@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from transforms.config import DatasetConfig
-from transforms.images.policy import ImagePolicy
-from transforms.reading.against import SourceComparer
-from transforms.records import BadInput, ClassNames, ImageRecord
-from transforms.shards.hashing import with_split
-from transforms.shards.plan import record_settings
-from transforms.shards.record_encoder import RecordEncoder
-from transforms.shards.totals import total
-from transforms.sources.registry import detect, source_of
-from transforms.sources.source import SourceConfig
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.reading.against import SourceComparer
+from recordmill.transforms.records import BadInput, ClassNames, ImageRecord
+from recordmill.transforms.shards.hashing import with_split
+from recordmill.transforms.shards.plan import record_settings
+from recordmill.transforms.shards.record_encoder import RecordEncoder
+from recordmill.transforms.shards.totals import total
+from recordmill.transforms.sources.registry import detect, source_of
+from recordmill.transforms.sources.source import SourceConfig
 
 CORPUS = os.environ.get("RECORDMILL_CORPUS", "")
 pytestmark = [

@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import pytest
-
-from transforms.framing import DamagedRecordError
-from transforms.reading.class_names import class_names
-from transforms.reading.dataset import find_dataset
+from recordmill.transforms.framing import DamagedRecordError
+from recordmill.transforms.reading.class_names import class_names
+from recordmill.transforms.reading.dataset import find_dataset
 
 LABEL_MAP = """
 item { name: "/m/04dr76w" id: 7 display_name: "Bottle" }

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from transforms.examples.protos import (
+from recordmill.transforms.examples.protos import (
     BytesList,
     Example,
     FeatureList,
@@ -18,9 +17,9 @@ from transforms.examples.protos import (
     Int64List,
     SequenceExample,
 )
-from transforms.examples.schema import FeatureSpec
-from transforms.reading.dataset import find_dataset
-from transforms.reading.inference import image_name, infer_specs, sample_images
+from recordmill.transforms.examples.schema import FeatureSpec
+from recordmill.transforms.reading.dataset import find_dataset
+from recordmill.transforms.reading.inference import image_name, infer_specs, sample_images
 
 
 def feature(*values: Any) -> Any:

@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
-
-from transforms.reading.dataset import find_dataset
-from transforms.reading.parsing_code import parsing_code
-from transforms.reading.parsing_dataset import described
-from transforms.storage.layout import FORMAT_VERSION
+from recordmill.transforms.reading.dataset import find_dataset
+from recordmill.transforms.reading.parsing_code import parsing_code
+from recordmill.transforms.reading.parsing_dataset import described
+from recordmill.transforms.storage.layout import FORMAT_VERSION
 
 PIXELS = np.arange(5 * 4 * 3, dtype=np.uint8).reshape(5, 4, 3) * 4
 

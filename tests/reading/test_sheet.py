@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-
-from transforms.reading.drawing import FAULT_PAPER, PAPER, color_of, draw
-from transforms.reading.sheet import caption, contact_sheet
-from transforms.reading.stored_record import StoredImageBytes, StoredObject, StoredRecord
-from transforms.records import BadInput, Box
+from recordmill.transforms.reading.drawing import FAULT_PAPER, PAPER, color_of, draw
+from recordmill.transforms.reading.sheet import caption, contact_sheet
+from recordmill.transforms.reading.stored_record import StoredImageBytes, StoredObject, StoredRecord
+from recordmill.transforms.records import BadInput, Box
 
 
 def encoded(pixels: Any) -> bytes:

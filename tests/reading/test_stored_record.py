@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-
-from transforms.examples.features import build_example, build_sequence_example
-from transforms.images.tensor import tensor_bytes
-from transforms.reading.stored_record import StoredImageBytes, StoredObject, stored_record
-from transforms.records import BadInput, Box
+from recordmill.transforms.examples.features import build_example, build_sequence_example
+from recordmill.transforms.images.tensor import tensor_bytes
+from recordmill.transforms.reading.stored_record import StoredImageBytes, StoredObject, stored_record
+from recordmill.transforms.records import BadInput, Box
 
 NAMES = {0: "cat", 1: "dog", 7: "owl"}
 

@@ -11,18 +11,24 @@ from typing import Any
 import google_crc32c
 import pytest
 from PIL import Image
-
-from transforms.examples.protos import Example, FeatureMessage, SequenceExample
-from transforms.framing import DamagedRecordError
-from transforms.reading import survey_damage, survey_parsed, survey_sample
-from transforms.reading.dataset import find_dataset
-from transforms.reading.survey import Survey
-from transforms.reading.survey_counts import Count, estimated, head_count, index_count, locate, locations
-from transforms.reading.survey_damage import Damage, Record, RecordFile, heads_in
-from transforms.reading.survey_records import Taken, first_records, numbered_record, spread_records
-from transforms.reading.survey_sample import Inspected, Limits, inspected, spread
-from transforms.reading.survey_shown import WHOLE, Shortness, shown_record
-from transforms.records import BadInput
+from recordmill.transforms.examples.protos import Example, FeatureMessage, SequenceExample
+from recordmill.transforms.framing import DamagedRecordError
+from recordmill.transforms.reading import survey_damage, survey_parsed, survey_sample
+from recordmill.transforms.reading.dataset import find_dataset
+from recordmill.transforms.reading.survey import Survey
+from recordmill.transforms.reading.survey_counts import (
+    Count,
+    estimated,
+    head_count,
+    index_count,
+    locate,
+    locations,
+)
+from recordmill.transforms.reading.survey_damage import Damage, Record, RecordFile, heads_in
+from recordmill.transforms.reading.survey_records import Taken, first_records, numbered_record, spread_records
+from recordmill.transforms.reading.survey_sample import Inspected, Limits, inspected, spread
+from recordmill.transforms.reading.survey_shown import WHOLE, Shortness, shown_record
+from recordmill.transforms.records import BadInput
 
 PAYLOADS = [bytes([number]) * (100 * number + 1) for number in range(1, 7)]
 SIZES = [len(payload) + 16 for payload in PAYLOADS]

@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recordmill.pipelines import cli
+from recordmill.transforms.reading.dataset import find_dataset, followed
+from recordmill.transforms.reading.verify_against import failed_keys
+from recordmill.transforms.reading.verify_dataset import open_dataset
+from recordmill.transforms.reading.verify_tally import Tally
+from recordmill.transforms.storage.sealed import PLACEHOLDER, seal
 
 from benchmarks.drawings import draw_folder
-from pipelines import cli
 from tests.buckets.fixtures import bucket as bucket
 from tests.buckets.fixtures import bucket_server as bucket_server
 from tests.buckets.server import BucketServer
 from tests.pipelines.conversion import convert, manifest
-from transforms.reading.dataset import find_dataset, followed
-from transforms.reading.verify_against import failed_keys
-from transforms.reading.verify_dataset import open_dataset
-from transforms.reading.verify_tally import Tally
-from transforms.storage.sealed import PLACEHOLDER, seal
 
 RECORDS = {"1.0.0": 12, "1.0.1": 6}
 STATE = "state/train-00001-of-00002.jsonl.gz"
@@ -181,7 +181,7 @@ def test_tfds_takes_the_highest(home: Path) -> None:
 
 def test_a_training_reads_the_latest(home: Path) -> None:
     pytest.importorskip("tensorflow")
-    from pipelines.input import dataset_info, load_dataset
+    from recordmill.pipelines.input import dataset_info, load_dataset
 
     assert len(list(load_dataset(str(home)))) == 6
     assert dataset_info(str(home)).splits == {"train": 6}
@@ -251,7 +251,7 @@ def test_a_damaged_manifest_of_the_latest_is_a_fault(home: Path, capsys: pytest.
 
 def faults(home: Path) -> list[tuple[str, str]]:
     """What is wrong beside the shards, and in them as files."""
-    from transforms.reading.verify_shard import scan_shard
+    from recordmill.transforms.reading.verify_shard import scan_shard
 
     opened = open_dataset(str(home))
     tally: Tally = opened.tally

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
-
-from transforms.records import Failure
-from transforms.reporting.findings import Crop, Findings, Shard
-from transforms.reporting.samples import Sample
-from transforms.shards.statistics import Statistics
+from recordmill.transforms.records import Failure
+from recordmill.transforms.reporting.findings import Crop, Findings, Shard
+from recordmill.transforms.reporting.samples import Sample
+from recordmill.transforms.shards.statistics import Statistics
 
 EVIL = '<script>alert("1")</script>\'&--><b onclick=x>'
 RTL = "a\u202egnp.x"

@@ -12,24 +12,23 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-
-from transforms.examples.features import (
+from recordmill.transforms.examples.features import (
     build_example,
     build_sequence_example,
     bytes_feature,
     float_feature,
 )
-from transforms.examples.tfrecord import RecordWriter
-from transforms.images.mask import encode_mask
-from transforms.reading.dataset import find_dataset
-from transforms.records import Failure
-from transforms.reporting import findings as gathering
-from transforms.reporting import samples as sampling
-from transforms.reporting.count import RecordPlace, count_records
-from transforms.reporting.findings import Findings, check_report, gather, read_failures
-from transforms.reporting.samples import MOST, choose, spread
-from transforms.shards.statistics import Statistics
-from transforms.storage.layout import REPORT_FORMAT_VERSION
+from recordmill.transforms.examples.tfrecord import RecordWriter
+from recordmill.transforms.images.mask import encode_mask
+from recordmill.transforms.reading.dataset import find_dataset
+from recordmill.transforms.records import Failure
+from recordmill.transforms.reporting import findings as gathering
+from recordmill.transforms.reporting import samples as sampling
+from recordmill.transforms.reporting.count import RecordPlace, count_records
+from recordmill.transforms.reporting.findings import Findings, check_report, gather, read_failures
+from recordmill.transforms.reporting.samples import MOST, choose, spread
+from recordmill.transforms.shards.statistics import Statistics
+from recordmill.transforms.storage.layout import REPORT_FORMAT_VERSION
 
 
 def png(width: int, height: int, shade: int = 90) -> bytes:

@@ -2,11 +2,12 @@
 
 from collections import Counter
 
+from recordmill.transforms.reporting.overview import overview
+from recordmill.transforms.reporting.page import html_text
+from recordmill.transforms.shards.statistics import Statistics
+
 from tests.reporting.found import EVIL, RTL, findings, manifest, statistics
 from tests.sweeping.test_page import Page
-from transforms.reporting.overview import overview
-from transforms.reporting.page import html_text
-from transforms.shards.statistics import Statistics
 
 
 def said(text: str) -> list[str]:

@@ -6,12 +6,9 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-
-from tests.reporting.found import EVIL, RTL, findings, manifest, picture
-from tests.sweeping.test_page import Page
-from transforms.reporting.balance import MOST_CLASSES, balance, pixel_balance
-from transforms.reporting.page import html_text
-from transforms.reporting.wording import (
+from recordmill.transforms.reporting.balance import MOST_CLASSES, balance, pixel_balance
+from recordmill.transforms.reporting.page import html_text
+from recordmill.transforms.reporting.wording import (
     ACTIONS,
     aspect_rows,
     box_count_rows,
@@ -22,8 +19,11 @@ from transforms.reporting.wording import (
     size_rows,
     size_text,
 )
-from transforms.shards.statistics import Statistics
-from transforms.storage.sealed import is_sealed, seal
+from recordmill.transforms.shards.statistics import Statistics
+from recordmill.transforms.storage.sealed import is_sealed, seal
+
+from tests.reporting.found import EVIL, RTL, findings, manifest, picture
+from tests.sweeping.test_page import Page
 
 
 def said(text: str) -> str:

@@ -10,22 +10,22 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from recordmill.transforms import publish_report
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.publish_report import reencoded_crops, report_page
+from recordmill.transforms.records import ImageRecord, ImageRef
+from recordmill.transforms.shards import process
+from recordmill.transforms.shards.packing import pack_reference
+from recordmill.transforms.shards.plan import plan_dataset
+from recordmill.transforms.shards.record_encoder import RecordSettings
+from recordmill.transforms.shards.statistics import Statistics
+from recordmill.transforms.shards.totals import total
+from recordmill.transforms.storage.sealed import is_sealed
 
 from benchmarks.drawings import draw
 from tests.patched import patched_site
 from tests.pipelines.conversion import convert
-from transforms import publish_report
-from transforms.config import DatasetConfig
-from transforms.images.policy import ImagePolicy
-from transforms.publish_report import reencoded_crops, report_page
-from transforms.records import ImageRecord, ImageRef
-from transforms.shards import process
-from transforms.shards.packing import pack_reference
-from transforms.shards.plan import plan_dataset
-from transforms.shards.record_encoder import RecordSettings
-from transforms.shards.statistics import Statistics
-from transforms.shards.totals import total
-from transforms.storage.sealed import is_sealed
 
 _CODEC = """
 import os, signal
@@ -49,7 +49,7 @@ import errno, os, pathlib, signal, sys
 def patch(module):
     draw, left = module.draw, pathlib.Path({folder!r}) / "left"
     def failing(*args):
-        sys.modules["transforms.reporting.tasks"]._WAIT_SECONDS = 0
+        sys.modules["recordmill.transforms.reporting.tasks"]._WAIT_SECONDS = 0
         what, _, times = left.read_text().partition(" ")
         if int(times):
             left.write_text(what + " " + str(int(times) - 1))
@@ -98,7 +98,7 @@ def test_an_image_without_a_picture_of_its_encoding(
     tmp_path: Path, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     statistics = remembered(tmp_path, names)
-    with patched(tmp_path, monkeypatch, "transforms.sweeping.measure", _CODEC):
+    with patched(tmp_path, monkeypatch, "recordmill.transforms.sweeping.measure", _CODEC):
         crops = list(reencoded_crops([statistics, Statistics()], settings()))
     assert [crop["key"] for crop in crops] == ["whole"]
 
@@ -137,7 +137,7 @@ def test_a_page_whose_records_cannot_be_drawn(
     manifest, report = (json.loads((dataset / f"{name}.json").read_text()) for name in ("manifest", "report"))
     patch = _SAMPLES.format(folder=str(tmp_path))
     with (
-        patched(tmp_path, monkeypatch, "transforms.reporting.samples", patch),
+        patched(tmp_path, monkeypatch, "recordmill.transforms.reporting.samples", patch),
         caplog.at_level(logging.WARNING, publish_report.__name__),
     ):
         page = report_page(str(dataset), manifest, report, str(dataset / "failures.jsonl"), settings())
@@ -149,6 +149,9 @@ def test_a_page_whose_records_cannot_be_drawn(
 
 def test_the_process_that_publishes_draws_nothing() -> None:
     """It does not even import what draws."""
-    code = "import sys, transforms.publish_report; print('transforms.reporting.findings' in sys.modules)"
+    code = (
+        "import sys, recordmill.transforms.publish_report; "
+        "print('recordmill.transforms.reporting.findings' in sys.modules)"
+    )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "False\n"

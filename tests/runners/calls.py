@@ -22,7 +22,15 @@ _SECONDS = 240
 @contextlib.contextmanager
 def converting(input: Path | str, output: Path | str, *args: str) -> Iterator[subprocess.Popen[str]]:
     """A conversion that runs; at the end of the block it is gone, and what it has started too."""
-    call = [sys.executable, "-m", "pipelines.convert", "--input", str(input), "--output", str(output)]
+    call = [
+        sys.executable,
+        "-m",
+        "recordmill.pipelines.convert",
+        "--input",
+        str(input),
+        "--output",
+        str(output),
+    ]
     process = subprocess.Popen(
         [*call, "--quiet", *args],
         cwd=ROOT,

@@ -29,8 +29,8 @@ pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 # What takes a while in the workers, so that something can happen meanwhile.
 _SLOW = {
-    "transforms.shards.record_encoder": ("RecordEncoder", "encode", 0.06),
-    "transforms.sink": ("NamingWriter", "write", 0.03),
+    "recordmill.transforms.shards.record_encoder": ("RecordEncoder", "encode", 0.06),
+    "recordmill.transforms.sink": ("NamingWriter", "write", 0.03),
 }
 _PATCH = """
 import time
@@ -142,7 +142,7 @@ def test_a_fault_of_the_input_is_one_line(embedded: list[str], photos: Path, tmp
     status, said = convert(rows, output, *embedded, f"--image_root={photos}", "--num_shards=train=2")
     assert status == 1
     last = said.splitlines()[-1]
-    assert last.startswith("python -m pipelines.convert: error: key ")
+    assert last.startswith("python -m recordmill.pipelines.convert: error: key ")
     assert " is not unique: " in last
     assert not (output / "manifest.json").exists()
     assert not list(output.glob("*.tfrecord"))

@@ -46,7 +46,7 @@ def test_a_fault_of_the_input_is_one_line(prism_flags: list[str], photos: Path, 
         output = tmp_path / writer
         status, said = convert(rows, output, *flags, f"--writer={writer}")
         assert status == 1, said
-        message = "python -m pipelines.convert: error: key "
+        message = "python -m recordmill.pipelines.convert: error: key "
         assert [line for line in said.splitlines() if line.startswith(message)], said
         assert not (output / "manifest.json").exists()
         assert not list(output.glob("*.tfrecord"))

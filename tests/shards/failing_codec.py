@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from recordmill.transforms.shards import process
 
 from tests.patched import patched_site
-from transforms.shards import process
 
 _PATCH = """
 import errno, os, pathlib, signal, time
 
 def patch(module):
-    from transforms.shards import beacon
+    from recordmill.transforms.shards import beacon
     beacon.IMAGE_CPU_SECONDS = 2.0
     store, read = module.store_opened, module.ListedReader.read
     def failing_store(image, policy):
@@ -52,7 +52,9 @@ def failing_codec(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 
     So does reading a path that starts with HANG or EIO.
     """
-    site = patched_site(folder, "transforms.shards.record_encoder", _PATCH.format(folder=str(folder)))
+    site = patched_site(
+        folder, "recordmill.transforms.shards.record_encoder", _PATCH.format(folder=str(folder))
+    )
     monkeypatch.setenv("PYTHONPATH", f"{site}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     monkeypatch.setenv("PYTHONHASHSEED", "0")
     process.stop_idle()

@@ -1,9 +1,9 @@
 """Plans of records that are features alone."""
 
-from transforms.config import DatasetConfig
-from transforms.records import Annotations, ImageRecord
-from transforms.shards.plan import DatasetPlan, plan_dataset
-from transforms.shards.totals import total
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.records import Annotations, ImageRecord
+from recordmill.transforms.shards.plan import DatasetPlan, plan_dataset
+from recordmill.transforms.shards.totals import total
 
 
 def records(count: int, splits: tuple[str, ...] = ("train",)) -> list[ImageRecord]:

@@ -5,9 +5,8 @@ from collections import defaultdict
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from transforms.shards import batching
-from transforms.shards.batching import Batches, items
+from recordmill.transforms.shards import batching
+from recordmill.transforms.shards.batching import Batches, items
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.binary(max_size=40)), max_size=60))

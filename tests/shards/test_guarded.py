@@ -10,22 +10,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.records import Annotations, ImageRecord, ImageRef, JobError
+from recordmill.transforms.shards.beacon import Beacon, Step
+from recordmill.transforms.shards.packing import pack_reference
+from recordmill.transforms.shards.part import EncodeTask, PartTask, write_part
+from recordmill.transforms.shards.plan import plan_dataset
+from recordmill.transforms.shards.pool import ProcessExecutor
+from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
+from recordmill.transforms.shards.sample import measure
+from recordmill.transforms.shards.state import ShardState
+from recordmill.transforms.shards.totals import total
+from recordmill.transforms.storage.files import sizes
+from recordmill.transforms.storage.local import version_of
 
 from benchmarks.drawings import draw
 from tests.shards.failing_codec import failing_codec
-from transforms.config import DatasetConfig
-from transforms.records import Annotations, ImageRecord, ImageRef, JobError
-from transforms.shards.beacon import Beacon, Step
-from transforms.shards.packing import pack_reference
-from transforms.shards.part import EncodeTask, PartTask, write_part
-from transforms.shards.plan import plan_dataset
-from transforms.shards.pool import ProcessExecutor
-from transforms.shards.record_encoder import RecordEncoder, RecordSettings
-from transforms.shards.sample import measure
-from transforms.shards.state import ShardState
-from transforms.shards.totals import total
-from transforms.storage.files import sizes
-from transforms.storage.local import version_of
 
 HANG_SECONDS = 1.0
 
@@ -145,7 +145,7 @@ def test_an_unexpected_exception_costs_one_image(tmp_path: Path, caplog: pytest.
         for number in (3, 7)
     ]
     (logged,) = caplog.records
-    assert logged.name == "transforms.internal_errors" and logged.levelname == "ERROR"
+    assert logged.name == "recordmill.transforms.internal_errors" and logged.levelname == "ERROR"
     assert "Traceback (most recent call last)" in logged.getMessage()
     assert logged.getMessage().endswith("IndexError: no such row \\udcff" + 1000 * "!")
 
@@ -171,7 +171,7 @@ def test_a_sample_leaves_out_what_fails_after_one_try(tmp_path: Path) -> None:
 def test_a_sample_leaves_out_a_file_that_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transforms.shards.sample._IMAGE_SECONDS", HANG_SECONDS)
+    monkeypatch.setattr("recordmill.transforms.shards.sample._IMAGE_SECONDS", HANG_SECONDS)
     records = [*listed(tmp_path, {}, count=2), ImageRecord("x.jpg", ImageRef("HANG/x.jpg"), "train")]
     assert measure(records, settings(records)).records == 2
 

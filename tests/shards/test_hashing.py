@@ -3,9 +3,8 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from transforms.records import Annotations, BadInput, ImageRecord
-from transforms.shards import hashing
+from recordmill.transforms.records import Annotations, BadInput, ImageRecord
+from recordmill.transforms.shards import hashing
 
 
 def test_golden_hashes() -> None:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.shards import memory
+from recordmill.transforms.shards.memory import available_bytes, memory_warning, shuffle_warning
 
 from tests.shards.planned import plan
-from transforms.config import DatasetConfig
-from transforms.shards import memory
-from transforms.shards.memory import available_bytes, memory_warning, shuffle_warning
 
 GB = 10**9
 

@@ -2,9 +2,8 @@ import json
 
 from hypothesis import given
 from hypothesis import strategies as st
-
-from transforms.records import Annotations, ImageRecord, ImageRef
-from transforms.shards import packing
+from recordmill.transforms.records import Annotations, ImageRecord, ImageRef
+from recordmill.transforms.shards import packing
 
 text = st.text(st.characters(exclude_categories=["Cs"]))
 scalars = text | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False) | st.binary() | st.booleans()

@@ -1,12 +1,10 @@
 from collections import Counter
 
 import pytest
-
-from tests.shards.planned import plan, records
-from transforms.config import DatasetConfig
-from transforms.records import AnnotatedObject, Annotations, Box, ImageRecord, ImageRef, JobError
-from transforms.shards.packing import pack_reference
-from transforms.shards.plan import (
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.records import AnnotatedObject, Annotations, Box, ImageRecord, ImageRef, JobError
+from recordmill.transforms.shards.packing import pack_reference
+from recordmill.transforms.shards.plan import (
     beam_splits,
     plan_dataset,
     planned_statistics,
@@ -14,8 +12,10 @@ from transforms.shards.plan import (
     shard_index,
     writer_processes,
 )
-from transforms.shards.statistics import Statistics
-from transforms.shards.totals import total
+from recordmill.transforms.shards.statistics import Statistics
+from recordmill.transforms.shards.totals import total
+
+from tests.shards.planned import plan, records
 
 
 def test_number_of_shards_for_every_split_and_by_split() -> None:
@@ -84,7 +84,7 @@ def test_seed_moves_shards() -> None:
 
 
 def test_the_estimate_is_near_the_truth_for_features_alone() -> None:
-    from transforms.shards.record_encoder import RecordEncoder
+    from recordmill.transforms.shards.record_encoder import RecordEncoder
 
     made = plan(DatasetConfig(), count=500)
     encoder = RecordEncoder(made.settings)

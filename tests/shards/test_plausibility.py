@@ -3,9 +3,8 @@
 from collections import Counter
 
 import pytest
-
-from transforms.shards.plausibility import data_warnings
-from transforms.shards.statistics import Statistics
+from recordmill.transforms.shards.plausibility import data_warnings
+from recordmill.transforms.shards.statistics import Statistics
 
 NAMES = {0: "cat", 1: "dog", 2: "bird"}
 

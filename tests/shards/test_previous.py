@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from transforms.config import DatasetConfig
-from transforms.examples.labels import LabelMap
-from transforms.images.policy import ImagePolicy
-from transforms.shards.hashing import shard_of
-from transforms.shards.previous import (
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.examples.labels import LabelMap
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.shards.hashing import shard_of
+from recordmill.transforms.shards.previous import (
     SETTINGS,
     MaskMap,
     PreviousSplit,
@@ -22,7 +21,7 @@ from transforms.shards.previous import (
     find_previous,
     settings_text,
 )
-from transforms.shards.recipe import Recipe
+from recordmill.transforms.shards.recipe import Recipe
 
 MASKS = MaskMap(None, 0, "m")
 CODECS = {"pillow": "12.1"}

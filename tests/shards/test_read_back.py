@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
-
-from transforms.records import JobError
-from transforms.shards.read_back import read_back, shard_of_name
-from transforms.shards.report import WriteStats
+from recordmill.transforms.records import JobError
+from recordmill.transforms.shards.read_back import read_back, shard_of_name
+from recordmill.transforms.shards.report import WriteStats
 
 PAYLOADS = [b"", b"a" * 5, bytes(range(256)) * 9000]
 

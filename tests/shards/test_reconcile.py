@@ -3,14 +3,14 @@
 from collections import Counter
 
 import pytest
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.records import Failure, JobError
+from recordmill.transforms.shards.plan import DatasetPlan
+from recordmill.transforms.shards.reconcile import Reconciled, most_often, reconcile
+from recordmill.transforms.shards.report import ShardFile, ShardReport, WriteStats
+from recordmill.transforms.shards.statistics import Statistics
 
 from tests.shards.planned import plan
-from transforms.config import DatasetConfig
-from transforms.records import Failure, JobError
-from transforms.shards.plan import DatasetPlan
-from transforms.shards.reconcile import Reconciled, most_often, reconcile
-from transforms.shards.report import ShardFile, ShardReport, WriteStats
-from transforms.shards.statistics import Statistics
 
 SPLITS = ("train", "val")
 BAD = ("decode", "corrupt")

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from transforms.records import Annotations, Failure, ImageRecord, ImageRef, MaskImage, Steps
-from transforms.shards.packing import pack_reference
-from transforms.shards.report import ShardFile, ShardReport, WriteStats
-from transforms.shards.state import ShardState, shard_digest
-from transforms.shards.statistics import Statistics
-from transforms.storage.files import sizes
+from recordmill.transforms.records import Annotations, Failure, ImageRecord, ImageRef, MaskImage, Steps
+from recordmill.transforms.shards.packing import pack_reference
+from recordmill.transforms.shards.report import ShardFile, ShardReport, WriteStats
+from recordmill.transforms.shards.state import ShardState, shard_digest
+from recordmill.transforms.shards.statistics import Statistics
+from recordmill.transforms.storage.files import sizes
 
 STATS = WriteStats(
     written=2,

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from transforms.shards.statistics import MOST_REENCODED, Sides, Statistics
+from recordmill.transforms.shards.statistics import MOST_REENCODED, Sides, Statistics
 
 SIDES = st.integers(1, 60_000)
 SHARE = st.floats(0, 1, width=32)

@@ -12,25 +12,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-
-from transforms.config import DatasetConfig
-from transforms.examples.features import build_example, bytes_feature
-from transforms.framing import read_records
-from transforms.images.policy import ImagePolicy
-from transforms.records import AnnotatedObject, Annotations, Box, ImageRecord, ImageRef, Steps
-from transforms.shards.fingerprint import is_known, source_fingerprint
-from transforms.shards.packing import pack_reference
-from transforms.shards.part import PartTask, join_parts, write_part
-from transforms.shards.plan import plan_dataset
-from transforms.shards.previous import MaskMap, PreviousSplit, PreviousVersion, ShardPaths
-from transforms.shards.record_encoder import RecordEncoder, RecordSettings
-from transforms.shards.record_state import DamagedStateError, Spans, read_state
-from transforms.shards.report import ShardFile
-from transforms.shards.state import ShardState
-from transforms.shards.taking_over import TakeOver
-from transforms.shards.totals import total
-from transforms.shards.whole import whole_shard
-from transforms.storage.local import version_of
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.examples.features import build_example, bytes_feature
+from recordmill.transforms.framing import read_records
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.records import AnnotatedObject, Annotations, Box, ImageRecord, ImageRef, Steps
+from recordmill.transforms.shards.fingerprint import is_known, source_fingerprint
+from recordmill.transforms.shards.packing import pack_reference
+from recordmill.transforms.shards.part import PartTask, join_parts, write_part
+from recordmill.transforms.shards.plan import plan_dataset
+from recordmill.transforms.shards.previous import MaskMap, PreviousSplit, PreviousVersion, ShardPaths
+from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
+from recordmill.transforms.shards.record_state import DamagedStateError, Spans, read_state
+from recordmill.transforms.shards.report import ShardFile
+from recordmill.transforms.shards.state import ShardState
+from recordmill.transforms.shards.taking_over import TakeOver
+from recordmill.transforms.shards.totals import total
+from recordmill.transforms.shards.whole import whole_shard
+from recordmill.transforms.storage.local import version_of
 
 CONFIG = DatasetConfig(
     policy=ImagePolicy(image_format="jpeg", jpeg_quality=60, max_side=40), schema="detection", num_shards=1
@@ -165,7 +164,7 @@ def test_a_shard_in_the_place_of_another_is_not_taken_for_it(tmp_path: Path) -> 
     payload = next(read_records(io.BytesIO(Path(kept.path).read_bytes())))
     other = bytearray(payload)
     other[payload.index(b"image/encoded") + 200] ^= 1
-    from transforms.examples.tfrecord import RecordWriter
+    from recordmill.transforms.examples.tfrecord import RecordWriter
 
     with open(kept.path, "wb") as file:
         RecordWriter(file).write(bytes(other))

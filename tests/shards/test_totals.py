@@ -1,8 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
-
-from transforms.records import AnnotatedObject, Annotations, Box, ImageRecord, ImageRef, Steps
-from transforms.shards.totals import Totals, total
+from recordmill.transforms.records import AnnotatedObject, Annotations, Box, ImageRecord, ImageRef, Steps
+from recordmill.transforms.shards.totals import Totals, total
 
 
 def record(number: int) -> ImageRecord:

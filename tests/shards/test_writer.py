@@ -11,20 +11,19 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from transforms.config import DatasetConfig
-from transforms.records import Annotations, ImageRecord, ImageRef, JobError
-from transforms.shards import process
-from transforms.shards.packing import pack_reference
-from transforms.shards.part import PartTask, join_parts, write_part
-from transforms.shards.plan import plan_dataset
-from transforms.shards.pool import ProcessExecutor
-from transforms.shards.record_encoder import RecordEncoder, RecordSettings
-from transforms.shards.report import ShardFile
-from transforms.shards.state import ShardState, shard_digest
-from transforms.shards.totals import total
-from transforms.shards.writer import ShardWriter, part_sizes
-from transforms.storage.files import sizes
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.records import Annotations, ImageRecord, ImageRef, JobError
+from recordmill.transforms.shards import process
+from recordmill.transforms.shards.packing import pack_reference
+from recordmill.transforms.shards.part import PartTask, join_parts, write_part
+from recordmill.transforms.shards.plan import plan_dataset
+from recordmill.transforms.shards.pool import ProcessExecutor
+from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
+from recordmill.transforms.shards.report import ShardFile
+from recordmill.transforms.shards.state import ShardState, shard_digest
+from recordmill.transforms.shards.totals import total
+from recordmill.transforms.shards.writer import ShardWriter, part_sizes
+from recordmill.transforms.storage.files import sizes
 
 
 def records(count: int) -> list[ImageRecord]:

@@ -14,8 +14,8 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
-from pipelines.options import parse_convert
-from transforms.records import (
+from recordmill.pipelines.options import parse_convert
+from recordmill.transforms.records import (
     AnnotatedObject,
     ClassNames,
     Failure,
@@ -24,8 +24,8 @@ from transforms.records import (
     JobError,
     MaskImage,
 )
-from transforms.sources.registry import source_of
-from transforms.storage.local import LocalReader
+from recordmill.transforms.sources.registry import source_of
+from recordmill.transforms.storage.local import LocalReader
 
 _FAILURE_RATIO = 0.01  # the default of --max_failure_ratio
 _SEVERAL = ("image_root", "annotations", "include", "exclude")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from transforms.records import Failure, ImageRecord
+from recordmill.transforms.records import Failure, ImageRecord
 
 
 def without_place(item: ImageRecord | Failure) -> ImageRecord | Failure:

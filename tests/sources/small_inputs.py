@@ -16,9 +16,8 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 from PIL import Image
-
-from transforms.examples.protos import Example
-from transforms.framing import masked_crc32c
+from recordmill.transforms.examples.protos import Example
+from recordmill.transforms.framing import masked_crc32c
 
 Files = dict[str, bytes]
 SIZE = (4, 6)  # height, width

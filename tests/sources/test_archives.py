@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from recordmill.transforms.records import Failure, ImageRecord
+from recordmill.transforms.sources.archives import ArchiveSource
+from recordmill.transforms.sources.source import Item, SourceConfig
+from recordmill.transforms.storage.reader import ImageReader
 
 from tests.buckets.server import BucketServer
-from transforms.records import Failure, ImageRecord
-from transforms.sources.archives import ArchiveSource
-from transforms.sources.source import Item, SourceConfig
-from transforms.storage.reader import ImageReader
 
 SOURCE = ArchiveSource()
 FILES = {

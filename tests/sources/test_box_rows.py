@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 from defusedxml import ElementTree
+from recordmill.transforms.records import AnnotatedObject, Box, Failure, ImageRecord
+from recordmill.transforms.sources.csv_manifest import CsvSource
+from recordmill.transforms.sources.jsonl_manifest import JsonlSource
+from recordmill.transforms.sources.selection import EXCLUDED
+from recordmill.transforms.sources.source import Item, Source, SourceConfig
 
 from tests.buckets.server import BucketServer
-from transforms.records import AnnotatedObject, Box, Failure, ImageRecord
-from transforms.sources.csv_manifest import CsvSource
-from transforms.sources.jsonl_manifest import JsonlSource
-from transforms.sources.selection import EXCLUDED
-from transforms.sources.source import Item, Source, SourceConfig
 
 HEADER = "filename,width,height,class,xmin,ymin,xmax,ymax"
 SOURCES: dict[str, Source] = {"csv": CsvSource(), "jsonl": JsonlSource()}

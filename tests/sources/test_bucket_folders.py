@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from recordmill.transforms.records import Failure, ImageRecord, JobError
+from recordmill.transforms.sources.folder import FolderSource
+from recordmill.transforms.sources.registry import detect
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage import listing, objects
 
 from tests.buckets.faults import Faults
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place
-from transforms.records import Failure, ImageRecord, JobError
-from transforms.sources.folder import FolderSource
-from transforms.sources.registry import detect
-from transforms.sources.source import SourceConfig
-from transforms.storage import listing, objects
 
 SOURCE = FolderSource()
 Item = ImageRecord | Failure
@@ -263,9 +263,9 @@ def test_an_error_lists_no_whole_bucket(
     bucket_server.put(f"{bucket}/in/", b"")
     with pytest.raises(ValueError, match="no input that is known: it has 60 .txt; --source may be"):
         detect(SourceConfig("auto", f"{bucket}/in"))
-    monkeypatch.setattr("transforms.sources.registry._LISTED", 20)
-    monkeypatch.setattr("transforms.sources.folder._SNIFFED_REMOTE", 20)
-    monkeypatch.setattr("transforms.sources.idx._SNIFFED", 20)
+    monkeypatch.setattr("recordmill.transforms.sources.registry._LISTED", 20)
+    monkeypatch.setattr("recordmill.transforms.sources.folder._SNIFFED_REMOTE", 20)
+    monkeypatch.setattr("recordmill.transforms.sources.idx._SNIFFED", 20)
     with pytest.raises(ValueError, match="no input that is known: it has (19|20) .txt"):
         detect(SourceConfig("auto", f"{bucket}/in"))
     with pytest.raises(ValueError, match="it is a file with the extension .txt"):

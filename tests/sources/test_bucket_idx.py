@@ -7,15 +7,15 @@ import struct
 from pathlib import Path
 
 import pytest
+from recordmill.transforms.records import Failure, ImageRecord, ImageRef, JobError
+from recordmill.transforms.sources.idx import IdxSource
+from recordmill.transforms.sources.registry import detect
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage import objects
+from recordmill.transforms.storage.reader import ImageReader
 
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place
-from transforms.records import Failure, ImageRecord, ImageRef, JobError
-from transforms.sources.idx import IdxSource
-from transforms.sources.registry import detect
-from transforms.sources.source import SourceConfig
-from transforms.storage import objects
-from transforms.storage.reader import ImageReader
 
 SOURCE = IdxSource()
 

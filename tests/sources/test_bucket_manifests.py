@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from recordmill.transforms.records import Failure, ImageRecord
+from recordmill.transforms.sources.registry import SOURCES, detect
+from recordmill.transforms.sources.source import SourceConfig
 
 from tests.buckets.faults import Faults
 from tests.buckets.server import BucketServer
-from transforms.records import Failure, ImageRecord
-from transforms.sources.registry import SOURCES, detect
-from transforms.sources.source import SourceConfig
 
 IMAGES = ("a.jpg", "sub/b.jpg", "sub/deep/c d.jpg", "100%#?.jpg", "é/中.jpg")
 # Of the private images, next to the root and in another bucket.

@@ -6,11 +6,11 @@ import shlex
 from pathlib import Path
 
 import pytest
+from recordmill.transforms.records import ImageRecord
+from recordmill.transforms.sources.registry import detect, source_of
+from recordmill.transforms.sources.source import SourceConfig
 
 from tests.sources.small_inputs import INPUTS, Files
-from transforms.records import ImageRecord
-from transforms.sources.registry import detect, source_of
-from transforms.sources.source import SourceConfig
 
 
 def grow(root: Path, *names: str) -> str:
@@ -169,7 +169,7 @@ def test_a_search_that_was_cut_is_no_single_class(
     notes = [f"{at:03}/x/notes.md" for at in range(20)]
     place = grow(tmp_path, *notes, "zoo/1.jpg", "zoo/a/b/c/d/notes.md")
     assert [labels for _, _, labels in facts_of(place)] == [("zoo",)]
-    monkeypatch.setattr(f"transforms.sources.{bound}", 3)
+    monkeypatch.setattr(f"recordmill.transforms.sources.{bound}", 3)
     assert refused(place).endswith(
         "give the dataset's own folder; or --source folder, which reads images and folders only"
     )

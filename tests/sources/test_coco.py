@@ -11,10 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from tests.buckets.server import BucketServer
-from tests.sources.placeless import without_place
-from transforms.records import (
+from recordmill.transforms.records import (
     AnnotatedObject,
     Annotations,
     Box,
@@ -25,10 +22,13 @@ from transforms.records import (
     Rle,
     Segment,
 )
-from transforms.sources.coco import CocoSource
-from transforms.sources.formats.coco_json import JsonSections
-from transforms.sources.source import Item, SourceConfig
-from transforms.storage.reader import ImageReader
+from recordmill.transforms.sources.coco import CocoSource
+from recordmill.transforms.sources.formats.coco_json import JsonSections
+from recordmill.transforms.sources.source import Item, SourceConfig
+from recordmill.transforms.storage.reader import ImageReader
+
+from tests.buckets.server import BucketServer
+from tests.sources.placeless import without_place
 
 SOURCE = CocoSource()
 ALL = ("masks", "keypoints", "captions")

@@ -11,9 +11,9 @@ from pathlib import Path
 _READ = """
 import resource, sys
 import numpy  # whose own memory is none of the file's
-from transforms.records import ImageRecord
-from transforms.sources.coco import CocoSource
-from transforms.sources.source import SourceConfig
+from recordmill.transforms.records import ImageRecord
+from recordmill.transforms.sources.coco import CocoSource
+from recordmill.transforms.sources.source import SourceConfig
 
 def peak():
     if sys.platform == "darwin":

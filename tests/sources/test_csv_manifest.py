@@ -13,14 +13,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from transforms.examples.labels import LabelMap
-from transforms.records import Annotations, ClassNames, Failure, ImageRecord, ImageRef, JobError
-from transforms.sources.csv_manifest import CsvSource
-from transforms.sources.formats.csv_cells import MAX_COLUMNS, MAX_ROW
-from transforms.sources.formats.manifests import MAX_LINE, PEEKED
-from transforms.sources.source import SourceConfig
-from transforms.storage.local import version_of
+from recordmill.transforms.examples.labels import LabelMap
+from recordmill.transforms.records import Annotations, ClassNames, Failure, ImageRecord, ImageRef, JobError
+from recordmill.transforms.sources.csv_manifest import CsvSource
+from recordmill.transforms.sources.formats.csv_cells import MAX_COLUMNS, MAX_ROW
+from recordmill.transforms.sources.formats.manifests import MAX_LINE, PEEKED
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage.local import version_of
 
 SOURCE = CsvSource()
 

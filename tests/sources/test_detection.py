@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from recordmill.transforms.records import Failure, ImageRecord
+from recordmill.transforms.sources.registry import Detected, detect, source_of
+from recordmill.transforms.sources.source import SourceConfig
 
 from tests.sources.small_inputs import INPUTS, Files, mask, picture
-from transforms.records import Failure, ImageRecord
-from transforms.sources.registry import Detected, detect, source_of
-from transforms.sources.source import SourceConfig
 
 LABEL = b"0 0.5 0.5 0.5 0.5\n"
 YAML = b"train: images/train\nval: images/val\nnames: [cat, dog]\n"
@@ -429,13 +429,13 @@ def test_links_to_one_dataset_are_one_dataset(tmp_path: Path) -> None:
 
 def test_few_folders_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = grow(tmp_path / "in", {f"{at:03}/{at}.jpg": b"x" for at in range(300)})
-    monkeypatch.setattr("transforms.sources.outline._FOLDERS", 20)
+    monkeypatch.setattr("recordmill.transforms.sources.outline._FOLDERS", 20)
     listed: list[object] = []
     scandir = os.scandir
     monkeypatch.setattr(os, "scandir", lambda path: listed.append(path) or scandir(path))
     assert found(place)[0].input == place
     before = len(listed)
-    monkeypatch.setattr("transforms.sources.outline._FOLDERS", 3)
+    monkeypatch.setattr("recordmill.transforms.sources.outline._FOLDERS", 3)
     listed.clear()
     assert found(place)[0].input == place
     assert before - len(listed) <= 20

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from transforms.records import Failure, ImageRecord, JobError
-from transforms.sources.folder import FolderSource
-from transforms.sources.source import SourceConfig
-from transforms.storage.local import version_of
+from recordmill.transforms.records import Failure, ImageRecord, JobError
+from recordmill.transforms.sources.folder import FolderSource
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage.local import version_of
 
 SOURCE = FolderSource()
 
@@ -212,7 +211,7 @@ def test_a_folder_that_may_not_be_read_is_a_failure(tmp_path: Path, monkeypatch:
             raise PermissionError(errno.EACCES, "Permission denied", path)
         return scandir(path)
 
-    monkeypatch.setattr("transforms.sources.folder.os.scandir", refuse)
+    monkeypatch.setattr("recordmill.transforms.sources.folder.os.scandir", refuse)
     items = listed(tmp_path)
     assert (rows(items), faults(items)) == ([("b/1.jpg", None, ("b",))], [("a/", "permission denied", False)])
 
@@ -228,7 +227,7 @@ def test_a_fault_that_may_pass_fails_the_job(
             raise OSError(errno.EIO, "I/O error", path)
         return scandir(path)
 
-    monkeypatch.setattr("transforms.sources.folder.os.scandir", fail)
+    monkeypatch.setattr("recordmill.transforms.sources.folder.os.scandir", fail)
     listing = SOURCE.read(SourceConfig("folder", str(tmp_path)), "/nowhere")
     assert rows([next(listing)]) == [("a/1.jpg", None, ("a",))]
     with pytest.raises(JobError, match=f"the input cannot be listed: i/o error, reading '{tmp_path}/b'$"):
@@ -278,7 +277,7 @@ def test_a_folder_is_not_taken_for_a_file_for_a_fault_that_passes(
         with scandir(path) as entries:
             yield [Entry(entry, errors) for entry in entries]
 
-    monkeypatch.setattr("transforms.sources.folder.os.scandir", wrapped)
+    monkeypatch.setattr("recordmill.transforms.sources.folder.os.scandir", wrapped)
     items = listed(tmp_path)
     assert (sorted(rows(items)), errors) == (sorted(expected), [])
     assert faults(items) == ([("link", "not an image by name", True)] if number == errno.EACCES else [])
@@ -315,7 +314,7 @@ def test_looking_at_files_is_tried_again(
 def test_a_lone_image_that_vanishes_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     grow(tmp_path, ["a/1.jpg", "b/"])
     scandir = os.scandir
-    monkeypatch.setattr("transforms.sources.folder.os.scandir", lambda _: scandir(tmp_path / "b"))
+    monkeypatch.setattr("recordmill.transforms.sources.folder.os.scandir", lambda _: scandir(tmp_path / "b"))
     assert faults(listed(tmp_path / "a/1.jpg")) == [("1.jpg", "not found", False)]
 
 
@@ -443,7 +442,7 @@ def test_check_looks_no_further_than_the_first_image(tmp_path: Path, monkeypatch
         visited.append(path)
         return scandir(path)
 
-    monkeypatch.setattr("transforms.sources.folder.os.scandir", watch)
+    monkeypatch.setattr("recordmill.transforms.sources.folder.os.scandir", watch)
     SOURCE.check(SourceConfig("folder", str(tmp_path)))
     assert visited == [str(tmp_path), str(tmp_path), f"{tmp_path}/a"]  # may it be read, and what is in it
 
@@ -509,7 +508,7 @@ def test_only_folders_beside_splits_are_searched_and_to_the_first_image(
         visited.append(path.removeprefix(f"{tmp_path}"))
         return scandir(path)
 
-    monkeypatch.setattr("transforms.sources.folder.os.scandir", watch)
+    monkeypatch.setattr("recordmill.transforms.sources.folder.os.scandir", watch)
     assert SOURCE.split_names(SourceConfig("folder", str(tmp_path))) == ()
     assert visited == ["", "/a", "/b"]
     for name in ("b/1.jpg", "b/c/2.jpg", "d/1.jpg"):

@@ -7,11 +7,11 @@ import random
 from collections import Counter
 
 import pytest
+from recordmill.transforms.records import Failure, ImageRecord, JobError
+from recordmill.transforms.sources.folder import FolderPart, FolderSource
+from recordmill.transforms.sources.source import PartedSource, SourceConfig
 
 from tests.buckets.server import BucketServer
-from transforms.records import Failure, ImageRecord, JobError
-from transforms.sources.folder import FolderPart, FolderSource
-from transforms.sources.source import PartedSource, SourceConfig
 
 SOURCE = FolderSource()
 Item = ImageRecord | Failure

@@ -12,11 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from transforms.records import Failure, ImageRecord, JobError
-from transforms.sources.idx import IdxSource
-from transforms.sources.source import SourceConfig
-from transforms.storage.local import LocalReader, version_of
+from recordmill.transforms.records import Failure, ImageRecord, JobError
+from recordmill.transforms.sources.idx import IdxSource
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage.local import LocalReader, version_of
 
 SOURCE = IdxSource()
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from recordmill.transforms.records import AnnotatedObject, Box, ClassNames, Failure, ImageRecord, JobError
+from recordmill.transforms.sources.formats.imagenet_mat import read_meta_mat
+from recordmill.transforms.sources.imagenet import ImagenetSource
+from recordmill.transforms.sources.registry import detect
+from recordmill.transforms.sources.source import Item, SourceConfig
 
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place
-from transforms.records import AnnotatedObject, Box, ClassNames, Failure, ImageRecord, JobError
-from transforms.sources.formats.imagenet_mat import read_meta_mat
-from transforms.sources.imagenet import ImagenetSource
-from transforms.sources.registry import detect
-from transforms.sources.source import Item, SourceConfig
 
 SOURCE = ImagenetSource()
 TENCH, SHARK, FOX = "n01440764", "n01484850", "n02119789"

@@ -11,12 +11,18 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from transforms.records import Annotations, ClassNames, Failure, FeatureValue, ImageRecord, ImageRef
-from transforms.sources.formats.manifests import PEEKED
-from transforms.sources.jsonl_manifest import JsonlSource
-from transforms.sources.source import SourceConfig
-from transforms.storage.local import version_of
+from recordmill.transforms.records import (
+    Annotations,
+    ClassNames,
+    Failure,
+    FeatureValue,
+    ImageRecord,
+    ImageRef,
+)
+from recordmill.transforms.sources.formats.manifests import PEEKED
+from recordmill.transforms.sources.jsonl_manifest import JsonlSource
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage.local import version_of
 
 SOURCE = JsonlSource()
 

@@ -15,15 +15,24 @@ import numpy as np
 import pytest
 from PIL import Image
 from pycocotools import mask as coco_mask
+from recordmill.transforms.records import (
+    AnnotatedObject,
+    BadInput,
+    Box,
+    ClassNames,
+    Failure,
+    ImageRecord,
+    ImageRef,
+    Rle,
+)
+from recordmill.transforms.sources.formats.labelme_json import read_labelme_json
+from recordmill.transforms.sources.formats.labelme_xml import read_labelme_xml
+from recordmill.transforms.sources.labelme import LabelmeSource
+from recordmill.transforms.sources.source import Item, SourceConfig
+from recordmill.transforms.storage.reader import ImageReader
 
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place
-from transforms.records import AnnotatedObject, BadInput, Box, ClassNames, Failure, ImageRecord, ImageRef, Rle
-from transforms.sources.formats.labelme_json import read_labelme_json
-from transforms.sources.formats.labelme_xml import read_labelme_xml
-from transforms.sources.labelme import LabelmeSource
-from transforms.sources.source import Item, SourceConfig
-from transforms.storage.reader import ImageReader
 
 SOURCE = LabelmeSource()
 

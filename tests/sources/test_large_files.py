@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from recordmill.transforms.read import list_part
+from recordmill.transforms.records import ClassNames, Failure, ImageRecord, JobError
+from recordmill.transforms.sources.registry import SOURCES
+from recordmill.transforms.sources.source import Item, SourceConfig
 
 from tests.fuzz.parser_seeds import Seed, seeds
-from transforms.read import list_part
-from transforms.records import ClassNames, Failure, ImageRecord, JobError
-from transforms.sources.registry import SOURCES
-from transforms.sources.source import Item, SourceConfig
 
 SEEDS = seeds()
 COUNT = 60_000

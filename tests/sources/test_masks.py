@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from recordmill.transforms.records import ClassNames, Failure, ImageRecord
+from recordmill.transforms.sources.masks import MasksSource
+from recordmill.transforms.sources.source import Item, SourceConfig
 
 from tests.buckets.server import BucketServer
-from transforms.records import ClassNames, Failure, ImageRecord
-from transforms.sources.masks import MasksSource
-from transforms.sources.source import Item, SourceConfig
 
 SOURCE = MasksSource()
 

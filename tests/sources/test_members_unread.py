@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from recordmill.transforms.sources.archives import ArchiveSource
+from recordmill.transforms.sources.formats.members_unread import unread_member
+from recordmill.transforms.sources.registry import detect
+from recordmill.transforms.sources.source import SourceConfig
 
 from tests.sources.test_archives import listed, packed, records, tar_bytes, zip_bytes
-from transforms.sources.archives import ArchiveSource
-from transforms.sources.formats.members_unread import unread_member
-from transforms.sources.registry import detect
-from transforms.sources.source import SourceConfig
 
 SOURCE = ArchiveSource()
 PHOTOS = ("cat/1.jpg", "cat/2.jpg", "dog/1.jpg", "dog/3.jpg")

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from recordmill.transforms.records import Failure, ImageRecord
+from recordmill.transforms.sources.numpy_arrays import NumpySource
+from recordmill.transforms.sources.source import Item, SourceConfig
+from recordmill.transforms.storage.reader import ImageReader
 
 from tests.buckets.server import BucketServer
-from transforms.records import Failure, ImageRecord
-from transforms.sources.numpy_arrays import NumpySource
-from transforms.sources.source import Item, SourceConfig
-from transforms.storage.reader import ImageReader
 
 SOURCE = NumpySource()
 COLOR = np.arange(5 * 4 * 6 * 3, dtype="uint8").reshape(5, 4, 6, 3)

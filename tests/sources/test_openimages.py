@@ -6,12 +6,12 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from recordmill.transforms.records import AnnotatedObject, Box, ClassNames, Failure, ImageRecord, ImageRef
+from recordmill.transforms.sources.formats.openimages_rows import BOX, RowsByImage, StoredRow
+from recordmill.transforms.sources.openimages import OpenImagesSource
+from recordmill.transforms.sources.source import Item, SourceConfig
 
 from tests.buckets.server import BucketServer
-from transforms.records import AnnotatedObject, Box, ClassNames, Failure, ImageRecord, ImageRef
-from transforms.sources.formats.openimages_rows import BOX, RowsByImage, StoredRow
-from transforms.sources.openimages import OpenImagesSource
-from transforms.sources.source import Item, SourceConfig
 
 SOURCE = OpenImagesSource()
 LABELS = "ImageID,Source,LabelName,Confidence"

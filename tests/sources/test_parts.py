@@ -8,12 +8,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from recordmill.transforms.records import ClassNames, ImageRecord
+from recordmill.transforms.sources.registry import SOURCES
+from recordmill.transforms.sources.source import Item, PartedSource, SourceConfig
+from recordmill.transforms.storage.reader import ImageReader
 
 from tests.sources.small_inputs import INPUTS, picture
-from transforms.records import ClassNames, ImageRecord
-from transforms.sources.registry import SOURCES
-from transforms.sources.source import Item, PartedSource, SourceConfig
-from transforms.storage.reader import ImageReader
 
 _CONTAINED = [
     name for name, one in INPUTS.items() if one.kind in ("archive", "webdataset", "tfrecord", "parquet")
@@ -105,7 +105,7 @@ def test_records_of_ours_with_names_beside_them(tmp_path: Path) -> None:
 
 
 def test_texts_of_classes_are_told_whatever_the_order() -> None:
-    from transforms.shards.totals import Classes
+    from recordmill.transforms.shards.totals import Classes
 
     parts = [ClassNames({1: "n1"}, {"n1": text}) for text in ("tench", "a fish", "zander")]
     for order in (parts, parts[::-1], [parts[1], parts[0], parts[2]]):

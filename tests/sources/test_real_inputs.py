@@ -7,13 +7,13 @@ import os
 from pathlib import Path
 
 import pytest
+from recordmill.transforms.records import AnnotatedObject, Box, Failure, ImageRecord
+from recordmill.transforms.sources.registry import SOURCES, detect
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage.local import LocalReader
 
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place
-from transforms.records import AnnotatedObject, Box, Failure, ImageRecord
-from transforms.sources.registry import SOURCES, detect
-from transforms.sources.source import SourceConfig
-from transforms.storage.local import LocalReader
 
 pytestmark = pytest.mark.corpus
 

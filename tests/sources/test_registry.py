@@ -11,10 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from transforms.records import JobError
-from transforms.sources.registry import SOURCES, detect, source_of
-from transforms.sources.source import SourceConfig
+from recordmill.transforms.records import JobError
+from recordmill.transforms.sources.registry import SOURCES, detect, source_of
+from recordmill.transforms.sources.source import SourceConfig
 
 
 def grow(root: Path, files: dict[str, str]) -> None:
@@ -257,7 +256,7 @@ def test_a_path_that_may_not_even_be_looked_at(tmp_path: Path, monkeypatch: pyte
 
     config = SourceConfig("folder", f"{tmp_path}/in", image_roots=(f"{tmp_path}/more",))
     hidden = "nothing"
-    monkeypatch.setattr("transforms.sources.source.os.stat", refuse)
+    monkeypatch.setattr("recordmill.transforms.sources.source.os.stat", refuse)
     assert detect(config)[0] == "folder"
     for hidden, flag in (("/in", "--input"), ("/more", "--image_root")):
         with pytest.raises(ValueError, match=f"{flag} is '{tmp_path}{hidden}': permission denied$"):

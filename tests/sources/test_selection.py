@@ -8,10 +8,9 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from transforms.records import BadInput, Failure, ImageRecord
-from transforms.sources.selection import LabelPattern, Selection, glob_regex, limited
-from transforms.sources.source import SourceConfig
+from recordmill.transforms.records import BadInput, Failure, ImageRecord
+from recordmill.transforms.sources.selection import LabelPattern, Selection, glob_regex, limited
+from recordmill.transforms.sources.source import SourceConfig
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from recordmill.transforms.records import Failure, ImageRecord, Steps
+from recordmill.transforms.sources.registry import detect
+from recordmill.transforms.sources.sequence import SequenceSource
+from recordmill.transforms.sources.source import Item, SourceConfig
 
 from tests.buckets.server import BucketServer
-from transforms.records import Failure, ImageRecord, Steps
-from transforms.sources.registry import detect
-from transforms.sources.sequence import SequenceSource
-from transforms.sources.source import Item, SourceConfig
 
 SOURCE = SequenceSource()
 

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from recordmill.transforms.records import ImageRecord, ImageRef
+from recordmill.transforms.sources.registry import SOURCES
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage.local import version_of
+from recordmill.transforms.storage.reader import ImageReader
 
 from tests.buckets.server import BucketServer
 from tests.sources.small_inputs import INPUTS, Files, Input
-from transforms.records import ImageRecord, ImageRef
-from transforms.sources.registry import SOURCES
-from transforms.sources.source import SourceConfig
-from transforms.storage.local import version_of
-from transforms.storage.reader import ImageReader
 
 NUMBERS = (1, 2, 3, 4)
 WHOLE = [name for name, one in INPUTS.items() if not one.in_place]

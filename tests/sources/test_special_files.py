@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from recordmill.transforms.records import BadInput, Failure, ImageRecord, JobError
+from recordmill.transforms.shards.annotation_json import files_of as refs_of
+from recordmill.transforms.sources.registry import SOURCES, detect
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage.reader import ImageReader
 
 from tests.sources.special_cases import ALL, CASES, KINDS, failing_on_alarm, files_of, put, put_special
-from transforms.records import BadInput, Failure, ImageRecord, JobError
-from transforms.shards.annotation_json import files_of as refs_of
-from transforms.sources.registry import SOURCES, detect
-from transforms.sources.source import SourceConfig
-from transforms.storage.reader import ImageReader
 
 _SECONDS = 5
 
@@ -95,7 +95,7 @@ def _make_unreadable(path: Path, patched: pytest.MonkeyPatch) -> None:
             raise PermissionError(errno.EACCES, "Permission denied", target)
         return really(target, *args, **options)
 
-    patched.setattr("transforms.storage.local.os.open", refuse)
+    patched.setattr("recordmill.transforms.storage.local.os.open", refuse)
 
 
 def _detect(config: SourceConfig) -> None:

@@ -7,13 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tests.buckets.server import BucketServer
-from tests.sources import small_inputs
-from tests.sources.small_inputs import INPUTS, Files, mask, picture
-from transforms.records import ImageRecord
-from transforms.sources.folder import FolderSource
-from transforms.sources.names import (
+from recordmill.transforms.records import ImageRecord
+from recordmill.transforms.sources.folder import FolderSource
+from recordmill.transforms.sources.names import (
     is_split_name,
     next_in_split_name,
     normal_split,
@@ -21,8 +17,12 @@ from transforms.sources.names import (
     splits_in,
     without_year,
 )
-from transforms.sources.registry import SOURCES
-from transforms.sources.source import SourceConfig
+from recordmill.transforms.sources.registry import SOURCES
+from recordmill.transforms.sources.source import SourceConfig
+
+from tests.buckets.server import BucketServer
+from tests.sources import small_inputs
+from tests.sources.small_inputs import INPUTS, Files, mask, picture
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
+from recordmill.transforms.records import BadInput, Failure, ImageRecord, ImageRef, JobError
+from recordmill.transforms.shards.annotation_json import files_of as refs_of
+from recordmill.transforms.sources.registry import SOURCES
+from recordmill.transforms.sources.source import Item, SourceConfig
+from recordmill.transforms.storage.reader import ImageReader
 
 from tests.sources.special_cases import ALL, CASES, files_of, put
-from transforms.records import BadInput, Failure, ImageRecord, ImageRef, JobError
-from transforms.shards.annotation_json import files_of as refs_of
-from transforms.sources.registry import SOURCES
-from transforms.sources.source import Item, SourceConfig
-from transforms.storage.reader import ImageReader
 
 
 def config_of(name: str, root: Path) -> SourceConfig:
@@ -87,7 +87,7 @@ def test_a_file_that_is_swapped_as_it_is_opened_is_not_read(
             swap(root / key, outside)
         return really(path, *args, **options)
 
-    monkeypatch.setattr("transforms.storage.local.os.open", swapping)
+    monkeypatch.setattr("recordmill.transforms.storage.local.os.open", swapping)
     try:
         items = read(name, root, tmp_path / "scratch")
         said = [f"{item.key} {item.reason} {item.detail}" for item in items if isinstance(item, Failure)]
@@ -114,7 +114,7 @@ def test_a_file_that_is_replaced_as_it_is_opened_is_opened_again(
             (tmp_path / "new").rename(path)
         return descriptor
 
-    monkeypatch.setattr("transforms.storage.local.os.open", replacing)
+    monkeypatch.setattr("recordmill.transforms.storage.local.os.open", replacing)
     assert ImageReader().read(ImageRef(path)) == b"newer"
     assert len(waits) == 1
 
@@ -125,7 +125,7 @@ def test_without_proc_the_path_is_looked_at(
 ) -> None:
     put(tmp_path, {"in/a.jpg": b"x", "in/b/c.jpg": b"x"})
     (tmp_path / "outside").mkdir()
-    monkeypatch.setattr("transforms.storage.local._path_of", lambda _: "")
+    monkeypatch.setattr("recordmill.transforms.storage.local._path_of", lambda _: "")
     refs = [ImageRef(f"{tmp_path}/in/a.jpg"), ImageRef(f"{tmp_path}/in/b/c.jpg")]
     assert [ImageReader().read(ref) for ref in refs] == [b"x", b"x"]
     swap(tmp_path / "in" / link, tmp_path / "outside")

@@ -15,11 +15,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
-
-from tests.buckets.server import BucketServer
-from tests.sources.placeless import without_place
-from transforms.framing import masked_crc32c
-from transforms.records import (
+from recordmill.transforms.framing import masked_crc32c
+from recordmill.transforms.records import (
     AnnotatedObject,
     Box,
     ClassNames,
@@ -28,11 +25,14 @@ from transforms.records import (
     ImageRef,
     JobError,
 )
-from transforms.sources.formats.tfrecord_files import is_tfrecord_name, split_of
-from transforms.sources.formats.tfrecord_labels import read_label_map
-from transforms.sources.source import Item, SourceConfig
-from transforms.sources.tfrecord import TfrecordSource
-from transforms.storage.reader import ImageReader
+from recordmill.transforms.sources.formats.tfrecord_files import is_tfrecord_name, split_of
+from recordmill.transforms.sources.formats.tfrecord_labels import read_label_map
+from recordmill.transforms.sources.source import Item, SourceConfig
+from recordmill.transforms.sources.tfrecord import TfrecordSource
+from recordmill.transforms.storage.reader import ImageReader
+
+from tests.buckets.server import BucketServer
+from tests.sources.placeless import without_place
 
 SOURCE = TfrecordSource()
 

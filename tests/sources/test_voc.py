@@ -11,10 +11,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from PIL import Image
-
-from tests.buckets.server import BucketServer
-from tests.sources.placeless import without_place
-from transforms.records import (
+from recordmill.transforms.records import (
     Annotations,
     Box,
     ClassNames,
@@ -24,10 +21,13 @@ from transforms.records import (
     JobError,
     MaskImage,
 )
-from transforms.sources.formats import voc_xml
-from transforms.sources.source import Item, SourceConfig
-from transforms.sources.voc import VocSource
-from transforms.storage.reader import ImageReader
+from recordmill.transforms.sources.formats import voc_xml
+from recordmill.transforms.sources.source import Item, SourceConfig
+from recordmill.transforms.sources.voc import VocSource
+from recordmill.transforms.storage.reader import ImageReader
+
+from tests.buckets.server import BucketServer
+from tests.sources.placeless import without_place
 
 SOURCE = VocSource()
 

@@ -8,9 +8,8 @@ import struct
 import pytest
 import tensorflow as tf
 from google.protobuf.message import DecodeError
-
-from transforms.records import BadInput
-from transforms.sources.formats.wire import Feature, read_example, read_feature_lists
+from recordmill.transforms.records import BadInput
+from recordmill.transforms.sources.formats.wire import Feature, read_example, read_feature_lists
 
 Plain = tuple[str | None, list[object]]
 Lists = tuple[dict[str, Plain], dict[str, list[Plain]]]

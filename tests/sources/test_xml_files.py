@@ -5,13 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from recordmill.transforms.records import AnnotatedObject, BadInput, Box, Part, Scalar
+from recordmill.transforms.sources.formats.voc_xml import VocAnnotation, is_voc_xml, read_voc_xml, what_else
+from recordmill.transforms.sources.formats.xml_files import (
+    MAX_XML_BYTES,
+    first_files,
+    head_of,
+    parse_xml,
+    read_files,
+)
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.sources.tree import Tree, TreeFile
 
 from tests.buckets.server import BucketServer
-from transforms.records import AnnotatedObject, BadInput, Box, Part, Scalar
-from transforms.sources.formats.voc_xml import VocAnnotation, is_voc_xml, read_voc_xml, what_else
-from transforms.sources.formats.xml_files import MAX_XML_BYTES, first_files, head_of, parse_xml, read_files
-from transforms.sources.source import SourceConfig
-from transforms.sources.tree import Tree, TreeFile
 
 BOMB = (
     b"""<!DOCTYPE a [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]><annotation>&b;</annotation>"""

@@ -9,10 +9,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-
-from tests.buckets.server import BucketServer
-from tests.sources.placeless import without_place
-from transforms.records import (
+from recordmill.transforms.records import (
     AnnotatedObject,
     BadInput,
     Box,
@@ -20,10 +17,13 @@ from transforms.records import (
     Failure,
     ImageRecord,
 )
-from transforms.sources.formats.yolo_dataset import read_yaml
-from transforms.sources.formats.yolo_lines import LineFormat
-from transforms.sources.source import Item, SourceConfig
-from transforms.sources.yolo import YoloSource
+from recordmill.transforms.sources.formats.yolo_dataset import read_yaml
+from recordmill.transforms.sources.formats.yolo_lines import LineFormat
+from recordmill.transforms.sources.source import Item, SourceConfig
+from recordmill.transforms.sources.yolo import YoloSource
+
+from tests.buckets.server import BucketServer
+from tests.sources.placeless import without_place
 
 SOURCE = YoloSource()
 NAMES = "names: [cat, dog, no]\n"

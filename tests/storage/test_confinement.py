@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from transforms.records import BadInput
-from transforms.storage.known_objects import KnownObjects
-from transforms.storage.local import version_of
-from transforms.storage.paths import Confinement, LocatedFile, below, scheme_of, tidy_uri
+from recordmill.transforms.records import BadInput
+from recordmill.transforms.storage.known_objects import KnownObjects
+from recordmill.transforms.storage.local import version_of
+from recordmill.transforms.storage.paths import Confinement, LocatedFile, below, scheme_of, tidy_uri
 
 
 @pytest.fixture

@@ -11,10 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from transforms.records import BadInput, ImageRef
-from transforms.storage.local import LocalReader, is_file, is_folder, open_file
-from transforms.storage.zip_member import LARGEST
+from recordmill.transforms.records import BadInput, ImageRef
+from recordmill.transforms.storage.local import LocalReader, is_file, is_folder, open_file
+from recordmill.transforms.storage.zip_member import LARGEST
 
 
 @pytest.fixture
@@ -92,7 +91,7 @@ def test_reads_on_where_a_file_has_grown_or_shrunk(tmp_path: Path, monkeypatch: 
             fields[6] = size
             return os.stat_result(fields)
 
-        monkeypatch.setattr("transforms.storage.local.os.stat", stat)
+        monkeypatch.setattr("recordmill.transforms.storage.local.os.stat", stat)
 
     for size in (0, 3, 9, 11, 50):
         stale(size)
@@ -134,7 +133,7 @@ def test_each_fault_has_its_reason(
 
 
 def test_devices_are_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("transforms.storage.local.os.open", lambda *_: pytest.fail("opened"))
+    monkeypatch.setattr("recordmill.transforms.storage.local.os.open", lambda *_: pytest.fail("opened"))
     with pytest.raises(BadInput, match=r"/dev/zero: it is a device"):
         LocalReader().read(ImageRef("/dev/zero"))
 
@@ -250,7 +249,7 @@ def test_too_many_open_files_closes_those_of_before(
 
     for number in range(3):
         (tmp_path / str(number)).write_bytes(bytes([number]) * 4)
-    monkeypatch.setattr("transforms.storage.local.os.open", limited)
+    monkeypatch.setattr("recordmill.transforms.storage.local.os.open", limited)
     reader = LocalReader()
     for number in range(3):
         assert reader.read(ImageRef(str(tmp_path / str(number)), 1, 2)) == bytes([number, number])

@@ -15,14 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from transforms.records import JobError
-from transforms.storage import lock
+from recordmill.transforms.records import JobError
+from recordmill.transforms.storage import lock
 
 ROOT = Path(__file__).parents[2]
 HOLDS = """
 import sys, time
-from transforms.storage import lock
+from recordmill.transforms.storage import lock
 lock.acquire(sys.argv[1], sys.argv[2], "recordmill convert there")
 print("held", flush=True)
 sys.stdin.read()
@@ -30,8 +29,8 @@ lock.release_all()
 """
 TRIES = """
 import sys
-from transforms.records import JobError
-from transforms.storage import lock
+from recordmill.transforms.records import JobError
+from recordmill.transforms.storage import lock
 sys.stdin.readline()
 try:
     lock.acquire(sys.argv[1], sys.argv[2])

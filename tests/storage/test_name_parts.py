@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from transforms.storage import name_parts as module
-from transforms.storage import objects
-from transforms.storage.key_range import EVERYTHING, KeyRange
-from transforms.storage.name_parts import after, name_parts
+from recordmill.transforms.storage import name_parts as module
+from recordmill.transforms.storage import objects
+from recordmill.transforms.storage.key_range import EVERYTHING, KeyRange
+from recordmill.transforms.storage.name_parts import after, name_parts
 
 
 @dataclasses.dataclass

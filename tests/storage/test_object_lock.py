@@ -9,11 +9,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from recordmill.transforms.records import JobError
+from recordmill.transforms.storage import lock, object_lock, objects
+from recordmill.transforms.storage.owner import Owner
 
 from tests.buckets.server import BucketServer
-from transforms.records import JobError
-from transforms.storage import lock, object_lock, objects
-from transforms.storage.owner import Owner
 
 ELSEWHERE = Owner("other", "far.example", 7, "2026-01-01T00:00:00+00:00", "convert x", "another boot", 5.0)
 
@@ -103,7 +103,7 @@ def test_signs_of_life_are_given_and_end_with_the_lock(
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="which boot it is, only Linux tells")
 def test_a_process_of_this_machine_that_was_killed_is_dead_at_once(output: str) -> None:
     program = (
-        "import os, sys; from transforms.storage import lock\n"
+        "import os, sys; from recordmill.transforms.storage import lock\n"
         "lock.acquire(sys.argv[1], 'theirs'); print('taken', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", program, output]

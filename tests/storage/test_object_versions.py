@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 from google.cloud import storage
+from recordmill.transforms.records import ImageRef
+from recordmill.transforms.storage import listing, objects
+from recordmill.transforms.storage.known_objects import KnownObjects
+from recordmill.transforms.storage.local import version_of
+from recordmill.transforms.storage.objects import StoredObject
+from recordmill.transforms.storage.paths import Confinement
+from recordmill.transforms.storage.places import Status, status_of
+from recordmill.transforms.storage.reader import ListedReader
 
 from tests.buckets.server import BucketServer
-from transforms.records import ImageRef
-from transforms.storage import listing, objects
-from transforms.storage.known_objects import KnownObjects
-from transforms.storage.local import version_of
-from transforms.storage.objects import StoredObject
-from transforms.storage.paths import Confinement
-from transforms.storage.places import Status, status_of
-from transforms.storage.reader import ListedReader
 
 
 def stored(uri: str) -> StoredObject:

@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from recordmill.transforms.records import BadInput, ImageRef
+from recordmill.transforms.storage import cloud, containers, files, listing, objects
+from recordmill.transforms.storage.known_objects import KnownObjects
+from recordmill.transforms.storage.objects import Entry
+from recordmill.transforms.storage.reader import ImageReader
 
 from tests.buckets.calls import Answer
 from tests.buckets.server import BucketServer, Drop, Faults
-from transforms.records import BadInput, ImageRef
-from transforms.storage import cloud, containers, files, listing, objects
-from transforms.storage.known_objects import KnownObjects
-from transforms.storage.objects import Entry
-from transforms.storage.reader import ImageReader
 
 
 def kinds(server: BucketServer) -> Counter[str]:
@@ -36,12 +36,12 @@ def test_an_image_of_too_many_bytes(
     bucket: str, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bucket_server.put(f"{bucket}/x.jpg", bytes(2000))
-    monkeypatch.setattr("transforms.storage.zip_member.LARGEST", 1999)
+    monkeypatch.setattr("recordmill.transforms.storage.zip_member.LARGEST", 1999)
     for ref in (ImageRef(f"{bucket}/x.jpg"), ImageRef(f"{bucket}/x.jpg", 0, 2000)):
         with pytest.raises(BadInput) as caught:
             ImageReader().read(ref)
         assert (caught.value.stage, caught.value.reason) == ("load", "too large")
-    monkeypatch.setattr("transforms.storage.zip_member.LARGEST", 2000)
+    monkeypatch.setattr("recordmill.transforms.storage.zip_member.LARGEST", 2000)
     assert ImageReader().read(ImageRef(f"{bucket}/x.jpg")) == bytes(2000)
 
 

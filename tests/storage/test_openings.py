@@ -65,7 +65,7 @@ def test_the_input_is_opened_in_one_place() -> None:
         for name, call in openings(ast.parse(path.read_text("utf-8")))
     ]
     others = [one for one in found if one[:2] not in _OURS]
-    assert others == [], "open them with transforms.storage.places.open_file"
+    assert others == [], "open them with recordmill.transforms.storage.places.open_file"
     assert {one[:2] for one in found} >= {("transforms/storage/local.py", "open_regular")}
 
 

@@ -9,15 +9,21 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from transforms.records import Failure, JobError
-from transforms.storage import lock
-from transforms.storage.layout import Run, check_name
-from transforms.storage.marked import make_marked_folder
-from transforms.storage.output import check_output, write_failures
-from transforms.storage.publication import Move, announce, move_file, published_dataset, withdraw
-from transforms.storage.runs import end_run, failures_path, finished_shards, kept_bytes, mark_run, settle_runs
-from transforms.storage.sealed import PLACEHOLDER, seal
+from recordmill.transforms.records import Failure, JobError
+from recordmill.transforms.storage import lock
+from recordmill.transforms.storage.layout import Run, check_name
+from recordmill.transforms.storage.marked import make_marked_folder
+from recordmill.transforms.storage.output import check_output, write_failures
+from recordmill.transforms.storage.publication import Move, announce, move_file, published_dataset, withdraw
+from recordmill.transforms.storage.runs import (
+    end_run,
+    failures_path,
+    finished_shards,
+    kept_bytes,
+    mark_run,
+    settle_runs,
+)
+from recordmill.transforms.storage.sealed import PLACEHOLDER, seal
 
 FILES = ["train-00000-of-00001.tfrecord", "index/train-00000-of-00001.idx", "dataset_info.json"]
 ALL_FILES = sorted([*FILES, "failures.jsonl", "manifest.json"])

@@ -9,15 +9,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-from transforms.records import JobError
-from transforms.storage import scratch
-from transforms.storage.marked import MARKER
-from transforms.storage.owner import Owner
+from recordmill.transforms.records import JobError
+from recordmill.transforms.storage import scratch
+from recordmill.transforms.storage.marked import MARKER
+from recordmill.transforms.storage.owner import Owner
 
 _PROGRAM = """
 import sys
-from transforms.storage.scratch import scratch_folder
+from recordmill.transforms.storage.scratch import scratch_folder
 assert scratch_folder() == scratch_folder()
 open(scratch_folder() + "/shard", "w").close()
 print(scratch_folder(), flush=True)
@@ -147,7 +146,7 @@ def test_a_fork_has_its_own_and_leaves_exit_handlers_alone(tmp_path: Path) -> No
     program = f"""
 import atexit, os, shutil, sys
 atexit.register(shutil.rmtree, {str(mine)!r})
-from transforms.storage.scratch import scratch_folder
+from recordmill.transforms.storage.scratch import scratch_folder
 scratch = scratch_folder()
 child = os.fork()
 if child == 0:

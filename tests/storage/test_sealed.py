@@ -4,8 +4,7 @@ import hashlib
 import json
 
 import pytest
-
-from transforms.storage.sealed import PLACEHOLDER, is_sealed, is_sealed_page, seal
+from recordmill.transforms.storage.sealed import PLACEHOLDER, is_sealed, is_sealed_page, seal
 
 # A label may look like a seal: JSON escapes its quotes.
 MANIFEST = json.dumps({"labels": {"0": f'"seal": "{PLACEHOLDER}"', "1": "Ω"}, "seal": PLACEHOLDER}) + "\n"

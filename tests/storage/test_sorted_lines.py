@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from recordmill.transforms.records import Failure
+from recordmill.transforms.storage import durable
+from recordmill.transforms.storage.durable import write_lines
+from recordmill.transforms.storage.output import write_failures
+from recordmill.transforms.storage.sorted_lines import in_order
 
 from tests.buckets.server import BucketServer
 from tests.storage.test_output import begun
-from transforms.records import Failure
-from transforms.storage import durable
-from transforms.storage.durable import write_lines
-from transforms.storage.output import write_failures
-from transforms.storage.sorted_lines import in_order
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\n"), max_size=4)), st.integers(1, 40))

@@ -8,12 +8,12 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from recordmill.transforms.records import ImageRef, JobError
+from recordmill.transforms.storage import containers
+from recordmill.transforms.storage.reader import ImageReader
+from recordmill.transforms.storage.spool import Spool
 
 from tests.buckets.server import BucketServer
-from transforms.records import ImageRef, JobError
-from transforms.storage import containers
-from transforms.storage.reader import ImageReader
-from transforms.storage.spool import Spool
 
 PIECES = [b"one", b"three", b"to", b"a long piece", b"end"]
 
@@ -42,7 +42,7 @@ def test_the_shape_of_raw_pixels_is_kept(tmp_path: Path) -> None:
 
 
 def test_files_have_so_many_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("transforms.storage.spool._FILE_BYTES", 8)
+    monkeypatch.setattr("recordmill.transforms.storage.spool._FILE_BYTES", 8)
     refs = spooled(tmp_path)
     assert [piece(ref) for ref in refs] == PIECES
     assert [(ref.uri[-6:], ref.offset) for ref in refs] == [
@@ -124,8 +124,8 @@ def test_free_space_is_looked_at_as_it_grows(tmp_path: Path, monkeypatch: pytest
         return usage._replace(total=50_000, free=10_000 - written)
 
     monkeypatch.setattr(shutil, "disk_usage", disk_usage)
-    monkeypatch.setattr("transforms.storage.spool._LOOKED_AFTER", 2_000)
-    monkeypatch.setattr("transforms.storage.spool._FILE_BYTES", 1_000)
+    monkeypatch.setattr("recordmill.transforms.storage.spool._LOOKED_AFTER", 2_000)
+    monkeypatch.setattr("recordmill.transforms.storage.spool._FILE_BYTES", 1_000)
     with pytest.raises(JobError, match="are free there, too few for what is unpacked"):  # noqa: SIM117
         with Spool(str(tmp_path), "x", 0) as spool:
             for _ in range(1_000):

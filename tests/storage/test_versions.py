@@ -7,6 +7,22 @@ import os
 from pathlib import Path
 
 import pytest
+from recordmill.transforms.records import JobError
+from recordmill.transforms.storage import lock
+from recordmill.transforms.storage.versions import (
+    Version,
+    check_home,
+    expose,
+    latest_version,
+    parse_version,
+    published_versions,
+    remove_old_versions,
+    settle_versions,
+    staging_folder,
+    version_folder,
+    version_to_write,
+)
+from recordmill.transforms.storage.versions_files import move_folder
 
 from tests.storage.versioned import (
     FILES,
@@ -27,22 +43,6 @@ from tests.storage.versioned import (
     whole,
     work,
 )
-from transforms.records import JobError
-from transforms.storage import lock
-from transforms.storage.versions import (
-    Version,
-    check_home,
-    expose,
-    latest_version,
-    parse_version,
-    published_versions,
-    remove_old_versions,
-    settle_versions,
-    staging_folder,
-    version_folder,
-    version_to_write,
-)
-from transforms.storage.versions_files import move_folder
 
 
 @pytest.fixture
@@ -227,7 +227,7 @@ def test_a_job_that_loses_the_lock_meanwhile_leaves_latest(
         move_folder(source, target)
         lock.acquire(str(home), "another's")
 
-    monkeypatch.setattr("transforms.storage.versions.move_folder", moved)
+    monkeypatch.setattr("recordmill.transforms.storage.versions.move_folder", moved)
     with pytest.raises(JobError, match="another job has taken over"):
         expose(run)
     assert latest_seen(home) == "1.0.10"

@@ -8,13 +8,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
-
-from tests.buckets.server import BucketServer, Faults
-from tests.storage.versioned import KEPT, Killed, locked, publish, put_staged, run_of, whole, work
-from transforms.records import JobError
-from transforms.storage import lock, objects
-from transforms.storage.cloud import called
-from transforms.storage.versions import (
+from recordmill.transforms.records import JobError
+from recordmill.transforms.storage import lock, objects
+from recordmill.transforms.storage.cloud import called
+from recordmill.transforms.storage.versions import (
     check_home,
     expose,
     latest_version,
@@ -23,6 +20,9 @@ from transforms.storage.versions import (
     settle_versions,
     version_to_write,
 )
+
+from tests.buckets.server import BucketServer, Faults
+from tests.storage.versioned import KEPT, Killed, locked, publish, put_staged, run_of, whole, work
 
 
 @pytest.fixture(autouse=True)

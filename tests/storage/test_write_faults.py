@@ -5,9 +5,8 @@ import os
 from pathlib import Path
 
 import pytest
-
-from transforms.storage import write_faults
-from transforms.storage.write_faults import fault
+from recordmill.transforms.storage import write_faults
+from recordmill.transforms.storage.write_faults import fault
 
 NO_SPACE = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

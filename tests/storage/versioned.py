@@ -11,9 +11,14 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from transforms.storage import files, lock
-from transforms.storage.layout import Run
-from transforms.storage.versions import expose, remove_old_versions, settle_versions, staging_folder
+from recordmill.transforms.storage import files, lock
+from recordmill.transforms.storage.layout import Run
+from recordmill.transforms.storage.versions import (
+    expose,
+    remove_old_versions,
+    settle_versions,
+    staging_folder,
+)
 
 FILES = ("dataset_info.json", "index/train-00000-of-00001.idx", "train-00000-of-00001.tfrecord")
 KEPT = 2
@@ -42,7 +47,7 @@ def manifest_of(version: str) -> str:
 def put(path: str, text: str) -> None:
     """A file, in a folder or a bucket."""
     if path.startswith("gs://"):
-        from transforms.storage import objects
+        from recordmill.transforms.storage import objects
 
         objects.write(path, text.encode())
     else:

@@ -7,9 +7,8 @@ import io
 
 import numpy as np
 from PIL import Image
-
-from transforms.images.policy import ImagePolicy
-from transforms.sweeping.results import Crop, Row, Setting, Sweep
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.sweeping.results import Crop, Row, Setting, Sweep
 
 EVIL = '<script>alert("1")</script>&\'$x$'
 SIDE = 8

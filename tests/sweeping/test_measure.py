@@ -5,16 +5,16 @@ import math
 import numpy as np
 import pytest
 from PIL import Image
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.images.store import store_image
+from recordmill.transforms.records import BadInput, Failure, StoredImage
+from recordmill.transforms.sweeping.measure import Measure, Original, measured
+from recordmill.transforms.sweeping.results import Setting
+from recordmill.transforms.sweeping.settings import SweepConfig, settings
 from skimage.metrics import structural_similarity
 
 from benchmarks.drawings import draw
 from tests.images.drawn import Array, deep_png, encoded, gradient, psnr, tensorflow_pixels, with_orientation
-from transforms.images.policy import ImagePolicy
-from transforms.images.store import store_image
-from transforms.records import BadInput, Failure, StoredImage
-from transforms.sweeping.measure import Measure, Original, measured
-from transforms.sweeping.results import Setting
-from transforms.sweeping.settings import SweepConfig, settings
 
 RED = (200, 30, 10)
 ROWS = settings(SweepConfig(qualities=(80,), targets=(0.9,), background=RED))

@@ -5,12 +5,17 @@ import os
 from pathlib import Path
 
 import pytest
-
-from transforms.flags import as_flags
-from transforms.records import JobError
-from transforms.storage.marked import make_marked_folder
-from transforms.storage.owner import Owner
-from transforms.sweeping.output import NAMES, check_sweep_output, prepare_output, scratch_of, write_sweep
+from recordmill.transforms.flags import as_flags
+from recordmill.transforms.records import JobError
+from recordmill.transforms.storage.marked import make_marked_folder
+from recordmill.transforms.storage.owner import Owner
+from recordmill.transforms.sweeping.output import (
+    NAMES,
+    check_sweep_output,
+    prepare_output,
+    scratch_of,
+    write_sweep,
+)
 
 # As much of sweep.json as says that a sweep wrote it.
 _JSON = b'{"format_version": 1, "images": 1, "packages": {}, "rows": []}'

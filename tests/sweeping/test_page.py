@@ -6,13 +6,13 @@ import re
 
 import pytest
 from PIL import Image
+from recordmill.transforms.sweeping import plot
+from recordmill.transforms.sweeping.page import html_text
+from recordmill.transforms.sweeping.palette import DARK
+from recordmill.transforms.sweeping.results import Sweep
+from recordmill.transforms.sweeping.wording import MEANINGS, quality_bins, rate_text, ssim_text
 
 from tests.sweeping.found import EVIL, SIDE, picture, row, sweep
-from transforms.sweeping import plot
-from transforms.sweeping.page import html_text
-from transforms.sweeping.palette import DARK
-from transforms.sweeping.results import Sweep
-from transforms.sweeping.wording import MEANINGS, quality_bins, rate_text, ssim_text
 
 VOID = {"meta", "img", "br", "wbr"}
 SVG = plot.render(sweep())["sweep.svg"].decode()

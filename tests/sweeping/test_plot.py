@@ -7,12 +7,12 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 from PIL import Image
+from recordmill.transforms.sweeping import plot
+from recordmill.transforms.sweeping.labels import Label, place_labels
+from recordmill.transforms.sweeping.palette import DARK, DARK_PAPER, STYLES
+from recordmill.transforms.sweeping.results import GROUPS, Row, Sweep
 
 from tests.sweeping.found import FILES, RAW, WORSE, lossy, row, sweep
-from transforms.sweeping import plot
-from transforms.sweeping.labels import Label, place_labels
-from transforms.sweeping.palette import DARK, DARK_PAPER, STYLES
-from transforms.sweeping.results import GROUPS, Row, Sweep
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -2,9 +2,10 @@
 
 import dataclasses
 
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.sweeping.results import Row, Setting, without_idle_conversions
+
 from tests.sweeping.found import FILES, RAW, WORSE, lossy, row
-from transforms.images.policy import ImagePolicy
-from transforms.sweeping.results import Row, Setting, without_idle_conversions
 
 LOSSLESS = Setting("lossless", "lossless", None, ImagePolicy(optimize="lossless"))
 PLAIN = [lossy("png to jpeg", f"PNG to JPEG, q{quality}", quality) for quality in (95, 75)]

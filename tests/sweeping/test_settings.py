@@ -3,9 +3,8 @@
 import dataclasses
 
 import pytest
-
-from transforms.images.policy import ImagePolicy
-from transforms.sweeping.settings import SweepConfig, notes, settings
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.sweeping.settings import SweepConfig, notes, settings
 
 
 def test_the_rows_of_two_qualities_and_a_target() -> None:

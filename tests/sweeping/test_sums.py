@@ -7,13 +7,12 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from transforms.images.likeness import Likeness
-from transforms.images.policy import ImagePolicy
-from transforms.records import Failure
-from transforms.sweeping.measure import Measure
-from transforms.sweeping.results import Setting
-from transforms.sweeping.sums import SweepSum
+from recordmill.transforms.images.likeness import Likeness
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.records import Failure
+from recordmill.transforms.sweeping.measure import Measure
+from recordmill.transforms.sweeping.results import Setting
+from recordmill.transforms.sweeping.sums import SweepSum
 
 ROWS = tuple(Setting(name, "files", None, ImagePolicy()) for name in "ab")
 

@@ -7,10 +7,9 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-
-from transforms.annotations.frame import Frame
-from transforms.images.geometry import moved_boxes
-from transforms.records import BadInput, Box
+from recordmill.transforms.annotations.frame import Frame
+from recordmill.transforms.images.geometry import moved_boxes
+from recordmill.transforms.records import BadInput, Box
 
 BOXES = ("clip", "drop", "fail")
 """What becomes of boxes that reach outside their image, or have no area: `--boxes`."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-
-from transforms.images.exif import Array
-from transforms.images.mask import decode_mask
-from transforms.images.opened import opened, opened_pixels
-from transforms.images.reasons import NOT_SUPPORTED, undecodable
-from transforms.images.sniff import image_kind
-from transforms.records import BadInput, ImageRef
+from recordmill.transforms.images.exif import Array
+from recordmill.transforms.images.mask import decode_mask
+from recordmill.transforms.images.opened import opened, opened_pixels
+from recordmill.transforms.images.reasons import NOT_SUPPORTED, undecodable
+from recordmill.transforms.images.sniff import image_kind
+from recordmill.transforms.records import BadInput, ImageRef
 
 Read = Callable[[ImageRef], bytes]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from transforms.images.exif import is_transposed
-from transforms.images.geometry import is_identity
-from transforms.images.mask import WRONG_SIZE
-from transforms.records import Annotations, BadInput, Box, Geometry, Polygons, StoredImage
+from recordmill.transforms.images.exif import is_transposed
+from recordmill.transforms.images.geometry import is_identity
+from recordmill.transforms.images.mask import WRONG_SIZE
+from recordmill.transforms.records import Annotations, BadInput, Box, Geometry, Polygons, StoredImage
 
 _OTHER_SIZE = "image of another size than its annotations"
 

@@ -7,13 +7,12 @@ from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
-
-from transforms.annotations.decoded import Read, read_colors, read_ids
-from transforms.annotations.frame import Frame
-from transforms.annotations.shapes import Shapes, picture_area
-from transforms.images.exif import Array
-from transforms.images.mask import moved_mask
-from transforms.records import IGNORE, Annotations, BadInput, MaskImage
+from recordmill.transforms.annotations.decoded import Read, read_colors, read_ids
+from recordmill.transforms.annotations.frame import Frame
+from recordmill.transforms.annotations.shapes import Shapes, picture_area
+from recordmill.transforms.images.exif import Array
+from recordmill.transforms.images.mask import moved_mask
+from recordmill.transforms.records import IGNORE, Annotations, BadInput, MaskImage
 
 _NO_COLOR = "colour without a class"
 _NO_SEGMENT = "panoptic id without a segment"

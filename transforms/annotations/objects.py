@@ -8,11 +8,19 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-
-from transforms.annotations.boxes import BoxRule, Name
-from transforms.annotations.shapes import Shapes
-from transforms.images.geometry import is_scaled, moved_points
-from transforms.records import AnnotatedObject, BadInput, Box, ImageRef, Part, Polygons, Rle, Scalar
+from recordmill.transforms.annotations.boxes import BoxRule, Name
+from recordmill.transforms.annotations.shapes import Shapes
+from recordmill.transforms.images.geometry import is_scaled, moved_points
+from recordmill.transforms.records import (
+    AnnotatedObject,
+    BadInput,
+    Box,
+    ImageRef,
+    Part,
+    Polygons,
+    Rle,
+    Scalar,
+)
 
 _NO_POINT = "key point is not a number"
 _LOST_POINTS = "key points outside the image dropped"

@@ -6,9 +6,8 @@ import math
 from typing import Any
 
 import numpy as np
-
-from transforms.images.exif import Array
-from transforms.records import BadInput, Box, Polygons, Rle
+from recordmill.transforms.images.exif import Array
+from recordmill.transforms.records import BadInput, Box, Polygons, Rle
 
 _BAD_RUNS = "run lengths do not fill their mask"
 _BAD_POLYGON = "polygon is not pairs of numbers"

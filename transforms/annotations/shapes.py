@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-
-from transforms.annotations.decoded import Read, read_ids
-from transforms.annotations.frame import Frame
-from transforms.annotations.rasterise import (
+from recordmill.transforms.annotations.decoded import Read, read_ids
+from recordmill.transforms.annotations.frame import Frame
+from recordmill.transforms.annotations.rasterise import (
     box_mask,
     check_polygons,
     mask_bounds,
@@ -16,10 +15,10 @@ from transforms.annotations.rasterise import (
     polygons_mask,
     rle_mask,
 )
-from transforms.images.exif import Array
-from transforms.images.geometry import moved_points
-from transforms.images.mask import WRONG_SIZE, moved_mask
-from transforms.records import AnnotatedObject, BadInput, Box, ImageRef, Polygons, Rle
+from recordmill.transforms.images.exif import Array
+from recordmill.transforms.images.geometry import moved_points
+from recordmill.transforms.images.mask import WRONG_SIZE, moved_mask
+from recordmill.transforms.records import AnnotatedObject, BadInput, Box, ImageRef, Polygons, Rle
 
 # How far the sides of an object's mask may be from the image's in proportion: rounded, or of another image.
 _ROUNDED = 0.02

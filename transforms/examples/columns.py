@@ -17,8 +17,14 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from transforms.examples.features import INT64_MAX, INT64_MIN, bytes_feature, float_feature, int64_feature
-from transforms.records import BadInput, FeatureValue
+from recordmill.transforms.examples.features import (
+    INT64_MAX,
+    INT64_MIN,
+    bytes_feature,
+    float_feature,
+    int64_feature,
+)
+from recordmill.transforms.records import BadInput, FeatureValue
 
 ColumnKind = Literal["int64", "float32", "bytes"]
 

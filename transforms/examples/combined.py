@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from transforms.examples import schema as s
-from transforms.examples.features import Feature
-from transforms.records import ImageRecord, Placed, StoredImage
+from recordmill.transforms.examples import schema as s
+from recordmill.transforms.examples.features import Feature
+from recordmill.transforms.records import ImageRecord, Placed, StoredImage
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

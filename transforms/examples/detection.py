@@ -11,12 +11,12 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from transforms.examples import schema as s
-from transforms.examples.columns import Column, ColumnKind
-from transforms.examples.features import Feature, bytes_feature
-from transforms.examples.labels import LabelMap
-from transforms.examples.object_boxes import box_features, box_specs, object_boxes
-from transforms.records import AnnotatedObject, BadInput, ImageRecord, Placed, StoredImage
+from recordmill.transforms.examples import schema as s
+from recordmill.transforms.examples.columns import Column, ColumnKind
+from recordmill.transforms.examples.features import Feature, bytes_feature
+from recordmill.transforms.examples.labels import LabelMap
+from recordmill.transforms.examples.object_boxes import box_features, box_specs, object_boxes
+from recordmill.transforms.records import AnnotatedObject, BadInput, ImageRecord, Placed, StoredImage
 
 _OBJECT = "image/object/"
 _KEYPOINT = _OBJECT + "keypoint/"

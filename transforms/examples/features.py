@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-
-from transforms.examples.protos import Example, SequenceExample
-from transforms.records import BadInput
+from recordmill.transforms.examples.protos import Example, SequenceExample
+from recordmill.transforms.records import BadInput
 
 Kind = Literal["bytes_list", "float_list", "int64_list"]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from transforms.examples import schema as s
-from transforms.examples.features import Feature
-from transforms.examples.object_boxes import box_features, box_specs, object_boxes
-from transforms.records import ImageRecord, Placed, StoredImage
+from recordmill.transforms.examples import schema as s
+from recordmill.transforms.examples.features import Feature
+from recordmill.transforms.examples.object_boxes import box_features, box_specs, object_boxes
+from recordmill.transforms.records import ImageRecord, Placed, StoredImage
 
 _BOX = "image/object/bbox"
 

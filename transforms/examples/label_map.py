@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from transforms.examples.labels import LabelMap
+from recordmill.transforms.examples.labels import LabelMap
 
 
 def label_map_text(labels: LabelMap) -> str:

@@ -6,8 +6,8 @@ import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from transforms.examples.label_map_items import read_map_items
-from transforms.records import IGNORE, BadInput
+from recordmill.transforms.examples.label_map_items import read_map_items
+from recordmill.transforms.records import IGNORE, BadInput
 
 Label = str | int
 

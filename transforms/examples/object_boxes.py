@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from transforms.examples.features import Feature
-from transforms.examples.schema import FeatureSpec
-from transforms.records import AnnotatedObject, Box, StoredImage
+from recordmill.transforms.examples.features import Feature
+from recordmill.transforms.examples.schema import FeatureSpec
+from recordmill.transforms.records import AnnotatedObject, Box, StoredImage
 
 _SIDES = ("xmin", "xmax", "ymin", "ymax")
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from transforms.examples import schema as s
-from transforms.examples.features import Feature
-from transforms.records import ImageRecord, Placed, StoredImage
+from recordmill.transforms.examples import schema as s
+from recordmill.transforms.examples.features import Feature
+from recordmill.transforms.records import ImageRecord, Placed, StoredImage
 
 _LAYERS = ("category", "instance")
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from transforms.examples.classification import CLASSIFICATION
-from transforms.examples.combined import Combined
-from transforms.examples.detection import DETECTION
-from transforms.examples.imagenet import IMAGENET
-from transforms.examples.panoptic import PANOPTIC
-from transforms.examples.plain import PLAIN, Plain
-from transforms.examples.schema import CLASS_MASKS, Schema, SequenceSchema
-from transforms.examples.segmentation import SEGMENTATION, Segmentation
-from transforms.examples.sequence import SEQUENCE
-from transforms.examples.tabular import FEATURES_ALONE
+from recordmill.transforms.examples.classification import CLASSIFICATION
+from recordmill.transforms.examples.combined import Combined
+from recordmill.transforms.examples.detection import DETECTION
+from recordmill.transforms.examples.imagenet import IMAGENET
+from recordmill.transforms.examples.panoptic import PANOPTIC
+from recordmill.transforms.examples.plain import PLAIN, Plain
+from recordmill.transforms.examples.schema import CLASS_MASKS, Schema, SequenceSchema
+from recordmill.transforms.examples.segmentation import SEGMENTATION, Segmentation
+from recordmill.transforms.examples.sequence import SEQUENCE
+from recordmill.transforms.examples.tabular import FEATURES_ALONE
 
 _SCHEMAS: tuple[Schema, ...] = (
     CLASSIFICATION,

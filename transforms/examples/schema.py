@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, Protocol, TypeVar, runtime_checkable
 
-from transforms.examples.columns import Column, ColumnKind
-from transforms.examples.features import Feature, Kind, bytes_feature
-from transforms.examples.labels import LabelMap
-from transforms.records import FeatureValue, ImageRecord, Placed, StoredImage
+from recordmill.transforms.examples.columns import Column, ColumnKind
+from recordmill.transforms.examples.features import Feature, Kind, bytes_feature
+from recordmill.transforms.examples.labels import LabelMap
+from recordmill.transforms.records import FeatureValue, ImageRecord, Placed, StoredImage
 
 Dtype = Literal["int64", "float32", "string"]
 Shape = tuple[int | None, ...]

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from transforms.examples import schema as s
-from transforms.examples.features import Feature
-from transforms.records import ImageRecord, Placed, StoredImage
+from recordmill.transforms.examples import schema as s
+from recordmill.transforms.examples.features import Feature
+from recordmill.transforms.records import ImageRecord, Placed, StoredImage
 
 _CLASS = "image/segmentation/class"
 _INSTANCE = "image/segmentation/instance"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from transforms.examples import schema as s
-from transforms.examples.features import Feature, bytes_feature
-from transforms.records import ImageRecord, Placed, Steps, StoredImage
+from recordmill.transforms.examples import schema as s
+from recordmill.transforms.examples.features import Feature, bytes_feature
+from recordmill.transforms.records import ImageRecord, Placed, Steps, StoredImage
 
 _FRAME = ("image/encoded", "image/format", "image/height", "image/width")
 

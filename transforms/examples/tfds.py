@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from transforms.examples.schema import PIXEL_FORMATS, DatasetSummary, FeatureSpec, Shape
+from recordmill.transforms.examples.schema import PIXEL_FORMATS, DatasetSummary, FeatureSpec, Shape
 
 # Shards are `train-00000-of-00016.tfrecord`.
 _FILEPATH_TEMPLATE = "{SPLIT}-{SHARD_X_OF_Y}.{FILEFORMAT}"

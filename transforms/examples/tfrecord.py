@@ -1,4 +1,4 @@
-"""TFRecord files, written and indexed; how a record is framed is told in `transforms.framing`.
+"""TFRecord files, written and indexed; how a record is framed is told in `recordmill.transforms.framing`.
 
 Files of records concatenate byte for byte.
 """
@@ -10,9 +10,9 @@ import hashlib
 import struct
 from typing import BinaryIO
 
-from transforms.framing import FRAME_BYTES as FRAME_BYTES
-from transforms.framing import masked_crc32c as masked_crc32c
-from transforms.framing import read_records as read_records
+from recordmill.transforms.framing import FRAME_BYTES as FRAME_BYTES
+from recordmill.transforms.framing import masked_crc32c as masked_crc32c
+from recordmill.transforms.framing import read_records as read_records
 
 # Below this a copy is cheaper than two more calls of write and of sha256.
 _COPY_BELOW = 16 * 1024

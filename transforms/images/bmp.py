@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import struct
 
-from transforms.images.encoded import Encoded
-from transforms.images.raster import decode_raster
-from transforms.images.reasons import TRUNCATED, check_pixels, undecodable
-from transforms.records import StoredImage
+from recordmill.transforms.images.encoded import Encoded
+from recordmill.transforms.images.raster import decode_raster
+from recordmill.transforms.images.reasons import TRUNCATED, check_pixels, undecodable
+from recordmill.transforms.records import StoredImage
 
 _GRAYS = b"".join(bytes((i, i, i)) for i in range(256))
 

@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
-
-from transforms.images.picture import Picture
-from transforms.records import StoredImage
+from recordmill.transforms.images.picture import Picture
+from recordmill.transforms.records import StoredImage
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

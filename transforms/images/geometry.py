@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-from transforms.images.exif import is_transposed
-from transforms.images.policy import ImagePolicy
-from transforms.records import Geometry
+from recordmill.transforms.images.exif import is_transposed
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.records import Geometry
 
 Points = npt.NDArray[np.float64]
 

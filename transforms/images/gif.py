@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from transforms.images.encoded import Encoded
-from transforms.images.picture import Picture
-from transforms.images.raster import decode_raster
-from transforms.images.reasons import CORRUPT, TRUNCATED, check_pixels, undecodable
-from transforms.records import StoredImage
+from recordmill.transforms.images.encoded import Encoded
+from recordmill.transforms.images.picture import Picture
+from recordmill.transforms.images.raster import decode_raster
+from recordmill.transforms.images.reasons import CORRUPT, TRUNCATED, check_pixels, undecodable
+from recordmill.transforms.records import StoredImage
 
 IMAGE, EXTENSION, TRAILER = 0x2C, 0x21, 0x3B
 _CONTROL = 0xF9

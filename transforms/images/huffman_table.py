@@ -7,8 +7,7 @@ import functools
 import heapq
 
 import numpy as np
-
-from transforms.images.exif import Array
+from recordmill.transforms.images.exif import Array
 
 FIRST_AC = 4
 """Tables are numbered 0 to 3 for DC, and from this on for AC."""

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
-
-from transforms.images import png, webp_chunks
-from transforms.images.exif import Array
-from transforms.images.jpeg_header import APP2, ICC_MARK, segments
-from transforms.images.pillow import DECODER_ERRORS
-from transforms.records import BadInput
+from recordmill.transforms.images import png, webp_chunks
+from recordmill.transforms.images.exif import Array
+from recordmill.transforms.images.jpeg_header import APP2, ICC_MARK, segments
+from recordmill.transforms.images.pillow import DECODER_ERRORS
+from recordmill.transforms.records import BadInput
 
 if TYPE_CHECKING:
     from PIL.ImageCms import ImageCmsTransform

@@ -10,11 +10,19 @@ import numpy as np
 import numpy.typing as npt
 import simplejpeg
 from PIL import Image
-
-from transforms.images.jpeg_header import ALONE, APP0, APP14, LOSSLESS, PROGRESSIVE, SOS, JpegHeader, segments
-from transforms.images.pillow import DECODER_ERRORS
-from transforms.images.reasons import CORRUPT, NOT_SUPPORTED, TRUNCATED, undecodable
-from transforms.records import BadInput
+from recordmill.transforms.images.jpeg_header import (
+    ALONE,
+    APP0,
+    APP14,
+    LOSSLESS,
+    PROGRESSIVE,
+    SOS,
+    JpegHeader,
+    segments,
+)
+from recordmill.transforms.images.pillow import DECODER_ERRORS
+from recordmill.transforms.images.reasons import CORRUPT, NOT_SUPPORTED, TRUNCATED, undecodable
+from recordmill.transforms.records import BadInput
 
 Array = npt.NDArray[Any]
 

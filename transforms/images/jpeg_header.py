@@ -6,8 +6,8 @@ import dataclasses
 import struct
 from collections.abc import Iterator
 
-from transforms.images.exif import EXIF_MARK, read_orientation
-from transforms.images.reasons import CORRUPT, NOT_SUPPORTED, TRUNCATED, check_pixels, undecodable
+from recordmill.transforms.images.exif import EXIF_MARK, read_orientation
+from recordmill.transforms.images.reasons import CORRUPT, NOT_SUPPORTED, TRUNCATED, check_pixels, undecodable
 
 APP0, APP1, APP2, APP14, COM = 0xE0, 0xE1, 0xE2, 0xEE, 0xFE
 SOI, EOI, SOS = 0xD8, 0xD9, 0xDA

@@ -11,9 +11,8 @@ import re
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-
-from transforms.images.exif import Array
-from transforms.images.huffman_table import (
+from recordmill.transforms.images.exif import Array
+from recordmill.transforms.images.huffman_table import (
     BLOCK,
     END_OF_BLOCK,
     FIRST_AC,
@@ -24,7 +23,7 @@ from transforms.images.huffman_table import (
     optimal_table,
     read_tables,
 )
-from transforms.images.jpeg_header import SOS, JpegHeader, written_segment
+from recordmill.transforms.images.jpeg_header import SOS, JpegHeader, written_segment
 
 _SEQUENTIAL = frozenset((0xC0, 0xC1))
 _DHT, _EOI, _DNL, _DRI, _APP2 = 0xC4, 0xD9, 0xDC, 0xDD, 0xE2

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 
-from transforms.images.jpeg_header import LOSSLESS, JpegHeader, quantisation_tables
+from recordmill.transforms.images.jpeg_header import LOSSLESS, JpegHeader, quantisation_tables
 
 # T.81, tables K.1 and K.2, in zigzag order, as files hold them.
 _LUMA = (

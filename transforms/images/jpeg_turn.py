@@ -6,12 +6,11 @@ import io
 
 import numpy as np
 from PIL import Image
-
-from transforms.images.exif import Array, is_transposed, turned
-from transforms.images.icc import profile_of
-from transforms.images.jpeg import decode_components
-from transforms.images.jpeg_header import JpegHeader, quantisation_tables
-from transforms.images.reasons import NOT_SUPPORTED, undecodable
+from recordmill.transforms.images.exif import Array, is_transposed, turned
+from recordmill.transforms.images.icc import profile_of
+from recordmill.transforms.images.jpeg import decode_components
+from recordmill.transforms.images.jpeg_header import JpegHeader, quantisation_tables
+from recordmill.transforms.images.reasons import NOT_SUPPORTED, undecodable
 
 # Zigzag order (T.81, figure A.6): the natural index of each value as a file holds it.
 _ZIGZAG = tuple(

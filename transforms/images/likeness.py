@@ -6,12 +6,11 @@ import dataclasses
 import math
 
 import numpy as np
-
-from transforms.images import compare
-from transforms.images.encoded import Encoded
-from transforms.images.paint import painted
-from transforms.images.picture import Array
-from transforms.images.policy import ImagePolicy
+from recordmill.transforms.images import compare
+from recordmill.transforms.images.encoded import Encoded
+from recordmill.transforms.images.paint import painted
+from recordmill.transforms.images.picture import Array
+from recordmill.transforms.images.policy import ImagePolicy
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -9,11 +9,10 @@ import dataclasses
 import io
 
 from PIL import Image
-
-from transforms.images import png, png_text, webp_chunks
-from transforms.images.exif import EXIF_MARK
-from transforms.images.jpeg_header import APP1, COM, segments
-from transforms.images.pillow import DECODER_ERRORS
+from recordmill.transforms.images import png, png_text, webp_chunks
+from recordmill.transforms.images.exif import EXIF_MARK
+from recordmill.transforms.images.jpeg_header import APP1, COM, segments
+from recordmill.transforms.images.pillow import DECODER_ERRORS
 
 XMP_MARK = b"http://ns.adobe.com/xap/1.0/\0"
 PNG_XMP, PNG_COMMENT = b"XML:com.adobe.xmp", b"Comment"

@@ -5,10 +5,10 @@ JPEG with EXIF (CIPA DC-008) and XMP (part 3); PNG as in ISO/IEC 15948; WebP as 
 
 from __future__ import annotations
 
-from transforms.images import png, webp_chunks
-from transforms.images.exif import EXIF_MARK
-from transforms.images.jpeg_header import APP1, COM, written_segment
-from transforms.images.metadata import PNG_COMMENT, PNG_XMP, XMP_MARK, Metadata
+from recordmill.transforms.images import png, webp_chunks
+from recordmill.transforms.images.exif import EXIF_MARK
+from recordmill.transforms.images.jpeg_header import APP1, COM, written_segment
+from recordmill.transforms.images.metadata import PNG_COMMENT, PNG_XMP, XMP_MARK, Metadata
 
 _LONGEST_PAYLOAD = 0xFFFF - 2
 

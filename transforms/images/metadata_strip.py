@@ -9,8 +9,8 @@ import re
 import struct
 from collections.abc import Iterator
 
-from transforms.images import gif, png, webp_chunks
-from transforms.images.jpeg_header import (
+from recordmill.transforms.images import gif, png, webp_chunks
+from recordmill.transforms.images.jpeg_header import (
     ALONE,
     APP0,
     APP2,
@@ -23,9 +23,9 @@ from transforms.images.jpeg_header import (
     segments,
     written_segment,
 )
-from transforms.images.metadata import Metadata
-from transforms.images.metadata_put import with_metadata
-from transforms.images.reasons import TRUNCATED, undecodable
+from recordmill.transforms.images.metadata import Metadata
+from recordmill.transforms.images.metadata_put import with_metadata
+from recordmill.transforms.images.reasons import TRUNCATED, undecodable
 
 # A marker behind entropy-coded data: neither a stuffed zero nor a restart.
 _MARKER = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")

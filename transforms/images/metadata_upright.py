@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import struct
 
-from transforms.images.metadata import Metadata
+from recordmill.transforms.images.metadata import Metadata
 
 _EXIF_IFD = 0x8769
 _WIDTH, _HEIGHT, _ORIENTATION, _PIXEL_X, _PIXEL_Y = 0x100, 0x101, 0x112, 0xA002, 0xA003

@@ -6,18 +6,17 @@ import dataclasses
 import functools
 
 import numpy as np
-
-from transforms.images import jpeg, jpeg_header, png, png_pixels
-from transforms.images.bmp import open_bmp
-from transforms.images.encoded import Encoded
-from transforms.images.exif import Array
-from transforms.images.gif import open_gif
-from transforms.images.picture import COLORSPACES, Picture
-from transforms.images.raster import open_raster, open_webp
-from transforms.images.reasons import EMPTY, NOT_SUPPORTED, WRONG_LENGTH, check_pixels, undecodable
-from transforms.images.sniff import image_kind
-from transforms.internal_errors import internal_errors
-from transforms.records import StoredImage
+from recordmill.transforms.images import jpeg, jpeg_header, png, png_pixels
+from recordmill.transforms.images.bmp import open_bmp
+from recordmill.transforms.images.encoded import Encoded
+from recordmill.transforms.images.exif import Array
+from recordmill.transforms.images.gif import open_gif
+from recordmill.transforms.images.picture import COLORSPACES, Picture
+from recordmill.transforms.images.raster import open_raster, open_webp
+from recordmill.transforms.images.reasons import EMPTY, NOT_SUPPORTED, WRONG_LENGTH, check_pixels, undecodable
+from recordmill.transforms.images.sniff import image_kind
+from recordmill.transforms.internal_errors import internal_errors
+from recordmill.transforms.records import StoredImage
 
 
 @internal_errors("decode")

@@ -6,11 +6,10 @@ import dataclasses
 import re
 
 import numpy as np
-
-from transforms.images import jpeg, jpeg_header, png, png_pixels
-from transforms.images.exif import Array
-from transforms.images.jpeg_huffman import huffman_optimised
-from transforms.records import BadInput
+from recordmill.transforms.images import jpeg, jpeg_header, png, png_pixels
+from recordmill.transforms.images.exif import Array
+from recordmill.transforms.images.jpeg_huffman import huffman_optimised
+from recordmill.transforms.records import BadInput
 
 OPTIMIZED, DIFFERED = "optimized", "optimize_differed"
 

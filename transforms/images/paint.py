@@ -5,15 +5,14 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-
-from transforms.images import color, icc
-from transforms.images.encoded import Encoded
-from transforms.images.exif import Array, is_transposed
-from transforms.images.geometry import is_scaled, plan_geometry
-from transforms.images.picture import Picture, split_alpha, to_eight_bits
-from transforms.images.policy import LOSSY, ImagePolicy
-from transforms.images.resize import resized
-from transforms.records import BadInput, Geometry
+from recordmill.transforms.images import color, icc
+from recordmill.transforms.images.encoded import Encoded
+from recordmill.transforms.images.exif import Array, is_transposed
+from recordmill.transforms.images.geometry import is_scaled, plan_geometry
+from recordmill.transforms.images.picture import Picture, split_alpha, to_eight_bits
+from recordmill.transforms.images.policy import LOSSY, ImagePolicy
+from recordmill.transforms.images.resize import resized
+from recordmill.transforms.records import BadInput, Geometry
 
 _TRANSPARENT = "transparent"
 _REMEDY = "--alpha=flatten lays it on --background, --alpha=keep leaves it in a format that holds it"

@@ -7,9 +7,14 @@ import struct
 import zlib
 
 from PIL import Image, _imaging
-
-from transforms.images.reasons import CORRUPT, NOT_SUPPORTED, TOO_MANY_PIXELS, TRUNCATED, undecodable
-from transforms.records import BadInput
+from recordmill.transforms.images.reasons import (
+    CORRUPT,
+    NOT_SUPPORTED,
+    TOO_MANY_PIXELS,
+    TRUNCATED,
+    undecodable,
+)
+from recordmill.transforms.records import BadInput
 
 # What Pillow's readers are known to raise on bad data. MemoryError is not among them: it is the machine's.
 DECODER_ERRORS = (

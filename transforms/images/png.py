@@ -7,9 +7,9 @@ import struct
 import zlib
 from collections.abc import Iterator
 
-from transforms.images.exif import read_orientation
-from transforms.images.png_text import RAW_EXIF, raw_exif, read_texts
-from transforms.images.reasons import CORRUPT, NOT_SUPPORTED, TRUNCATED, check_pixels, undecodable
+from recordmill.transforms.images.exif import read_orientation
+from recordmill.transforms.images.png_text import RAW_EXIF, raw_exif, read_texts
+from recordmill.transforms.images.reasons import CORRUPT, NOT_SUPPORTED, TRUNCATED, check_pixels, undecodable
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 GRAY, RGB, PALETTE, GRAY_ALPHA, RGBA = 0, 2, 3, 4, 6

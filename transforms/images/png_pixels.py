@@ -8,11 +8,10 @@ import zlib
 
 import numpy as np
 from PIL import Image, ImageFile
-
-from transforms.images.exif import Array
-from transforms.images.picture import Picture
-from transforms.images.pillow import DECODER_ERRORS, named
-from transforms.images.png import (
+from recordmill.transforms.images.exif import Array
+from recordmill.transforms.images.picture import Picture
+from recordmill.transforms.images.pillow import DECODER_ERRORS, named
+from recordmill.transforms.images.png import (
     GRAY,
     GRAY_ALPHA,
     PALETTE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Collection, Iterable
 
-from transforms.images.exif import EXIF_MARK
+from recordmill.transforms.images.exif import EXIF_MARK
 
 _KINDS = frozenset((b"tEXt", b"zTXt", b"iTXt"))
 _LONGEST_NAME = 80  # its zero included

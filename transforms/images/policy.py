@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 
-from transforms.flags import naming_parameters
-from transforms.images.reasons import MAX_PIXELS, MAX_SIDE
+from recordmill.transforms.flags import naming_parameters
+from recordmill.transforms.images.reasons import MAX_PIXELS, MAX_SIDE
 
 IMAGE_FORMATS = ("keep", "jpeg", "png", "webp", "raw", "tensor")
 # Those that change pixels whenever they are encoded.

@@ -12,20 +12,19 @@ from typing import Any
 
 import numpy as np
 from PIL import Image, ImageFile, UnidentifiedImageError
-
-from transforms.images.encoded import Encoded
-from transforms.images.exif import Array, read_orientation, turned
-from transforms.images.picture import Picture
-from transforms.images.pillow import DECODER_ERRORS, named
-from transforms.images.reasons import (
+from recordmill.transforms.images.encoded import Encoded
+from recordmill.transforms.images.exif import Array, read_orientation, turned
+from recordmill.transforms.images.picture import Picture
+from recordmill.transforms.images.pillow import DECODER_ERRORS, named
+from recordmill.transforms.images.reasons import (
     NOT_AN_IMAGE,
     NOT_SUPPORTED,
     TRUNCATED,
     check_pixels,
     undecodable,
 )
-from transforms.images.webp_chunks import chunks
-from transforms.records import BadInput, StoredImage
+from recordmill.transforms.images.webp_chunks import chunks
+from recordmill.transforms.records import BadInput, StoredImage
 
 _FORMATS = {
     "avif": ("AVIF",),

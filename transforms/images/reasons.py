@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from transforms.records import BadInput
+from recordmill.transforms.records import BadInput
 
 EMPTY = "empty file"
 NOT_AN_IMAGE = "not an image"

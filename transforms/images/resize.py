@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from PIL import Image
-
-from transforms.images.exif import Array
-from transforms.images.geometry import is_scaled
-from transforms.records import Geometry
+from recordmill.transforms.images.exif import Array
+from recordmill.transforms.images.geometry import is_scaled
+from recordmill.transforms.records import Geometry
 
 # Pillow stretches its filters by the scale, so that nothing aliases. Bicubic (a = -0.5) rings less than
 # Lanczos, keeps as much detail but for 0.1 to 0.3 dB, and takes four fifths of the time; cheaper ones lose

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from transforms.images.reasons import CORRUPT, NOT_SUPPORTED, undecodable
+from recordmill.transforms.images.reasons import CORRUPT, NOT_SUPPORTED, undecodable
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\xff\xd8\xff", "jpeg"),

@@ -5,28 +5,27 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-
-from transforms.images import icc, jpeg, jpeg_header, png, png_pixels, webp
-from transforms.images.color import flattened
-from transforms.images.encoded import Encoded
-from transforms.images.exif import Array
-from transforms.images.geometry import is_identity, plan_geometry
-from transforms.images.jpeg_quality import saved_at_or_below
-from transforms.images.jpeg_turn import turned_jpeg
-from transforms.images.metadata import metadata_of
-from transforms.images.metadata_put import with_metadata
-from transforms.images.metadata_strip import stripped
-from transforms.images.metadata_upright import upright
-from transforms.images.opened import opened, opened_pixels
-from transforms.images.optimise import optimised
-from transforms.images.paint import Painted, is_resized, painted
-from transforms.images.picture import COLORSPACES, Picture, encode_png
-from transforms.images.policy import LOSSY, ImagePolicy
-from transforms.images.reasons import NOT_SUPPORTED, undecodable
-from transforms.images.target import encode_to_target
-from transforms.images.tensor import tensor_bytes
-from transforms.internal_errors import internal_errors
-from transforms.records import StoredImage
+from recordmill.transforms.images import icc, jpeg, jpeg_header, png, png_pixels, webp
+from recordmill.transforms.images.color import flattened
+from recordmill.transforms.images.encoded import Encoded
+from recordmill.transforms.images.exif import Array
+from recordmill.transforms.images.geometry import is_identity, plan_geometry
+from recordmill.transforms.images.jpeg_quality import saved_at_or_below
+from recordmill.transforms.images.jpeg_turn import turned_jpeg
+from recordmill.transforms.images.metadata import metadata_of
+from recordmill.transforms.images.metadata_put import with_metadata
+from recordmill.transforms.images.metadata_strip import stripped
+from recordmill.transforms.images.metadata_upright import upright
+from recordmill.transforms.images.opened import opened, opened_pixels
+from recordmill.transforms.images.optimise import optimised
+from recordmill.transforms.images.paint import Painted, is_resized, painted
+from recordmill.transforms.images.picture import COLORSPACES, Picture, encode_png
+from recordmill.transforms.images.policy import LOSSY, ImagePolicy
+from recordmill.transforms.images.reasons import NOT_SUPPORTED, undecodable
+from recordmill.transforms.images.target import encode_to_target
+from recordmill.transforms.images.tensor import tensor_bytes
+from recordmill.transforms.internal_errors import internal_errors
+from recordmill.transforms.records import StoredImage
 
 _ALPHA = "alpha_kept"
 

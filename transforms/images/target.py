@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import simplejpeg
-
-from transforms.images import compare, jpeg
+from recordmill.transforms.images import compare, jpeg
 
 # 63 of them, so that six probes find any.
 QUALITIES = (*range(20, 57, 2), *range(57, 101))

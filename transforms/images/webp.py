@@ -5,10 +5,9 @@ from __future__ import annotations
 import io
 
 from PIL import Image
-
-from transforms.images.exif import Array
-from transforms.images.reasons import NOT_SUPPORTED
-from transforms.records import BadInput
+from recordmill.transforms.images.exif import Array
+from recordmill.transforms.images.reasons import NOT_SUPPORTED
+from recordmill.transforms.records import BadInput
 
 _LONGEST_SIDE = 16_383
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 
-from transforms.images.reasons import CORRUPT, TRUNCATED, undecodable
+from recordmill.transforms.images.reasons import CORRUPT, TRUNCATED, undecodable
 
 # What a picture is made of; all others are metadata, or nobody knows what.
 PICTURE = frozenset((b"VP8X", b"ICCP", b"ANIM", b"ANMF", b"ALPH", b"VP8 ", b"VP8L"))

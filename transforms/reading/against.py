@@ -8,16 +8,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from transforms.config import DatasetConfig
-from transforms.examples.features import build_sequence_example
-from transforms.examples.schema import SequenceSchema
-from transforms.reading.against_difference import Difference, counted, shown
-from transforms.reading.against_features import feature_differences, stored_images
-from transforms.reading.against_images import ImageMatch, match_image
-from transforms.records import BadInput, ImageRecord, ImageRef, Placed, StoredImage
-from transforms.shards.hashing import with_split
-from transforms.shards.record_encoder import RecordEncoder, RecordSettings
-from transforms.storage.reader import ImageReader
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.examples.features import build_sequence_example
+from recordmill.transforms.examples.schema import SequenceSchema
+from recordmill.transforms.reading.against_difference import Difference, counted, shown
+from recordmill.transforms.reading.against_features import feature_differences, stored_images
+from recordmill.transforms.reading.against_images import ImageMatch, match_image
+from recordmill.transforms.records import BadInput, ImageRecord, ImageRef, Placed, StoredImage
+from recordmill.transforms.shards.hashing import with_split
+from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
+from recordmill.transforms.storage.reader import ImageReader
 
 # From the least alike to the most.
 _ACTIONS = ("lossy", "lossless", "kept")

@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
-
-from transforms.images.encoded import Encoded
-from transforms.images.exif import Array
-from transforms.images.jpeg_header import read_header
-from transforms.images.jpeg_quality import estimated_quality
-from transforms.images.picture import Picture
-from transforms.images.pillow import DECODER_ERRORS, named
-from transforms.images.reasons import CORRUPT, undecodable
-from transforms.sources.formats.wire import Span, fields, varint
+from recordmill.transforms.images.encoded import Encoded
+from recordmill.transforms.images.exif import Array
+from recordmill.transforms.images.jpeg_header import read_header
+from recordmill.transforms.images.jpeg_quality import estimated_quality
+from recordmill.transforms.images.picture import Picture
+from recordmill.transforms.images.pillow import DECODER_ERRORS, named
+from recordmill.transforms.images.reasons import CORRUPT, undecodable
+from recordmill.transforms.sources.formats.wire import Span, fields, varint
 
 # Qualities that Pillow encodes; simplejpeg encodes all others (see `images.jpeg.encode`).
 _WRITTEN_BY_PILLOW = range(91, 96)

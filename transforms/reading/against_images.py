@@ -12,24 +12,23 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-
-from transforms.images import png
-from transforms.images.encoded import Encoded
-from transforms.images.exif import Array
-from transforms.images.geometry import is_identity, plan_geometry
-from transforms.images.jpeg_header import quantisation_tables, read_header
-from transforms.images.jpeg_quality import estimated_quality
-from transforms.images.likeness import Likeness, Seen, likeness, seen_image
-from transforms.images.opened import opened, opened_pixels
-from transforms.images.paint import painted
-from transforms.images.picture import COLORSPACES, split_alpha
-from transforms.images.policy import LOSSY, ImagePolicy
-from transforms.images.sniff import image_kind
-from transforms.images.store import store_image, store_pixels
-from transforms.internal_errors import internal_errors
-from transforms.reading.against_decoding import decoded_otherwise, tensor_pixels
-from transforms.reading.against_difference import counted
-from transforms.records import BadInput, Geometry, StoredImage
+from recordmill.transforms.images import png
+from recordmill.transforms.images.encoded import Encoded
+from recordmill.transforms.images.exif import Array
+from recordmill.transforms.images.geometry import is_identity, plan_geometry
+from recordmill.transforms.images.jpeg_header import quantisation_tables, read_header
+from recordmill.transforms.images.jpeg_quality import estimated_quality
+from recordmill.transforms.images.likeness import Likeness, Seen, likeness, seen_image
+from recordmill.transforms.images.opened import opened, opened_pixels
+from recordmill.transforms.images.paint import painted
+from recordmill.transforms.images.picture import COLORSPACES, split_alpha
+from recordmill.transforms.images.policy import LOSSY, ImagePolicy
+from recordmill.transforms.images.sniff import image_kind
+from recordmill.transforms.images.store import store_image, store_pixels
+from recordmill.transforms.internal_errors import internal_errors
+from recordmill.transforms.reading.against_decoding import decoded_otherwise, tensor_pixels
+from recordmill.transforms.reading.against_difference import counted
+from recordmill.transforms.records import BadInput, Geometry, StoredImage
 
 # Below this SSIM, or this PSNR in dB, a lossy image is held against its source encoded anew: what is as like
 # as that is sound.

@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from transforms.config import DatasetConfig
-from transforms.examples.registry import SCHEMAS
-from transforms.sources.registry import SOURCES, source_of
-from transforms.sources.source import SourceConfig
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.examples.registry import SCHEMAS
+from recordmill.transforms.sources.registry import SOURCES, source_of
+from recordmill.transforms.sources.source import SourceConfig
 
 
 def source_of_manifest(manifest: Mapping[str, Any]) -> SourceConfig:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from transforms.reading.dataset import Dataset
-from transforms.records import ClassNames, JobError
-from transforms.sources.formats.tfrecord_files import inputs
-from transforms.sources.formats.tfrecord_labels import manifests, names_beside
-from transforms.sources.source import SourceConfig
+from recordmill.transforms.reading.dataset import Dataset
+from recordmill.transforms.records import ClassNames, JobError
+from recordmill.transforms.sources.formats.tfrecord_files import inputs
+from recordmill.transforms.sources.formats.tfrecord_labels import manifests, names_beside
+from recordmill.transforms.sources.source import SourceConfig
 
 
 class NamesFound(NamedTuple):

@@ -10,15 +10,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from transforms.examples.schema import FeatureSpec
-from transforms.records import Failure
-from transforms.sources.formats.tfrecord_files import inputs, is_tfrecord_name, split_of
-from transforms.sources.source import SourceConfig
-from transforms.storage.files import read_bytes
-from transforms.storage.layout import FORMAT_VERSION, INDEX, LATEST, MANIFEST, STATE, check_name
-from transforms.storage.paths import absolute
-from transforms.storage.places import is_file, is_folder, names_in, status_of
-from transforms.storage.versions import Version, latest_version, published_versions, version_folder
+from recordmill.transforms.examples.schema import FeatureSpec
+from recordmill.transforms.records import Failure
+from recordmill.transforms.sources.formats.tfrecord_files import inputs, is_tfrecord_name, split_of
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage.files import read_bytes
+from recordmill.transforms.storage.layout import FORMAT_VERSION, INDEX, LATEST, MANIFEST, STATE, check_name
+from recordmill.transforms.storage.paths import absolute
+from recordmill.transforms.storage.places import is_file, is_folder, names_in, status_of
+from recordmill.transforms.storage.versions import Version, latest_version, published_versions, version_folder
 
 _SHARDED = re.compile(r"(?P<stem>.*)@(?P<count>\d+|\*)(?P<ending>\.[A-Za-z0-9_.]+)?")
 _MOST_NAMED = 5

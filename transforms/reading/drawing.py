@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw
-
-from transforms.images.exif import Array
-from transforms.images.paint import painted
-from transforms.images.picture import to_eight_bits
-from transforms.images.policy import ImagePolicy
-from transforms.internal_errors import internal_errors
-from transforms.reading.drawing_text import (
+from recordmill.transforms.images.exif import Array
+from recordmill.transforms.images.paint import painted
+from recordmill.transforms.images.picture import to_eight_bits
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.internal_errors import internal_errors
+from recordmill.transforms.reading.drawing_text import (
     Color,
     Font,
     broken,
@@ -26,8 +25,8 @@ from transforms.reading.drawing_text import (
     text_size,
     write,
 )
-from transforms.reading.stored_record import StoredImageBytes, StoredObject, StoredRecord
-from transforms.records import IGNORE, BadInput, Box
+from recordmill.transforms.reading.stored_record import StoredImageBytes, StoredObject, StoredRecord
+from recordmill.transforms.records import IGNORE, BadInput, Box
 
 INK, FAINT_INK = (34, 38, 43), (95, 103, 112)
 PAPER, QUIET_PAPER, FAULT_PAPER = (255, 255, 255), (246, 247, 249), (252, 232, 230)

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 from PIL import ImageFont
-
-from transforms.sources.names import printable
+from recordmill.transforms.sources.names import printable
 
 Color = tuple[int, int, int]
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont

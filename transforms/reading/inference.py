@@ -6,13 +6,13 @@ import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
-from transforms.examples.schema import PIXEL_FORMATS, Dtype, FeatureSpec
-from transforms.reading.dataset import Dataset, ShardEntry
-from transforms.reading.shard import frames
-from transforms.records import BadInput, ImageRef
-from transforms.sources.formats.tfrecord_features import IMAGE_KEYS, Fields
-from transforms.sources.formats.tfrecord_images import Pixels, Shape, image_within, is_encoded
-from transforms.sources.formats.wire import Feature, Kind, Span, read_example, read_feature_lists
+from recordmill.transforms.examples.schema import PIXEL_FORMATS, Dtype, FeatureSpec
+from recordmill.transforms.reading.dataset import Dataset, ShardEntry
+from recordmill.transforms.reading.shard import frames
+from recordmill.transforms.records import BadInput, ImageRef
+from recordmill.transforms.sources.formats.tfrecord_features import IMAGE_KEYS, Fields
+from recordmill.transforms.sources.formats.tfrecord_images import Pixels, Shape, image_within, is_encoded
+from recordmill.transforms.sources.formats.wire import Feature, Kind, Span, read_example, read_feature_lists
 
 SAMPLE_RECORDS = 64
 """How many records tell what all have in common."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from transforms.examples.schema import FeatureSpec
-from transforms.reading.dataset import ShardEntry
-from transforms.reading.parsing_dataset import Described
-from transforms.reading.parsing_sample import ImageLayout
+from recordmill.transforms.examples.schema import FeatureSpec
+from recordmill.transforms.reading.dataset import ShardEntry
+from recordmill.transforms.reading.parsing_dataset import Described
+from recordmill.transforms.reading.parsing_sample import ImageLayout
 
 _BOX = "image/object/bbox/"
 _OBJECT_MASKS = "image/object/mask"

@@ -7,14 +7,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from transforms.examples.schema import FeatureSpec
-from transforms.reading.class_names import class_names
-from transforms.reading.dataset import Dataset, ShardEntry
-from transforms.reading.inference import first_records, specs_of
-from transforms.reading.parsing_sample import ImageLayout, Sample, sample_of
-from transforms.reading.shard import opened
-from transforms.storage.files import read_bytes
-from transforms.storage.places import is_file, open_named
+from recordmill.transforms.examples.schema import FeatureSpec
+from recordmill.transforms.reading.class_names import class_names
+from recordmill.transforms.reading.dataset import Dataset, ShardEntry
+from recordmill.transforms.reading.inference import first_records, specs_of
+from recordmill.transforms.reading.parsing_sample import ImageLayout, Sample, sample_of
+from recordmill.transforms.reading.shard import opened
+from recordmill.transforms.storage.files import read_bytes
+from recordmill.transforms.storage.places import is_file, open_named
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,10 +8,17 @@ import io
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from transforms.framing import FRAME_BYTES, DamagedRecordError, Frame, Readable, read_frames, read_records
-from transforms.sources.formats.tfrecord_files import unpacked
-from transforms.storage.files import read_bytes
-from transforms.storage.places import open_named
+from recordmill.transforms.framing import (
+    FRAME_BYTES,
+    DamagedRecordError,
+    Frame,
+    Readable,
+    read_frames,
+    read_records,
+)
+from recordmill.transforms.sources.formats.tfrecord_files import unpacked
+from recordmill.transforms.storage.files import read_bytes
+from recordmill.transforms.storage.places import open_named
 
 
 class Index(NamedTuple):

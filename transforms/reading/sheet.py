@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw
 from PIL.PngImagePlugin import PngInfo
-
-from transforms.reading.drawing import (
+from recordmill.transforms.reading.drawing import (
     FAINT_INK,
     INK,
     PAPER,
@@ -21,9 +20,17 @@ from transforms.reading.drawing import (
     shown_classes,
     text_picture,
 )
-from transforms.reading.drawing_text import Color, Font, drawable, font_of, shortened, text_size, write
-from transforms.reading.stored_record import StoredRecord
-from transforms.records import BadInput
+from recordmill.transforms.reading.drawing_text import (
+    Color,
+    Font,
+    drawable,
+    font_of,
+    shortened,
+    text_size,
+    write,
+)
+from recordmill.transforms.reading.stored_record import StoredRecord
+from recordmill.transforms.records import BadInput
 
 _GAP = 10
 _BEHIND = (236, 238, 241)

@@ -6,15 +6,14 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 
 import numpy as np
-
-from transforms.annotations.decoded import read_ids
-from transforms.images.encoded import Encoded
-from transforms.images.exif import Array
-from transforms.images.opened import opened, opened_pixels
-from transforms.records import AnnotatedObject, Annotations, BadInput, Box, FeatureValue, ImageRef
-from transforms.sources.formats.tfrecord_images import Pixels
-from transforms.sources.formats.tfrecord_records import Place, RecordReader
-from transforms.sources.formats.wire import Span
+from recordmill.transforms.annotations.decoded import read_ids
+from recordmill.transforms.images.encoded import Encoded
+from recordmill.transforms.images.exif import Array
+from recordmill.transforms.images.opened import opened, opened_pixels
+from recordmill.transforms.records import AnnotatedObject, Annotations, BadInput, Box, FeatureValue, ImageRef
+from recordmill.transforms.sources.formats.tfrecord_images import Pixels
+from recordmill.transforms.sources.formats.tfrecord_records import Place, RecordReader
+from recordmill.transforms.sources.formats.wire import Span
 
 _INCLUDED = ("masks", "keypoints", "captions")
 

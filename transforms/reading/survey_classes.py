@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from transforms.reading.survey_values import shown_text
-from transforms.sources.formats.tfrecord_features import LABEL_KEYS, TEXT
-from transforms.sources.formats.wire import Feature
+from recordmill.transforms.reading.survey_values import shown_text
+from recordmill.transforms.sources.formats.tfrecord_features import LABEL_KEYS, TEXT
+from recordmill.transforms.sources.formats.wire import Feature
 
 _OBJECT_TEXT = "image/object/class/text"
 CLASS_KEYS: dict[str, str] = {

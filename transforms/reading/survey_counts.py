@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from transforms.framing import FRAME_BYTES, HEAD_BYTES, DamagedRecordError, is_head
-from transforms.storage.files import read_bytes
-from transforms.storage.places import open_named
+from recordmill.transforms.framing import FRAME_BYTES, HEAD_BYTES, DamagedRecordError, is_head
+from recordmill.transforms.storage.files import read_bytes
+from recordmill.transforms.storage.places import open_named
 
 By = Literal["manifest", "index", "reading", "heads", "estimate"]
 

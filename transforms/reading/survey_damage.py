@@ -12,8 +12,7 @@ from typing import NamedTuple
 import google_crc32c
 import numpy as np
 import numpy.typing as npt
-
-from transforms.framing import (
+from recordmill.transforms.framing import (
     FRAME_BYTES,
     HEAD_BYTES,
     DamagedRecordError,
@@ -22,9 +21,9 @@ from transforms.framing import (
     masked_crc32c,
     read_frames,
 )
-from transforms.reading.shard import opened
-from transforms.sources.formats.tfrecord_files import Inflated
-from transforms.storage.places import open_named
+from recordmill.transforms.reading.shard import opened
+from recordmill.transforms.sources.formats.tfrecord_files import Inflated
+from recordmill.transforms.storage.places import open_named
 
 LARGEST = 256 << 20
 """Bytes of the largest record that is looked into."""

@@ -7,8 +7,8 @@ import io
 from collections import Counter
 from typing import Any
 
-from transforms.records import BadInput
-from transforms.sources.formats.tfrecord_images import is_encoded
+from recordmill.transforms.records import BadInput
+from recordmill.transforms.sources.formats.tfrecord_images import is_encoded
 
 _MOST_SIZES = 4096
 
@@ -50,8 +50,8 @@ def image_facts(data: bytes, expected: bool = False) -> ImageFacts | None:
     if not expected and not is_encoded(data[:16]):
         return None
     # decoders take a while to import, and there may be no image
-    from transforms.images.opened import opened
-    from transforms.images.sniff import image_kind
+    from recordmill.transforms.images.opened import opened
+    from recordmill.transforms.images.sniff import image_kind
 
     kind = "unknown"
     try:

@@ -6,11 +6,16 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 
-from transforms.reading.survey_images import ImageFacts, image_facts
-from transforms.records import BadInput
-from transforms.sources.formats.tfrecord_features import IMAGE_KEYS, Fields
-from transforms.sources.formats.tfrecord_images import PIXELS_UNKNOWN, Pixels, image_within, is_encoded
-from transforms.sources.formats.wire import Feature, Span, fields, read_example, read_feature_lists
+from recordmill.transforms.reading.survey_images import ImageFacts, image_facts
+from recordmill.transforms.records import BadInput
+from recordmill.transforms.sources.formats.tfrecord_features import IMAGE_KEYS, Fields
+from recordmill.transforms.sources.formats.tfrecord_images import (
+    PIXELS_UNKNOWN,
+    Pixels,
+    image_within,
+    is_encoded,
+)
+from recordmill.transforms.sources.formats.wire import Feature, Span, fields, read_example, read_feature_lists
 
 MOST_NUMBER_BYTES = 16 << 20
 """Bytes of lists of numbers in one record that are parsed: as numbers they take many times as much memory."""

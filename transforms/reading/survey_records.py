@@ -7,14 +7,14 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from transforms.framing import FRAME_BYTES, DamagedRecordError
-from transforms.reading.dataset import Dataset, ShardEntry
-from transforms.reading.shard import opened, read_index, record_at
-from transforms.reading.survey_counts import Location, index_count, locate, locations
-from transforms.reading.survey_damage import LARGEST, Damage, Record, RecordFile
-from transforms.reading.survey_sample import MOST_SCANNED, FileFound, spread
-from transforms.records import BadInput
-from transforms.storage.paths import is_remote
+from recordmill.transforms.framing import FRAME_BYTES, DamagedRecordError
+from recordmill.transforms.reading.dataset import Dataset, ShardEntry
+from recordmill.transforms.reading.shard import opened, read_index, record_at
+from recordmill.transforms.reading.survey_counts import Location, index_count, locate, locations
+from recordmill.transforms.reading.survey_damage import LARGEST, Damage, Record, RecordFile
+from recordmill.transforms.reading.survey_sample import MOST_SCANNED, FileFound, spread
+from recordmill.transforms.records import BadInput
+from recordmill.transforms.storage.paths import is_remote
 
 
 class Taken(NamedTuple):

@@ -7,14 +7,14 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Generator, Mapping, Sequence
 
-from transforms.framing import DamagedRecordError
-from transforms.reading.class_names import class_names
-from transforms.reading.dataset import Dataset, ShardEntry
-from transforms.reading.shard import opened
-from transforms.reading.survey import Survey
-from transforms.reading.survey_counts import Count, estimated, head_count, index_count
-from transforms.reading.survey_damage import Damage, Record, RecordFile
-from transforms.storage.paths import is_remote
+from recordmill.transforms.framing import DamagedRecordError
+from recordmill.transforms.reading.class_names import class_names
+from recordmill.transforms.reading.dataset import Dataset, ShardEntry
+from recordmill.transforms.reading.shard import opened
+from recordmill.transforms.reading.survey import Survey
+from recordmill.transforms.reading.survey_counts import Count, estimated, head_count, index_count
+from recordmill.transforms.reading.survey_damage import Damage, Record, RecordFile
+from recordmill.transforms.storage.paths import is_remote
 
 SAMPLE_RECORDS = 1_000
 """Records of a sample, unless the user says otherwise."""

@@ -6,27 +6,27 @@ import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Sequence
 
-from transforms.config import DatasetConfig
-from transforms.framing import DamagedRecordError
-from transforms.reading.against import Compared, SourceComparer, split_difference
-from transforms.reading.against_difference import Difference
-from transforms.reading.dataset import followed
-from transforms.reading.shard import record_at
-from transforms.reading.verify_image import UNDECODABLE
-from transforms.reading.verify_keys import StoredPlace
-from transforms.reading.verify_likeness import Likeness
-from transforms.reading.verify_shard import DAMAGED
-from transforms.reading.verify_tally import Fault, Tally, merged
-from transforms.reading.verify_tasks import PIXELS_A_BYTE, Verified, verified
-from transforms.records import BadInput
-from transforms.shards.beacon import SLOW_TIMES, Step
-from transforms.shards.packing import reference_record
-from transforms.shards.part import EncodedBatch, EncodeTask
-from transforms.shards.record_encoder import Progress, RecordEncoder, RecordSettings
-from transforms.storage.files import read_bytes
-from transforms.storage.layout import FAILURES
-from transforms.storage.reader import ImageReader
-from transforms.storage.write_faults import naming_faults
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.framing import DamagedRecordError
+from recordmill.transforms.reading.against import Compared, SourceComparer, split_difference
+from recordmill.transforms.reading.against_difference import Difference
+from recordmill.transforms.reading.dataset import followed
+from recordmill.transforms.reading.shard import record_at
+from recordmill.transforms.reading.verify_image import UNDECODABLE
+from recordmill.transforms.reading.verify_keys import StoredPlace
+from recordmill.transforms.reading.verify_likeness import Likeness
+from recordmill.transforms.reading.verify_shard import DAMAGED
+from recordmill.transforms.reading.verify_tally import Fault, Tally, merged
+from recordmill.transforms.reading.verify_tasks import PIXELS_A_BYTE, Verified, verified
+from recordmill.transforms.records import BadInput
+from recordmill.transforms.shards.beacon import SLOW_TIMES, Step
+from recordmill.transforms.shards.packing import reference_record
+from recordmill.transforms.shards.part import EncodedBatch, EncodeTask
+from recordmill.transforms.shards.record_encoder import Progress, RecordEncoder, RecordSettings
+from recordmill.transforms.storage.files import read_bytes
+from recordmill.transforms.storage.layout import FAILURES
+from recordmill.transforms.storage.reader import ImageReader
+from recordmill.transforms.storage.write_faults import naming_faults
 
 IMAGE_DIFFERS, DIFFERS = "image differs from its source", "record differs from its source"
 WRONG_SPLIT = "record in another split than the source says"

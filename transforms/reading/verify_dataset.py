@@ -8,16 +8,16 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from transforms.examples.schema import FeatureSpec
-from transforms.reading.dataset import Dataset, ShardEntry, find_dataset, followed
-from transforms.reading.verify_tally import Fault, Tally
-from transforms.sources.formats.tfrecord_files import is_tfrecord_name, split_of
-from transforms.sources.formats.tfrecord_labels import is_metadata_name
-from transforms.storage.files import read_bytes
-from transforms.storage.hashed import HashedFile
-from transforms.storage.layout import DATASET_INFO, FAILURES, INDEX, MANIFEST, STATE
-from transforms.storage.places import is_file, is_folder, names_in, open_named, status_of
-from transforms.storage.sealed import is_sealed
+from recordmill.transforms.examples.schema import FeatureSpec
+from recordmill.transforms.reading.dataset import Dataset, ShardEntry, find_dataset, followed
+from recordmill.transforms.reading.verify_tally import Fault, Tally
+from recordmill.transforms.sources.formats.tfrecord_files import is_tfrecord_name, split_of
+from recordmill.transforms.sources.formats.tfrecord_labels import is_metadata_name
+from recordmill.transforms.storage.files import read_bytes
+from recordmill.transforms.storage.hashed import HashedFile
+from recordmill.transforms.storage.layout import DATASET_INFO, FAILURES, INDEX, MANIFEST, STATE
+from recordmill.transforms.storage.places import is_file, is_folder, names_in, open_named, status_of
+from recordmill.transforms.storage.sealed import is_sealed
 
 REPORT_PAGE = "report.html"
 MISSING, EXTRA, CHANGED = "file is missing", "file that the manifest does not list", "file was changed"

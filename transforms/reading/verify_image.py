@@ -9,14 +9,13 @@ from collections.abc import Collection, Iterator
 
 import numpy as np
 from PIL import Image
-
-from transforms.images import jpeg_header
-from transforms.images.jpeg_quality import estimated_quality
-from transforms.images.mask import decode_mask
-from transforms.images.opened import opened
-from transforms.images.pillow import DECODER_ERRORS, named
-from transforms.images.tensor import tensor_bytes
-from transforms.records import IGNORE, BadInput
+from recordmill.transforms.images import jpeg_header
+from recordmill.transforms.images.jpeg_quality import estimated_quality
+from recordmill.transforms.images.mask import decode_mask
+from recordmill.transforms.images.opened import opened
+from recordmill.transforms.images.pillow import DECODER_ERRORS, named
+from recordmill.transforms.images.tensor import tensor_bytes
+from recordmill.transforms.records import IGNORE, BadInput
 
 UNDECODABLE, WRONG_SHAPE = "image that cannot be decoded", "image of another shape"
 WRONG_FORMAT = "image of another format"

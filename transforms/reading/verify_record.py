@@ -7,18 +7,18 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from transforms.examples.schema import FeatureSpec
-from transforms.reading.verify_dataset import Expected
-from transforms.reading.verify_image import (
+from recordmill.transforms.examples.schema import FeatureSpec
+from recordmill.transforms.reading.verify_dataset import Expected
+from recordmill.transforms.reading.verify_image import (
     UNKNOWN_CLASS,
     Fault,
     Told,
     image_faults,
     mask_faults,
 )
-from transforms.records import BadInput
-from transforms.sources.formats.tfrecord_features import IMAGE_KEYS
-from transforms.sources.formats.wire import Feature, Span, read_example, read_feature_lists
+from recordmill.transforms.records import BadInput
+from recordmill.transforms.sources.formats.tfrecord_features import IMAGE_KEYS
+from recordmill.transforms.sources.formats.wire import Feature, Span, read_example, read_feature_lists
 
 NOT_AN_EXAMPLE = "record that is no Example"
 WRONG_FEATURES = "features differ from the manifest"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from transforms.reading.verify_tally import Tally
-from transforms.storage.durable import write_text
-from transforms.storage.files import check_replaceable
-from transforms.storage.paths import absolute
-from transforms.storage.write_faults import naming_faults
+from recordmill.transforms.reading.verify_tally import Tally
+from recordmill.transforms.storage.durable import write_text
+from recordmill.transforms.storage.files import check_replaceable
+from recordmill.transforms.storage.paths import absolute
+from recordmill.transforms.storage.write_faults import naming_faults
 
 FORMAT_VERSION = 1
 """Of the report: changes when a reader would break."""

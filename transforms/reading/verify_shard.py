@@ -10,15 +10,15 @@ import itertools
 import zlib
 from collections.abc import Iterator
 
-from transforms.examples.index import index_lines
-from transforms.framing import FRAME_BYTES, DamagedRecordError, Frame, read_frames
-from transforms.reading.dataset import ShardEntry
-from transforms.reading.shard import frames, opened
-from transforms.reading.verify_dataset import MISSING, changed_file
-from transforms.reading.verify_tally import Fault, Tally
-from transforms.storage.files import read_bytes
-from transforms.storage.hashed import HashedFile
-from transforms.storage.places import open_named
+from recordmill.transforms.examples.index import index_lines
+from recordmill.transforms.framing import FRAME_BYTES, DamagedRecordError, Frame, read_frames
+from recordmill.transforms.reading.dataset import ShardEntry
+from recordmill.transforms.reading.shard import frames, opened
+from recordmill.transforms.reading.verify_dataset import MISSING, changed_file
+from recordmill.transforms.reading.verify_tally import Fault, Tally
+from recordmill.transforms.storage.files import read_bytes
+from recordmill.transforms.storage.hashed import HashedFile
+from recordmill.transforms.storage.places import open_named
 
 DAMAGED = "damaged record"
 # Of a range: what a process holds, and is told of, at a time.

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from transforms.reading.verify_likeness import Likenesses
+from recordmill.transforms.reading.verify_likeness import Likenesses
 
 MOST_NAMED = 1000
 """Faults of a kind that are named; all are counted."""

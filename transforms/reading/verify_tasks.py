@@ -5,26 +5,26 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from transforms.examples.labels import LabelMap
-from transforms.examples.plain import PLAIN
-from transforms.examples.schema import FeatureSettings
-from transforms.framing import DamagedRecordError
-from transforms.images.policy import ImagePolicy
-from transforms.internal_errors import internal_errors
-from transforms.reading.dataset import ShardEntry
-from transforms.reading.verify_dataset import Expected
-from transforms.reading.verify_image import UNDECODABLE
-from transforms.reading.verify_keys import StoredPlace, key_entry
-from transforms.reading.verify_record import RecordChecker
-from transforms.reading.verify_shard import DAMAGED, RecordRange, scan_shard
-from transforms.reading.verify_tally import Fault, Tally, merged
-from transforms.records import BadInput, ImageRecord, ImageRef
-from transforms.shards.beacon import SLOW_TIMES, Step
-from transforms.shards.packing import pack_reference
-from transforms.shards.part import EncodedBatch, EncodeTask
-from transforms.shards.record_encoder import Progress, RecordEncoder, RecordSettings
-from transforms.shards.report import WriteStats
-from transforms.storage.write_faults import naming_faults
+from recordmill.transforms.examples.labels import LabelMap
+from recordmill.transforms.examples.plain import PLAIN
+from recordmill.transforms.examples.schema import FeatureSettings
+from recordmill.transforms.framing import DamagedRecordError
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.internal_errors import internal_errors
+from recordmill.transforms.reading.dataset import ShardEntry
+from recordmill.transforms.reading.verify_dataset import Expected
+from recordmill.transforms.reading.verify_image import UNDECODABLE
+from recordmill.transforms.reading.verify_keys import StoredPlace, key_entry
+from recordmill.transforms.reading.verify_record import RecordChecker
+from recordmill.transforms.reading.verify_shard import DAMAGED, RecordRange, scan_shard
+from recordmill.transforms.reading.verify_tally import Fault, Tally, merged
+from recordmill.transforms.records import BadInput, ImageRecord, ImageRef
+from recordmill.transforms.shards.beacon import SLOW_TIMES, Step
+from recordmill.transforms.shards.packing import pack_reference
+from recordmill.transforms.shards.part import EncodedBatch, EncodeTask
+from recordmill.transforms.shards.record_encoder import Progress, RecordEncoder, RecordSettings
+from recordmill.transforms.shards.report import WriteStats
+from recordmill.transforms.storage.write_faults import naming_faults
 
 NO_SETTINGS = RecordSettings(ImagePolicy(), PLAIN, FeatureSettings(LabelMap({}, {})), {})
 """What a process is told before its first task: nothing is encoded."""

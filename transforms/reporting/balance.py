@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from transforms.records import IGNORE
-from transforms.reporting.wording import counted, share_text, shown
-from transforms.shards.statistics import Statistics
-from transforms.sweeping.markup import joined
+from recordmill.transforms.records import IGNORE
+from recordmill.transforms.reporting.wording import counted, share_text, shown
+from recordmill.transforms.shards.statistics import Statistics
+from recordmill.transforms.sweeping.markup import joined
 
 MOST_CLASSES = 40
 """Classes that have a line of their own."""

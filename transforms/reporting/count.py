@@ -7,19 +7,19 @@ import zlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from transforms.framing import FRAME_BYTES, DamagedRecordError, read_frames
-from transforms.images.mask import pixel_counts
-from transforms.reading.class_names import class_names
-from transforms.reading.dataset import Dataset, ShardEntry
-from transforms.reading.shard import opened
-from transforms.reading.stored_record import StoredImageBytes
-from transforms.records import AnnotatedObject, BadInput, ImageRef, MaskImage
-from transforms.shards.statistics import Sides, Statistics
-from transforms.sources.formats.tfrecord_features import Fields
-from transforms.sources.formats.tfrecord_images import Pixels
-from transforms.sources.formats.tfrecord_objects import BOX_KEYS
-from transforms.sources.formats.tfrecord_records import Place, RecordReader
-from transforms.sources.formats.wire import Feature, Span
+from recordmill.transforms.framing import FRAME_BYTES, DamagedRecordError, read_frames
+from recordmill.transforms.images.mask import pixel_counts
+from recordmill.transforms.reading.class_names import class_names
+from recordmill.transforms.reading.dataset import Dataset, ShardEntry
+from recordmill.transforms.reading.shard import opened
+from recordmill.transforms.reading.stored_record import StoredImageBytes
+from recordmill.transforms.records import AnnotatedObject, BadInput, ImageRef, MaskImage
+from recordmill.transforms.shards.statistics import Sides, Statistics
+from recordmill.transforms.sources.formats.tfrecord_features import Fields
+from recordmill.transforms.sources.formats.tfrecord_images import Pixels
+from recordmill.transforms.sources.formats.tfrecord_objects import BOX_KEYS
+from recordmill.transforms.sources.formats.tfrecord_records import Place, RecordReader
+from recordmill.transforms.sources.formats.wire import Feature, Span
 
 _MOST_NAMES = 100_000
 _MOST_KEPT = 512

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from transforms.reporting.findings import Findings
-from transforms.reporting.wording import (
+from recordmill.transforms.reporting.findings import Findings
+from recordmill.transforms.reporting.wording import (
     Rows,
     aspect_rows,
     box_count_rows,
@@ -13,8 +13,8 @@ from transforms.reporting.wording import (
     side_rows,
     size_rows,
 )
-from transforms.shards.statistics import Statistics
-from transforms.sweeping.markup import bars, escaped, joined
+from recordmill.transforms.shards.statistics import Statistics
+from recordmill.transforms.sweeping.markup import bars, escaped, joined
 
 
 def together(statistics: Iterable[Statistics]) -> Statistics:

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from transforms.reporting.findings import Shard
-from transforms.reporting.wording import counted, shown
-from transforms.sweeping.markup import joined
+from recordmill.transforms.reporting.findings import Shard
+from recordmill.transforms.reporting.wording import counted, shown
+from recordmill.transforms.sweeping.markup import joined
 
 _SHOWN_DIGITS = 12
 _MOST_SHARDS = 1000

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from transforms.records import Failure
-from transforms.reporting.findings import Findings
-from transforms.reporting.wording import ACTIONS, counted, quality_rows, shown, size_text
-from transforms.sweeping.markup import bars, escaped, joined
+from recordmill.transforms.records import Failure
+from recordmill.transforms.reporting.findings import Findings
+from recordmill.transforms.reporting.wording import ACTIONS, counted, quality_rows, shown, size_text
+from recordmill.transforms.sweeping.markup import bars, escaped, joined
 
 _KINDS = (
     ("failed", "Failed", "not in the dataset: they could not be used"),

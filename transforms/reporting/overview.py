@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from transforms.reporting.findings import Findings
-from transforms.reporting.wording import counted, shown
-from transforms.shards.brief import class_overview, class_texts, source_facts
-from transforms.shards.plausibility import data_warnings
-from transforms.sweeping.markup import joined
+from recordmill.transforms.reporting.findings import Findings
+from recordmill.transforms.reporting.wording import counted, shown
+from recordmill.transforms.shards.brief import class_overview, class_texts, source_facts
+from recordmill.transforms.shards.plausibility import data_warnings
+from recordmill.transforms.sweeping.markup import joined
 
 _LONGEST = 1000
 

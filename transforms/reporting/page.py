@@ -6,22 +6,22 @@ nothing of the time at which it is made, so that a dataset has one page.
 
 from __future__ import annotations
 
-from transforms.reporting.balance import balance, pixel_balance
-from transforms.reporting.figures import images, objects
-from transforms.reporting.findings import Findings
-from transforms.reporting.origin import provenance, shards
-from transforms.reporting.outcome import outcome, sizes
-from transforms.reporting.overview import overview
-from transforms.reporting.page_style import STYLE
-from transforms.reporting.pictures import changes, pictures
-from transforms.reporting.wording import counted, shown, size_text
-from transforms.sweeping.markup import document
+from recordmill.transforms.reporting.balance import balance, pixel_balance
+from recordmill.transforms.reporting.figures import images, objects
+from recordmill.transforms.reporting.findings import Findings
+from recordmill.transforms.reporting.origin import provenance, shards
+from recordmill.transforms.reporting.outcome import outcome, sizes
+from recordmill.transforms.reporting.overview import overview
+from recordmill.transforms.reporting.page_style import STYLE
+from recordmill.transforms.reporting.pictures import changes, pictures
+from recordmill.transforms.reporting.wording import counted, shown, size_text
+from recordmill.transforms.sweeping.markup import document
 
 _SEAL = f"<!-- seal: {'0' * 64} -->"
 
 
 def html_text(findings: Findings) -> str:
-    """The page; its last comment has room for its seal (`transforms.storage.sealed.seal`)."""
+    """The page; its last comment has room for its seal (`recordmill.transforms.storage.sealed.seal`)."""
     sections = {
         "overview": ("Overview", overview(findings)),
         "outcome": ("Read and written", outcome(findings)),

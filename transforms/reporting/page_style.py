@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from transforms.sweeping.page_style import STYLE as SHARED
+from recordmill.transforms.sweeping.page_style import STYLE as SHARED
 
 STYLE = (
     SHARED

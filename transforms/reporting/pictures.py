@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 
-from transforms.reading.sheet import Part
-from transforms.reporting.findings import Crop
-from transforms.reporting.samples import Sample
-from transforms.reporting.wording import shown, size_text
-from transforms.sweeping.markup import data_uri, escaped, joined
-from transforms.sweeping.wording import ssim_text
+from recordmill.transforms.reading.sheet import Part
+from recordmill.transforms.reporting.findings import Crop
+from recordmill.transforms.reporting.samples import Sample
+from recordmill.transforms.reporting.wording import shown, size_text
+from recordmill.transforms.sweeping.markup import data_uri, escaped, joined
+from recordmill.transforms.sweeping.wording import ssim_text
 
 # So many pictures of a class, on average, are worth a heading.
 _MANY = 3

@@ -8,17 +8,17 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from transforms.framing import DamagedRecordError
-from transforms.images import jpeg
-from transforms.images.exif import Array
-from transforms.reading.dataset import Dataset, ShardEntry
-from transforms.reading.drawing import draw, fault_picture
-from transforms.reading.shard import frames, read_index, record_at
-from transforms.reading.sheet import Part, caption
-from transforms.reading.stored_record import StoredRecord, stored_record
-from transforms.records import BadInput
-from transforms.reporting.count import RecordPlace
-from transforms.storage import files
+from recordmill.transforms.framing import DamagedRecordError
+from recordmill.transforms.images import jpeg
+from recordmill.transforms.images.exif import Array
+from recordmill.transforms.reading.dataset import Dataset, ShardEntry
+from recordmill.transforms.reading.drawing import draw, fault_picture
+from recordmill.transforms.reading.shard import frames, read_index, record_at
+from recordmill.transforms.reading.sheet import Part, caption
+from recordmill.transforms.reading.stored_record import StoredRecord, stored_record
+from recordmill.transforms.records import BadInput
+from recordmill.transforms.reporting.count import RecordPlace
+from recordmill.transforms.storage import files
 
 MOST = 48
 """Pictures on a page."""

@@ -11,13 +11,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from transforms.images.policy import ImagePolicy
-from transforms.records import BadInput
-from transforms.shards.packing import reference_record
-from transforms.shards.part import EncodedBatch, EncodeTask
-from transforms.shards.record_encoder import Progress, RecordEncoder
-from transforms.shards.report import WriteStats
-from transforms.storage.reader import ImageReader
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.records import BadInput
+from recordmill.transforms.shards.packing import reference_record
+from recordmill.transforms.shards.part import EncodedBatch, EncodeTask
+from recordmill.transforms.shards.record_encoder import Progress, RecordEncoder
+from recordmill.transforms.shards.report import WriteStats
+from recordmill.transforms.storage.reader import ImageReader
 
 _TRIES, _WAIT_SECONDS = 3, 1.0
 
@@ -98,8 +98,8 @@ class PageTask(EncodeTask):
 
     def text(self, has_samples: bool = True) -> str:
         """The page."""
-        from transforms.reporting.findings import gather
-        from transforms.reporting.page import html_text
+        from recordmill.transforms.reporting.findings import gather
+        from recordmill.transforms.reporting.page import html_text
 
         return html_text(
             gather(self.output, self.manifest, self.report, self.failures_path, has_samples=has_samples)
@@ -108,10 +108,10 @@ class PageTask(EncodeTask):
 
 def _crop(reference: bytes, policy: ImagePolicy) -> dict[str, Any] | None:
     """The part that encoding has changed most; None where the source is another one by now."""
-    from transforms.images.compare import luma
-    from transforms.images.likeness import likeness
-    from transforms.sweeping.crops import CROP_SIDE, cut, most_changed
-    from transforms.sweeping.measure import Original, seen_as_stored, seen_of
+    from recordmill.transforms.images.compare import luma
+    from recordmill.transforms.images.likeness import likeness
+    from recordmill.transforms.sweeping.crops import CROP_SIDE, cut, most_changed
+    from recordmill.transforms.sweeping.measure import Original, seen_as_stored, seen_of
 
     reader = ImageReader()
     record = reference_record(reference, reader.read)

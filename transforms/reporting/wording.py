@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from transforms.sources.names import printable
-from transforms.sweeping.markup import escaped
+from recordmill.transforms.sources.names import printable
+from recordmill.transforms.sweeping.markup import escaped
 
 Rows = list[tuple[str, int]]
 """Title, as HTML, and figure of each bar."""

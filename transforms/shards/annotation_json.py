@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from transforms.records import (
+from recordmill.transforms.records import (
     AnnotatedObject,
     Annotations,
     Box,

@@ -12,9 +12,9 @@ def boot(descriptor: int, beacon_descriptor: int) -> None:
         connection.recv_bytes()
     except (EOFError, ConnectionResetError):
         return  # never used
-    from transforms.shards import own_process
-    from transforms.shards.beacon import Beacon
-    from transforms.shards.worker import serve
+    from recordmill.transforms.shards import own_process
+    from recordmill.transforms.shards.beacon import Beacon
+    from recordmill.transforms.shards.worker import serve
 
     own_process.set_up()
     serve(connection, Beacon(beacon_descriptor, is_limited=True))

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from transforms.records import IGNORE
-from transforms.shards.statistics import Statistics
+from recordmill.transforms.records import IGNORE
+from recordmill.transforms.shards.statistics import Statistics
 
 _LONGEST_NAME = 60
 

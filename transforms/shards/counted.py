@@ -7,13 +7,12 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
-
-from transforms.examples.features import Feature
-from transforms.examples.schema import DatasetSummary, FeatureSettings, Schema, all_specs
-from transforms.images.mask import decode_mask, pixel_counts
-from transforms.images.policy import LOSSY
-from transforms.records import StoredImage
-from transforms.shards.statistics import NO_PIXELS, Sides
+from recordmill.transforms.examples.features import Feature
+from recordmill.transforms.examples.schema import DatasetSummary, FeatureSettings, Schema, all_specs
+from recordmill.transforms.images.mask import decode_mask, pixel_counts
+from recordmill.transforms.images.policy import LOSSY
+from recordmill.transforms.records import StoredImage
+from recordmill.transforms.shards.statistics import NO_PIXELS, Sides
 
 _BOX = "image/object/bbox/"
 # Schema `imagenet` has the classes of objects beside their boxes.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from transforms.records import Placed, StoredImage
-from transforms.shards.counted import Counted
+from recordmill.transforms.records import Placed, StoredImage
+from recordmill.transforms.shards.counted import Counted
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 
-from transforms.annotations.place import OF_CLASSES, OF_OBJECTS
-from transforms.examples.labels import LabelMap
-from transforms.records import ImageRecord
-from transforms.shards.annotation_json import details, files_of, ref_identity
+from recordmill.transforms.annotations.place import OF_CLASSES, OF_OBJECTS
+from recordmill.transforms.examples.labels import LabelMap
+from recordmill.transforms.records import ImageRecord
+from recordmill.transforms.shards.annotation_json import details, files_of, ref_identity
 
 _BYTES = 16
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=repr).encode

@@ -9,14 +9,14 @@ import threading
 import time
 from typing import Any, NamedTuple
 
-from transforms.internal_errors import log_once
-from transforms.records import BadInput, JobError
-from transforms.shards.beacon import SLOW_TIMES, Beacon, Position, Step
-from transforms.shards.packing import reference_record
-from transforms.shards.part import EncodeTask, JoinTask, PartTask
-from transforms.shards.process import WriterProcess, give_back, take
-from transforms.shards.record_encoder import Progress, RecordSettings
-from transforms.shards.worker import OUT_OF_MEMORY, Advance, Answer, Fault, Result, Task, Traceback
+from recordmill.transforms.internal_errors import log_once
+from recordmill.transforms.records import BadInput, JobError
+from recordmill.transforms.shards.beacon import SLOW_TIMES, Beacon, Position, Step
+from recordmill.transforms.shards.packing import reference_record
+from recordmill.transforms.shards.part import EncodeTask, JoinTask, PartTask
+from recordmill.transforms.shards.process import WriterProcess, give_back, take
+from recordmill.transforms.shards.record_encoder import Progress, RecordSettings
+from recordmill.transforms.shards.worker import OUT_OF_MEMORY, Advance, Answer, Fault, Result, Task, Traceback
 
 IMAGE_SECONDS = 120.0
 """How long the codecs, or the reading, of one image may take, each of two times."""

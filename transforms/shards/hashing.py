@@ -6,8 +6,8 @@ import hashlib
 import re
 from collections.abc import Mapping
 
-from transforms.config import DatasetConfig
-from transforms.records import SPLIT_NAME, BadInput, ImageRecord
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.records import SPLIT_NAME, BadInput, ImageRecord
 
 DEFAULT_SPLIT = "train"
 _SPLIT_SALT = b"recordmill/split"

@@ -9,10 +9,10 @@ import platform
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from transforms.config import DatasetConfig
-from transforms.examples.label_map import label_map_text
-from transforms.examples.schema import DatasetSummary, FeatureSpec, SequenceSchema
-from transforms.examples.tfds import (
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.examples.label_map import label_map_text
+from recordmill.transforms.examples.schema import DatasetSummary, FeatureSpec, SequenceSchema
+from recordmill.transforms.examples.tfds import (
     SplitInfo,
     dataset_info,
     dataset_name,
@@ -20,15 +20,23 @@ from transforms.examples.tfds import (
     label_files,
     supervised_keys,
 )
-from transforms.images.versions import codec_versions
-from transforms.shards.brief import class_overview
-from transforms.shards.previous import SETTINGS, shard_name
-from transforms.shards.programs import package_version
-from transforms.shards.reconcile import Reconciled
-from transforms.shards.record_state import ENDING
-from transforms.shards.report import ShardReport
-from transforms.storage.layout import FAILURES, FORMAT_VERSION, INDEX, MANIFEST, REPORT, REPORT_DATA, STATE
-from transforms.storage.sealed import PLACEHOLDER, seal
+from recordmill.transforms.images.versions import codec_versions
+from recordmill.transforms.shards.brief import class_overview
+from recordmill.transforms.shards.previous import SETTINGS, shard_name
+from recordmill.transforms.shards.programs import package_version
+from recordmill.transforms.shards.reconcile import Reconciled
+from recordmill.transforms.shards.record_state import ENDING
+from recordmill.transforms.shards.report import ShardReport
+from recordmill.transforms.storage.layout import (
+    FAILURES,
+    FORMAT_VERSION,
+    INDEX,
+    MANIFEST,
+    REPORT,
+    REPORT_DATA,
+    STATE,
+)
+from recordmill.transforms.storage.sealed import PLACEHOLDER, seal
 
 _TFDS_VERSION = "1.0.0"
 _LABEL_MAP = "label_map.pbtxt"

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.shards.plan import DatasetPlan
 from rich.filesize import decimal
-
-from transforms.config import DatasetConfig
-from transforms.shards.plan import DatasetPlan
 
 _SHUFFLE_FACTOR = 5
 """Bytes of memory for each byte that Beam's in-process runner shuffles: 3.5 to 4.8 were measured, for records

@@ -25,7 +25,7 @@ def set_up() -> None:
     Failures report what is wrong with an image. `warnings.catch_warnings` around each decode would not be
     safe in threads.
     """
-    from transforms.images.pillow import silence_libtiff
+    from recordmill.transforms.images.pillow import silence_libtiff
 
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)

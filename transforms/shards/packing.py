@@ -12,9 +12,8 @@ from json.encoder import encode_basestring
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from transforms.records import Annotations, FeatureValue, ImageRecord, ImageRef
-from transforms.shards.annotation_json import (
+from recordmill.transforms.records import Annotations, FeatureValue, ImageRecord, ImageRef
+from recordmill.transforms.shards.annotation_json import (
     details,
     has_details,
     read_ref,
@@ -22,8 +21,8 @@ from transforms.shards.annotation_json import (
     ref_json,
     with_details,
 )
-from transforms.shards.hashing import order_hash, shard_of
-from transforms.storage.spool import Spool
+from recordmill.transforms.shards.hashing import order_hash, shard_of
+from recordmill.transforms.storage.spool import Spool
 
 # In place of the key's own characters at the end of a URI. No path holds a NUL.
 _KEY = "\0"

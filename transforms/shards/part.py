@@ -11,21 +11,21 @@ import shutil
 from collections.abc import Iterable, Sequence
 from typing import IO
 
-from transforms.examples.index import index_lines
-from transforms.examples.tfrecord import RecordWriter
-from transforms.records import BadInput, Failure
-from transforms.shards.fingerprint import is_known, source_fingerprint
-from transforms.shards.packing import reference_record
-from transforms.shards.record_encoder import Progress, RecordEncoder
-from transforms.shards.record_state import ENDING, header_of, row_line, write_state
-from transforms.shards.report import ShardFile, WriteStats, merged
-from transforms.shards.state import ShardState
-from transforms.shards.taking_over import TakeOver
-from transforms.storage import objects
-from transforms.storage.durable import write_text
-from transforms.storage.paths import is_remote
-from transforms.storage.stamp import stamp_of
-from transforms.storage.write_faults import naming_faults
+from recordmill.transforms.examples.index import index_lines
+from recordmill.transforms.examples.tfrecord import RecordWriter
+from recordmill.transforms.records import BadInput, Failure
+from recordmill.transforms.shards.fingerprint import is_known, source_fingerprint
+from recordmill.transforms.shards.packing import reference_record
+from recordmill.transforms.shards.record_encoder import Progress, RecordEncoder
+from recordmill.transforms.shards.record_state import ENDING, header_of, row_line, write_state
+from recordmill.transforms.shards.report import ShardFile, WriteStats, merged
+from recordmill.transforms.shards.state import ShardState
+from recordmill.transforms.shards.taking_over import TakeOver
+from recordmill.transforms.storage import objects
+from recordmill.transforms.storage.durable import write_text
+from recordmill.transforms.storage.paths import is_remote
+from recordmill.transforms.storage.stamp import stamp_of
+from recordmill.transforms.storage.write_faults import naming_faults
 
 _COPY_BYTES = 1 << 20
 _WRITE_BYTES = 1 << 18

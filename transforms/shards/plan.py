@@ -8,25 +8,25 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from transforms.config import MIB, DatasetConfig
-from transforms.examples.labels import LabelMap
-from transforms.examples.registry import choose_schema
-from transforms.examples.schema import (
+from recordmill.transforms.config import MIB, DatasetConfig
+from recordmill.transforms.examples.labels import LabelMap
+from recordmill.transforms.examples.registry import choose_schema
+from recordmill.transforms.examples.schema import (
     DatasetSummary,
     FeatureSettings,
     all_specs,
     apply_rename,
     check_names,
 )
-from transforms.records import SPLIT_NAME, JobError
-from transforms.shards.counted import CountedFeatures
-from transforms.shards.hashing import DEFAULT_SPLIT
-from transforms.shards.packing import reference_record, reference_shard
-from transforms.shards.previous import PreviousVersion
-from transforms.shards.record_encoder import RecordSettings
-from transforms.shards.sample import measure
-from transforms.shards.statistics import Statistics
-from transforms.shards.totals import SplitTotals, Totals
+from recordmill.transforms.records import SPLIT_NAME, JobError
+from recordmill.transforms.shards.counted import CountedFeatures
+from recordmill.transforms.shards.hashing import DEFAULT_SPLIT
+from recordmill.transforms.shards.packing import reference_record, reference_shard
+from recordmill.transforms.shards.previous import PreviousVersion
+from recordmill.transforms.shards.record_encoder import RecordSettings
+from recordmill.transforms.shards.sample import measure
+from recordmill.transforms.shards.statistics import Statistics
+from recordmill.transforms.shards.totals import SplitTotals, Totals
 
 # TensorFlow's advice to readers (performance guide, and TFDS): ten files a host, none below 10 MB.
 _SHARDS_PER_HOST = 10

@@ -8,9 +8,9 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from transforms.records import IGNORE
-from transforms.shards.brief import quoted, summed
-from transforms.shards.statistics import Statistics
+from recordmill.transforms.records import IGNORE
+from recordmill.transforms.shards.brief import quoted, summed
+from recordmill.transforms.shards.statistics import Statistics
 
 _TINY = 1000  # a split of less than 1/1000 of the largest is suspicious
 _FEWEST = 5  # records; with fewer, one class for each is common

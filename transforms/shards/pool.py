@@ -8,12 +8,12 @@ import threading
 from concurrent.futures import Future
 from typing import Any, overload
 
-from transforms.records import JobError
-from transforms.shards.guarded import GuardedWriter
-from transforms.shards.part import EncodedBatch, EncodeTask, JoinTask, PartTask
-from transforms.shards.record_encoder import Progress, RecordSettings
-from transforms.shards.report import ShardFile
-from transforms.shards.worker import Task
+from recordmill.transforms.records import JobError
+from recordmill.transforms.shards.guarded import GuardedWriter
+from recordmill.transforms.shards.part import EncodedBatch, EncodeTask, JoinTask, PartTask
+from recordmill.transforms.shards.record_encoder import Progress, RecordSettings
+from recordmill.transforms.shards.report import ShardFile
+from recordmill.transforms.shards.worker import Task
 
 # A task, whether it has taken a place in the queue, and where its result goes.
 _Job = tuple[Task, bool, "Future[Any]"]

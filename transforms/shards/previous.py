@@ -10,12 +10,12 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from transforms.examples.labels import LabelMap
-from transforms.shards.recipe import Recipe
-from transforms.shards.record_state import ENDING
-from transforms.storage import files
-from transforms.storage.layout import FAILURES, FORMAT_VERSION, INDEX, LATEST, MANIFEST, STATE
-from transforms.storage.versions import latest_version, published_versions, version_folder
+from recordmill.transforms.examples.labels import LabelMap
+from recordmill.transforms.shards.recipe import Recipe
+from recordmill.transforms.shards.record_state import ENDING
+from recordmill.transforms.storage import files
+from recordmill.transforms.storage.layout import FAILURES, FORMAT_VERSION, INDEX, LATEST, MANIFEST, STATE
+from recordmill.transforms.storage.versions import latest_version, published_versions, version_folder
 
 SETTINGS = f"{STATE}/settings.json"
 """In a version: its recipe, and where its shards begin."""

@@ -17,12 +17,12 @@ import threading
 import weakref
 from multiprocessing.connection import Connection
 
-from transforms.records import JobError
-from transforms.shards.beacon import Beacon, create_file
+from recordmill.transforms.records import JobError
+from recordmill.transforms.shards.beacon import Beacon, create_file
 
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from transforms.shards.boot import boot; boot(int(sys.argv[2]), int(sys.argv[3]))"
+    "from recordmill.transforms.shards.boot import boot; boot(int(sys.argv[2]), int(sys.argv[3]))"
 )
 # glibc gives the memory of each decoded image back and takes it again for the next, page by page: a tenth of
 # the time of re-encoding. These are its own upper limits, from the start. Other systems do not read them.

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import importlib.metadata
 
-from transforms.images.versions import codec_versions
+from recordmill.transforms.images.versions import codec_versions
+
+from recordmill import __version__
 
 _DECIDING = ("recordmill", "protobuf", "pycocotools")
 
 
 def package_version(package: str) -> str:
-    """The version of an installed package."""
+    """The version of this package or of another one that is installed."""
+    if package == "recordmill":
+        return __version__
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        return "unknown"  # run from a checkout that is not installed
+        return "unknown"  # installed without metadata
 
 
 def program_versions() -> dict[str, str]:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from typing import NamedTuple
 
-from transforms.records import ImageRecord
-from transforms.shards.taking_over import TakenOver
-from transforms.storage.reader import ImageReader
+from recordmill.transforms.records import ImageRecord
+from recordmill.transforms.shards.taking_over import TakenOver
+from recordmill.transforms.storage.reader import ImageReader
 
 # What a writer holds, or has asked for: bytes by the listing, of which one image may be more.
 _BYTES = 32 << 20

@@ -7,15 +7,15 @@ import os
 import re
 import uuid
 
-from transforms.examples.index import index_lines
-from transforms.examples.tfrecord import FRAME_BYTES, read_records
-from transforms.records import JobError
-from transforms.shards.report import ShardFile, ShardReport, WriteStats
-from transforms.storage import files
-from transforms.storage.durable import write_lines
-from transforms.storage.hashed import HashedFile
-from transforms.storage.paths import is_remote
-from transforms.storage.write_faults import naming_faults
+from recordmill.transforms.examples.index import index_lines
+from recordmill.transforms.examples.tfrecord import FRAME_BYTES, read_records
+from recordmill.transforms.records import JobError
+from recordmill.transforms.shards.report import ShardFile, ShardReport, WriteStats
+from recordmill.transforms.storage import files
+from recordmill.transforms.storage.durable import write_lines
+from recordmill.transforms.storage.hashed import HashedFile
+from recordmill.transforms.storage.paths import is_remote
+from recordmill.transforms.storage.write_faults import naming_faults
 
 _NAME = re.compile(r"(?P<split>.+)-(?P<shard>\d{5})-of-\d{5}\.tfrecord")
 

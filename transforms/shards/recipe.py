@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from transforms.config import DatasetConfig
+from recordmill.transforms.config import DatasetConfig
 
 _FORMAT_VERSION = 1
 # What decides how many shards there are, and nothing about what is in them.

@@ -6,12 +6,12 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from transforms.records import Failure, JobError
-from transforms.shards.plan import DatasetPlan
-from transforms.shards.plausibility import DataWarning, data_warnings
-from transforms.shards.report import ShardReport, WriteStats, merged
-from transforms.shards.statistics import Statistics
-from transforms.storage.layout import FAILURES
+from recordmill.transforms.records import Failure, JobError
+from recordmill.transforms.shards.plan import DatasetPlan
+from recordmill.transforms.shards.plausibility import DataWarning, data_warnings
+from recordmill.transforms.shards.report import ShardReport, WriteStats, merged
+from recordmill.transforms.shards.statistics import Statistics
+from recordmill.transforms.storage.layout import FAILURES
 
 _SHOWN = 3  # reasons in a message
 

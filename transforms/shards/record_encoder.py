@@ -10,14 +10,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from transforms.annotations.place import OF_OBJECTS, place
-from transforms.examples.features import Feature, build_example, build_sequence_example
-from transforms.examples.schema import FeatureSettings, Schema, SequenceSchema
-from transforms.images.opened import opened, opened_pixels
-from transforms.images.policy import ImagePolicy
-from transforms.images.store import store_opened
-from transforms.internal_errors import internal_errors
-from transforms.records import (
+from recordmill.transforms.annotations.place import OF_OBJECTS, place
+from recordmill.transforms.examples.features import Feature, build_example, build_sequence_example
+from recordmill.transforms.examples.schema import FeatureSettings, Schema, SequenceSchema
+from recordmill.transforms.images.opened import opened, opened_pixels
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.images.store import store_opened
+from recordmill.transforms.internal_errors import internal_errors
+from recordmill.transforms.records import (
     Annotations,
     BadInput,
     Failure,
@@ -28,16 +28,16 @@ from transforms.records import (
     Steps,
     StoredImage,
 )
-from transforms.shards.annotation_json import has_details
-from transforms.shards.beacon import SLOW_TIMES, Beacon, Step
-from transforms.shards.counted import CountedFeatures, is_lossy
-from transforms.shards.encoded_record import EncodedRecord
-from transforms.shards.fingerprint import annotations_fingerprint
-from transforms.shards.packing import reference_record
-from transforms.shards.read_ahead import Loading, read_ahead
-from transforms.shards.report import WriteStats
-from transforms.shards.taking_over import TakenOver, TakeOver
-from transforms.storage.reader import ListedReader
+from recordmill.transforms.shards.annotation_json import has_details
+from recordmill.transforms.shards.beacon import SLOW_TIMES, Beacon, Step
+from recordmill.transforms.shards.counted import CountedFeatures, is_lossy
+from recordmill.transforms.shards.encoded_record import EncodedRecord
+from recordmill.transforms.shards.fingerprint import annotations_fingerprint
+from recordmill.transforms.shards.packing import reference_record
+from recordmill.transforms.shards.read_ahead import Loading, read_ahead
+from recordmill.transforms.shards.report import WriteStats
+from recordmill.transforms.shards.taking_over import TakenOver, TakeOver
+from recordmill.transforms.storage.reader import ListedReader
 
 # Called with the records and the source bytes done since the last call.
 Progress = Callable[[int, int], None]

@@ -14,14 +14,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from transforms.framing import FRAME_BYTES, masked_crc32c
-from transforms.images.tensor import varint
-from transforms.records import Geometry, StoredImage
-from transforms.shards.encoded_record import EncodedRecord
-from transforms.shards.report import ShardFile, WriteStats
-from transforms.shards.state import stats_json, stats_of
-from transforms.shards.statistics import Statistics
-from transforms.storage import files
+from recordmill.transforms.framing import FRAME_BYTES, masked_crc32c
+from recordmill.transforms.images.tensor import varint
+from recordmill.transforms.records import Geometry, StoredImage
+from recordmill.transforms.shards.encoded_record import EncodedRecord
+from recordmill.transforms.shards.report import ShardFile, WriteStats
+from recordmill.transforms.shards.state import stats_json, stats_of
+from recordmill.transforms.shards.statistics import Statistics
+from recordmill.transforms.storage import files
 
 FORMAT_VERSION = 2
 ENDING = ".jsonl.gz"

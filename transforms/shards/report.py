@@ -6,8 +6,8 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable
 
-from transforms.records import Failure, StoredImage
-from transforms.shards.statistics import Statistics
+from recordmill.transforms.records import Failure, StoredImage
+from recordmill.transforms.shards.statistics import Statistics
 
 
 @dataclasses.dataclass(slots=True)

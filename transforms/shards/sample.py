@@ -7,16 +7,16 @@ import json
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from transforms.examples.tfrecord import FRAME_BYTES
-from transforms.records import ImageRecord
-from transforms.shards.packing import pack_reference
-from transforms.shards.part import EncodeTask
-from transforms.shards.pool import ProcessExecutor
-from transforms.shards.record_encoder import RecordSettings
-from transforms.shards.state import shard_digest
-from transforms.storage import files
-from transforms.storage.durable import write_text
-from transforms.storage.write_faults import naming_faults
+from recordmill.transforms.examples.tfrecord import FRAME_BYTES
+from recordmill.transforms.records import ImageRecord
+from recordmill.transforms.shards.packing import pack_reference
+from recordmill.transforms.shards.part import EncodeTask
+from recordmill.transforms.shards.pool import ProcessExecutor
+from recordmill.transforms.shards.record_encoder import RecordSettings
+from recordmill.transforms.shards.state import shard_digest
+from recordmill.transforms.storage import files
+from recordmill.transforms.storage.durable import write_text
+from recordmill.transforms.storage.write_faults import naming_faults
 
 # Stops sampling large images: the estimate need not be exact.
 _SAMPLE_BYTES = 16 << 20

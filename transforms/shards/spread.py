@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
-from transforms.config import MIB
-from transforms.shards.packing import reference_record, reference_shard
-from transforms.shards.part import EncodeTask
-from transforms.shards.plan import DatasetPlan
+from recordmill.transforms.config import MIB
+from recordmill.transforms.shards.packing import reference_record, reference_shard
+from recordmill.transforms.shards.part import EncodeTask
+from recordmill.transforms.shards.plan import DatasetPlan
 
 # On average.
 _GROUP_RECORDS = 64

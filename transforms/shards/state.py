@@ -12,15 +12,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from json.encoder import encode_basestring
 from typing import Any
 
-from transforms.records import BadInput
-from transforms.shards.annotation_json import files_of
-from transforms.shards.packing import reference_record, without_origin
-from transforms.shards.report import PATHS, ShardFile, ShardReport, WriteStats
-from transforms.shards.statistics import Statistics
-from transforms.storage import files
-from transforms.storage.durable import write_text
-from transforms.storage.paths import real_path
-from transforms.storage.reader import ImageReader
+from recordmill.transforms.records import BadInput
+from recordmill.transforms.shards.annotation_json import files_of
+from recordmill.transforms.shards.packing import reference_record, without_origin
+from recordmill.transforms.shards.report import PATHS, ShardFile, ShardReport, WriteStats
+from recordmill.transforms.shards.statistics import Statistics
+from recordmill.transforms.storage import files
+from recordmill.transforms.storage.durable import write_text
+from recordmill.transforms.storage.paths import real_path
+from recordmill.transforms.storage.reader import ImageReader
 
 _FORMAT_VERSION = 6
 _ENDING = ".state.json"

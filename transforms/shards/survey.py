@@ -7,13 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-
-from transforms.records import ImageRecord
-from transforms.shards.batching import Batches
-from transforms.shards.hashing import key_digest
-from transforms.shards.packing import content_of, pack_reference, plain_record
-from transforms.shards.totals import Totals
-from transforms.storage.spool import Spool
+from recordmill.transforms.records import ImageRecord
+from recordmill.transforms.shards.batching import Batches
+from recordmill.transforms.shards.hashing import key_digest
+from recordmill.transforms.shards.packing import content_of, pack_reference, plain_record
+from recordmill.transforms.shards.totals import Totals
+from recordmill.transforms.storage.spool import Spool
 
 _BUCKET_SHIFT = 55  # of 63 bits: 256 buckets
 _MOST_HASHES = 1 << 20

@@ -7,12 +7,12 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import BinaryIO, NamedTuple
 
-from transforms.framing import masked_crc32c, read_frames
-from transforms.records import ImageRecord, StoredImage
-from transforms.shards.fingerprint import source_fingerprint
-from transforms.shards.previous import ShardPaths
-from transforms.shards.record_state import DamagedStateError, Row, read_state, stored_image
-from transforms.storage import files
+from recordmill.transforms.framing import masked_crc32c, read_frames
+from recordmill.transforms.records import ImageRecord, StoredImage
+from recordmill.transforms.shards.fingerprint import source_fingerprint
+from recordmill.transforms.shards.previous import ShardPaths
+from recordmill.transforms.shards.record_state import DamagedStateError, Row, read_state, stored_image
+from recordmill.transforms.storage import files
 
 
 class TakenOver(NamedTuple):

@@ -8,11 +8,11 @@ import heapq
 from collections import Counter
 from collections.abc import Collection, Iterable
 
-from transforms.examples.columns import ColumnTypes
-from transforms.records import Annotations, ClassNames, ImageRecord, JobError
-from transforms.shards.hashing import DEFAULT_SPLIT, key_digest
-from transforms.shards.packing import Content, content_of, pack_record, unpack_record
-from transforms.shards.statistics import MOST_BOXES
+from recordmill.transforms.examples.columns import ColumnTypes
+from recordmill.transforms.records import Annotations, ClassNames, ImageRecord, JobError
+from recordmill.transforms.shards.hashing import DEFAULT_SPLIT, key_digest
+from recordmill.transforms.shards.packing import Content, content_of, pack_record, unpack_record
+from recordmill.transforms.shards.statistics import MOST_BOXES
 
 _SAMPLE_SIZE = 32
 _KEYS_SAMPLE_SIZE = 1024

@@ -8,16 +8,16 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 
-from transforms.records import ImageRecord
-from transforms.shards.packing import reference_record
-from transforms.shards.part import EncodedBatch, EncodeTask
-from transforms.shards.previous import PreviousVersion, ShardPaths
-from transforms.shards.record_state import DamagedStateError, StateHeader, read_state
-from transforms.shards.report import ShardFile, ShardReport
-from transforms.shards.state import ShardState
-from transforms.storage import files
-from transforms.storage.durable import write_lines
-from transforms.storage.stamp import stamp_of
+from recordmill.transforms.records import ImageRecord
+from recordmill.transforms.shards.packing import reference_record
+from recordmill.transforms.shards.part import EncodedBatch, EncodeTask
+from recordmill.transforms.shards.previous import PreviousVersion, ShardPaths
+from recordmill.transforms.shards.record_state import DamagedStateError, StateHeader, read_state
+from recordmill.transforms.shards.report import ShardFile, ShardReport
+from recordmill.transforms.shards.state import ShardState
+from recordmill.transforms.storage import files
+from recordmill.transforms.storage.durable import write_lines
+from recordmill.transforms.storage.stamp import stamp_of
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The loop of a spawned writer: takes tasks from a socket, runs them, answers with progress and results.
 
-It runs in a fresh interpreter that `transforms.shards.process` has started: no Beam, and nothing of the
-program that started it.
+It runs in a fresh interpreter that `recordmill.transforms.shards.process` has started: no Beam, and nothing
+of the program that started it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import time
 import traceback
 from multiprocessing.connection import Connection
 
-from transforms import internal_errors
-from transforms.records import JobError
-from transforms.shards.beacon import Beacon
-from transforms.shards.part import EncodedBatch, EncodeTask, JoinTask, PartTask
-from transforms.shards.record_encoder import RecordEncoder, RecordSettings
-from transforms.shards.report import ShardFile
+from recordmill.transforms import internal_errors
+from recordmill.transforms.records import JobError
+from recordmill.transforms.shards.beacon import Beacon
+from recordmill.transforms.shards.part import EncodedBatch, EncodeTask, JoinTask, PartTask
+from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
+from recordmill.transforms.shards.report import ShardFile
 
 OUT_OF_MEMORY = 75
 """The exit status of a writer that has found no memory for an image."""

@@ -9,11 +9,11 @@ import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 
-from transforms.shards.part import JoinTask, PartTask
-from transforms.shards.pool import ProcessExecutor
-from transforms.shards.report import ShardFile, ShardReport
-from transforms.shards.state import ShardState
-from transforms.shards.taking_over import TakeOver
+from recordmill.transforms.shards.part import JoinTask, PartTask
+from recordmill.transforms.shards.pool import ProcessExecutor
+from recordmill.transforms.shards.report import ShardFile, ShardReport
+from recordmill.transforms.shards.state import ShardState
+from recordmill.transforms.shards.taking_over import TakeOver
 
 # Parts for each worker in the last round, where shards are fewer than workers; below so many records a
 # part does not pay.

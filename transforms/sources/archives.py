@@ -12,14 +12,14 @@ import re
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from transforms.records import Annotations, BadInput, Failure, ImageRecord
-from transforms.sources.formats.masks_pairs import IMAGE_FOLDERS
-from transforms.sources.formats.members import Member
-from transforms.sources.formats.members_unread import unread_member
-from transforms.sources.formats.tar_members import DAMAGED, TarMember, is_gzip, tar_members
-from transforms.sources.formats.zip_members import zip_members
-from transforms.sources.listed import failed, skipped
-from transforms.sources.names import (
+from recordmill.transforms.records import Annotations, BadInput, Failure, ImageRecord
+from recordmill.transforms.sources.formats.masks_pairs import IMAGE_FOLDERS
+from recordmill.transforms.sources.formats.members import Member
+from recordmill.transforms.sources.formats.members_unread import unread_member
+from recordmill.transforms.sources.formats.tar_members import DAMAGED, TarMember, is_gzip, tar_members
+from recordmill.transforms.sources.formats.zip_members import zip_members
+from recordmill.transforms.sources.listed import failed, skipped
+from recordmill.transforms.sources.names import (
     is_image_name,
     is_split_name,
     normal_split,
@@ -27,8 +27,8 @@ from transforms.sources.names import (
     split_named,
     splits_in,
 )
-from transforms.sources.outline import check_roots_used, left_out
-from transforms.sources.selection import (
+from recordmill.transforms.sources.outline import check_roots_used, left_out
+from recordmill.transforms.sources.selection import (
     EXCLUDED,
     Selection,
     check_selection,
@@ -36,7 +36,7 @@ from transforms.sources.selection import (
     limited,
     listing_faults,
 )
-from transforms.sources.source import (
+from recordmill.transforms.sources.source import (
     Description,
     Item,
     SourceConfig,
@@ -44,10 +44,10 @@ from transforms.sources.source import (
     check_unused,
     readable,
 )
-from transforms.sources.tree import Tree
-from transforms.storage.paths import is_remote, real_path
-from transforms.storage.places import is_file, status_of
-from transforms.storage.spool import Spool
+from recordmill.transforms.sources.tree import Tree
+from recordmill.transforms.storage.paths import is_remote, real_path
+from recordmill.transforms.storage.places import is_file, status_of
+from recordmill.transforms.storage.spool import Spool
 
 NOT_AN_ARCHIVE = "not an archive by name"
 _ARCHIVE = re.compile(r"(?P<stem>.+?)\.(?P<kind>tar|tar\.gz|tgz|zip)", re.IGNORECASE | re.DOTALL)

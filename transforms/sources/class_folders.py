@@ -11,13 +11,13 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator
 
-from transforms.flags import flag_with
-from transforms.sources.formats.masks_match import MASK_FOLDERS
-from transforms.sources.formats.masks_pairs import IMAGE_FOLDERS
-from transforms.sources.names import is_split_name, normal_split, splits_in
-from transforms.sources.outline import Level, Outline, joined
-from transforms.sources.selection import Selection
-from transforms.sources.source import SourceConfig
+from recordmill.transforms.flags import flag_with
+from recordmill.transforms.sources.formats.masks_match import MASK_FOLDERS
+from recordmill.transforms.sources.formats.masks_pairs import IMAGE_FOLDERS
+from recordmill.transforms.sources.names import is_split_name, normal_split, splits_in
+from recordmill.transforms.sources.outline import Level, Outline, joined
+from recordmill.transforms.sources.selection import Selection
+from recordmill.transforms.sources.source import SourceConfig
 
 _DEEPEST = 50  # wrappers around folders of splits or classes
 _COMPARED = 16  # folders of images that are compared with each other

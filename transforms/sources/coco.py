@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from transforms.records import (
+from recordmill.transforms.records import (
     AnnotatedObject,
     Annotations,
     BadInput,
@@ -19,17 +19,17 @@ from transforms.records import (
     ImageRef,
     MaskImage,
 )
-from transforms.sources.formats.coco_classes import CocoClasses
-from transforms.sources.formats.coco_files import CocoFile, find_files, kind_of, sniff_folder
-from transforms.sources.formats.coco_index import CocoImage, CocoIndex
-from transforms.sources.formats.coco_objects import caption_of, merged, object_of, segments_of
-from transforms.sources.formats.coco_places import CocoPlaces
-from transforms.sources.formats.coco_spool import Spooled, annotation_spool
-from transforms.sources.formats.manifests import check_manifests, manifests
-from transforms.sources.names import extension_of, printable, split_of_folders
-from transforms.sources.outline import left_out
-from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
-from transforms.sources.source import (
+from recordmill.transforms.sources.formats.coco_classes import CocoClasses
+from recordmill.transforms.sources.formats.coco_files import CocoFile, find_files, kind_of, sniff_folder
+from recordmill.transforms.sources.formats.coco_index import CocoImage, CocoIndex
+from recordmill.transforms.sources.formats.coco_objects import caption_of, merged, object_of, segments_of
+from recordmill.transforms.sources.formats.coco_places import CocoPlaces
+from recordmill.transforms.sources.formats.coco_spool import Spooled, annotation_spool
+from recordmill.transforms.sources.formats.manifests import check_manifests, manifests
+from recordmill.transforms.sources.names import extension_of, printable, split_of_folders
+from recordmill.transforms.sources.outline import left_out
+from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
+from recordmill.transforms.sources.source import (
     ANNOTATIONS,
     Description,
     Item,
@@ -38,7 +38,7 @@ from transforms.sources.source import (
     check_unused,
     readable,
 )
-from transforms.storage.places import is_folder
+from recordmill.transforms.storage.places import is_folder
 
 _UNUSED = ("image_column", "label_column", "label_pattern", "input_features", "mask_pattern")
 

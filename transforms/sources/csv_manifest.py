@@ -13,11 +13,16 @@ import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
 
-from transforms.records import BadInput, Failure, ImageRecord
-from transforms.sources.formats.box_columns import BoxColumns, find_box_columns, is_number, with_unit
-from transforms.sources.formats.box_rows import BoxRows
-from transforms.sources.formats.csv_cells import check_columns, read_cells
-from transforms.sources.formats.csv_rows import (
+from recordmill.transforms.records import BadInput, Failure, ImageRecord
+from recordmill.transforms.sources.formats.box_columns import (
+    BoxColumns,
+    find_box_columns,
+    is_number,
+    with_unit,
+)
+from recordmill.transforms.sources.formats.box_rows import BoxRows
+from recordmill.transforms.sources.formats.csv_cells import check_columns, read_cells
+from recordmill.transforms.sources.formats.csv_rows import (
     BoxedRows,
     HeadedRows,
     Parser,
@@ -26,7 +31,7 @@ from transforms.sources.formats.csv_rows import (
     vertex_box_row,
     vertex_row,
 )
-from transforms.sources.formats.manifests import (
+from recordmill.transforms.sources.formats.manifests import (
     PEEKED,
     Manifest,
     ManifestLines,
@@ -36,7 +41,7 @@ from transforms.sources.formats.manifests import (
     open_manifest,
     splits_by_name,
 )
-from transforms.sources.formats.rows import (
+from recordmill.transforms.sources.formats.rows import (
     IMAGE_COLUMNS,
     LABEL_COLUMNS,
     SPLIT_COLUMNS,
@@ -45,10 +50,10 @@ from transforms.sources.formats.rows import (
     describe,
     pick_columns,
 )
-from transforms.sources.names import extension_of, is_image_name
-from transforms.sources.selection import check_selection, limited
-from transforms.sources.source import Description, Item, SourceConfig, readable
-from transforms.storage.paths import scheme_of
+from recordmill.transforms.sources.names import extension_of, is_image_name
+from recordmill.transforms.sources.selection import check_selection, limited
+from recordmill.transforms.sources.source import Description, Item, SourceConfig, readable
+from recordmill.transforms.storage.paths import scheme_of
 
 _DELIMITERS = (",", ";", "\t", "|")
 

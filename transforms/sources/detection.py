@@ -11,15 +11,15 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from transforms.sources.class_folders import below_input
-from transforms.sources.formats.imagenet_layout import SYNSET
-from transforms.sources.formats.masks_match import ENDINGS, mask_path
-from transforms.sources.formats.masks_pairs import IMAGE_FOLDERS
-from transforms.sources.names import is_split_name
-from transforms.sources.outline import Outline, joined
-from transforms.sources.source import Source, SourceConfig
-from transforms.storage.layout import MANIFEST
-from transforms.storage.paths import is_remote, real_path
+from recordmill.transforms.sources.class_folders import below_input
+from recordmill.transforms.sources.formats.imagenet_layout import SYNSET
+from recordmill.transforms.sources.formats.masks_match import ENDINGS, mask_path
+from recordmill.transforms.sources.formats.masks_pairs import IMAGE_FOLDERS
+from recordmill.transforms.sources.names import is_split_name
+from recordmill.transforms.sources.outline import Outline, joined
+from recordmill.transforms.sources.source import Source, SourceConfig
+from recordmill.transforms.storage.layout import MANIFEST
+from recordmill.transforms.storage.paths import is_remote, real_path
 
 _WRAPPERS = 6  # folders above a dataset
 _SNIFFED, _SNIFFED_REMOTE = 60, 10  # folders on which the sources are tried

@@ -14,9 +14,9 @@ import os
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
-from transforms.records import Annotations, BadInput, Failure, ImageRecord, ImageRef
-from transforms.sources.listed import HIDDEN, NOT_AN_IMAGE, failed
-from transforms.sources.names import (
+from recordmill.transforms.records import Annotations, BadInput, Failure, ImageRecord, ImageRef
+from recordmill.transforms.sources.listed import HIDDEN, NOT_AN_IMAGE, failed
+from recordmill.transforms.sources.names import (
     IMAGE_EXTENSIONS,
     extension_of,
     is_image_name,
@@ -24,8 +24,8 @@ from transforms.sources.names import (
     next_in_split_name,
     normal_split,
 )
-from transforms.sources.outline import check_roots_used, links_outside
-from transforms.sources.selection import (
+from recordmill.transforms.sources.outline import check_roots_used, links_outside
+from recordmill.transforms.sources.selection import (
     EXCLUDED,
     NO_LABEL,
     LabelPattern,
@@ -36,7 +36,7 @@ from transforms.sources.selection import (
     listing_faults,
     why_nothing,
 )
-from transforms.sources.source import (
+from recordmill.transforms.sources.source import (
     Description,
     Item,
     SourceConfig,
@@ -44,13 +44,13 @@ from transforms.sources.source import (
     check_unused,
     readable,
 )
-from transforms.sources.tree import Tree, TreeFile
-from transforms.storage.key_range import EVERYTHING, KeyRange
-from transforms.storage.listing import Entries, entries
-from transforms.storage.name_parts import name_parts
-from transforms.storage.objects import in_parallel, list_folder, list_names
-from transforms.storage.paths import is_remote, real_path
-from transforms.storage.places import is_file, is_folder
+from recordmill.transforms.sources.tree import Tree, TreeFile
+from recordmill.transforms.storage.key_range import EVERYTHING, KeyRange
+from recordmill.transforms.storage.listing import Entries, entries
+from recordmill.transforms.storage.name_parts import name_parts
+from recordmill.transforms.storage.objects import in_parallel, list_folder, list_names
+from recordmill.transforms.storage.paths import is_remote, real_path
+from recordmill.transforms.storage.places import is_file, is_folder
 
 _SNIFFED = 1_000
 _SNIFFED_REMOTE = 10_000  # of a bucket without images; a folder of this machine is searched to its end

@@ -6,9 +6,9 @@ import dataclasses
 import os
 from collections.abc import Iterator
 
-from transforms.records import Annotations, BadInput, Failure, ImageRecord, Steps
-from transforms.sources.folder import FolderSource
-from transforms.sources.formats.frame_files import (
+from recordmill.transforms.records import Annotations, BadInput, Failure, ImageRecord, Steps
+from recordmill.transforms.sources.folder import FolderSource
+from recordmill.transforms.sources.formats.frame_files import (
     LABEL_FILES,
     TIME_FILES,
     natural_order,
@@ -16,11 +16,17 @@ from transforms.sources.formats.frame_files import (
     read_labels,
     read_times,
 )
-from transforms.sources.formats.xml_files import first_files
-from transforms.sources.names import IMAGE_EXTENSIONS, is_image_name, is_split_name, normal_split
-from transforms.sources.outline import check_roots_used, left_out
-from transforms.sources.selection import EXCLUDED, Selection, check_selection, label_pattern, limited
-from transforms.sources.source import (
+from recordmill.transforms.sources.formats.xml_files import first_files
+from recordmill.transforms.sources.names import IMAGE_EXTENSIONS, is_image_name, is_split_name, normal_split
+from recordmill.transforms.sources.outline import check_roots_used, left_out
+from recordmill.transforms.sources.selection import (
+    EXCLUDED,
+    Selection,
+    check_selection,
+    label_pattern,
+    limited,
+)
+from recordmill.transforms.sources.source import (
     Description,
     Item,
     SourceConfig,
@@ -28,9 +34,9 @@ from transforms.sources.source import (
     check_unused,
     readable,
 )
-from transforms.sources.tree import Tree, TreeFile
-from transforms.storage.paths import real_path
-from transforms.storage.places import is_file, is_folder
+from recordmill.transforms.sources.tree import Tree, TreeFile
+from recordmill.transforms.storage.paths import real_path
+from recordmill.transforms.storage.places import is_file, is_folder
 
 _UNUSED = (
     "annotations",

@@ -20,11 +20,11 @@ import zlib
 from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
-from transforms.records import Annotations, Failure, ImageRecord, ImageRef, JobError
-from transforms.sources.names import normal_split, printable
-from transforms.sources.outline import check_roots_used
-from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
-from transforms.sources.source import (
+from recordmill.transforms.records import Annotations, Failure, ImageRecord, ImageRef, JobError
+from recordmill.transforms.sources.names import normal_split, printable
+from recordmill.transforms.sources.outline import check_roots_used
+from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
+from recordmill.transforms.sources.source import (
     Description,
     Item,
     SourceConfig,
@@ -32,10 +32,10 @@ from transforms.sources.source import (
     check_unused,
     readable,
 )
-from transforms.storage.paths import Confinement, real_path
-from transforms.storage.places import is_file, is_folder, names_in, open_file, status_of
-from transforms.storage.spool import Spool
-from transforms.storage.zip_member import LARGEST
+from recordmill.transforms.storage.paths import Confinement, real_path
+from recordmill.transforms.storage.places import is_file, is_folder, names_in, open_file, status_of
+from recordmill.transforms.storage.spool import Spool
+from recordmill.transforms.storage.zip_member import LARGEST
 
 _NAME = re.compile(r"(?P<set>.*?)[-_.]?(?P<part>images|labels)[-_.]idx\d-[a-z0-9]+(?:\.gz)?")
 _SPLITS = {"train": "train", "t10k": "test", "test": "test"}

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from transforms.records import JobError
-from transforms.sources.formats.imagenet_layout import find_layout
-from transforms.sources.formats.imagenet_read import ImagenetListing, read_truths
-from transforms.sources.formats.imagenet_truth import find_lists
-from transforms.sources.selection import check_selection, limited
-from transforms.sources.source import (
+from recordmill.transforms.records import JobError
+from recordmill.transforms.sources.formats.imagenet_layout import find_layout
+from recordmill.transforms.sources.formats.imagenet_read import ImagenetListing, read_truths
+from recordmill.transforms.sources.formats.imagenet_truth import find_lists
+from recordmill.transforms.sources.selection import check_selection, limited
+from recordmill.transforms.sources.source import (
     Description,
     Item,
     SourceConfig,
@@ -21,7 +21,7 @@ from transforms.sources.source import (
     check_unused,
     readable,
 )
-from transforms.storage.places import is_folder
+from recordmill.transforms.storage.places import is_folder
 
 _UNUSED = (
     "annotations",

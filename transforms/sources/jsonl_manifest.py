@@ -15,11 +15,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from transforms.records import BadInput, Failure, ImageRecord
-from transforms.sources.formats.box_columns import BoxColumns, find_box_columns, with_unit
-from transforms.sources.formats.box_rows import BoxRows
-from transforms.sources.formats.csv_cells import check_columns
-from transforms.sources.formats.json_boxes import (
+from recordmill.transforms.records import BadInput, Failure, ImageRecord
+from recordmill.transforms.sources.formats.box_columns import BoxColumns, find_box_columns, with_unit
+from recordmill.transforms.sources.formats.box_rows import BoxRows
+from recordmill.transforms.sources.formats.csv_cells import check_columns
+from recordmill.transforms.sources.formats.json_boxes import (
     VERTEX_BOXES,
     Boxes,
     BoxLists,
@@ -29,8 +29,8 @@ from transforms.sources.formats.json_boxes import (
     take_lists,
     take_vertex_boxes,
 )
-from transforms.sources.formats.json_columns import VERTEX_IMAGE, RowColumns, all_names, flat, take
-from transforms.sources.formats.manifests import (
+from recordmill.transforms.sources.formats.json_columns import VERTEX_IMAGE, RowColumns, all_names, flat, take
+from recordmill.transforms.sources.formats.manifests import (
     PEEKED,
     Manifest,
     ManifestLines,
@@ -40,7 +40,7 @@ from transforms.sources.formats.manifests import (
     open_manifest,
     splits_by_name,
 )
-from transforms.sources.formats.rows import (
+from recordmill.transforms.sources.formats.rows import (
     Columns,
     Row,
     RowRecords,
@@ -49,9 +49,9 @@ from transforms.sources.formats.rows import (
     pick_columns,
     split_name,
 )
-from transforms.sources.names import extension_of, is_unicode
-from transforms.sources.selection import check_selection, limited
-from transforms.sources.source import Description, Item, SourceConfig, readable
+from recordmill.transforms.sources.names import extension_of, is_unicode
+from recordmill.transforms.sources.selection import check_selection, limited
+from recordmill.transforms.sources.source import Description, Item, SourceConfig, readable
 
 _MAX_DEPTH = 64
 _VERTEX_ML_USE = "aiplatform.googleapis.com/ml_use"

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator
 
-from transforms.records import (
+from recordmill.transforms.records import (
     AnnotatedObject,
     Annotations,
     BadInput,
@@ -15,16 +15,26 @@ from transforms.records import (
     ImageRecord,
     JobError,
 )
-from transforms.sources.formats.labelme_json import LabelmeAnnotation, decoded, read_labelme_json
-from transforms.sources.formats.labelme_tree import LabelmeTree, holds_annotations, walk, web_folders
-from transforms.sources.formats.labelme_xml import WebAnnotation, WebObject, is_labelme_xml, read_labelme_xml
-from transforms.sources.formats.voc_classes import read_classes
-from transforms.sources.formats.voc_images import NO_IMAGE, folder_of, without_extension
-from transforms.sources.formats.xml_files import first_files, head_of, read_files
-from transforms.sources.names import extension_of, is_image_name, normal_split
-from transforms.sources.outline import left_out
-from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
-from transforms.sources.source import (
+from recordmill.transforms.sources.formats.labelme_json import LabelmeAnnotation, decoded, read_labelme_json
+from recordmill.transforms.sources.formats.labelme_tree import (
+    LabelmeTree,
+    holds_annotations,
+    walk,
+    web_folders,
+)
+from recordmill.transforms.sources.formats.labelme_xml import (
+    WebAnnotation,
+    WebObject,
+    is_labelme_xml,
+    read_labelme_xml,
+)
+from recordmill.transforms.sources.formats.voc_classes import read_classes
+from recordmill.transforms.sources.formats.voc_images import NO_IMAGE, folder_of, without_extension
+from recordmill.transforms.sources.formats.xml_files import first_files, head_of, read_files
+from recordmill.transforms.sources.names import extension_of, is_image_name, normal_split
+from recordmill.transforms.sources.outline import left_out
+from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
+from recordmill.transforms.sources.source import (
     Description,
     Item,
     SourceConfig,
@@ -32,9 +42,9 @@ from transforms.sources.source import (
     check_unused,
     readable,
 )
-from transforms.sources.tree import TreeFile
-from transforms.storage.places import is_folder
-from transforms.storage.spool import Spool
+from recordmill.transforms.sources.tree import TreeFile
+from recordmill.transforms.storage.places import is_folder
+from recordmill.transforms.storage.spool import Spool
 
 _UNUSED = ("annotations", "image_column", "label_column", "label_pattern", "input_features", "mask_pattern")
 _MAX_BYTES = 256 << 20  # of a file, with its image in it

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from transforms.records import BadInput, Failure
-from transforms.sources.names import printable
+from recordmill.transforms.records import BadInput, Failure
+from recordmill.transforms.sources.names import printable
 
 HIDDEN = "hidden"
 NOT_AN_IMAGE = "not an image by name"

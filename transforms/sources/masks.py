@@ -13,8 +13,8 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from transforms.records import Annotations, ClassNames, Failure, ImageRecord, JobError, MaskImage
-from transforms.sources.formats.masks_classes import (
+from recordmill.transforms.records import Annotations, ClassNames, Failure, ImageRecord, JobError, MaskImage
+from recordmill.transforms.sources.formats.masks_classes import (
     COLOR_FILES,
     NAME_FILES,
     MaskClasses,
@@ -23,15 +23,15 @@ from transforms.sources.formats.masks_classes import (
     is_in_colors,
     mask_classes,
 )
-from transforms.sources.formats.masks_lists import is_split_list, listed_pairs, split_lists
-from transforms.sources.formats.masks_match import LOSSLESS, Matched, match_masks
-from transforms.sources.formats.masks_pairs import ORPHAN, folder_split, input_files, root_of
-from transforms.sources.formats.masks_pattern import MaskPattern
-from transforms.sources.formats.masks_sniff import why_masks
-from transforms.sources.names import extension_of, is_image_name
-from transforms.sources.outline import links_outside
-from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
-from transforms.sources.source import (
+from recordmill.transforms.sources.formats.masks_lists import is_split_list, listed_pairs, split_lists
+from recordmill.transforms.sources.formats.masks_match import LOSSLESS, Matched, match_masks
+from recordmill.transforms.sources.formats.masks_pairs import ORPHAN, folder_split, input_files, root_of
+from recordmill.transforms.sources.formats.masks_pattern import MaskPattern
+from recordmill.transforms.sources.formats.masks_sniff import why_masks
+from recordmill.transforms.sources.names import extension_of, is_image_name
+from recordmill.transforms.sources.outline import links_outside
+from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
+from recordmill.transforms.sources.source import (
     Description,
     Item,
     SourceConfig,
@@ -39,9 +39,9 @@ from transforms.sources.source import (
     check_unused,
     readable,
 )
-from transforms.sources.tree import TreeFile
-from transforms.storage.paths import Confinement, is_remote
-from transforms.storage.places import is_file, is_folder
+from recordmill.transforms.sources.tree import TreeFile
+from recordmill.transforms.storage.paths import Confinement, is_remote
+from recordmill.transforms.storage.places import is_file, is_folder
 
 _LOOKED_AT = 8  # masks that tell what the values of all are
 

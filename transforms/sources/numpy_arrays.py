@@ -10,14 +10,14 @@ import re
 from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
-from transforms.records import Failure, ImageRecord, ImageRef, JobError
-from transforms.sources.formats.npy_files import StoredArray, arrays_in
-from transforms.sources.formats.numpy_labels import annotations_of
-from transforms.sources.listed import skipped
-from transforms.sources.names import extension_of, is_image_name, split_named
-from transforms.sources.outline import check_roots_used, left_out
-from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
-from transforms.sources.source import (
+from recordmill.transforms.records import Failure, ImageRecord, ImageRef, JobError
+from recordmill.transforms.sources.formats.npy_files import StoredArray, arrays_in
+from recordmill.transforms.sources.formats.numpy_labels import annotations_of
+from recordmill.transforms.sources.listed import skipped
+from recordmill.transforms.sources.names import extension_of, is_image_name, split_named
+from recordmill.transforms.sources.outline import check_roots_used, left_out
+from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
+from recordmill.transforms.sources.source import (
     Description,
     Item,
     SourceConfig,
@@ -25,10 +25,10 @@ from transforms.sources.source import (
     check_unused,
     readable,
 )
-from transforms.sources.tree import Tree
-from transforms.storage.paths import OUTSIDE, Confinement, real_path
-from transforms.storage.places import is_file, names_in
-from transforms.storage.spool import Spool
+from recordmill.transforms.sources.tree import Tree
+from recordmill.transforms.storage.paths import OUTSIDE, Confinement, real_path
+from recordmill.transforms.storage.places import is_file, names_in
+from recordmill.transforms.storage.spool import Spool
 
 _IMAGES = frozenset(("x", "images", "image", "imgs"))
 _LABELS = frozenset(("y", "labels", "label", "targets", "target"))

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from transforms.sources.formats.openimages_files import csv_files, folders_called
-from transforms.sources.formats.openimages_read import MASKS, Reading
-from transforms.sources.names import split_named
-from transforms.sources.outline import check_roots_used
-from transforms.sources.selection import check_selection, limited
-from transforms.sources.source import (
+from recordmill.transforms.sources.formats.openimages_files import csv_files, folders_called
+from recordmill.transforms.sources.formats.openimages_read import MASKS, Reading
+from recordmill.transforms.sources.names import split_named
+from recordmill.transforms.sources.outline import check_roots_used
+from recordmill.transforms.sources.selection import check_selection, limited
+from recordmill.transforms.sources.source import (
     Description,
     Item,
     SourceConfig,
@@ -20,8 +20,8 @@ from transforms.sources.source import (
     check_unused,
     readable,
 )
-from transforms.storage.paths import real_path
-from transforms.storage.places import is_folder, names_in
+from recordmill.transforms.storage.paths import real_path
+from recordmill.transforms.storage.places import is_folder, names_in
 
 _IMAGES = "images"
 

@@ -11,15 +11,15 @@ import itertools
 import os
 from collections.abc import Iterator, Sequence
 
-from transforms.flags import flag_with
-from transforms.records import BadInput
-from transforms.sources.names import is_hidden, is_image_name, is_unicode
-from transforms.sources.source import SourceConfig
-from transforms.storage.faults import may_pass
-from transforms.storage.listing import first_names
-from transforms.storage.local import mode_of, not_regular
-from transforms.storage.paths import Confinement, absolute, is_remote, real_path
-from transforms.storage.places import is_folder
+from recordmill.transforms.flags import flag_with
+from recordmill.transforms.records import BadInput
+from recordmill.transforms.sources.names import is_hidden, is_image_name, is_unicode
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage.faults import may_pass
+from recordmill.transforms.storage.listing import first_names
+from recordmill.transforms.storage.local import mode_of, not_regular
+from recordmill.transforms.storage.paths import Confinement, absolute, is_remote, real_path
+from recordmill.transforms.storage.places import is_folder
 
 _FOLDERS, _FOLDERS_REMOTE = 2_000, 16
 _ALL_NAMES = 100_000  # after which no further folder is listed

@@ -13,9 +13,9 @@ import re
 from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from transforms.flags import flag_with
-from transforms.records import BadInput, Failure, ImageRecord, JobError
-from transforms.sources.formats.parquet_columns import (
+from recordmill.transforms.flags import flag_with
+from recordmill.transforms.records import BadInput, Failure, ImageRecord, JobError
+from recordmill.transforms.sources.formats.parquet_columns import (
     TableColumns,
     is_binary,
     is_float_label,
@@ -23,13 +23,13 @@ from transforms.sources.formats.parquet_columns import (
     looks_like_image,
     pick,
 )
-from transforms.sources.formats.parquet_rows import TableRows, cells, not_parquet
-from transforms.sources.formats.rows import is_missing
-from transforms.sources.listed import failed, skipped
-from transforms.sources.names import is_image_name, one_line, split_named, splits_in
-from transforms.sources.outline import left_out
-from transforms.sources.selection import check_selection, limited, listing_faults
-from transforms.sources.source import (
+from recordmill.transforms.sources.formats.parquet_rows import TableRows, cells, not_parquet
+from recordmill.transforms.sources.formats.rows import is_missing
+from recordmill.transforms.sources.listed import failed, skipped
+from recordmill.transforms.sources.names import is_image_name, one_line, split_named, splits_in
+from recordmill.transforms.sources.outline import left_out
+from recordmill.transforms.sources.selection import check_selection, limited, listing_faults
+from recordmill.transforms.sources.source import (
     Description,
     Item,
     SourceConfig,
@@ -37,10 +37,10 @@ from transforms.sources.source import (
     check_unused,
     readable,
 )
-from transforms.sources.tree import Tree
-from transforms.storage.paths import real_path
-from transforms.storage.places import is_file, open_file, status_of
-from transforms.storage.spool import Spool
+from recordmill.transforms.sources.tree import Tree
+from recordmill.transforms.storage.paths import real_path
+from recordmill.transforms.storage.places import is_file, open_file, status_of
+from recordmill.transforms.storage.spool import Spool
 
 if TYPE_CHECKING:
     import pyarrow.parquet

@@ -5,8 +5,8 @@ from __future__ import annotations
 import collections
 import dataclasses
 
-from transforms.sources.archives import ArchiveSource, check_all_read
-from transforms.sources.class_folders import (
+from recordmill.transforms.sources.archives import ArchiveSource, check_all_read
+from recordmill.transforms.sources.class_folders import (
     OR_FOLDER,
     below_input,
     check_class_folders,
@@ -14,30 +14,30 @@ from transforms.sources.class_folders import (
     folders_of_splits,
     plain_folder,
 )
-from transforms.sources.coco import CocoSource
-from transforms.sources.csv_manifest import CsvSource
-from transforms.sources.detection import Detected, Search
-from transforms.sources.folder import FolderSource
-from transforms.sources.frames import FramesSource
-from transforms.sources.idx import IdxSource
-from transforms.sources.imagenet import ImagenetSource
-from transforms.sources.jsonl_manifest import JsonlSource
-from transforms.sources.labelme import LabelmeSource
-from transforms.sources.masks import MasksSource
-from transforms.sources.names import extension_of
-from transforms.sources.numpy_arrays import NumpySource
-from transforms.sources.openimages import OpenImagesSource
-from transforms.sources.outline import Outline, left_out
-from transforms.sources.parquet import ParquetSource
-from transforms.sources.sequence import SequenceSource
-from transforms.sources.source import Source, SourceConfig, check_input_exists, readable
-from transforms.sources.tfrecord import TfrecordSource
-from transforms.sources.unread import check_unread
-from transforms.sources.voc import VocSource
-from transforms.sources.webdataset import WebdatasetSource
-from transforms.sources.yolo import YoloSource
-from transforms.storage.listing import glance
-from transforms.storage.places import files_below, is_folder
+from recordmill.transforms.sources.coco import CocoSource
+from recordmill.transforms.sources.csv_manifest import CsvSource
+from recordmill.transforms.sources.detection import Detected, Search
+from recordmill.transforms.sources.folder import FolderSource
+from recordmill.transforms.sources.frames import FramesSource
+from recordmill.transforms.sources.idx import IdxSource
+from recordmill.transforms.sources.imagenet import ImagenetSource
+from recordmill.transforms.sources.jsonl_manifest import JsonlSource
+from recordmill.transforms.sources.labelme import LabelmeSource
+from recordmill.transforms.sources.masks import MasksSource
+from recordmill.transforms.sources.names import extension_of
+from recordmill.transforms.sources.numpy_arrays import NumpySource
+from recordmill.transforms.sources.openimages import OpenImagesSource
+from recordmill.transforms.sources.outline import Outline, left_out
+from recordmill.transforms.sources.parquet import ParquetSource
+from recordmill.transforms.sources.sequence import SequenceSource
+from recordmill.transforms.sources.source import Source, SourceConfig, check_input_exists, readable
+from recordmill.transforms.sources.tfrecord import TfrecordSource
+from recordmill.transforms.sources.unread import check_unread
+from recordmill.transforms.sources.voc import VocSource
+from recordmill.transforms.sources.webdataset import WebdatasetSource
+from recordmill.transforms.sources.yolo import YoloSource
+from recordmill.transforms.storage.listing import glance
+from recordmill.transforms.storage.places import files_below, is_folder
 
 _SOURCES: tuple[Source, ...] = (
     IdxSource(),

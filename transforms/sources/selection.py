@@ -6,8 +6,8 @@ import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from transforms.records import BadInput, ImageRecord, JobError
-from transforms.sources.source import Item, SourceConfig, os_error_text
+from recordmill.transforms.records import BadInput, ImageRecord, JobError
+from recordmill.transforms.sources.source import Item, SourceConfig, os_error_text
 
 EXCLUDED = "excluded by --include/--exclude"
 NO_LABEL = "label pattern does not match"

@@ -12,9 +12,17 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from transforms.records import BadInput, Failure, FeatureValue, ImageRecord, ImageRef, Scalar, Steps
-from transforms.sources.formats.json_columns import flat, take
-from transforms.sources.formats.manifests import (
+from recordmill.transforms.records import (
+    BadInput,
+    Failure,
+    FeatureValue,
+    ImageRecord,
+    ImageRef,
+    Scalar,
+    Steps,
+)
+from recordmill.transforms.sources.formats.json_columns import flat, take
+from recordmill.transforms.sources.formats.manifests import (
     PEEKED,
     Manifest,
     check_manifests,
@@ -22,11 +30,18 @@ from transforms.sources.formats.manifests import (
     manifests,
     splits_by_name,
 )
-from transforms.sources.formats.rows import Row, RowRecords, labels_in, split_columns, split_name, usual_name
-from transforms.sources.jsonl_manifest import read_objects
-from transforms.sources.names import extension_of, is_image_name
-from transforms.sources.selection import check_selection, limited
-from transforms.sources.source import Description, Item, SourceConfig, check_unused, readable
+from recordmill.transforms.sources.formats.rows import (
+    Row,
+    RowRecords,
+    labels_in,
+    split_columns,
+    split_name,
+    usual_name,
+)
+from recordmill.transforms.sources.jsonl_manifest import read_objects
+from recordmill.transforms.sources.names import extension_of, is_image_name
+from recordmill.transforms.sources.selection import check_selection, limited
+from recordmill.transforms.sources.source import Description, Item, SourceConfig, check_unused, readable
 
 _EXTENSIONS = ("jsonl", "ndjson", "jsonlines")
 _CONTEXT = "context"

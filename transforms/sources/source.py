@@ -8,11 +8,11 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from transforms.flags import flag_with, naming_parameters
-from transforms.records import ClassNames, Failure, ImageRecord, JobError
-from transforms.sources.names import is_unicode, printable
-from transforms.storage.paths import absolute, expanded, is_remote, real_path
-from transforms.storage.places import (
+from recordmill.transforms.flags import flag_with, naming_parameters
+from recordmill.transforms.records import ClassNames, Failure, ImageRecord, JobError
+from recordmill.transforms.sources.names import is_unicode, printable
+from recordmill.transforms.storage.paths import absolute, expanded, is_remote, real_path
+from recordmill.transforms.storage.places import (
     check_place,
     check_readable,
     has_bucket,

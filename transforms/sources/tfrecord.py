@@ -1,7 +1,7 @@
 """Source `tfrecord`: Examples and SequenceExamples, in any schema of ours or a foreign one.
 
-Images of uncompressed files are ranges of them. How a file is framed is told in `transforms.framing`, what a
-record is in tensorflow/core/example/{example,feature}.proto.
+Images of uncompressed files are ranges of them. `recordmill.transforms.framing` describes how a file is
+framed, tensorflow/core/example/{example,feature}.proto what a record is.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import itertools
 import zlib
 from collections.abc import Callable, Iterator
 
-from transforms.framing import HEAD_BYTES, DamagedRecordError, Frame, read_frames
-from transforms.records import BadInput, Failure, ImageRecord, ImageRef
-from transforms.sources.formats.tfrecord_classes import Classes
-from transforms.sources.formats.tfrecord_features import IMAGE_KEYS, MASK_KEYS, SYNSET
-from transforms.sources.formats.tfrecord_files import (
+from recordmill.transforms.framing import HEAD_BYTES, DamagedRecordError, Frame, read_frames
+from recordmill.transforms.records import BadInput, Failure, ImageRecord, ImageRef
+from recordmill.transforms.sources.formats.tfrecord_classes import Classes
+from recordmill.transforms.sources.formats.tfrecord_features import IMAGE_KEYS, MASK_KEYS, SYNSET
+from recordmill.transforms.sources.formats.tfrecord_files import (
     Inputs,
     inputs,
     is_tfrecord_name,
@@ -23,20 +23,20 @@ from transforms.sources.formats.tfrecord_files import (
     opened_input,
     split_of,
 )
-from transforms.sources.formats.tfrecord_images import Pixels
-from transforms.sources.formats.tfrecord_labels import (
+from recordmill.transforms.sources.formats.tfrecord_images import Pixels
+from recordmill.transforms.sources.formats.tfrecord_labels import (
     MANIFEST,
     Manifest,
     is_metadata_name,
     manifests,
     names_beside,
 )
-from transforms.sources.formats.tfrecord_objects import BOX_KEYS
-from transforms.sources.formats.tfrecord_records import Found, Place, RecordReader
-from transforms.sources.formats.wire import Feature, Span
-from transforms.sources.names import is_image_name, printable
-from transforms.sources.outline import check_roots_used, left_out
-from transforms.sources.selection import (
+from recordmill.transforms.sources.formats.tfrecord_objects import BOX_KEYS
+from recordmill.transforms.sources.formats.tfrecord_records import Found, Place, RecordReader
+from recordmill.transforms.sources.formats.wire import Feature, Span
+from recordmill.transforms.sources.names import is_image_name, printable
+from recordmill.transforms.sources.outline import check_roots_used, left_out
+from recordmill.transforms.sources.selection import (
     EXCLUDED,
     Selection,
     check_selection,
@@ -44,7 +44,7 @@ from transforms.sources.selection import (
     limited,
     listing_faults,
 )
-from transforms.sources.source import (
+from recordmill.transforms.sources.source import (
     ANNOTATIONS,
     Description,
     Item,
@@ -53,12 +53,12 @@ from transforms.sources.source import (
     check_unused,
     readable,
 )
-from transforms.sources.tree import Tree, TreeFile
-from transforms.storage.faults import os_fault
-from transforms.storage.paths import real_path
-from transforms.storage.places import is_file, is_folder, status_of
-from transforms.storage.spool import Spool
-from transforms.storage.zip_member import LARGEST
+from recordmill.transforms.sources.tree import Tree, TreeFile
+from recordmill.transforms.storage.faults import os_fault
+from recordmill.transforms.storage.paths import real_path
+from recordmill.transforms.storage.places import is_file, is_folder, status_of
+from recordmill.transforms.storage.spool import Spool
+from recordmill.transforms.storage.zip_member import LARGEST
 
 _SNIFFED = 1_000  # files that tell what a folder is
 _LOOKED_AT = 16  # files whose first records tell what features there are

@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
-from transforms.records import BadInput, Failure, ImageRef
-from transforms.sources.listed import HIDDEN, failed, skipped
-from transforms.sources.names import is_hidden, is_unicode
-from transforms.storage.faults import os_fault
-from transforms.storage.key_range import EVERYTHING, KeyRange
-from transforms.storage.listing import Entries, Entry, ListingsAhead, entry_of, is_link, located
-from transforms.storage.paths import Confinement, is_remote, real_path
+from recordmill.transforms.records import BadInput, Failure, ImageRef
+from recordmill.transforms.sources.listed import HIDDEN, failed, skipped
+from recordmill.transforms.sources.names import is_hidden, is_unicode
+from recordmill.transforms.storage.faults import os_fault
+from recordmill.transforms.storage.key_range import EVERYTHING, KeyRange
+from recordmill.transforms.storage.listing import Entries, Entry, ListingsAhead, entry_of, is_link, located
+from recordmill.transforms.storage.paths import Confinement, is_remote, real_path
 
 _MAX_LINKED_FOLDERS = 4  # on one path: folders that link to each other have no end of paths otherwise
 _NAMELESS = "names of objects have // in them; rename them"

@@ -9,20 +9,20 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from transforms.flags import flag_with
-from transforms.sources.formats.masks_classes import is_mask_of
-from transforms.sources.formats.masks_match import ENDINGS, LOSSLESS, MASK_FOLDERS
-from transforms.sources.formats.masks_pairs import name_stem
-from transforms.sources.formats.rows import IMAGE_COLUMNS, usual_name
-from transforms.sources.formats.tfrecord_files import is_tfrecord_name, looks_framed
-from transforms.sources.formats.voc_xml import what_else
-from transforms.sources.formats.xml_files import head_of
-from transforms.sources.names import extension_of, is_image_name, is_split_name
-from transforms.sources.outline import Level, Outline, joined
-from transforms.sources.parquet import ParquetSource
-from transforms.sources.source import SourceConfig
-from transforms.storage.layout import MANIFEST
-from transforms.storage.paths import is_remote
+from recordmill.transforms.flags import flag_with
+from recordmill.transforms.sources.formats.masks_classes import is_mask_of
+from recordmill.transforms.sources.formats.masks_match import ENDINGS, LOSSLESS, MASK_FOLDERS
+from recordmill.transforms.sources.formats.masks_pairs import name_stem
+from recordmill.transforms.sources.formats.rows import IMAGE_COLUMNS, usual_name
+from recordmill.transforms.sources.formats.tfrecord_files import is_tfrecord_name, looks_framed
+from recordmill.transforms.sources.formats.voc_xml import what_else
+from recordmill.transforms.sources.formats.xml_files import head_of
+from recordmill.transforms.sources.names import extension_of, is_image_name, is_split_name
+from recordmill.transforms.sources.outline import Level, Outline, joined
+from recordmill.transforms.sources.parquet import ParquetSource
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage.layout import MANIFEST
+from recordmill.transforms.storage.paths import is_remote
 
 _OPENED = 8  # files of each kind that are opened
 _START = 1 << 16

@@ -6,8 +6,8 @@ import dataclasses
 import itertools
 from collections.abc import Iterator
 
-from transforms.flags import flag_with
-from transforms.records import (
+from recordmill.transforms.flags import flag_with
+from recordmill.transforms.records import (
     AnnotatedObject,
     Annotations,
     BadInput,
@@ -17,17 +17,29 @@ from transforms.records import (
     MaskImage,
     Polygons,
 )
-from transforms.sources.formats.masks_pairs import name_stem
-from transforms.sources.formats.voc_classes import Colors, VocClasses, is_rgb_png, read_classes, voc_classes
-from transforms.sources.formats.voc_images import NO_IMAGE, without_extension
-from transforms.sources.formats.voc_lists import BOTH, NO_SPLIT, ImageLists, read_lists
-from transforms.sources.formats.voc_tree import VocRoot, VocTree, holds_annotations, is_class_mask, walk
-from transforms.sources.formats.voc_xml import VocAnnotation, box_around, is_voc_xml, read_voc_xml
-from transforms.sources.formats.xml_files import first_files, head_of, read_files
-from transforms.sources.names import is_split_name, normal_split, split_of_folders
-from transforms.sources.outline import left_out
-from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
-from transforms.sources.source import (
+from recordmill.transforms.sources.formats.masks_pairs import name_stem
+from recordmill.transforms.sources.formats.voc_classes import (
+    Colors,
+    VocClasses,
+    is_rgb_png,
+    read_classes,
+    voc_classes,
+)
+from recordmill.transforms.sources.formats.voc_images import NO_IMAGE, without_extension
+from recordmill.transforms.sources.formats.voc_lists import BOTH, NO_SPLIT, ImageLists, read_lists
+from recordmill.transforms.sources.formats.voc_tree import (
+    VocRoot,
+    VocTree,
+    holds_annotations,
+    is_class_mask,
+    walk,
+)
+from recordmill.transforms.sources.formats.voc_xml import VocAnnotation, box_around, is_voc_xml, read_voc_xml
+from recordmill.transforms.sources.formats.xml_files import first_files, head_of, read_files
+from recordmill.transforms.sources.names import is_split_name, normal_split, split_of_folders
+from recordmill.transforms.sources.outline import left_out
+from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
+from recordmill.transforms.sources.source import (
     Description,
     Item,
     SourceConfig,
@@ -35,8 +47,8 @@ from transforms.sources.source import (
     check_unused,
     readable,
 )
-from transforms.sources.tree import TreeFile
-from transforms.storage.places import is_folder
+from recordmill.transforms.sources.tree import TreeFile
+from recordmill.transforms.storage.places import is_folder
 
 _UNUSED = ("annotations", "image_column", "label_column", "label_pattern", "input_features", "mask_pattern")
 _NOT_LISTED = "in no list of ImageSets"

@@ -12,8 +12,16 @@ import dataclasses
 import json
 from collections.abc import Generator, Iterable, Iterator
 
-from transforms.records import Annotations, BadInput, Failure, FeatureValue, ImageRecord, ImageRef, MaskImage
-from transforms.sources.archives import (
+from recordmill.transforms.records import (
+    Annotations,
+    BadInput,
+    Failure,
+    FeatureValue,
+    ImageRecord,
+    ImageRef,
+    MaskImage,
+)
+from recordmill.transforms.sources.archives import (
     Archive,
     archive_splits,
     archives,
@@ -22,13 +30,19 @@ from transforms.sources.archives import (
     first_bytes,
     first_names,
 )
-from transforms.sources.formats.sample_json import flattened
-from transforms.sources.formats.tar_members import DAMAGED, TarMember, is_gzip, tar_members
-from transforms.sources.listed import failed, skipped
-from transforms.sources.names import is_image_name, printable
-from transforms.sources.selection import EXCLUDED, Selection, label_pattern, limited, listing_faults
-from transforms.sources.source import Description, Item, SourceConfig, readable
-from transforms.storage.spool import Spool
+from recordmill.transforms.sources.formats.sample_json import flattened
+from recordmill.transforms.sources.formats.tar_members import DAMAGED, TarMember, is_gzip, tar_members
+from recordmill.transforms.sources.listed import failed, skipped
+from recordmill.transforms.sources.names import is_image_name, printable
+from recordmill.transforms.sources.selection import (
+    EXCLUDED,
+    Selection,
+    label_pattern,
+    limited,
+    listing_faults,
+)
+from recordmill.transforms.sources.source import Description, Item, SourceConfig, readable
+from recordmill.transforms.storage.spool import Spool
 
 _TARS = r"tar|tar\.gz|tgz"
 _LABELS = ("cls", "cls.txt")

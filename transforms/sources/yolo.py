@@ -10,8 +10,8 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from transforms.records import Annotations, BadInput, ClassNames, Failure, ImageRecord
-from transforms.sources.formats.masks_pairs import (
+from recordmill.transforms.records import Annotations, BadInput, ClassNames, Failure, ImageRecord
+from recordmill.transforms.sources.formats.masks_pairs import (
     IMAGE_FOLDERS,
     ORPHAN,
     by_stem,
@@ -25,14 +25,19 @@ from transforms.sources.formats.masks_pairs import (
     with_texts,
     without_folder,
 )
-from transforms.sources.formats.yolo_dataset import CLASS_FILES, YoloDataset, read_dataset, yolo_dataset
-from transforms.sources.formats.yolo_lines import LineFormat, is_label_text
-from transforms.sources.formats.yolo_lists import listed_images
-from transforms.sources.formats.yolo_sniff import LABEL_FOLDERS, why_yolo
-from transforms.sources.names import extension_of, is_image_name, is_split_name, printable
-from transforms.sources.outline import Outline, links_outside
-from transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
-from transforms.sources.source import (
+from recordmill.transforms.sources.formats.yolo_dataset import (
+    CLASS_FILES,
+    YoloDataset,
+    read_dataset,
+    yolo_dataset,
+)
+from recordmill.transforms.sources.formats.yolo_lines import LineFormat, is_label_text
+from recordmill.transforms.sources.formats.yolo_lists import listed_images
+from recordmill.transforms.sources.formats.yolo_sniff import LABEL_FOLDERS, why_yolo
+from recordmill.transforms.sources.names import extension_of, is_image_name, is_split_name, printable
+from recordmill.transforms.sources.outline import Outline, links_outside
+from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
+from recordmill.transforms.sources.source import (
     Description,
     Item,
     SourceConfig,
@@ -40,9 +45,9 @@ from transforms.sources.source import (
     check_unused,
     readable,
 )
-from transforms.sources.tree import TreeFile
-from transforms.storage.paths import is_remote
-from transforms.storage.places import is_folder
+from recordmill.transforms.sources.tree import TreeFile
+from recordmill.transforms.storage.paths import is_remote
+from recordmill.transforms.storage.places import is_folder
 
 _LOOKED_AT = 10_000  # files of a bucket among which check() looks for an image
 

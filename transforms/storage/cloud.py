@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from transforms.records import JobError
+from recordmill.transforms.records import JobError
 
 if TYPE_CHECKING:
     from google.cloud.storage import Blob, Bucket, Client

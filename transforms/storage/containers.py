@@ -6,8 +6,8 @@ import hashlib
 import os
 import threading
 
-from transforms.storage import objects
-from transforms.storage.scratch import scratch_folder
+from recordmill.transforms.storage import objects
+from recordmill.transforms.storage.scratch import scratch_folder
 
 _LARGEST_BYTES = 256 << 20
 _MOST_BYTES = 1 << 30

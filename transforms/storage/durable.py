@@ -14,9 +14,9 @@ import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
 
-from transforms.storage import objects
-from transforms.storage.paths import is_remote
-from transforms.storage.write_faults import naming_faults
+from recordmill.transforms.storage import objects
+from recordmill.transforms.storage.paths import is_remote
+from recordmill.transforms.storage.write_faults import naming_faults
 
 UNFINISHED = re.compile(r"\.[0-9a-f]{12}\.part$")
 """The end of the name of an unfinished file."""
@@ -113,7 +113,7 @@ def _write_object(uri: str, lines: Iterable[str]) -> None:
     else:
         objects.write(uri, b"".join(held))
         return
-    from transforms.storage.scratch import scratch_folder  # scratch imports this module
+    from recordmill.transforms.storage.scratch import scratch_folder  # scratch imports this module
 
     with tempfile.NamedTemporaryFile(dir=scratch_folder()) as file:
         file.writelines(itertools.chain(held, pieces))

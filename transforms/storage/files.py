@@ -13,9 +13,9 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import BinaryIO, NamedTuple, TypeVar
 
-from transforms.records import JobError
-from transforms.storage import cloud, local, objects
-from transforms.storage.paths import is_remote
+from recordmill.transforms.records import JobError
+from recordmill.transforms.storage import cloud, local, objects
+from recordmill.transforms.storage.paths import is_remote
 
 _BUFFER = 1 << 18
 _NO_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS)

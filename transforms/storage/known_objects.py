@@ -8,7 +8,7 @@ import itertools
 from array import array
 from typing import NamedTuple
 
-from transforms.storage import objects
+from recordmill.transforms.storage import objects
 
 PAGE = 1000
 """Objects of one request, as many as the service gives."""

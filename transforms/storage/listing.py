@@ -10,13 +10,13 @@ import stat
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 
-from transforms.records import BadInput
-from transforms.storage import cloud, objects
-from transforms.storage.faults import may_pass, retried
-from transforms.storage.key_range import EVERYTHING, KeyRange
-from transforms.storage.local import not_regular, version_of
-from transforms.storage.paths import Confinement, is_remote
-from transforms.storage.places import Status
+from recordmill.transforms.records import BadInput
+from recordmill.transforms.storage import cloud, objects
+from recordmill.transforms.storage.faults import may_pass, retried
+from recordmill.transforms.storage.key_range import EVERYTHING, KeyRange
+from recordmill.transforms.storage.local import not_regular, version_of
+from recordmill.transforms.storage.paths import Confinement, is_remote
+from recordmill.transforms.storage.places import Status
 
 # Folders of a bucket whose listing is under way before it is asked for, and how much of one is held.
 _AHEAD = 8

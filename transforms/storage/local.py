@@ -12,10 +12,10 @@ import stat
 import sys
 from typing import TYPE_CHECKING
 
-from transforms.records import BadInput, ImageRef
-from transforms.storage.faults import may_pass, os_fault, retried, tried_again
-from transforms.storage.stored import hash63
-from transforms.storage.zip_member import LARGEST, check_size, unwrapped
+from recordmill.transforms.records import BadInput, ImageRef
+from recordmill.transforms.storage.faults import may_pass, os_fault, retried, tried_again
+from recordmill.transforms.storage.stored import hash63
+from recordmill.transforms.storage.zip_member import LARGEST, check_size, unwrapped
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

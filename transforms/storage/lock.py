@@ -2,7 +2,8 @@
 
 The process that holds it has the file locked (flock) for its life, so that its death is seen at once on the
 same host. It touches the file every few seconds, so that it is seen on other hosts of a shared file system
-too, and where there is no flock. In a bucket the lock is an object: `transforms.storage.object_lock`.
+too, and where there is no flock. In a bucket the lock is an object:
+`recordmill.transforms.storage.object_lock`.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ import tempfile
 import threading
 import time
 
-from transforms.records import JobError
-from transforms.storage import object_lock
-from transforms.storage.layout import RUNS
-from transforms.storage.owner import Owner
-from transforms.storage.paths import is_remote
-from transforms.storage.write_faults import naming_faults
+from recordmill.transforms.records import JobError
+from recordmill.transforms.storage import object_lock
+from recordmill.transforms.storage.layout import RUNS
+from recordmill.transforms.storage.owner import Owner
+from recordmill.transforms.storage.paths import is_remote
+from recordmill.transforms.storage.write_faults import naming_faults
 
 _LOCK = "lock"
 _BEAT_SECONDS = 10.0

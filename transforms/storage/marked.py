@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextlib
 import os
 
-from transforms.storage import files
-from transforms.storage.durable import is_unfinished, write_bytes
-from transforms.storage.owner import OWNER_START, Owner
-from transforms.storage.paths import is_remote
+from recordmill.transforms.storage import files
+from recordmill.transforms.storage.durable import is_unfinished, write_bytes
+from recordmill.transforms.storage.owner import OWNER_START, Owner
+from recordmill.transforms.storage.paths import is_remote
 
 MARKER = "made-by-recordmill.json"
 """Name of the marker: JSON of an `Owner`."""

@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-from transforms.storage import objects
-from transforms.storage.key_range import KeyRange
+from recordmill.transforms.storage import objects
+from recordmill.transforms.storage.key_range import KeyRange
 
 # Of each part that is wanted, where the alphabet is large.
 _MOST_REQUESTS = 16

@@ -12,11 +12,11 @@ import threading
 import time
 from collections.abc import Collection
 
-from transforms.records import JobError
-from transforms.storage import cloud, objects
-from transforms.storage.layout import RUNS
-from transforms.storage.owner import Owner
-from transforms.storage.write_faults import naming_faults
+from recordmill.transforms.records import JobError
+from recordmill.transforms.storage import cloud, objects
+from recordmill.transforms.storage.layout import RUNS
+from recordmill.transforms.storage.owner import Owner
+from recordmill.transforms.storage.write_faults import naming_faults
 
 LOCK = "lock"
 CLOCK = "clock"

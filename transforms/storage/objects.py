@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
 
 import google_crc32c
-
-from transforms.storage.cloud import ChangedError, blob, bucket, called, client, pool, split_uri
-from transforms.storage.stored import StoredObject as StoredObject
-from transforms.storage.stored import stored_object
-from transforms.storage.zip_member import check_size
+from recordmill.transforms.storage.cloud import ChangedError, blob, bucket, called, client, pool, split_uri
+from recordmill.transforms.storage.stored import StoredObject as StoredObject
+from recordmill.transforms.storage.stored import stored_object
+from recordmill.transforms.storage.zip_member import check_size
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer

@@ -8,14 +8,19 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 
-from transforms.records import Failure, JobError
-from transforms.storage import files, objects
-from transforms.storage.durable import write_lines
-from transforms.storage.layout import FAILURES, INDEX, MANIFEST, RUNS, STATE, Run
-from transforms.storage.paths import absolute, is_remote, scheme_of
-from transforms.storage.publication import foreign_metadata, noted_publication, published_dataset
-from transforms.storage.runs import failures_path, has_withdrawn, marked_run_folders, strange_entries
-from transforms.storage.sorted_lines import in_order
+from recordmill.transforms.records import Failure, JobError
+from recordmill.transforms.storage import files, objects
+from recordmill.transforms.storage.durable import write_lines
+from recordmill.transforms.storage.layout import FAILURES, INDEX, MANIFEST, RUNS, STATE, Run
+from recordmill.transforms.storage.paths import absolute, is_remote, scheme_of
+from recordmill.transforms.storage.publication import foreign_metadata, noted_publication, published_dataset
+from recordmill.transforms.storage.runs import (
+    failures_path,
+    has_withdrawn,
+    marked_run_folders,
+    strange_entries,
+)
+from recordmill.transforms.storage.sorted_lines import in_order
 
 # Of lines of failures, that are read at a time.
 _FILES_AT_A_TIME = 64

@@ -9,12 +9,12 @@ import stat
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from transforms.flags import flag_with
-from transforms.records import BadInput
-from transforms.storage.faults import OUTSIDE as OUTSIDE
-from transforms.storage.faults import may_pass, os_fault, retried
-from transforms.storage.known_objects import KnownObjects
-from transforms.storage.local import not_regular, version_of
+from recordmill.transforms.flags import flag_with
+from recordmill.transforms.records import BadInput
+from recordmill.transforms.storage.faults import OUTSIDE as OUTSIDE
+from recordmill.transforms.storage.faults import may_pass, os_fault, retried
+from recordmill.transforms.storage.known_objects import KnownObjects
+from recordmill.transforms.storage.local import not_regular, version_of
 
 GIVE_ROOT = "give --image_root the folder it leads to, if that is meant to be read"
 """The remedy for `OUTSIDE`."""

@@ -9,10 +9,10 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from transforms.storage import local, objects
-from transforms.storage.cloud import split_uri
-from transforms.storage.faults import may_pass, retried
-from transforms.storage.paths import is_remote, scheme_of
+from recordmill.transforms.storage import local, objects
+from recordmill.transforms.storage.cloud import split_uri
+from recordmill.transforms.storage.faults import may_pass, retried
+from recordmill.transforms.storage.paths import is_remote, scheme_of
 
 
 class Status(NamedTuple):

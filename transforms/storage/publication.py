@@ -11,10 +11,10 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from transforms.records import JobError
-from transforms.storage import cloud, files, lock, objects
-from transforms.storage.durable import sync_folder, unfinished_file, write_lines, write_text
-from transforms.storage.layout import (
+from recordmill.transforms.records import JobError
+from recordmill.transforms.storage import cloud, files, lock, objects
+from recordmill.transforms.storage.durable import sync_folder, unfinished_file, write_lines, write_text
+from recordmill.transforms.storage.layout import (
     DATASET_INFO,
     FAILURES,
     FORMAT_VERSION,
@@ -23,9 +23,9 @@ from transforms.storage.layout import (
     Run,
     check_name,
 )
-from transforms.storage.paths import is_remote
-from transforms.storage.sealed import is_sealed_page
-from transforms.storage.write_faults import naming_faults
+from recordmill.transforms.storage.paths import is_remote
+from recordmill.transforms.storage.sealed import is_sealed_page
+from recordmill.transforms.storage.write_faults import naming_faults
 
 PUBLISHING = "publishing.json"
 METADATA = "metadata.json"

@@ -7,14 +7,14 @@ import hashlib
 import os
 from concurrent.futures import Future
 
-from transforms.records import BadInput, ImageRef
-from transforms.storage import cloud, objects
-from transforms.storage.containers import local_copy
-from transforms.storage.faults import os_fault
-from transforms.storage.local import LocalReader, version_of
-from transforms.storage.paths import is_remote
-from transforms.storage.stored import content_version
-from transforms.storage.zip_member import check_size, unwrapped
+from recordmill.transforms.records import BadInput, ImageRef
+from recordmill.transforms.storage import cloud, objects
+from recordmill.transforms.storage.containers import local_copy
+from recordmill.transforms.storage.faults import os_fault
+from recordmill.transforms.storage.local import LocalReader, version_of
+from recordmill.transforms.storage.paths import is_remote
+from recordmill.transforms.storage.stored import content_version
+from recordmill.transforms.storage.zip_member import check_size, unwrapped
 
 _REST = 1 << 30  # more than a container that is copied has
 

@@ -10,8 +10,8 @@ import os
 import stat
 import tempfile
 
-from transforms.records import JobError
-from transforms.storage.marked import MARKER, make_marked_folder, owner_of, remove_marked_folder
+from recordmill.transforms.records import JobError
+from recordmill.transforms.storage.marked import MARKER, make_marked_folder, owner_of, remove_marked_folder
 
 
 @functools.cache

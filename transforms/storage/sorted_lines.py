@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any
 
-from transforms.storage.scratch import scratch_folder
+from recordmill.transforms.storage.scratch import scratch_folder
 
 _HELD = 64 << 20
 

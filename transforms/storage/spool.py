@@ -9,13 +9,13 @@ import tempfile
 from types import TracebackType
 from typing import IO
 
-from transforms.records import ImageRef, JobError
-from transforms.storage import objects
-from transforms.storage.cloud import ChangedError
-from transforms.storage.paths import is_remote, real_path
-from transforms.storage.scratch import scratch_folder
-from transforms.storage.stored import hash63
-from transforms.storage.write_faults import check_room, naming_faults
+from recordmill.transforms.records import ImageRef, JobError
+from recordmill.transforms.storage import objects
+from recordmill.transforms.storage.cloud import ChangedError
+from recordmill.transforms.storage.paths import is_remote, real_path
+from recordmill.transforms.storage.scratch import scratch_folder
+from recordmill.transforms.storage.stored import hash63
+from recordmill.transforms.storage.write_faults import check_room, naming_faults
 
 # A worker copies a file of a bucket whole, for many images of it.
 _FILE_BYTES = 128 << 20

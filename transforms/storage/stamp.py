@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import os
 
-from transforms.storage import objects
-from transforms.storage.paths import is_remote
+from recordmill.transforms.storage import objects
+from recordmill.transforms.storage.paths import is_remote
 
 
 def stamp_of(path: str) -> tuple[int, str]:

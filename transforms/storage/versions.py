@@ -15,14 +15,14 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from transforms.records import JobError
-from transforms.storage import files, lock, objects
-from transforms.storage.durable import UNFINISHED, is_unfinished, write_lines, write_text
-from transforms.storage.layout import FORMAT_VERSION, LATEST, MANIFEST, NOTE_START, RUNS, Run
-from transforms.storage.output import check_output, check_path
-from transforms.storage.paths import absolute, is_remote
-from transforms.storage.runs import has_runs, remove_runs, remove_staging, strange_entries
-from transforms.storage.versions_files import (
+from recordmill.transforms.records import JobError
+from recordmill.transforms.storage import files, lock, objects
+from recordmill.transforms.storage.durable import UNFINISHED, is_unfinished, write_lines, write_text
+from recordmill.transforms.storage.layout import FORMAT_VERSION, LATEST, MANIFEST, NOTE_START, RUNS, Run
+from recordmill.transforms.storage.output import check_output, check_path
+from recordmill.transforms.storage.paths import absolute, is_remote
+from recordmill.transforms.storage.runs import has_runs, remove_runs, remove_staging, strange_entries
+from recordmill.transforms.storage.versions_files import (
     move_folder,
     remove_dataset,
     remove_listed,

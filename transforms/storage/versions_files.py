@@ -10,12 +10,12 @@ import json
 import os
 from collections.abc import Iterable
 
-from transforms.records import JobError
-from transforms.storage import files, objects
-from transforms.storage.durable import sync_folder
-from transforms.storage.layout import DATASET_INFO, MANIFEST, check_name
-from transforms.storage.paths import is_remote
-from transforms.storage.publication import published_dataset
+from recordmill.transforms.records import JobError
+from recordmill.transforms.storage import files, objects
+from recordmill.transforms.storage.durable import sync_folder
+from recordmill.transforms.storage.layout import DATASET_INFO, MANIFEST, check_name
+from recordmill.transforms.storage.paths import is_remote
+from recordmill.transforms.storage.publication import published_dataset
 
 
 def move_folder(source: str, target: str) -> None:

@@ -10,7 +10,7 @@ import re
 import struct
 import zlib
 
-from transforms.records import BadInput
+from recordmill.transforms.records import BadInput
 
 LARGEST = 1 << 30
 """Bytes of the largest image that is read: a file, a range or a member."""

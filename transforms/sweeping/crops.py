@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-
-from transforms.images import compare
-from transforms.images.likeness import Seen
-from transforms.images.picture import Array, encode_png
-from transforms.images.policy import ImagePolicy
-from transforms.internal_errors import internal_errors
-from transforms.records import BadInput
-from transforms.sweeping.measure import Original, seen_as_stored, seen_of
-from transforms.sweeping.results import Crop, Setting
+from recordmill.transforms.images import compare
+from recordmill.transforms.images.likeness import Seen
+from recordmill.transforms.images.picture import Array, encode_png
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.internal_errors import internal_errors
+from recordmill.transforms.records import BadInput
+from recordmill.transforms.sweeping.measure import Original, seen_as_stored, seen_of
+from recordmill.transforms.sweeping.results import Crop, Setting
 
 CROP_SIDE = 160
 """Pixels of the longest side of a crop."""

@@ -8,20 +8,19 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-
-from transforms.images import compare
-from transforms.images.encoded import Encoded
-from transforms.images.icc import profile_of
-from transforms.images.likeness import Likeness, Seen, likeness, seen_image
-from transforms.images.opened import opened, opened_pixels
-from transforms.images.picture import Array, Picture
-from transforms.images.policy import ImagePolicy
-from transforms.images.store import store_image, store_pixels
-from transforms.internal_errors import internal_errors
-from transforms.records import BadInput, Failure, StoredImage
-from transforms.shards.beacon import SLOW_TIMES, cpu_seconds
-from transforms.shards.guarded import TAKES_TOO_LONG
-from transforms.sweeping.results import Setting
+from recordmill.transforms.images import compare
+from recordmill.transforms.images.encoded import Encoded
+from recordmill.transforms.images.icc import profile_of
+from recordmill.transforms.images.likeness import Likeness, Seen, likeness, seen_image
+from recordmill.transforms.images.opened import opened, opened_pixels
+from recordmill.transforms.images.picture import Array, Picture
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.images.store import store_image, store_pixels
+from recordmill.transforms.internal_errors import internal_errors
+from recordmill.transforms.records import BadInput, Failure, StoredImage
+from recordmill.transforms.shards.beacon import SLOW_TIMES, cpu_seconds
+from recordmill.transforms.shards.guarded import TAKES_TOO_LONG
+from recordmill.transforms.sweeping.results import Setting
 
 RecordBytes = Callable[[StoredImage], int]
 """The bytes of the record that an image makes, frame and all."""

@@ -7,14 +7,14 @@ import json
 import os
 from collections.abc import Mapping
 
-from transforms.records import JobError
-from transforms.storage import files
-from transforms.storage.durable import sync_folder, unfinished_file, write_bytes
-from transforms.storage.marked import remove_marked_folder
-from transforms.storage.output import check_output, check_path
-from transforms.storage.owner import Owner
-from transforms.storage.paths import absolute, is_remote
-from transforms.storage.write_faults import naming_faults
+from recordmill.transforms.records import JobError
+from recordmill.transforms.storage import files
+from recordmill.transforms.storage.durable import sync_folder, unfinished_file, write_bytes
+from recordmill.transforms.storage.marked import remove_marked_folder
+from recordmill.transforms.storage.output import check_output, check_path
+from recordmill.transforms.storage.owner import Owner
+from recordmill.transforms.storage.paths import absolute, is_remote
+from recordmill.transforms.storage.write_faults import naming_faults
 
 SWEEP_JSON = "sweep.json"
 """Written last: where it is, the others are whole."""

@@ -9,11 +9,18 @@ import itertools
 import re
 from collections.abc import Sequence
 
-from transforms.sweeping.markup import bars, data_uri, document, escaped, joined
-from transforms.sweeping.page_style import STYLE, name, plot_style
-from transforms.sweeping.palette import DARK, STYLES
-from transforms.sweeping.results import Crop, Row, Sweep
-from transforms.sweeping.wording import MEANINGS, groups, quality_bins, rate_text, remarks, ssim_text
+from recordmill.transforms.sweeping.markup import bars, data_uri, document, escaped, joined
+from recordmill.transforms.sweeping.page_style import STYLE, name, plot_style
+from recordmill.transforms.sweeping.palette import DARK, STYLES
+from recordmill.transforms.sweeping.results import Crop, Row, Sweep
+from recordmill.transforms.sweeping.wording import (
+    MEANINGS,
+    groups,
+    quality_bins,
+    rate_text,
+    remarks,
+    ssim_text,
+)
 
 _COLUMNS = (
     ("setting", ""),

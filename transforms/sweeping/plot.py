@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-
-from transforms.sweeping.labels import Label, place_labels
-from transforms.sweeping.palette import FAINT, INK, PAPER, STYLES
-from transforms.sweeping.results import Row, Sweep
+from recordmill.transforms.sweeping.labels import Label, place_labels
+from recordmill.transforms.sweeping.palette import FAINT, INK, PAPER, STYLES
+from recordmill.transforms.sweeping.results import Row, Sweep
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from transforms.images.policy import ImagePolicy
+from recordmill.transforms.images.policy import ImagePolicy
 
 GROUPS = (
     "pixels",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from transforms.images.policy import WHITE, ImagePolicy
-from transforms.sweeping.results import Setting
+from recordmill.transforms.images.policy import WHITE, ImagePolicy
+from recordmill.transforms.sweeping.results import Setting
 
 QUALITIES = (95, 90, 85, 75)
 TARGETS = (0.98, 0.95)

@@ -8,10 +8,10 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from transforms.records import Failure
-from transforms.sweeping.crops import Worst
-from transforms.sweeping.measure import Measure
-from transforms.sweeping.results import Row, Setting
+from recordmill.transforms.records import Failure
+from recordmill.transforms.sweeping.crops import Worst
+from recordmill.transforms.sweeping.measure import Measure
+from recordmill.transforms.sweeping.results import Row, Setting
 
 # Sums of floats depend on their order; sums of whole units do not.
 _UNITS = 1 << 40

@@ -26,8 +26,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from transforms.images.policy import ImagePolicy
-from transforms.sweeping.results import Row, Setting, Sweep
+from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.sweeping.results import Row, Setting, Sweep
 
 FORMAT_VERSION = 1
 COLUMNS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from transforms.sweeping.results import Row, Sweep
+from recordmill.transforms.sweeping.results import Row, Sweep
 
 MEANINGS = {
     "pixels": "Every image is decoded, and its pixels are stored one after the other, uncompressed.",

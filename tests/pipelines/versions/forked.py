@@ -57,8 +57,8 @@ _PARENT = (
     _STEPS
     + """
 import json
-from pipelines import cli, convert
-import transforms.read, transforms.write
+from recordmill.pipelines import cli, convert
+import recordmill.transforms.read, recordmill.transforms.write
 
 for line in sys.stdin:
     call = json.loads(line)

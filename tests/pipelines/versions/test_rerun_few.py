@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from recordmill.transforms.write_shards import WriteShardsFn
 
 from tests.buckets.server import BucketServer
 from tests.pipelines.conversion import convert, digests, manifest
 from tests.pipelines.versions.edits import picture
 from tests.pipelines.versions.homes import NEXT, latest, versions, work
-from transforms.write_shards import WriteShardsFn
 
 
 def put(folder: Path, *numbers: int) -> None:

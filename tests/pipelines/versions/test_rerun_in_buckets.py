@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from recordmill.transforms.storage import lock
 
 from tests.buckets.calls import Request
 from tests.buckets.server import BucketServer, Faults
@@ -23,7 +24,6 @@ from tests.pipelines.versions.homes import (
     versions,
     work,
 )
-from transforms.storage import lock
 
 pytest.importorskip("apache_beam.io.gcp.gcsfilesystem", reason="the extra gcp is not installed")
 

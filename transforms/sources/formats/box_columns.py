@@ -7,10 +7,10 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from transforms.flags import flag_with
-from transforms.records import BadInput, Box, Scalar
-from transforms.sources.formats.rows import LABEL_COLUMNS, Columns, is_missing, usual_name, whole
-from transforms.sources.source import SourceConfig
+from recordmill.transforms.flags import flag_with
+from recordmill.transforms.records import BadInput, Box, Scalar
+from recordmill.transforms.sources.formats.rows import LABEL_COLUMNS, Columns, is_missing, usual_name, whole
+from recordmill.transforms.sources.source import SourceConfig
 
 CORNER_COLUMNS = (
     ("xmin", "ymin", "xmax", "ymax"),

@@ -7,9 +7,17 @@ import itertools
 import json
 from collections.abc import Iterator, Mapping
 
-from transforms.records import AnnotatedObject, BadInput, Box, Failure, FeatureValue, ImageRecord, Scalar
-from transforms.sources.formats.rows import Row, RowRecords
-from transforms.sources.names import printable
+from recordmill.transforms.records import (
+    AnnotatedObject,
+    BadInput,
+    Box,
+    Failure,
+    FeatureValue,
+    ImageRecord,
+    Scalar,
+)
+from recordmill.transforms.sources.formats.rows import Row, RowRecords
+from recordmill.transforms.sources.names import printable
 
 _NO_FEATURES: Mapping[str, FeatureValue] = {}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import collections
 from typing import Any, TypeGuard
 
-from transforms.records import BadInput, ClassNames, JobError
-from transforms.sources.names import is_unicode
+from recordmill.transforms.records import BadInput, ClassNames, JobError
+from recordmill.transforms.sources.names import is_unicode
 
 _LARGEST = 1 << 62  # with --label_offset it still is an int64
 

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from transforms.records import BadInput, Failure, JobError
-from transforms.sources.formats.coco_json import JsonSections
-from transforms.sources.formats.manifests import input_root, manifests
-from transforms.sources.names import (
+from recordmill.transforms.records import BadInput, Failure, JobError
+from recordmill.transforms.sources.formats.coco_json import JsonSections
+from recordmill.transforms.sources.formats.manifests import input_root, manifests
+from recordmill.transforms.sources.names import (
     extension_of,
     is_hidden,
     is_split_name,
@@ -23,11 +23,11 @@ from transforms.sources.names import (
     printable,
     without_year,
 )
-from transforms.sources.source import SourceConfig
-from transforms.storage.faults import os_fault
-from transforms.storage.listing import Entry, entries, is_link, located
-from transforms.storage.paths import Confinement, below, real_path
-from transforms.storage.places import is_folder, open_file
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage.faults import os_fault
+from recordmill.transforms.storage.listing import Entry, entries, is_link, located
+from recordmill.transforms.storage.paths import Confinement, below, real_path
+from recordmill.transforms.storage.places import is_folder, open_file
 
 _PEEKED = 1 << 20
 _CHUNK = 1 << 16

@@ -11,15 +11,15 @@ from array import array
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
-from transforms.records import BadInput, Failure, FeatureValue
-from transforms.sources.formats.coco_classes import CocoClasses
-from transforms.sources.formats.coco_files import CocoFile
-from transforms.sources.formats.coco_json import Element, JsonSections
-from transforms.sources.formats.coco_places import CocoPlaces
-from transforms.sources.formats.coco_spool import AnnotationSpool, Spooled
-from transforms.sources.names import is_unicode, printable
-from transforms.storage.paths import LocatedFile
-from transforms.storage.places import open_file
+from recordmill.transforms.records import BadInput, Failure, FeatureValue
+from recordmill.transforms.sources.formats.coco_classes import CocoClasses
+from recordmill.transforms.sources.formats.coco_files import CocoFile
+from recordmill.transforms.sources.formats.coco_json import Element, JsonSections
+from recordmill.transforms.sources.formats.coco_places import CocoPlaces
+from recordmill.transforms.sources.formats.coco_spool import AnnotationSpool, Spooled
+from recordmill.transforms.sources.names import is_unicode, printable
+from recordmill.transforms.storage.paths import LocatedFile
+from recordmill.transforms.storage.places import open_file
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-from transforms.records import JobError
+from recordmill.transforms.records import JobError
 
 _CHUNK = 1 << 20
 _LONGEST = 1 << 26  # characters of one element, or of one value beside the lists

@@ -10,10 +10,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from transforms.internal_errors import internal_errors
-from transforms.records import AnnotatedObject, BadInput, Box, Polygons, Rle, Scalar, Segment
-from transforms.sources.formats.coco_classes import CocoClasses
-from transforms.sources.names import is_unicode
+from recordmill.transforms.internal_errors import internal_errors
+from recordmill.transforms.records import AnnotatedObject, BadInput, Box, Polygons, Rle, Scalar, Segment
+from recordmill.transforms.sources.formats.coco_classes import CocoClasses
+from recordmill.transforms.sources.names import is_unicode
 
 
 @internal_errors("annotations")

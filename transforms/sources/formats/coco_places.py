@@ -9,18 +9,18 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator
 
-from transforms.flags import flag_with
-from transforms.records import BadInput, Failure
-from transforms.sources.formats.coco_files import CocoFile
-from transforms.sources.formats.manifests import input_root
-from transforms.sources.formats.rows import image_folders
-from transforms.sources.names import is_hidden, is_image_name, is_unicode, printable
-from transforms.sources.selection import EXCLUDED, Selection
-from transforms.sources.source import SourceConfig
-from transforms.storage.faults import os_fault
-from transforms.storage.listing import entries
-from transforms.storage.paths import Confinement, LocatedFile, below, real_path
-from transforms.storage.places import is_folder, names_in
+from recordmill.transforms.flags import flag_with
+from recordmill.transforms.records import BadInput, Failure
+from recordmill.transforms.sources.formats.coco_files import CocoFile
+from recordmill.transforms.sources.formats.manifests import input_root
+from recordmill.transforms.sources.formats.rows import image_folders
+from recordmill.transforms.sources.names import is_hidden, is_image_name, is_unicode, printable
+from recordmill.transforms.sources.selection import EXCLUDED, Selection
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage.faults import os_fault
+from recordmill.transforms.storage.listing import entries
+from recordmill.transforms.storage.paths import Confinement, LocatedFile, below, real_path
+from recordmill.transforms.storage.places import is_folder, names_in
 
 _IMAGE_FOLDERS = ("images", "data", "JPEGImages")
 _HINTS = 10  # images that are looked for in further folders, for a message

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Iterator, Sequence
 
-from transforms.records import BadInput
+from recordmill.transforms.records import BadInput
 
 MAX_ROW = 1 << 20
 """Characters of the longest row of several lines: what an unclosed quote can swallow."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
-from transforms.records import AnnotatedObject, BadInput, Box, FeatureValue
-from transforms.sources.formats.box_columns import (
+from recordmill.transforms.records import AnnotatedObject, BadInput, Box, FeatureValue
+from recordmill.transforms.sources.formats.box_columns import (
     BoxColumns,
     attributes_of,
     box_label,
@@ -14,7 +14,7 @@ from transforms.sources.formats.box_columns import (
     check_unit,
     size_in,
 )
-from transforms.sources.formats.rows import VERTEX_SPLITS, Columns, Row, labels_in, split_name
+from recordmill.transforms.sources.formats.rows import VERTEX_SPLITS, Columns, Row, labels_in, split_name
 
 Parser = Callable[[list[str]], Row]
 """Makes the cells of a row into it. Raises BadInput where the row cannot be used."""

@@ -7,10 +7,10 @@ import io
 import re
 from collections.abc import Iterator, Sequence
 
-from transforms.records import BadInput
-from transforms.sources.formats.csv_cells import read_cells
-from transforms.sources.formats.xml_files import read_files
-from transforms.sources.tree import TreeFile
+from recordmill.transforms.records import BadInput
+from recordmill.transforms.sources.formats.csv_cells import read_cells
+from recordmill.transforms.sources.formats.xml_files import read_files
+from recordmill.transforms.sources.tree import TreeFile
 
 TIME_FILES = ("timestamps.txt", "timestamps.csv")
 LABEL_FILES = ("labels.txt", "labels.csv")

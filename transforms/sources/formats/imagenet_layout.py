@@ -7,8 +7,8 @@ import dataclasses
 import os
 import re
 
-from transforms.records import BadInput
-from transforms.sources.names import (
+from recordmill.transforms.records import BadInput
+from recordmill.transforms.sources.names import (
     extension_of,
     is_hidden,
     is_image_name,
@@ -16,9 +16,9 @@ from transforms.sources.names import (
     split_named,
     split_of_folders,
 )
-from transforms.sources.source import SourceConfig
-from transforms.storage.listing import entries, is_link
-from transforms.storage.paths import Confinement, real_path
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage.listing import entries, is_link
+from recordmill.transforms.storage.paths import Confinement, real_path
 
 SYNSET = re.compile(r"n[0-9]{8}")
 """A WordNet id: what ImageNet calls a class."""

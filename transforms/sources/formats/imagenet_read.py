@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from transforms.records import (
+from recordmill.transforms.records import (
     AnnotatedObject,
     Annotations,
     BadInput,
@@ -18,9 +18,15 @@ from transforms.records import (
     ImageRecord,
     ImageRef,
 )
-from transforms.sources.formats.imagenet_classes import class_files, read_classes, read_words
-from transforms.sources.formats.imagenet_layout import ILSVRC_NAME, SYNSET, Layout, find_layout, split_of
-from transforms.sources.formats.imagenet_truth import (
+from recordmill.transforms.sources.formats.imagenet_classes import class_files, read_classes, read_words
+from recordmill.transforms.sources.formats.imagenet_layout import (
+    ILSVRC_NAME,
+    SYNSET,
+    Layout,
+    find_layout,
+    split_of,
+)
+from recordmill.transforms.sources.formats.imagenet_truth import (
     NO_IMAGE,
     ImageList,
     ListedRow,
@@ -28,13 +34,13 @@ from transforms.sources.formats.imagenet_truth import (
     Truth,
     find_lists,
 )
-from transforms.sources.formats.voc_xml import read_voc_xml
-from transforms.sources.formats.xml_files import read_files
-from transforms.sources.names import extension_of, is_image_name, printable
-from transforms.sources.selection import EXCLUDED, Selection, label_pattern
-from transforms.sources.source import Item, SourceConfig
-from transforms.sources.tree import Tree, TreeFile
-from transforms.storage.paths import Confinement, LocatedFile, real_path
+from recordmill.transforms.sources.formats.voc_xml import read_voc_xml
+from recordmill.transforms.sources.formats.xml_files import read_files
+from recordmill.transforms.sources.names import extension_of, is_image_name, printable
+from recordmill.transforms.sources.selection import EXCLUDED, Selection, label_pattern
+from recordmill.transforms.sources.source import Item, SourceConfig
+from recordmill.transforms.sources.tree import Tree, TreeFile
+from recordmill.transforms.storage.paths import Confinement, LocatedFile, real_path
 
 _NOT_READ = "neither image nor annotations by name"
 _ELSEWHERE = "XML in no folder of annotations"

@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from transforms.records import AnnotatedObject, BadInput, Box, Failure
-from transforms.sources.formats.csv_cells import read_cells
-from transforms.sources.formats.imagenet_classes import ilsvrc_order, text_lines
-from transforms.sources.formats.imagenet_layout import ILSVRC_NAME, SYNSET, Layout
-from transforms.sources.names import is_image_name, is_split_name, splits_in
+from recordmill.transforms.records import AnnotatedObject, BadInput, Box, Failure
+from recordmill.transforms.sources.formats.csv_cells import read_cells
+from recordmill.transforms.sources.formats.imagenet_classes import ilsvrc_order, text_lines
+from recordmill.transforms.sources.formats.imagenet_layout import ILSVRC_NAME, SYNSET, Layout
+from recordmill.transforms.sources.names import is_image_name, is_split_name, splits_in
 
 NO_IMAGE = "annotation without its image"
 _TRUTH = re.compile(

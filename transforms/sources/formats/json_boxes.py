@@ -11,8 +11,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from transforms.records import AnnotatedObject, BadInput, Box, FeatureValue, Scalar
-from transforms.sources.formats.box_columns import (
+from recordmill.transforms.records import AnnotatedObject, BadInput, Box, FeatureValue, Scalar
+from recordmill.transforms.sources.formats.box_columns import (
     BoxColumns,
     attributes_of,
     box_label,
@@ -22,8 +22,8 @@ from transforms.sources.formats.box_columns import (
     look_relative,
     size_of,
 )
-from transforms.sources.formats.json_columns import flat, take
-from transforms.sources.formats.rows import LABEL_COLUMNS, usual_name
+from recordmill.transforms.sources.formats.json_columns import flat, take
+from recordmill.transforms.sources.formats.rows import LABEL_COLUMNS, usual_name
 
 VERTEX_BOXES = "boundingBoxAnnotations"
 _CORNER_LISTS = ("boxes", "bboxes")

@@ -6,11 +6,17 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from transforms.flags import flag_with
-from transforms.records import BadInput, FeatureValue
-from transforms.sources.formats.manifests import PEEKED
-from transforms.sources.formats.rows import IMAGE_COLUMNS, LABEL_COLUMNS, Columns, split_columns, usual_name
-from transforms.sources.source import SourceConfig
+from recordmill.transforms.flags import flag_with
+from recordmill.transforms.records import BadInput, FeatureValue
+from recordmill.transforms.sources.formats.manifests import PEEKED
+from recordmill.transforms.sources.formats.rows import (
+    IMAGE_COLUMNS,
+    LABEL_COLUMNS,
+    Columns,
+    split_columns,
+    usual_name,
+)
+from recordmill.transforms.sources.source import SourceConfig
 
 VERTEX_IMAGE = "imageGcsUri"
 _REMEMBERED = 1_000  # sets of names that rows have

@@ -10,11 +10,11 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from transforms.internal_errors import internal_errors
-from transforms.records import AnnotatedObject, BadInput, Box, Polygons, Rle, Scalar
-from transforms.sources.formats.labelme_mask import mask_of, union
-from transforms.sources.formats.voc_xml import box_around
-from transforms.sources.names import is_unicode
+from recordmill.transforms.internal_errors import internal_errors
+from recordmill.transforms.records import AnnotatedObject, BadInput, Box, Polygons, Rle, Scalar
+from recordmill.transforms.sources.formats.labelme_mask import mask_of, union
+from recordmill.transforms.sources.formats.voc_xml import box_around
+from recordmill.transforms.sources.names import is_unicode
 
 IGNORED = "__ignore__"
 _CIRCLE_POINTS = 64

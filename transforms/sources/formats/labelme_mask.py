@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from transforms.records import BadInput, Box, Rle
+from recordmill.transforms.records import BadInput, Box, Rle
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

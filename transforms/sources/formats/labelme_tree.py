@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 
-from transforms.records import Failure
-from transforms.sources.formats.voc_images import ImageIndex, folder_of, split_folders
-from transforms.sources.formats.voc_tree import NO_ANNOTATIONS_FILE
-from transforms.sources.names import extension_of, is_image_name
-from transforms.sources.source import SourceConfig
-from transforms.sources.tree import Tree, TreeFile
+from recordmill.transforms.records import Failure
+from recordmill.transforms.sources.formats.voc_images import ImageIndex, folder_of, split_folders
+from recordmill.transforms.sources.formats.voc_tree import NO_ANNOTATIONS_FILE
+from recordmill.transforms.sources.names import extension_of, is_image_name
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.sources.tree import Tree, TreeFile
 
 _CLASS_FILES = ("labels.txt", "class_names.txt")
 _ANNOTATIONS = "Annotations"

@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element
 
-from transforms.internal_errors import internal_errors
-from transforms.records import AnnotatedObject, BadInput, Box
-from transforms.sources.formats.voc_xml import box_around, text_of
-from transforms.sources.formats.xml_files import parse_xml
+from recordmill.transforms.internal_errors import internal_errors
+from recordmill.transforms.records import AnnotatedObject, BadInput, Box
+from recordmill.transforms.sources.formats.voc_xml import box_around, text_of
+from recordmill.transforms.sources.formats.xml_files import parse_xml
 
 _OCCLUDED = {"yes": 1, "no": 0}
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from transforms.records import BadInput, ImageRef
-from transforms.sources.formats.csv_cells import read_cells
-from transforms.sources.names import clipped
-from transforms.storage.paths import Confinement
-from transforms.storage.places import is_file, open_file
+from recordmill.transforms.records import BadInput, ImageRef
+from recordmill.transforms.sources.formats.csv_cells import read_cells
+from recordmill.transforms.sources.names import clipped
+from recordmill.transforms.storage.paths import Confinement
+from recordmill.transforms.storage.places import is_file, open_file
 
 NAME_FILES = ("classes.txt", "class_names.txt", "names.txt", "labels.txt")
 COLOR_FILES = ("label_colors.txt", "class_dict.csv", "labelmap.txt")

@@ -6,9 +6,14 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from transforms.sources.formats.masks_pairs import IMAGE_FOLDERS, name_stem, stem_of, without_folder
-from transforms.sources.formats.masks_pattern import MaskPattern
-from transforms.sources.names import extension_of, is_split_name
+from recordmill.transforms.sources.formats.masks_pairs import (
+    IMAGE_FOLDERS,
+    name_stem,
+    stem_of,
+    without_folder,
+)
+from recordmill.transforms.sources.formats.masks_pattern import MaskPattern
+from recordmill.transforms.sources.names import extension_of, is_split_name
 
 MASK_FOLDERS = frozenset(
     (

@@ -8,13 +8,13 @@ from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import Future
 from typing import TypeVar
 
-from transforms.records import BadInput, Failure
-from transforms.sources.names import is_split_name, split_named
-from transforms.sources.source import SourceConfig
-from transforms.sources.tree import Tree, TreeFile
-from transforms.storage.paths import absolute, below, real_path
-from transforms.storage.places import is_folder, names_in
-from transforms.storage.reader import ImageReader
+from recordmill.transforms.records import BadInput, Failure
+from recordmill.transforms.sources.names import is_split_name, split_named
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.sources.tree import Tree, TreeFile
+from recordmill.transforms.storage.paths import absolute, below, real_path
+from recordmill.transforms.storage.places import is_folder, names_in
+from recordmill.transforms.storage.reader import ImageReader
 
 IMAGE_FOLDERS = frozenset(("images", "image", "imgs", "img", "jpegimages", "leftimg8bit"))
 """Names, in lower case, of folders that hold the images where another one holds their annotations."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 
-from transforms.sources.formats.masks_pairs import name_stem
+from recordmill.transforms.sources.formats.masks_pairs import name_stem
 
 _FIELD = re.compile(r"\{([^{}]*)\}")
 _FIELDS = {"stem": "[^/]+", "name": "[^/]+", "folder": ".*"}

@@ -5,15 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from transforms.sources.formats.masks_match import ENDINGS, LOSSLESS, mask_path
-from transforms.sources.formats.masks_pairs import root_of, stem_of
-from transforms.sources.formats.masks_pattern import MaskPattern
-from transforms.sources.formats.nearby_images import NearbyImages
-from transforms.sources.names import extension_of, is_hidden, is_image_name, is_split_name
-from transforms.sources.source import SourceConfig
-from transforms.sources.tree import Tree, TreeFile
-from transforms.storage.paths import real_path
-from transforms.storage.places import is_folder, names_in
+from recordmill.transforms.sources.formats.masks_match import ENDINGS, LOSSLESS, mask_path
+from recordmill.transforms.sources.formats.masks_pairs import root_of, stem_of
+from recordmill.transforms.sources.formats.masks_pattern import MaskPattern
+from recordmill.transforms.sources.formats.nearby_images import NearbyImages
+from recordmill.transforms.sources.names import extension_of, is_hidden, is_image_name, is_split_name
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.sources.tree import Tree, TreeFile
+from recordmill.transforms.storage.paths import real_path
+from recordmill.transforms.storage.places import is_folder, names_in
 
 _NAMES = 10_000  # of a folder in a bucket
 _TRIED = 50  # masks

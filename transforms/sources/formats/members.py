@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from transforms.records import BadInput, Failure, ImageRef
-from transforms.sources.listed import HIDDEN, skipped
-from transforms.sources.names import is_hidden, is_unicode, printable
+from recordmill.transforms.records import BadInput, Failure, ImageRef
+from recordmill.transforms.sources.listed import HIDDEN, skipped
+from recordmill.transforms.sources.names import is_hidden, is_unicode, printable
 
 _OUTWARD = re.compile(r"^/|^[A-Za-z]:|[\\\0]")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from transforms.sources.formats.masks_match import ENDINGS, image_path, mask_path, match_masks
-from transforms.sources.formats.masks_pairs import name_stem
-from transforms.sources.names import extension_of, is_image_name, is_split_name
+from recordmill.transforms.sources.formats.masks_match import ENDINGS, image_path, mask_path, match_masks
+from recordmill.transforms.sources.formats.masks_pairs import name_stem
+from recordmill.transforms.sources.names import extension_of, is_image_name, is_split_name
 
 _TABLES = frozenset(("csv", "tsv", "jsonl", "ndjson", "parquet", "arrow", "mat"))
 _MAY_BE_NOTES = frozenset(("json", "xml", "yaml", "yml", "txt"))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from transforms.records import BadInput
-from transforms.sources.formats.masks_match import image_path
-from transforms.sources.formats.masks_pairs import IMAGE_FOLDERS, root_of
-from transforms.sources.names import is_hidden, is_image_name
-from transforms.sources.source import SourceConfig
-from transforms.storage.listing import is_link
-from transforms.storage.paths import Confinement, real_path
-from transforms.storage.places import is_folder, names_in
+from recordmill.transforms.records import BadInput
+from recordmill.transforms.sources.formats.masks_match import image_path
+from recordmill.transforms.sources.formats.masks_pairs import IMAGE_FOLDERS, root_of
+from recordmill.transforms.sources.names import is_hidden, is_image_name
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage.listing import is_link
+from recordmill.transforms.storage.paths import Confinement, real_path
+from recordmill.transforms.storage.places import is_folder, names_in
 
 _NAMES = 10_000  # of a folder in a bucket
 

@@ -15,12 +15,11 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 import numpy as np
-
-from transforms.records import JobError
-from transforms.sources.formats.zip_members import naming_damage
-from transforms.sources.names import one_line
-from transforms.storage.places import open_file, status_of
-from transforms.storage.zip_member import LOCAL_HEADER, STORED, data_offset
+from recordmill.transforms.records import JobError
+from recordmill.transforms.sources.formats.zip_members import naming_damage
+from recordmill.transforms.sources.names import one_line
+from recordmill.transforms.storage.places import open_file, status_of
+from recordmill.transforms.storage.zip_member import LOCAL_HEADER, STORED, data_offset
 
 Elements = np.ndarray[Any, np.dtype[Any]]
 _LENGTHS = {(1, 0): struct.Struct("<H"), (2, 0): struct.Struct("<I")}  # of the header, by version

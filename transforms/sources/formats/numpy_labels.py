@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-
-from transforms.records import Annotations
-from transforms.sources.formats.npy_files import Elements, StoredArray
+from recordmill.transforms.records import Annotations
+from recordmill.transforms.sources.formats.npy_files import Elements, StoredArray
 
 TARGET = "target"
 """The free feature of labels that are no classes."""

@@ -11,14 +11,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
-from transforms.records import BadInput
-from transforms.sources.csv_manifest import CsvLayout, read_rows
-from transforms.sources.formats.manifests import Manifest
-from transforms.sources.formats.rows import Columns
-from transforms.sources.names import split_named
-from transforms.sources.source import SourceConfig
-from transforms.storage.paths import Confinement, real_path
-from transforms.storage.places import is_folder, names_in
+from recordmill.transforms.records import BadInput
+from recordmill.transforms.sources.csv_manifest import CsvLayout, read_rows
+from recordmill.transforms.sources.formats.manifests import Manifest
+from recordmill.transforms.sources.formats.rows import Columns
+from recordmill.transforms.sources.names import split_named
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage.paths import Confinement, real_path
+from recordmill.transforms.storage.places import is_folder, names_in
 
 Kind = Literal["boxes", "labels", "machine", "masks", "images", "classes"]
 

@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from transforms.records import (
+from recordmill.transforms.records import (
     AnnotatedObject,
     Annotations,
     BadInput,
@@ -20,9 +20,9 @@ from transforms.records import (
     ImageRecord,
     ImageRef,
 )
-from transforms.sources.formats.box_columns import box_of, check_unit, is_empty
-from transforms.sources.formats.openimages_files import CsvFile, csv_files, folders_called
-from transforms.sources.formats.openimages_rows import (
+from recordmill.transforms.sources.formats.box_columns import box_of, check_unit, is_empty
+from recordmill.transforms.sources.formats.openimages_files import CsvFile, csv_files, folders_called
+from recordmill.transforms.sources.formats.openimages_rows import (
     ABSENT,
     BOX,
     FLAGS,
@@ -32,12 +32,12 @@ from transforms.sources.formats.openimages_rows import (
     RowsByImage,
     StoredRow,
 )
-from transforms.sources.names import is_image_name, is_split_name, normal_split
-from transforms.sources.selection import EXCLUDED, Selection, label_pattern
-from transforms.sources.source import Item, SourceConfig
-from transforms.sources.tree import Tree, TreeFile
-from transforms.storage.paths import Confinement, real_path
-from transforms.storage.places import names_in
+from recordmill.transforms.sources.names import is_image_name, is_split_name, normal_split
+from recordmill.transforms.sources.selection import EXCLUDED, Selection, label_pattern
+from recordmill.transforms.sources.source import Item, SourceConfig
+from recordmill.transforms.sources.tree import Tree, TreeFile
+from recordmill.transforms.storage.paths import Confinement, real_path
+from recordmill.transforms.storage.places import names_in
 
 MASKS = "masks"
 _FLAG_COLUMNS = tuple(f"Is{name.title().replace('_', '')}" for name in FLAGS)

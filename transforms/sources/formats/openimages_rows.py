@@ -9,8 +9,8 @@ from array import array
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from transforms.records import Box
-from transforms.storage.scratch import scratch_folder
+from recordmill.transforms.records import Box
+from recordmill.transforms.storage.scratch import scratch_folder
 
 FLAGS = ("occluded", "truncated", "group_of", "depiction", "inside")
 """Attributes of a box, each a column: IsOccluded, …; -1 where it is not known."""

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from transforms.sources.formats.rows import LABEL_COLUMNS, usual_name
+from recordmill.transforms.sources.formats.rows import LABEL_COLUMNS, usual_name
 
 if TYPE_CHECKING:
     import pyarrow

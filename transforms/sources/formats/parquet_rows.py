@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from transforms.records import (
+from recordmill.transforms.records import (
     AnnotatedObject,
     Annotations,
     BadInput,
@@ -19,16 +19,16 @@ from transforms.records import (
     MaskImage,
     Scalar,
 )
-from transforms.sources.formats.box_columns import is_number
-from transforms.sources.formats.parquet_columns import TableColumns
-from transforms.sources.formats.rows import is_missing, whole
-from transforms.sources.formats.sample_json import feature_value
-from transforms.sources.listed import failed, skipped
-from transforms.sources.selection import EXCLUDED, Selection, label_pattern
-from transforms.sources.source import SourceConfig
-from transforms.storage.paths import Confinement, real_path
-from transforms.storage.places import is_file
-from transforms.storage.spool import Spool
+from recordmill.transforms.sources.formats.box_columns import is_number
+from recordmill.transforms.sources.formats.parquet_columns import TableColumns
+from recordmill.transforms.sources.formats.rows import is_missing, whole
+from recordmill.transforms.sources.formats.sample_json import feature_value
+from recordmill.transforms.sources.listed import failed, skipped
+from recordmill.transforms.sources.selection import EXCLUDED, Selection, label_pattern
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage.paths import Confinement, real_path
+from recordmill.transforms.storage.places import is_file
+from recordmill.transforms.storage.spool import Spool
 
 if TYPE_CHECKING:
     import pyarrow

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from transforms.flags import flag_with
-from transforms.records import (
+from recordmill.transforms.flags import flag_with
+from recordmill.transforms.records import (
     AnnotatedObject,
     Annotations,
     BadInput,
@@ -22,9 +22,9 @@ from transforms.records import (
     ImageRecord,
     ImageRef,
 )
-from transforms.sources.formats.manifests import Manifest, flag_of, input_root
-from transforms.sources.formats.masks_pairs import IMAGE_FOLDERS
-from transforms.sources.names import (
+from recordmill.transforms.sources.formats.manifests import Manifest, flag_of, input_root
+from recordmill.transforms.sources.formats.masks_pairs import IMAGE_FOLDERS
+from recordmill.transforms.sources.names import (
     clipped,
     is_hidden,
     is_image_name,
@@ -34,10 +34,10 @@ from transforms.sources.names import (
     split_of_folders,
     splits_in,
 )
-from transforms.sources.outline import links_outside
-from transforms.sources.selection import EXCLUDED, Selection, label_pattern
-from transforms.sources.source import SourceConfig
-from transforms.storage.paths import (
+from recordmill.transforms.sources.outline import links_outside
+from recordmill.transforms.sources.selection import EXCLUDED, Selection, label_pattern
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage.paths import (
     OUTSIDE,
     Confinement,
     LocatedFile,
@@ -47,7 +47,7 @@ from transforms.storage.paths import (
     real_path,
     scheme_of,
 )
-from transforms.storage.places import is_folder, names_in
+from recordmill.transforms.storage.places import is_folder, names_in
 
 IMAGE_COLUMNS = ("image", "image_path", "filename", "file_name", "path", "uri", "filepath")
 LABEL_COLUMNS = ("label", "class", "category", "labels", "class_name")

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from transforms.internal_errors import internal_errors
-from transforms.records import BadInput, FeatureValue
+from recordmill.transforms.internal_errors import internal_errors
+from recordmill.transforms.records import BadInput, FeatureValue
 
 _LABEL_KEYS = ("label", "class")
 

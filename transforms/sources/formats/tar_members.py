@@ -14,12 +14,12 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from transforms.records import BadInput, Failure, ImageRef
-from transforms.sources.formats.members import has_hidden_part, hidden, member_name
-from transforms.sources.listed import failed
-from transforms.storage.places import open_file, status_of
-from transforms.storage.spool import Spool
-from transforms.storage.zip_member import LARGEST
+from recordmill.transforms.records import BadInput, Failure, ImageRef
+from recordmill.transforms.sources.formats.members import has_hidden_part, hidden, member_name
+from recordmill.transforms.sources.listed import failed
+from recordmill.transforms.storage.places import open_file, status_of
+from recordmill.transforms.storage.spool import Spool
+from recordmill.transforms.storage.zip_member import LARGEST
 
 
 class TarMember(NamedTuple):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from transforms.records import ClassNames
-from transforms.sources.formats.tfrecord_labels import add_name
+from recordmill.transforms.records import ClassNames
+from recordmill.transforms.sources.formats.tfrecord_labels import add_name
 
 
 class Classes:

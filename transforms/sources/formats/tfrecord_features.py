@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from transforms.records import BadInput, FeatureValue, ImageRef, MaskImage, Scalar
-from transforms.sources.formats.tfrecord_images import PIXELS_UNKNOWN, Pixels, Shape, image_within, is_encoded
-from transforms.sources.formats.wire import Feature, Span
+from recordmill.transforms.records import BadInput, FeatureValue, ImageRef, MaskImage, Scalar
+from recordmill.transforms.sources.formats.tfrecord_images import (
+    PIXELS_UNKNOWN,
+    Pixels,
+    Shape,
+    image_within,
+    is_encoded,
+)
+from recordmill.transforms.sources.formats.wire import Feature, Span
 
 IMAGE_KEYS = (
     "image/encoded",

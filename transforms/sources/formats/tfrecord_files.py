@@ -10,15 +10,15 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 
-from transforms.framing import HEAD_BYTES, Readable, is_head
-from transforms.records import Failure
-from transforms.sources.names import split_named
-from transforms.sources.source import SourceConfig
-from transforms.sources.tree import Tree, TreeFile
-from transforms.storage.layout import LATEST
-from transforms.storage.paths import Confinement, absolute, real_path
-from transforms.storage.places import is_file, open_file, status_of
-from transforms.storage.versions import latest_version, version_folder
+from recordmill.transforms.framing import HEAD_BYTES, Readable, is_head
+from recordmill.transforms.records import Failure
+from recordmill.transforms.sources.names import split_named
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.sources.tree import Tree, TreeFile
+from recordmill.transforms.storage.layout import LATEST
+from recordmill.transforms.storage.paths import Confinement, absolute, real_path
+from recordmill.transforms.storage.places import is_file, open_file, status_of
+from recordmill.transforms.storage.versions import latest_version, version_folder
 
 _EXTENSION = r"\.(?:tfrecords?|tfrec|record)"
 _SHARD = r"-\d{5}-of-\d{5}"

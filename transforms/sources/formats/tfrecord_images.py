@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from transforms.records import BadInput
-from transforms.sources.formats.wire import Span, fields, varint
+from recordmill.transforms.records import BadInput
+from recordmill.transforms.sources.formats.wire import Span, fields, varint
 
 Pixels = tuple[int, int, int]
 

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from transforms.records import ClassNames, JobError
-from transforms.sources.names import clipped
-from transforms.sources.tree import TreeFile
-from transforms.storage.places import open_file
+from recordmill.transforms.records import ClassNames, JobError
+from recordmill.transforms.sources.names import clipped
+from recordmill.transforms.sources.tree import TreeFile
+from recordmill.transforms.storage.places import open_file
 
 MANIFEST = "manifest.json"
 

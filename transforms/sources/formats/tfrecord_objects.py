@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from transforms.records import AnnotatedObject, BadInput, Box, ImageRef, Scalar
-from transforms.sources.formats.tfrecord_features import UNEVEN, Fields, named
+from recordmill.transforms.records import AnnotatedObject, BadInput, Box, ImageRef, Scalar
+from recordmill.transforms.sources.formats.tfrecord_features import UNEVEN, Fields, named
 
 SIDES = ("xmin", "ymin", "xmax", "ymax")
 BOX_KEYS = tuple(f"image/object/bbox/{side}" for side in SIDES)

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TypeVar
 
-from transforms.records import Annotations, BadInput, FeatureValue, ImageRecord, ImageRef, Steps
-from transforms.sources.formats.tfrecord_features import (
+from recordmill.transforms.records import Annotations, BadInput, FeatureValue, ImageRecord, ImageRef, Steps
+from recordmill.transforms.sources.formats.tfrecord_features import (
     CAPTIONS,
     FILENAME,
     LABEL_KEYS,
@@ -20,8 +20,13 @@ from transforms.sources.formats.tfrecord_features import (
     labels_of,
     masks_of,
 )
-from transforms.sources.formats.tfrecord_objects import objects_of
-from transforms.sources.formats.wire import NOT_AN_EXAMPLE, Feature, read_example, read_feature_lists
+from recordmill.transforms.sources.formats.tfrecord_objects import objects_of
+from recordmill.transforms.sources.formats.wire import (
+    NOT_AN_EXAMPLE,
+    Feature,
+    read_example,
+    read_feature_lists,
+)
 
 _SEQUENCE_KEY = "sequence/key"
 _T = TypeVar("_T")

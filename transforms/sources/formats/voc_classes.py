@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from transforms.records import IGNORE, ClassNames, JobError
-from transforms.sources.names import clipped
-from transforms.storage.places import open_file
+from recordmill.transforms.records import IGNORE, ClassNames, JobError
+from recordmill.transforms.sources.names import clipped
+from recordmill.transforms.storage.places import open_file
 
 BACKGROUND = "background"
 _NAMES = """

@@ -7,11 +7,11 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from transforms.records import BadInput
-from transforms.sources.names import extension_of, is_image_name, is_split_name
-from transforms.sources.source import SourceConfig
-from transforms.sources.tree import TreeFile
-from transforms.storage.paths import OUTSIDE, Confinement, real_path, scheme_of
+from recordmill.transforms.records import BadInput
+from recordmill.transforms.sources.names import extension_of, is_image_name, is_split_name
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.sources.tree import TreeFile
+from recordmill.transforms.storage.paths import OUTSIDE, Confinement, real_path, scheme_of
 
 NO_IMAGE = "annotation without its image"
 IMAGE_FOLDERS = ("JPEGImages", "images", "Images", "image", "imgs", "PNGImages")

@@ -6,11 +6,11 @@ import dataclasses
 import re
 from collections.abc import Container, Iterable, Sequence
 
-from transforms.records import BadInput
-from transforms.sources.formats.voc_images import IMAGE_FOLDERS, without_extension
-from transforms.sources.formats.xml_files import read_files
-from transforms.sources.names import is_image_name, is_split_name, normal_split
-from transforms.sources.tree import TreeFile
+from recordmill.transforms.records import BadInput
+from recordmill.transforms.sources.formats.voc_images import IMAGE_FOLDERS, without_extension
+from recordmill.transforms.sources.formats.xml_files import read_files
+from recordmill.transforms.sources.names import is_image_name, is_split_name, normal_split
+from recordmill.transforms.sources.tree import TreeFile
 
 NO_SPLIT = "default"
 """What CVAT and Datumaro call the list of a task that has no splits."""

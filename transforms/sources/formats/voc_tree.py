@@ -5,18 +5,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
-from transforms.records import Failure
-from transforms.sources.formats.voc_images import (
+from recordmill.transforms.records import Failure
+from recordmill.transforms.sources.formats.voc_images import (
     IMAGE_FOLDERS,
     ImageIndex,
     folder_of,
     split_folders,
     without_extension,
 )
-from transforms.sources.formats.voc_lists import split_lists
-from transforms.sources.names import extension_of, is_image_name
-from transforms.sources.source import SourceConfig
-from transforms.sources.tree import Tree, TreeFile
+from recordmill.transforms.sources.formats.voc_lists import split_lists
+from recordmill.transforms.sources.names import extension_of, is_image_name
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.sources.tree import Tree, TreeFile
 
 NO_ANNOTATIONS_FILE = "neither image nor annotations by name"
 _XML_FOLDERS = ("annotations", "annotation", "xmls", "xml", "labels")

@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element
 
-from transforms.internal_errors import internal_errors
-from transforms.records import AnnotatedObject, BadInput, Box, Part, Polygons, Scalar
-from transforms.sources.formats.xml_files import parse_xml
+from recordmill.transforms.internal_errors import internal_errors
+from recordmill.transforms.records import AnnotatedObject, BadInput, Box, Part, Polygons, Scalar
+from recordmill.transforms.sources.formats.xml_files import parse_xml
 
 _RESERVED = """
     area bbox class depiction difficult group_of is_crowd keypoint label mask occluded text truncated

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from transforms.records import BadInput
+from recordmill.transforms.records import BadInput
 
 NOT_AN_EXAMPLE = "not a tf.train.Example"
 

@@ -8,14 +8,14 @@ from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import Future
 from xml.etree.ElementTree import Element, ParseError, TreeBuilder
 
-from transforms.records import BadInput
-from transforms.sources.names import extension_of, is_hidden
-from transforms.sources.source import SourceConfig
-from transforms.sources.tree import TreeFile
-from transforms.storage.listing import entries, is_link
-from transforms.storage.paths import Confinement, real_path
-from transforms.storage.places import open_file
-from transforms.storage.reader import ImageReader
+from recordmill.transforms.records import BadInput
+from recordmill.transforms.sources.names import extension_of, is_hidden
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.sources.tree import TreeFile
+from recordmill.transforms.storage.listing import entries, is_link
+from recordmill.transforms.storage.paths import Confinement, real_path
+from recordmill.transforms.storage.places import open_file
+from recordmill.transforms.storage.reader import ImageReader
 
 MAX_XML_BYTES = 16 << 20
 _MAX_DEPTH = 100

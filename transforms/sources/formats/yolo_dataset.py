@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from transforms.records import JobError
-from transforms.sources.formats.masks_pairs import root_of
-from transforms.sources.names import (
+from recordmill.transforms.records import JobError
+from recordmill.transforms.sources.formats.masks_pairs import root_of
+from recordmill.transforms.sources.names import (
     clipped,
     extension_of,
     is_hidden,
@@ -19,9 +19,9 @@ from transforms.sources.names import (
     is_split_name,
     normal_split,
 )
-from transforms.sources.source import SourceConfig
-from transforms.storage.paths import GIVE_ROOT, Confinement, absolute, below, is_remote, real_path
-from transforms.storage.places import is_file, is_folder, may_be_there, names_in, open_file
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage.paths import GIVE_ROOT, Confinement, absolute, below, is_remote, real_path
+from recordmill.transforms.storage.places import is_file, is_folder, may_be_there, names_in, open_file
 
 USUAL_NAMES = ("data.yaml", "data.yml", "dataset.yaml")
 """What a YAML file that describes a dataset is called."""

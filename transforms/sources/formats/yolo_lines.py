@@ -9,8 +9,8 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
-from transforms.internal_errors import internal_errors
-from transforms.records import AnnotatedObject, BadInput, Box
+from recordmill.transforms.internal_errors import internal_errors
+from recordmill.transforms.records import AnnotatedObject, BadInput, Box
 
 _SHARES = (-1.0, 2.0)  # a coordinate beyond is in pixels, not in shares of the image
 _BOX = 4

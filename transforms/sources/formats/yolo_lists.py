@@ -8,14 +8,14 @@ import posixpath
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from transforms.records import Failure
-from transforms.sources.formats.masks_pairs import root_of
-from transforms.sources.formats.yolo_dataset import ImageSet, YoloDataset
-from transforms.sources.names import is_unicode, printable
-from transforms.sources.source import SourceConfig
-from transforms.sources.tree import TreeFile
-from transforms.storage.paths import OUTSIDE, Confinement, absolute, below, is_remote, real_path
-from transforms.storage.places import is_file, open_file
+from recordmill.transforms.records import Failure
+from recordmill.transforms.sources.formats.masks_pairs import root_of
+from recordmill.transforms.sources.formats.yolo_dataset import ImageSet, YoloDataset
+from recordmill.transforms.sources.names import is_unicode, printable
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.sources.tree import TreeFile
+from recordmill.transforms.storage.paths import OUTSIDE, Confinement, absolute, below, is_remote, real_path
+from recordmill.transforms.storage.places import is_file, open_file
 
 _LONGEST = 1 << 16
 

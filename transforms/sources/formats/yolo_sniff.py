@@ -5,16 +5,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from transforms.sources.formats.masks_pairs import root_of, stem_of
-from transforms.sources.formats.nearby_images import NearbyImages
-from transforms.sources.formats.xml_files import head_of
-from transforms.sources.formats.yolo_dataset import CLASS_FILES, USUAL_NAMES, read_yaml
-from transforms.sources.formats.yolo_lines import is_label_text
-from transforms.sources.names import extension_of, is_split_name
-from transforms.sources.source import SourceConfig
-from transforms.sources.tree import Tree, TreeFile
-from transforms.storage.paths import Confinement, real_path
-from transforms.storage.places import is_file, is_folder, names_in
+from recordmill.transforms.sources.formats.masks_pairs import root_of, stem_of
+from recordmill.transforms.sources.formats.nearby_images import NearbyImages
+from recordmill.transforms.sources.formats.xml_files import head_of
+from recordmill.transforms.sources.formats.yolo_dataset import CLASS_FILES, USUAL_NAMES, read_yaml
+from recordmill.transforms.sources.formats.yolo_lines import is_label_text
+from recordmill.transforms.sources.names import extension_of, is_split_name
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.sources.tree import Tree, TreeFile
+from recordmill.transforms.storage.paths import Confinement, real_path
+from recordmill.transforms.storage.places import is_file, is_folder, names_in
 
 LABEL_FOLDERS = frozenset(("labels", "label", "annotations", "annotation"))
 """Names, in lower case, of folders of label files."""

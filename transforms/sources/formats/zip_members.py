@@ -15,12 +15,12 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 
-from transforms.records import BadInput, Failure, ImageRef
-from transforms.sources.formats.members import Member, has_hidden_part, hidden, member_name
-from transforms.sources.listed import failed
-from transforms.sources.names import one_line
-from transforms.storage.places import open_file, status_of
-from transforms.storage.zip_member import DEFLATED, LARGEST, LOCAL_HEADER, STORED, wrapping_of
+from recordmill.transforms.records import BadInput, Failure, ImageRef
+from recordmill.transforms.sources.formats.members import Member, has_hidden_part, hidden, member_name
+from recordmill.transforms.sources.listed import failed
+from recordmill.transforms.sources.names import one_line
+from recordmill.transforms.storage.places import open_file, status_of
+from recordmill.transforms.storage.zip_member import DEFLATED, LARGEST, LOCAL_HEADER, STORED, wrapping_of
 
 _LONGEST_EXTRA = 0xFFFF
 _ENCRYPTED, _UTF8 = 0x1, 0x800

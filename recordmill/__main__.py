@@ -1,0 +1,7 @@
+"""`python -m recordmill`, the same as the command `recordmill`."""
+
+import sys
+
+from recordmill.pipelines.cli import main
+
+sys.exit(main())
