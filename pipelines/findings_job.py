@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from recordmill.pipelines import dataflow_job, interruption
+from recordmill.pipelines.beam_import import import_beam
 from recordmill.pipelines.beam_job import run_to_end
 from recordmill.pipelines.code_archive import pack
 from recordmill.pipelines.dataflow import DATAFLOW_RUNNER
@@ -93,6 +94,7 @@ def run_job(options: JobOptions, workers: int, assemble: Assemble, unfinished: s
         with progress_display("quiet" if options.quiet else options.progress):
             if workers > 1:
                 process.prestart(workers)
+            import_beam(options.runner != DIRECT_RUNNER)
             pipeline = assemble(options.beam_args)
             is_quiet = options.runner != DIRECT_RUNNER and not options.verbose
             with quiet_threads() if is_quiet else contextlib.nullcontext():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from recordmill.pipelines import flag_values
@@ -23,9 +23,9 @@ from recordmill.pipelines.runner_flags import (
     runner_name,
 )
 from recordmill.pipelines.source_flags import add_source_flags, check_given, chosen_source
-from recordmill.transforms.annotations.boxes import BOXES
 from recordmill.transforms.config import DatasetConfig
-from recordmill.transforms.examples.registry import SCHEMAS
+from recordmill.transforms.examples import SCHEMA_NAMES
+from recordmill.transforms.records import BOXES
 from recordmill.transforms.sources.registry import source_of
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage.cloud import NO_AUTH
@@ -71,10 +71,19 @@ class ConvertOptions:
     on_a_cluster: bool = False
 
 
-def parse_convert(argv: Sequence[str], prog: str) -> ConvertOptions:
-    """The options of a call; exits with status 2 and one clear line where the call is wrong."""
+def parse_convert(
+    argv: Sequence[str], prog: str, set_up: Callable[[], None] = lambda: None
+) -> ConvertOptions:
+    """The options of a call; exits with status 2 and one clear line where the call is wrong.
+
+    Args:
+        argv: the flags.
+        prog: name of the program, for messages.
+        set_up: called between parsing the flags, with which --help ends, and looking at what they name.
+    """
     parser = convert_parser(prog)
     args, others = parser.parse_known_args(list(argv))
+    set_up()
     try:
         others, flags = runner_args(parser, args, others)
         if args.leave and args.runner != DATAFLOW_RUNNER:
@@ -144,8 +153,8 @@ def _add_records(group: argparse._ArgumentGroup) -> None:
         default="auto",
         type=flag_values.schemas,
         metavar="NAME[,NAME]",
-        help=f"names and meaning of the features: auto takes what fits the source; {', '.join(SCHEMAS)}; "
-        "or several, such as detection,segmentation",
+        help="names and meaning of the features: auto takes what fits the source; "
+        f"{', '.join(SCHEMA_NAMES)}; or several, such as detection,segmentation",
     )
     add(
         "--boxes",

@@ -10,7 +10,7 @@ from typing import TypedDict
 
 from recordmill.pipelines import flag_values
 from recordmill.transforms.examples.labels import read_label_file, read_label_map, read_label_texts
-from recordmill.transforms.sources.registry import SOURCES, detect, source_of
+from recordmill.transforms.sources.registry import SOURCES, source_of
 from recordmill.transforms.sources.source import ANNOTATIONS, SourceConfig
 from recordmill.transforms.storage.files import read_text
 from recordmill.transforms.storage.output import check_path
@@ -113,6 +113,8 @@ def chosen_source(args: argparse.Namespace) -> tuple[SourceConfig, str]:
     Raises:
         ValueError: it is of none, or its flags contradict each other.
     """
+    from recordmill.transforms.sources.detection import detect  # imports all sources, which --help need not
+
     source = SourceConfig(
         kind=args.source,
         input=args.input,

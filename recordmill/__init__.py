@@ -34,7 +34,8 @@ if TYPE_CHECKING:
         Segment,
         Steps,
     )
-    from recordmill.transforms.sources.registry import detect, source_of
+    from recordmill.transforms.sources.detection import detect
+    from recordmill.transforms.sources.registry import source_of
     from recordmill.transforms.sources.source import SourceConfig
     from recordmill.transforms.write import WriteDataset
 
@@ -76,7 +77,7 @@ _MODULES = {
     "SourceConfig": "transforms.sources.source",
     "WriteDataset": "transforms.write",
     "dataset_info": "pipelines.input",
-    "detect": "transforms.sources.registry",
+    "detect": "transforms.sources.detection",
     "load_dataset": "pipelines.input",
     "source_of": "transforms.sources.registry",
 }

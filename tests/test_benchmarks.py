@@ -14,7 +14,7 @@ import pytest
 import simplejpeg
 from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile
-from recordmill.transforms.sources.registry import detect
+from recordmill.transforms.sources.detection import detect
 from recordmill.transforms.sources.source import SourceConfig
 
 from benchmarks import write

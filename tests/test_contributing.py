@@ -30,7 +30,8 @@ def corners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     spec.loader.exec_module(module)
     source = module.CornersSource()
     monkeypatch.setattr(registry, "SOURCES", {source.name: source, **registry.SOURCES})
-    for module_name in ("recordmill.pipelines.source_flags", "recordmill.pipelines.formats"):
+    for name in ("pipelines.source_flags", "pipelines.formats", "transforms.sources.detection"):
+        module_name = f"recordmill.{name}"
         monkeypatch.setattr(importlib.import_module(module_name), "SOURCES", registry.SOURCES)
     folder = tmp_path / "photos"
     folder.mkdir()

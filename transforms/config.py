@@ -36,7 +36,7 @@ class DatasetConfig:
 
     Attributes:
         policy: what is done to the images.
-        schema: `auto`, a name in `recordmill.transforms.examples.SCHEMAS`, or several with commas between.
+        schema: `auto`, one of `recordmill.transforms.examples.SCHEMA_NAMES`, or several with commas between.
         rename: new feature names by old one.
         boxes: what becomes of boxes that are partly outside their image: `clip`, `drop`, or `fail` for the
             record; those without an area, or wholly outside, are dropped, or fail it.

@@ -14,7 +14,8 @@ from typing import Any
 import apache_beam as beam
 from recordmill.transforms.records import BadInput, ClassNames, ImageRecord, JobError
 from recordmill.transforms.shards import process, progress
-from recordmill.transforms.sources.registry import detect, source_of
+from recordmill.transforms.sources.detection import detect
+from recordmill.transforms.sources.registry import source_of
 from recordmill.transforms.sources.source import Item, PartedSource, SourceConfig
 from recordmill.transforms.storage.listing import glance
 from recordmill.transforms.storage.marked import make_marked_folder

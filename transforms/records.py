@@ -115,6 +115,10 @@ class ImageRef:
     wrapping: str = ""
 
 
+BOXES = ("clip", "drop", "fail")
+"""What becomes of boxes that reach outside their image, or have no area: `--boxes`."""
+
+
 class Box(NamedTuple):
     """A box of an object, in the unit of its annotations: pixel i covers i to i + 1."""
 

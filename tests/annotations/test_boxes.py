@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from recordmill.transforms.annotations.boxes import BOXES
+from recordmill.transforms.records import BOXES
 from recordmill.transforms.images.geometry import plan_geometry
 from recordmill.transforms.images.policy import FITS, ImagePolicy
 from recordmill.transforms.images.store import store_image

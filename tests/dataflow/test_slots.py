@@ -5,7 +5,7 @@ import logging
 from pathlib import Path
 
 import pytest
-from recordmill.pipelines.convert import run
+from recordmill.pipelines.convert_job import run
 from recordmill.pipelines.options import parse_convert
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.shards import progress

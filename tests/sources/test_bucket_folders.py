@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from recordmill.transforms.records import Failure, ImageRecord, JobError
+from recordmill.transforms.sources.detection import detect
 from recordmill.transforms.sources.folder import FolderSource
-from recordmill.transforms.sources.registry import detect
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage import listing, objects
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from recordmill.transforms.sources.archives import ArchiveSource
+from recordmill.transforms.sources.detection import detect
 from recordmill.transforms.sources.formats.members_unread import unread_member
-from recordmill.transforms.sources.registry import detect
 from recordmill.transforms.sources.source import SourceConfig
 
 from tests.sources.test_archives import listed, packed, records, tar_bytes, zip_bytes

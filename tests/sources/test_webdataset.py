@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from recordmill.transforms.sources.archives import ArchiveSource
-from recordmill.transforms.sources.registry import detect
+from recordmill.transforms.sources.detection import detect
 from recordmill.transforms.sources.source import Item, SourceConfig
 from recordmill.transforms.sources.webdataset import WebdatasetSource
 

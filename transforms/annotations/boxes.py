@@ -11,9 +11,6 @@ from recordmill.transforms.annotations.frame import Frame
 from recordmill.transforms.images.geometry import moved_boxes
 from recordmill.transforms.records import BadInput, Box
 
-BOXES = ("clip", "drop", "fail")
-"""What becomes of boxes that reach outside their image, or have no area: `--boxes`."""
-
 NO_AREA = "box without an area"
 CLIPPED = "box clipped"
 DROPPED = "box outside the image dropped"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from recordmill.transforms.annotations.boxes import BOXES, BoxRule
+from recordmill.transforms.annotations.boxes import BoxRule
 from recordmill.transforms.annotations.decoded import Read
 from recordmill.transforms.annotations.frame import frame_of
 from recordmill.transforms.annotations.masks import ClassIds, MaskPlacer
@@ -11,7 +11,7 @@ from recordmill.transforms.annotations.objects import Kept, ObjectPlacer
 from recordmill.transforms.annotations.shapes import Shapes
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.mask import encode_mask
-from recordmill.transforms.records import AnnotatedObject, Annotations, BadInput, Placed, StoredImage
+from recordmill.transforms.records import BOXES, AnnotatedObject, Annotations, BadInput, Placed, StoredImage
 
 OF_OBJECTS = frozenset({"objects", "object_masks"})
 """What of `Placed` is made from objects."""

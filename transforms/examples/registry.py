@@ -1,7 +1,8 @@
-"""The schemas people can name. A new one is a file beside this and a line here."""
+"""The schemas people can name. A new one is a file, a line here, and its name in `__init__`."""
 
 from __future__ import annotations
 
+from recordmill.transforms.examples import SCHEMA_NAMES
 from recordmill.transforms.examples.classification import CLASSIFICATION
 from recordmill.transforms.examples.combined import Combined
 from recordmill.transforms.examples.detection import DETECTION
@@ -22,7 +23,7 @@ _SCHEMAS: tuple[Schema, ...] = (
     PLAIN,
     SEQUENCE,
 )
-SCHEMAS: dict[str, Schema] = {schema.name: schema for schema in _SCHEMAS}
+SCHEMAS: dict[str, Schema] = dict(zip(SCHEMA_NAMES, _SCHEMAS, strict=True))
 
 _COMBINABLE = (CLASSIFICATION, DETECTION, SEGMENTATION, PANOPTIC)
 # What records have that asks for a schema of its own.

@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from recordmill.transforms.records import JobError
@@ -86,6 +85,8 @@ def called(uri: str, function: Callable[..., _T], *args: Any, **options: Any) ->
         OSError: what may pass, and has not; or what nobody has foreseen.
         JobError: the credentials are no good.
     """
+    from http.client import HTTPException
+
     from google.api_core.exceptions import RetryError
     from google.auth.exceptions import GoogleAuthError
     from google.cloud.exceptions import GoogleCloudError

@@ -1,0 +1,36 @@
+"""What a command imports: no more than it needs, since that is most of the time of a short job."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+def imported(code: str, *names: str) -> set[str]:
+    """Which of the modules are imported after the code has run, in an interpreter of its own."""
+    report = f"import json, sys; print(json.dumps(sorted({set(names)!r} & set(sys.modules))))"
+    done = subprocess.run([sys.executable, "-c", f"{code}\n{report}"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_help_imports_next_to_nothing() -> None:
+    code = (
+        "from recordmill.pipelines import cli\n"
+        "try:\n    cli.main(['convert', '--help'])\n"
+        "except SystemExit as stop:\n    assert stop.code == 0"
+    )
+    assert imported(code, "numpy", "PIL", "rich.table", "apache_beam", "google.protobuf", "http.client") == set()
+
+
+CLOUD = ("apache_beam.io.gcp.gcsfilesystem", "apache_beam.io.gcp.bigquery", "apitools", "pyarrow")
+
+
+@pytest.mark.parametrize("needs_cloud", [False, True])
+def test_beam_comes_without_the_parts_that_a_local_job_does_not_use(needs_cloud: bool) -> None:
+    pytest.importorskip("apitools")
+    code = f"from recordmill.pipelines.beam_import import import_beam\nimport_beam({needs_cloud})"
+    assert imported(code, "apache_beam", *CLOUD) == {"apache_beam", *(CLOUD if needs_cloud else ())}
+    later = f"{code}\nimport {', '.join(CLOUD)}"
+    assert imported(later, *CLOUD) == set(CLOUD)
