@@ -21,7 +21,9 @@ def test_help_imports_next_to_nothing() -> None:
         "try:\n    cli.main(['convert', '--help'])\n"
         "except SystemExit as stop:\n    assert stop.code == 0"
     )
-    assert imported(code, "numpy", "PIL", "rich.table", "apache_beam", "google.protobuf", "http.client") == set()
+    assert (
+        imported(code, "numpy", "PIL", "rich.table", "apache_beam", "google.protobuf", "http.client") == set()
+    )
 
 
 CLOUD = ("apache_beam.io.gcp.gcsfilesystem", "apache_beam.io.gcp.bigquery", "apitools", "pyarrow")
