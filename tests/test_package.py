@@ -129,6 +129,8 @@ def test_a_checkout_needs_no_installation(photos: Path, tmp_path: Path) -> None:
 
 def test_a_checkout_of_the_package_s_name_hides_nothing(tmp_path: Path) -> None:
     """Where the working directory holds a folder `recordmill` without a package in it."""
+    if not (ROOT / "build/names/recordmill").exists():
+        pytest.skip("the environment is not the one that make makes")
     (tmp_path / "recordmill/recordmill").mkdir(parents=True)
     found = run(
         *(sys.executable, "-c", "import recordmill; print(recordmill.__version__)"),
