@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,11 +11,17 @@ import pytest
 from tests.buckets.server import BucketServer
 
 
+@functools.cache
+def lasting_server() -> BucketServer:
+    """A server of buckets on loopback, which ends with this process: who found it once finds it again."""
+    return BucketServer().__enter__()
+
+
 @pytest.fixture
-def bucket_server() -> Iterator[BucketServer]:
-    """A server of buckets on loopback, with none in it."""
-    with BucketServer() as server:
-        yield server
+def bucket_server() -> BucketServer:
+    """The same, with no bucket in it."""
+    lasting_server().empty()
+    return lasting_server()
 
 
 @pytest.fixture

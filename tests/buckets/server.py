@@ -67,6 +67,10 @@ class BucketServer:
         """Every request so far, in the order of the answers; a batch comes after its parts."""
         return list(self._service.requests)
 
+    def empty(self) -> None:
+        """Has no bucket any more, injects nothing, and counts from the start."""
+        self._front.service = self._service = Service()
+
     def clear(self) -> None:
         """Forgets the requests and starts the count of mutations again."""
         self._service.requests.clear()

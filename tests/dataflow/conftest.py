@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.drawings import draw_folder
+from tests.buckets.fixtures import bucket_server as bucket_server
 from tests.buckets.server import BucketServer
 from tests.dataflow.endpoint import DataflowServer
 from tests.dataflow.submitting import Submitter
@@ -26,8 +27,8 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def submitter(photos: Path, tmp_path: Path) -> Iterator[Submitter]:
+def submitter(photos: Path, bucket_server: BucketServer, tmp_path: Path) -> Iterator[Submitter]:
     """With the images in gs://pictures/photos."""
-    with BucketServer() as buckets, DataflowServer() as dataflow:
-        buckets.upload_folder(photos, f"{buckets.bucket('pictures')}/photos")
-        yield Submitter(buckets, dataflow, tmp_path)
+    with DataflowServer() as dataflow:
+        bucket_server.upload_folder(photos, f"{bucket_server.bucket('pictures')}/photos")
+        yield Submitter(bucket_server, dataflow, tmp_path)

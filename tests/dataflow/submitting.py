@@ -1,7 +1,8 @@
-"""Submits conversions by the real command line, in a process of its own."""
+"""Submits conversions by the real command line."""
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import subprocess
@@ -10,17 +11,21 @@ import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from apache_beam.portability.api import beam_runner_api_pb2
+from recordmill.pipelines import dataflow_job
 
 from tests.buckets.server import BucketServer
 from tests.dataflow.endpoint import DataflowServer
 from tests.patched import patched_site
+from tests.pipelines.conversion import command
 
 ROOT = Path(__file__).parents[2]
 IMAGE = "europe-docker.pkg.dev/project/images/recordmill:1"
 # So often as a test can wait for.
-_OFTEN = "def patch(module):\n    module.POLL_SECONDS = 0.05\n    module.LINE_SECONDS = 0.0\n"
+_OFTEN = {"POLL_SECONDS": 0.05, "LINE_SECONDS": 0.0}
+_OFTEN_ELSEWHERE = f"def patch(module):\n    vars(module).update({_OFTEN})\n"
 
 
 @dataclass
@@ -44,7 +49,7 @@ class Submitter:
     def __init__(self, buckets: BucketServer, dataflow: DataflowServer, folder: Path) -> None:
         self.buckets = buckets
         self.dataflow = dataflow
-        site = patched_site(folder, "recordmill.pipelines.dataflow_job", _OFTEN)
+        site = patched_site(folder, "recordmill.pipelines.dataflow_job", _OFTEN_ELSEWHERE)
         self.environment = {
             **os.environ,
             "PYTHONPATH": f"{site}:{ROOT}",
@@ -75,11 +80,16 @@ class Submitter:
         )
 
     def run(self, *flags: str) -> Done:
-        """A call, done."""
-        done = subprocess.run(
-            self.call(*flags), cwd=ROOT, env=self.environment, capture_output=True, text=True, timeout=240
-        )
-        return Done(done.returncode, done.stdout, done.stderr)
+        """A call, done in this process."""
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            mock.patch.dict(os.environ, STORAGE_EMULATOR_HOST=self.buckets.host),
+            mock.patch.multiple(dataflow_job, **_OFTEN),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            status = command(*self.call(*flags)[3:])
+        return Done(status, out.getvalue(), err.getvalue())
 
     def pipeline(self) -> beam_runner_api_pb2.Pipeline:
         """The staged pipeline of the last job."""

@@ -89,6 +89,7 @@ def test_counters(writer: str, mixed: Path, tmp_path: Path) -> None:
                 assert [each.split("/ParDo(")[0].rpartition("/")[2] for each in by_step] == [step], name
 
 
+@pytest.mark.slow
 def test_shards_that_were_finished_before(mixed: Path, tmp_path: Path) -> None:
     call = ("--input", mixed, "--output", tmp_path / "out", "--image_format=jpeg", "--num_shards=1")
     assert convert(*call, "--quiet", "--max_failure_ratio=0") == 1
@@ -119,7 +120,9 @@ def test_each_failed_input_is_named_in_the_log(
     ]
 
 
-@pytest.mark.parametrize(("flags", "named"), [([], False), (["--verbose"], True)])
+@pytest.mark.parametrize(
+    ("flags", "named"), [([], False), pytest.param(["--verbose"], True, marks=pytest.mark.slow)]
+)
 def test_the_terminal_does_not_show_them_unasked(
     flags: list[str], named: bool, mixed: Path, tmp_path: Path
 ) -> None:

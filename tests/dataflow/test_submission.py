@@ -102,6 +102,7 @@ def test_the_code_in_the_image(submitter: Submitter) -> None:
     assert "WriteDataset/WriteShards/Write" in labels
 
 
+@pytest.mark.slow
 def test_the_graph_does_not_grow_with_the_files(submitter: Submitter) -> None:
     """A listing of many is not made by the launcher, nor sent along."""
     call = ("--async", "--quiet", "--output=gs://pictures/out", f"--sdk_container_image={IMAGE}")
@@ -186,6 +187,7 @@ def test_a_job_that_is_refused(
     assert done.err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_interrupted_while_it_is_followed(submitter: Submitter) -> None:
     submitter.dataflow.states = ["JOB_STATE_RUNNING"]
     process = submitter.start(f"--sdk_container_image={IMAGE}")

@@ -27,6 +27,7 @@ def sweeper(submitter: Submitter, monkeypatch: pytest.MonkeyPatch) -> Submitter:
     return submitter
 
 
+@pytest.mark.slow
 def test_a_sweep_that_is_run_as_it_is_followed(sweeper: Submitter, photos: Path, tmp_path: Path) -> None:
     sweeper.dataflow.states = ["JOB_STATE_RUNNING", "JOB_STATE_DONE"]
     counters: dict[str, int] = {}

@@ -28,6 +28,7 @@ def verifier(submitter: Submitter, monkeypatch: pytest.MonkeyPatch) -> Submitter
     return submitter
 
 
+@pytest.mark.slow
 def test_a_verification_that_is_run_as_it_is_followed(
     verifier: Submitter, photos: Path, tmp_path: Path
 ) -> None:

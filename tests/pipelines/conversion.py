@@ -2,20 +2,77 @@
 
 import hashlib
 import json
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
+from weakref import WeakKeyDictionary
 
 from recordmill.pipelines import cli
+from recordmill.transforms.shards import guarded, process
+
+
+def _surroundings() -> list[object]:
+    """What a process gets of this one when it is started."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+    return [environment, os.getcwd(), list(sys.path)]
+
+
+class _Writers:
+    """Writer processes that conversions leave for the next one, which need not import anything again.
+
+    Only what was started in the same surroundings is used.
+    """
+
+    def __init__(self) -> None:
+        self._surroundings: WeakKeyDictionary[process.WriterProcess, list[object]] = WeakKeyDictionary()
+        self._spawn = process.WriterProcess.spawn
+        self._take = process.take
+        self._prestart = process.prestart
+
+    def spawn(self) -> process.WriterProcess:
+        started = self._spawn()
+        self._surroundings[started] = _surroundings()
+        return started
+
+    def take(self) -> process.WriterProcess:
+        self._forget_others()
+        return self._take()
+
+    def prestart(self, processes: int) -> None:
+        self._forget_others()
+        self._prestart(processes)
+
+    def _forget_others(self) -> None:
+        here = _surroundings()
+        with process._idle_lock:
+            others = [each for each in process._idle if self._surroundings.get(each) != here]
+            process._idle[:] = [each for each in process._idle if each not in others]
+        for each in others:
+            each.stop()
+            each.connection.close()
+
+
+_writers = _Writers()
+process.WriterProcess.spawn = _writers.spawn  # type: ignore[method-assign]
+guarded.take, process.prestart = _writers.take, _writers.prestart
+
+
+def command(*args: object) -> int:
+    """Exit status of `recordmill`, in this process."""
+    with mock.patch.object(process, "stop_idle"):
+        try:
+            return cli.main([*map(str, args)])
+        except SystemExit as stop:
+            assert isinstance(stop.code, int)
+            return stop.code
 
 
 def convert(*args: object) -> int:
-    """Exit status of `recordmill convert`, in this process."""
-    try:
-        return cli.main(["convert", *map(str, args), "--progress=none"])
-    except SystemExit as stop:
-        assert isinstance(stop.code, int)
-        return stop.code
+    """Exit status of `recordmill convert`."""
+    return command("convert", *args, "--progress=none")
 
 
 def manifest(output: Path) -> dict[str, Any]:

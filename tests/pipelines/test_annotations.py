@@ -80,11 +80,11 @@ def painted(example: dict[str, list[Any]], name: str) -> np.ndarray:
     "flags",
     [
         (),
-        ("--short_side=60",),
-        ("--size=90x90", "--fit=stretch"),
-        ("--size=150x110", "--fit=pad", "--background=#404040"),
+        pytest.param(("--short_side=60",), marks=pytest.mark.slow),
+        pytest.param(("--size=90x90", "--fit=stretch"), marks=pytest.mark.slow),
+        pytest.param(("--size=150x110", "--fit=pad", "--background=#404040"), marks=pytest.mark.slow),
         ("--size=100x100", "--fit=crop"),
-        ("--exif=ignore", "--max_side=100"),
+        pytest.param(("--exif=ignore", "--max_side=100"), marks=pytest.mark.slow),
     ],
 )
 def test_boxes_and_masks_surround_what_is_drawn(turned: Path, tmp_path: Path, flags: tuple[str, ...]) -> None:
@@ -255,6 +255,7 @@ def test_the_classic_pairs_of_pascal_voc(pairs: dict[str, np.ndarray], tmp_path:
     assert sorted(seen) == sorted(pairs)
 
 
+@pytest.mark.slow
 def test_the_published_spec_of_deeplab_reads_it(pairs: dict[str, np.ndarray], tmp_path: Path) -> None:
     output = tmp_path / "out"
     assert convert("--input", tmp_path / "voc", "--output", output) == 0
@@ -274,6 +275,7 @@ def test_the_published_spec_of_deeplab_reads_it(pairs: dict[str, np.ndarray], tm
         assert parsed["image/segmentation/class/format"] == b"png"
 
 
+@pytest.mark.slow
 def test_white_is_a_class_where_masks_are_black_and_white(tmp_path: Path) -> None:
     for name in ("images", "masks"):
         (tmp_path / "in" / name).mkdir(parents=True)
@@ -315,6 +317,7 @@ def test_both_writers_and_both_places_of_annotations_agree(turned: Path, tmp_pat
     assert not (tmp_path / "shards/.recordmill").exists()
 
 
+@pytest.mark.slow
 def test_detection_records_come_back_as_they_were(turned: Path, tmp_path: Path) -> None:
     """Records that we have written are a source like any other: ids, names and boxes stay."""
     first, second = tmp_path / "first", tmp_path / "second"
@@ -384,6 +387,7 @@ def test_clips_are_sequence_examples(tmp_path: Path) -> None:
     assert found == {name: [[0, 500_000, 1_000_000], [stored] * 3] for name in ("jump", "run")}
 
 
+@pytest.mark.slow
 def test_an_area_is_one_of_the_stored_image(odd_boxes: Path, tmp_path: Path) -> None:
     (odd_boxes / "boxes.csv").write_text(
         "filename,class,xmin,ymin,xmax,ymax,area\na.jpg,car,10,20,30,40,400\na.jpg,dog,0,0,9,9,81\n"
@@ -394,6 +398,7 @@ def test_an_area_is_one_of_the_stored_image(odd_boxes: Path, tmp_path: Path) -> 
     assert one["image/object/area"] == [100.0, 20.25]
 
 
+@pytest.mark.slow
 def test_examples_have_the_same_keys(odd_boxes: Path, tmp_path: Path) -> None:
     (odd_boxes / "boxes.csv").write_text(
         "filename,class,xmin,ymin,xmax,ymax,difficult\na.jpg,car,1,2,3,4,1\nb.jpg,,,,,,\n"

@@ -79,11 +79,11 @@ def arrays(folder: Path) -> None:
     ("make", "flags", "names"),
     [
         (coco, ("--include_annotations=masks",), "coco"),
-        (masks, (), "masks"),
-        (archives, (), "archive"),
+        pytest.param(masks, (), "masks", marks=pytest.mark.slow),
+        pytest.param(archives, (), "archive", marks=pytest.mark.slow),
         (tars, (), "webdataset"),
-        (tables, (), "parquet"),
-        (arrays, (), "numpy"),
+        pytest.param(tables, (), "parquet", marks=pytest.mark.slow),
+        pytest.param(arrays, (), "numpy", marks=pytest.mark.slow),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -36,8 +37,22 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("splits", [[], ["--splits=train=0.6,test=0.4"]])
-@pytest.mark.parametrize("image_format", ["keep", "raw"])
+@pytest.fixture(scope="module")
+def made(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset of them in shards of fixed numbers; nothing changes it."""
+    output = tmp_path_factory.mktemp("made") / "out"
+    args = ("--writer=beam", "--num_shards=val=2,train=5", "--max_failure_ratio=0.1")
+    assert convert("--input", photos, "--output", output, *args) == 0
+    return output
+
+
+@pytest.mark.parametrize(
+    ("image_format", "splits"),
+    [
+        ("raw", ["--splits=train=0.6,test=0.4"]),
+        pytest.param("keep", [], marks=pytest.mark.slow),
+    ],
+)
 def test_the_same_records_as_the_other_writer(
     photos: Path, tmp_path: Path, splits: list[str], image_format: str
 ) -> None:
@@ -60,56 +75,47 @@ def test_the_same_records_as_the_other_writer(
     assert not (tmp_path / "beam/.recordmill").exists()
 
 
-def test_tfds_and_the_index_read_it(photos: Path, tmp_path: Path) -> None:
+def test_tfds_and_the_index_read_it(made: Path) -> None:
     import tensorflow_datasets as tfds
 
-    output = tmp_path / "out"
-    args = ("--writer=beam", "--num_shards=train=3,val=1", "--max_failure_ratio=0.1")
-    assert convert("--input", photos, "--output", output, *args) == 0
-    builder = tfds.builder_from_directory(output)
+    builder = tfds.builder_from_directory(made)
     assert {name: split.num_examples for name, split in builder.info.splits.items()} == {
         "train": 21,
         "val": 9,
     }
     assert len(list(builder.as_dataset(split="train+val", as_supervised=True))) == 30
-    for name in shards(output):
+    for name in shards(made):
         stem = name.removesuffix(".tfrecord")
-        contents = (output / name).read_bytes()
-        lines = (output / "index" / f"{stem}.idx").read_text().splitlines()
+        contents = (made / name).read_bytes()
+        lines = (made / "index" / f"{stem}.idx").read_text().splitlines()
         frames = [tuple(map(int, line.split())) for line in lines]
         found = [contents[offset + 12 : offset + length - 4] for offset, length in frames]
-        assert found == payloads(output, stem)
+        assert found == payloads(made, stem)
         assert sum(length for _, length in frames) == len(contents)
     assert builder.info.splits["train"].num_bytes == sum(
-        len(one) + FRAME_BYTES for one in payloads(output, "train-*")
+        len(one) + FRAME_BYTES for one in payloads(made, "train-*")
     )
 
 
-@pytest.mark.parametrize(
-    ("num_shards", "expected"),
-    [
-        ([], {"train": 1, "val": 1}),
-        (["--num_shards=4"], {"train": 4, "val": 4}),
-        (["--num_shards=val=2,train=5"], {"train": 5, "val": 2}),
-        # More shards than records: some are empty.
-        (["--num_shards=25"], {"train": 25, "val": 25}),
-    ],
-)
-def test_number_of_shards(
-    photos: Path, tmp_path: Path, num_shards: list[str], expected: dict[str, int]
-) -> None:
-    output = tmp_path / "out"
-    args = ("--writer=beam", "--max_failure_ratio=0.1", *num_shards)
-    assert convert("--input", photos, "--output", output, *args) == 0
-    made = shards(output)
+def check_shards(output: Path, expected: dict[str, int]) -> None:
+    """All 30 records are in so many shards of each split, with an index each."""
+    found = shards(output)
     assert {
         f"{split}-{shard:05d}-of-{count:05d}.tfrecord"
         for split, count in expected.items()
         for shard in range(count)
-    } == made.keys()
-    assert sum(made.values()) == 30
-    assert (0 in made.values()) == (25 in expected.values())
-    assert len(list((output / "index").iterdir())) == len(made)
+    } == found.keys()
+    assert sum(found.values()) == 30
+    assert (0 in found.values()) == (25 in expected.values())
+    assert len(list((output / "index").iterdir())) == len(found)
+
+
+def test_number_of_shards(made: Path, photos: Path, tmp_path: Path) -> None:
+    check_shards(made, {"train": 5, "val": 2})
+    # More shards than records: some are empty.
+    args = ("--writer=beam", "--max_failure_ratio=0.1", "--num_shards=25")
+    assert convert("--input", photos, "--output", tmp_path / "out", *args) == 0
+    check_shards(tmp_path / "out", {"train": 25, "val": 25})
 
 
 def write(photos: Path, output: Path, config: DatasetConfig) -> None:
@@ -151,9 +157,10 @@ def test_too_many_failures(photos: Path, tmp_path: Path, capfd: pytest.CaptureFi
     assert not list(output.glob("*.tfrecord"))
     # Nothing is kept, and nothing in the way.
     assert convert("--input", photos, "--output", output, "--writer=beam", "--max_failure_ratio=0.1") == 0
-    assert sum(shards(output).values()) == 30
+    check_shards(output, {"train": 1, "val": 1})
 
 
+@pytest.mark.slow
 def test_a_split_whose_records_all_fail(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     list(draw_folder(tmp_path / "in/train", each=4))
     (tmp_path / "in/val/square").mkdir(parents=True)
@@ -206,24 +213,16 @@ def failing(function: Callable[..., Any], error: OSError) -> Callable[..., Any]:
     return fail
 
 
-@pytest.mark.parametrize("num_shards", [[], ["--num_shards=2"]])
-@pytest.mark.parametrize(
-    ("place", "error", "message"),
-    [
-        ("write", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "No space left on device; "),
-        ("close", OSError(errno.EIO, os.strerror(errno.EIO)), "Input/output error; look after the disk"),
-        ("rename", PermissionError(errno.EACCES, "Permission denied"), "cannot be renamed: "),
-        (
-            "makedirs",
-            PermissionError(errno.EACCES, "Permission denied", "/x"),
-            "/x: Permission denied; allow",
-        ),
-    ],
-)
+FAULTS = [
+    ("write", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "No space left on device; "),
+    ("close", OSError(errno.EIO, os.strerror(errno.EIO)), "Input/output error; look after the disk"),
+    ("rename", PermissionError(errno.EACCES, "Permission denied"), "cannot be renamed: "),
+    ("makedirs", PermissionError(errno.EACCES, "Permission denied", "/x"), "/x: Permission denied; allow"),
+]
+
+
+@pytest.mark.parametrize("num_shards", [pytest.param([], marks=pytest.mark.slow), ["--num_shards=2"]])
 def test_a_fault_of_the_machine_is_one_clear_line(
-    place: str,
-    error: OSError,
-    message: str,
     num_shards: list[str],
     photos: Path,
     tmp_path: Path,
@@ -232,15 +231,17 @@ def test_a_fault_of_the_machine_is_one_clear_line(
 ) -> None:
     output = tmp_path / "out"
     args = ("--input", photos, "--output", output, "--writer=beam", "--max_failure_ratio=0.1", *num_shards)
-    with monkeypatch.context() as patch:
-        owner: Any = filebasedsink.FileBasedSinkWriter if place in ("write", "close") else os
-        patch.setattr(owner, place, failing(getattr(owner, place), error))
-        assert convert(*args) == 1
-    printed = capfd.readouterr().err
-    (line,) = [line for line in printed.splitlines() if "error: " in line]
-    assert message in line
-    assert "Traceback" not in printed
-    assert not (output / "manifest.json").exists()
+    for place, error, message in FAULTS:
+        with monkeypatch.context() as patch:
+            owner: Any = filebasedsink.FileBasedSinkWriter if place in ("write", "close") else os
+            patch.setattr(owner, place, failing(getattr(owner, place), error))
+            assert convert(*args) == 1, place
+        printed = capfd.readouterr().err
+        (line,) = [line for line in printed.splitlines() if "error: " in line]
+        assert message in line, place
+        assert "Traceback" not in printed, place
+        assert not (output / "manifest.json").exists(), place
+    # None of them has left anything in the way.
     assert convert(*args) == 0
     assert sum(shards(output).values()) == 30
 
@@ -268,9 +269,9 @@ def test_what_the_disk_does_not_give_back_is_found(
     assert not (output / "manifest.json").exists()
 
 
-def test_a_dataset_whose_name_begins_alike_is_left_alone(photos: Path, tmp_path: Path) -> None:
+def test_a_dataset_whose_name_begins_alike_is_left_alone(made: Path, photos: Path, tmp_path: Path) -> None:
     args = ("--input", photos, "--max_failure_ratio=0.1", "--writer=beam", "--num_shards=2")
-    assert convert(*args, "--output", tmp_path / "out-small", "--limit=15") == 0
+    shutil.copytree(made, tmp_path / "out-small")
     beside = tmp_path / "out-00000-of-00002.tfrecord"
     beside.write_bytes(b"not ours")
     before = {path: path.read_bytes() for path in (tmp_path / "out-small").rglob("*") if path.is_file()}
@@ -282,10 +283,11 @@ def test_a_dataset_whose_name_begins_alike_is_left_alone(photos: Path, tmp_path:
     assert beside.read_bytes() == b"not ours"
 
 
-def test_fewer_shards_with_overwrite_leave_no_stale_one(photos: Path, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_fewer_shards_with_overwrite_leave_no_stale_one(made: Path, photos: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     args = ("--input", photos, "--output", output, "--max_failure_ratio=0.1", "--writer=beam")
-    assert convert(*args, "--num_shards=5") == 0
+    shutil.copytree(made, output)
     old = Counter(payloads(output))
     assert convert(*args, "--num_shards=2", "--overwrite") == 0
     assert len(shards(output)) == 4
@@ -298,6 +300,7 @@ def test_fewer_shards_with_overwrite_leave_no_stale_one(photos: Path, tmp_path: 
         assert Counter(payloads(output)) == old
 
 
+@pytest.mark.slow
 def test_the_runner_s_own_processes(photos: Path, tmp_path: Path) -> None:
     args = ("--writer=beam", "--direct_running_mode=multi_processing", "--direct_num_workers=2")
     common = ("--input", photos, "--max_failure_ratio=0.1", "--name=d")
@@ -307,6 +310,7 @@ def test_the_runner_s_own_processes(photos: Path, tmp_path: Path) -> None:
     assert_same_dataset(tmp_path / "shards", tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_records_listed_side_by_side_are_not_written_side_by_side(tmp_path: Path) -> None:
     """Of 1,000 records listed label by label, no stretch of a shard is of one label."""
     import tensorflow as tf
@@ -327,6 +331,7 @@ def test_records_listed_side_by_side_are_not_written_side_by_side(tmp_path: Path
         assert 10 <= sum(number < 500 for number in found[start : start + 50]) <= 40
 
 
+@pytest.mark.slow
 def test_little_memory_is_said(
     photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -347,6 +352,7 @@ def test_bad_calls(photos: Path, tmp_path: Path, capfd: pytest.CaptureFixture[st
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_more_than_one_task_in_flight(tmp_path: Path) -> None:
     """Enough records for two processes and many tasks: each comes out once."""
     folder = tmp_path / "in"

@@ -20,7 +20,6 @@ from tests.pipelines.conversion import by_key, convert, digests, failures, manif
 pytest.importorskip("apache_beam.io.gcp.gcsfilesystem", reason="the extra gcp is not installed")
 
 KILLS = int(os.environ.get("RECORDMILL_KILLS", "2"))
-WRITERS = ["shards", "beam"]
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +76,7 @@ def gone_through(stored: str, server: BucketServer, local: Path, output: Path, w
     assert server.names(f"{stored}/.recordmill") == [f"{stored}/.recordmill/lock"]
 
 
-@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize("writer", ["shards", pytest.param("beam", marks=pytest.mark.slow)])
 def test_a_bucket_is_as_good_as_a_disk(
     writer: str, stored: str, bucket_server: BucketServer, local: Path, pictures: Path, tmp_path: Path
 ) -> None:
@@ -100,6 +99,7 @@ def test_a_bucket_is_as_good_as_a_disk(
     assert len(others) <= 10 and not images.keys() & {request.name for request in others}
 
 
+@pytest.mark.slow
 def test_from_a_bucket_to_a_disk_and_back(
     stored: str, bucket_server: BucketServer, local: Path, pictures: Path, tmp_path: Path
 ) -> None:
@@ -109,7 +109,7 @@ def test_from_a_bucket_to_a_disk_and_back(
     gone_through(stored, bucket_server, local, tmp_path / "up", "shards")
 
 
-@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize("writer", [pytest.param("shards", marks=pytest.mark.slow), "beam"])
 def test_faults_of_the_service_leave_no_trace(
     writer: str, stored: str, bucket_server: BucketServer, local: Path, tmp_path: Path
 ) -> None:
@@ -176,6 +176,7 @@ def test_a_conversion_that_is_killed_goes_on(
     assert manifest(tmp_path / "again")["provenance"]["reused_shards"] == len(finished)
 
 
+@pytest.mark.slow
 def test_an_interruption_says_what_is_left(stored: str, bucket_server: BucketServer) -> None:
     process: subprocess.Popen[bytes] | None = None
 
@@ -217,6 +218,7 @@ def test_a_wrong_call_is_told_in_one_line(
     assert error.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_dataset_is_replaced_only_when_that_is_asked_for(
     stored: str, bucket_server: BucketServer, local: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -151,17 +151,19 @@ def test_same_bytes_whatever_the_order_of_creation_and_the_workers(photos: Path,
                 os.link(path, target)
     args = ("--num_shards=3", "--splits=train=0.8,val=0.2", "--label_pattern=(circle|square|triangle)/")
     made = []
-    for number, workers in ((0, 1), (1, 2), (1, 3)):
+    for number, workers in ((0, 1), (1, 3)):
         output = tmp_path / f"out{number}-{workers}"
         call = ("--input", tmp_path / f"photos{number}", "--output", output, "--direct_num_workers", workers)
         assert convert(*call, *args) == 0
         made.append(digests(output))
     assert len(made[0]) == 12
-    assert made[0] == made[1] == made[2]
+    assert made[0] == made[1]
     assert manifest(output)["counts"]["written"] == 540
 
 
-@pytest.mark.parametrize("mode", ["multi_threading", "multi_processing"])
+@pytest.mark.parametrize(
+    "mode", ["multi_threading", pytest.param("multi_processing", marks=pytest.mark.slow)]
+)
 def test_same_bytes_from_the_workers_of_beam(mode: str, photos: Path, tmp_path: Path) -> None:
     args = ("--input", photos, "--num_shards=3")
     assert convert(*args, "--output", tmp_path / "ours") == 0
@@ -170,6 +172,7 @@ def test_same_bytes_from_the_workers_of_beam(mode: str, photos: Path, tmp_path: 
     assert digests(tmp_path / "beams") == digests(tmp_path / "ours")
 
 
+@pytest.mark.slow
 def test_seed_moves_the_order_and_no_split(photos: Path, tmp_path: Path) -> None:
     splits = []
     orders = []
@@ -183,6 +186,7 @@ def test_seed_moves_the_order_and_no_split(photos: Path, tmp_path: Path) -> None
     assert orders[0] != orders[1]
 
 
+@pytest.mark.slow
 def test_order_by_key(photos: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     assert convert("--input", photos, "--output", output, "--num_shards=3", "--order=key") == 0
@@ -368,8 +372,7 @@ def write_idx(path: Path, values: np.ndarray) -> None:
     path.write_bytes(gzip.compress(contents) if path.suffix == ".gz" else contents)
 
 
-@pytest.mark.parametrize("ending", ["", ".gz"])
-def test_idx(tmp_path: Path, ending: str) -> None:
+def test_idx(tmp_path: Path) -> None:
     import tensorflow as tf
 
     folder = tmp_path / "mnist"
@@ -377,7 +380,7 @@ def test_idx(tmp_path: Path, ending: str) -> None:
     random = np.random.default_rng(1)
     images = random.integers(0, 255, (30, 28, 28))
     labels = random.integers(0, 10, 30)
-    for name, part in (("train", slice(0, 20)), ("t10k", slice(20, 30))):
+    for name, ending, part in (("train", "", slice(0, 20)), ("t10k", ".gz", slice(20, 30))):
         write_idx(folder / f"{name}-images-idx3-ubyte{ending}", images[part])
         write_idx(folder / f"{name}-labels-idx1-ubyte{ending}", labels[part])
     output = tmp_path / "out"
@@ -407,6 +410,7 @@ def test_imagenet_schema_and_rename(photos: Path, tmp_path: Path) -> None:
     assert (output / "y.labels.txt").read_text().splitlines()[1:] == ["circle", "square", "triangle"]
 
 
+@pytest.mark.slow
 def test_label_file_and_offset(photos: Path, tmp_path: Path) -> None:
     (tmp_path / "labels.txt").write_text("triangle\nsquare\ncircle\n")
     output = tmp_path / "out"
@@ -477,6 +481,7 @@ def test_no_more_shards_than_records(photos: Path, tmp_path: Path) -> None:
     assert len(manifest(tmp_path / "out")["splits"]["train"]["shards"]) == 18
 
 
+@pytest.mark.slow
 def test_nobody_reads_the_summary(photos: Path, tmp_path: Path) -> None:
     call = [
         sys.executable,
@@ -507,8 +512,8 @@ def test_plan_writes_nothing(photos: Path, tmp_path: Path, capfd: pytest.Capture
 @pytest.mark.parametrize(
     "command",
     [
-        [sys.executable, "-m", "recordmill.pipelines.convert"],
-        [sys.executable, str(ROOT / "pipelines/convert.py")],
+        pytest.param([sys.executable, "-m", "recordmill.pipelines.convert"], marks=pytest.mark.slow),
+        pytest.param([sys.executable, str(ROOT / "pipelines/convert.py")], marks=pytest.mark.slow),
         [sys.executable, "-m", "recordmill.pipelines.cli", "convert"],
     ],
 )

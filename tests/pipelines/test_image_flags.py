@@ -36,6 +36,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_what_transparency_costs_is_told(
     photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -134,6 +135,7 @@ def test_every_flag_at_once_gives_the_same_bytes_twice(
     assert (told["subsampling"], told["size"], told["background"]) == ("422", [40, 60], [0, 0, 128])
 
 
+@pytest.mark.slow
 def test_the_price_of_progressive_jpegs_is_told(
     photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -211,6 +211,7 @@ def in_cluster(workers: int) -> str:
     return json.dumps({"cluster": {"worker": hosts}, "task": {"type": "worker", "index": 0}})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("workers", "policy"), [(0, "FILE"), (2, "FILE"), (5, "FILE"), (6, "DATA")])
 def test_tf_distribute_splits_by_file_where_there_are_enough(
     rows: Path, monkeypatch: pytest.MonkeyPatch, workers: int, policy: str
@@ -230,6 +231,7 @@ def test_tf_distribute_splits_by_file_where_there_are_enough(
     assert all(parts)
 
 
+@pytest.mark.slow
 def test_replicas_share_batches(rows: Path) -> None:
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])
     shared = strategy.experimental_distribute_dataset(load(rows, batch_size=8))

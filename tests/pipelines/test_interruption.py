@@ -36,6 +36,7 @@ def test_while_the_program_is_still_imported(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_after_the_manifest_is_written(photos: Path, tmp_path: Path) -> None:
     patch = (
         "import os, signal\n"
@@ -74,6 +75,7 @@ def test_before_an_older_dataset_is_withdrawn(photos: Path, tmp_path: Path) -> N
     assert manifest(output)["provenance"]["reused_shards"] == 1
 
 
+@pytest.mark.slow
 def test_an_output_that_goes_away(
     photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

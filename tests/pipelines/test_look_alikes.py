@@ -158,6 +158,7 @@ def dying(monkeypatch: pytest.MonkeyPatch, function: str) -> None:
     monkeypatch.setattr(f"recordmill.transforms.publish.{function}", killed)
 
 
+@pytest.mark.slow
 def test_next_to_a_dataset(photos: Path, tmp_path: Path, planted: Planted) -> None:
     output = tmp_path / "out"
     assert convert("--input", photos, "--output", output) == 0
@@ -188,7 +189,14 @@ def test_next_to_a_dataset(photos: Path, tmp_path: Path, planted: Planted) -> No
 
 
 @pytest.mark.parametrize(
-    "function", ["announce", "withdraw", "complete_moves", "write_metadata_files", "commit"]
+    "function",
+    [
+        "commit",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("announce", "withdraw", "complete_moves", "write_metadata_files")
+        ),
+    ],
 )
 def test_where_a_job_was_killed(
     function: str, photos: Path, tmp_path: Path, planted: Planted, monkeypatch: pytest.MonkeyPatch
@@ -283,6 +291,7 @@ def test_a_file_that_is_named_and_is_not_ours(
     assert "photo.png" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "args",
     [("inspect", "--images"), ("report", "--output"), ("verify", "--report")],

@@ -62,6 +62,7 @@ def test_the_manifest_lists_every_file(older: Path) -> None:
     assert manifest(older)["provenance"]["reused_shards"] == 0
 
 
+@pytest.mark.slow
 def test_fewer_shards_leave_no_stale_one(photos: Path, older: Path, output: Path, tmp_path: Path) -> None:
     beside = shutil.copytree(older, tmp_path / "out-small")
     assert convert("--input", photos, "--output", tmp_path / "fresh", "--num_shards=2", "--name=out") == 0
@@ -116,6 +117,7 @@ def test_a_job_that_cannot_be_planned_leaves_all_as_it_is(
     assert files(output) == files(older)
 
 
+@pytest.mark.slow
 def test_a_job_that_cannot_be_planned_keeps_what_another_has_finished(photos: Path, tmp_path: Path) -> None:
     worse = Path(shutil.copytree(photos, tmp_path / "worse"))
     (worse / "circle/broken.jpg").write_text("no image")

@@ -158,6 +158,7 @@ def test_a_publication_that_was_cut_off_is_known_and_cleared(
     assert not (output / ".recordmill").exists()
 
 
+@pytest.mark.slow
 def test_a_script_without_a_main_guard(photos: Path, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(

@@ -133,6 +133,7 @@ def test_pixels_of_masks_are_those_of_the_source(
     }
 
 
+@pytest.mark.slow
 def test_pixels_of_reused_masks_are_counted(pairs: dict[str, Counter[str]], tmp_path: Path) -> None:
     """The second version reuses the whole shard of val, and all masks of train but the one that changes."""
     changed = tmp_path / "in/masks/train/0.png"
@@ -178,6 +179,7 @@ def test_free_features_are_not_counted(tmp_path: Path) -> None:
     assert counted.of({"label": int64_feature(3)}).labels == ()
 
 
+@pytest.mark.slow
 def test_frames_and_labels_of_sequences_are_counted(tmp_path: Path) -> None:
     for clip, frames in (("run/a", 3), ("jump/b", 2)):
         for number in range(frames):
@@ -234,6 +236,7 @@ def test_images_before_and_after_their_encoding(coco: Path, tmp_path: Path) -> N
         assert crop["ssim"] == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [["--size=60x80", "--fit=pad"], ["--max_side=50", "--color=gray"]])
 def test_resized_images_are_compared_in_the_size_that_is_stored(
     coco: Path, tmp_path: Path, flags: list[str]
@@ -254,6 +257,7 @@ def pixels(data: bytes) -> np.ndarray[Any, Any]:
     return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
 
 
+@pytest.mark.slow
 def test_every_file_is_proved_by_the_manifest_or_by_its_own_seal(coco: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     published(coco, output, "--num_shards=2")

@@ -43,6 +43,7 @@ def assert_same(source: SourceConfig, folder: Path) -> None:
     assert mine["source"]["digest"] == theirs["source"]["digest"]
 
 
+@pytest.mark.slow
 def test_a_bucket_of_folders(bucket: str, bucket_server: BucketServer, tmp_path: Path) -> None:
     chance = random.Random(1)
     for number in range(120):

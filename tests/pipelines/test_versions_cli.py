@@ -267,6 +267,7 @@ def test_what_is_said_of_what_was_taken_over(
     assert [line for line in lines if line.startswith(("taken over", "work"))] == rows
 
 
+@pytest.mark.slow
 def test_a_version_that_fails(photos: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     source, output = tmp_path / "photos", tmp_path / "out"
     shutil.copytree(photos, source)
@@ -329,6 +330,7 @@ def test_interrupted_while_a_version_is_shown(
     assert sorted(path.name for path in output.iterdir()) == ["1.0.0", "latest.json"]
 
 
+@pytest.mark.slow
 def test_versions_in_a_bucket(photos: Path, bucket: str, capsys: pytest.CaptureFixture[str]) -> None:
     call = ("--input", photos, "--output", f"{bucket}/pets/", AUTO, "--num_shards=1")
     assert convert(*call) == 0

@@ -142,6 +142,7 @@ def test_a_strict_job_without_warnings_is_published(photos: Path, tmp_path: Path
     assert manifest(tmp_path / "out")["warnings"] == []
 
 
+@pytest.mark.slow
 def test_versions(photos: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A reused shard has the same warnings; neither they nor --strict make another version."""
     output = tmp_path / "out"

@@ -30,10 +30,10 @@ from tests.shards.failing_codec import failing_codec
 HANG_SECONDS = 1.0
 
 
-@pytest.fixture(autouse=True)
-def codec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+@pytest.fixture(autouse=True, scope="module")
+def codec(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Writers whose codec fails on images that say so."""
-    with failing_codec(tmp_path, monkeypatch):
+    with pytest.MonkeyPatch.context() as patch, failing_codec(tmp_path_factory.mktemp("codec"), patch):
         yield
 
 
@@ -74,7 +74,7 @@ def ran(
     return Path(file.path), failures, dict(file.stats.failed)
 
 
-@pytest.mark.parametrize("ends", [[7], [0], [39], [0, 1, 2], [3, 20, 39]])
+@pytest.mark.parametrize("ends", [[0, 1, 2], [3, 20, 39]])
 def test_a_crash_costs_one_image(tmp_path: Path, ends: list[int]) -> None:
     records = listed(tmp_path, dict.fromkeys(ends, b"CRASH"))
     done: list[int] = []
@@ -109,6 +109,7 @@ def test_a_hang_costs_one_image_and_two_limits(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_an_image_that_takes_too_long_is_tried_once(tmp_path: Path) -> None:
     records = listed(tmp_path, {5: b"BURN"}, count=10)
     path, failures, reasons = ran(records, tmp_path / "part", [], hang_seconds=60)
@@ -160,6 +161,7 @@ def test_an_image_that_takes_all_memory_costs_itself(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_sample_leaves_out_what_fails_after_one_try(tmp_path: Path) -> None:
     records = listed(tmp_path, {1: b"CRASH", 2: b"ONCE"}, count=5)
     measured = measure(records, settings(records))
@@ -168,6 +170,7 @@ def test_a_sample_leaves_out_what_fails_after_one_try(tmp_path: Path) -> None:
     assert measured.encoded_bytes > sum(sizes)
 
 
+@pytest.mark.slow
 def test_a_sample_leaves_out_a_file_that_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,6 +221,7 @@ def test_a_lone_image_is_tried_twice_too(tmp_path: Path) -> None:
     assert path.read_bytes() == b""
 
 
+@pytest.mark.slow
 def test_encoding_alone_is_guarded_too(tmp_path: Path) -> None:
     records = listed(tmp_path, {2: b"CRASH", 4: b"HANG"}, count=6)
     references = [pack_reference(record, 0) for record in records]
@@ -247,6 +251,7 @@ def test_a_file_that_does_not_answer_fails_the_job(tmp_path: Path) -> None:
         executor.close()
 
 
+@pytest.mark.slow
 def test_processes_that_die_through_no_image_fail_the_job(tmp_path: Path) -> None:
     records = listed(tmp_path, dict.fromkeys(range(20), b"ONCE"), count=20)
     executor = ProcessExecutor(settings(records), lambda *_: None, 1, HANG_SECONDS)

@@ -84,20 +84,20 @@ def test_every_key_is_in_one_part_and_no_part_begins_in_a_folder_that_is_not_ent
 @pytest.mark.parametrize(
     "names",
     [
-        [f"IMG_2026_{number:06}.jpg" for number in range(100_000)],
-        [f"{number * 2654435761 % 2**32:08x}/0.png" for number in range(100_000)],
+        [f"IMG_2026_{number:06}.jpg" for number in range(20_000)],
+        [f"{number * 2654435761 % 2**32:08x}/0.png" for number in range(20_000)],
         [
             f"2026/{day:02}/{hour:02}/c/{n:05}.jpg"
             for day in range(20)
             for hour in range(24)
-            for n in range(200)
+            for n in range(40)
         ],
-        [f"n{synset:08}/n{synset:08}_{n}.JPEG" for synset in range(1000) for n in range(0, 1300, 13)],
+        [f"n{synset:08}/n{synset:08}_{n}.JPEG" for synset in range(1000) for n in range(0, 1300, 65)],
     ],
     ids=["numbers", "hashes", "dates", "synsets"],
 )
 def test_parts_are_alike_in_size_and_found_in_few_requests(parted: Parted, names: list[str]) -> None:
-    ranges, listing = parted(names, page=100, parts=100)
+    ranges, listing = parted(names, page=20, parts=100)
     found = sizes(ranges, names)
     assert sum(found) == len(names)
     assert 100 <= len(ranges) <= 1000

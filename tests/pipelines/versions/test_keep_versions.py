@@ -40,6 +40,7 @@ def test_one_alone(some: Rerun, tmp_path: Path) -> None:
     assert_same_version(home / NEXT, some.scratch)
 
 
+@pytest.mark.slow
 def test_what_no_manifest_lists_stays(some: Rerun, tmp_path: Path) -> None:
     home = some.home(tmp_path)
     (home / "1.0.0/notes.txt").write_text("mine")

@@ -146,6 +146,7 @@ def test_failures_are_tried_again(some: Rerun, tmp_path: Path, capsys: pytest.Ca
     assert digests(home / NEXT) == digests(some.first / "1.0.0")
 
 
+@pytest.mark.slow
 def test_a_failure_that_heals_without_a_trace_is_tried_again(some: Rerun, tmp_path: Path) -> None:
     """Same size and same time as before: only trying tells."""
     data = some.edit.before["a/05.jpg"]

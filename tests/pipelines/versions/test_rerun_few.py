@@ -34,27 +34,29 @@ def version(tmp_path: Path, home: str, *flags: str, number: str = "auto") -> int
     )
 
 
-@pytest.mark.parametrize("shards", [1, 8])
-@pytest.mark.parametrize(
-    "second", [(0, 1, 2), (0, 1), (2,), (0, 1, 2, 3), (7,)], ids=["same", "less", "one", "more", "other"]
-)
-def test_shards_without_a_record(second: tuple[int, ...], shards: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("shards", [pytest.param(1, marks=pytest.mark.slow), 8])
+def test_shards_without_a_record(shards: int, tmp_path: Path) -> None:
     flags = (f"--num_shards={shards}",)
-    put(tmp_path / "in", 0, 1, 2)
-    assert version(tmp_path, "out", *flags) == 0
-    put(tmp_path / "in", *second)
-    assert version(tmp_path, "out", *flags) == 0
-    if second == (0, 1, 2):
+    before: tuple[int, ...] = (0, 1, 2)
+    put(tmp_path / "in", *before)
+    for _ in range(2):
+        assert version(tmp_path, "out", *flags) == 0
         assert versions(tmp_path / "out") == ["1.0.0"]
-        return
-    assert version(tmp_path, "scratch", *flags) == 0
-    assert latest(tmp_path / "out") == NEXT
-    assert digests(tmp_path / "out" / NEXT) == digests(tmp_path / "scratch/1.0.0")
-    assert work(tmp_path / "out" / NEXT)[0] == len(set(second) - {0, 1, 2})
+    # Less, more, one of them alone, and another one.
+    for number, second in enumerate([(0, 1), (0, 1, 2, 3), (2,), (7,)], 1):
+        put(tmp_path / "in", *second)
+        assert version(tmp_path, "out", *flags) == 0
+        assert version(tmp_path, f"scratch{number}", *flags) == 0
+        made = tmp_path / f"out/1.0.{number}"
+        assert latest(tmp_path / "out") == made.name
+        assert digests(made) == digests(tmp_path / f"scratch{number}/1.0.0"), second
+        assert work(made)[0] == len(set(second) - set(before)), second
+        before = second
     assert version(tmp_path, "out", *flags) == 0
-    assert versions(tmp_path / "out") == ["1.0.0", NEXT]
+    assert versions(tmp_path / "out") == [f"1.0.{number}" for number in range(5)]
 
 
+@pytest.mark.slow
 def test_a_record_that_fails_and_counts_in_what_the_list_decides(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -121,6 +123,7 @@ def test_an_image_that_is_replaced_before_it_is_read_and_put_back(
     assert versions(tmp_path / "out") == ["1.0.0", NEXT]
 
 
+@pytest.mark.slow
 def test_an_object_that_is_replaced_before_it_is_read_and_put_back(
     tmp_path: Path, bucket: str, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +147,7 @@ def test_an_object_that_is_replaced_before_it_is_read_and_put_back(
     assert work(tmp_path / "out" / NEXT)[:2] == (1, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [("--dataset_version=1.0.0",), ()], ids=["version", "none"])
 def test_finished_shards_of_images_without_a_time_are_not_kept(
     flags: tuple[str, ...], tmp_path: Path

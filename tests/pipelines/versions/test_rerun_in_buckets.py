@@ -98,6 +98,7 @@ def stored(bucket: str, bucket_server: BucketServer, some: Rerun) -> Stored:
     return found
 
 
+@pytest.mark.slow
 def test_what_is_asked_of_the_service(stored: Stored, tmp_path: Path) -> None:
     assert set(stored.read) == set(stored.rerun.edit.before)
     stored.edit()
@@ -127,6 +128,7 @@ def test_shards_are_copied_where_they_are(stored: Stored, tmp_path: Path) -> Non
     assert not {f"out/1.0.0/{name}" for name in taken} & read
 
 
+@pytest.mark.slow
 def test_nothing_has_changed(stored: Stored, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def state() -> dict[str, str]:
         names = stored.server.names(f"{stored.home}/")
@@ -139,6 +141,7 @@ def test_nothing_has_changed(stored: Stored, tmp_path: Path, capsys: pytest.Capt
     assert "Nothing has changed since version 1.0.0" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_same_bytes_uploaded_again_are_not_read(stored: Stored) -> None:
     """As copies of every night do: all generations are others."""
     for path, data in stored.rerun.edit.before.items():
