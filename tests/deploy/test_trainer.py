@@ -61,6 +61,7 @@ def images_of(digits: Path) -> Any:
     return images.numpy()
 
 
+@pytest.mark.slow
 def test_the_exported_models_are_the_trained_one(trained: Path, digits: Path) -> None:
     images = images_of(digits)
     assert images.shape[0] > 5 and images.shape[1:] == (28, 28, 1)
@@ -75,6 +76,7 @@ def test_the_exported_models_are_the_trained_one(trained: Path, digits: Path) ->
     assert expected.shape[1] == 10
 
 
+@pytest.mark.slow
 def test_the_metrics_are_those_of_the_model(trained: Path, digits: Path) -> None:
     metrics = json.loads((trained / "model/metrics.json").read_text())
     model = keras.models.load_model(trained / "model/model.keras")

@@ -259,7 +259,7 @@ def verdict(data: bytes, header: JpegHeader, size: tuple[int, int]) -> str:
 
 @pytest.mark.corpus
 @pytest.mark.skipif(not CORPUS, reason="RECORDMILL_CORPUS names no folder of real inputs")
-@pytest.mark.parametrize("short_side", [128, 48])
+@pytest.mark.parametrize("short_side", [pytest.param(128, marks=pytest.mark.slow), 48])
 def test_scaled_decodes_of_photographs(short_side: int) -> None:
     paths = sorted((Path(CORPUS) / "coco64" / "images").rglob("*.jpg"))
     assert paths
