@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-tf = pytest.importorskip("tensorflow")
-pytest.importorskip("tensorflow_datasets")
-
-from benchmarks import read  # noqa: E402
-from benchmarks.read_contenders import BY_HAND, READERS, RECORDMILL, TFDS, Reader, Work, digest  # noqa: E402
+from benchmarks import read
+from benchmarks.read_contenders import BY_HAND, READERS, RECORDMILL, TFDS, Reader, Work, digest
+from tests.lazy import tf
 
 
 @pytest.fixture(scope="module")

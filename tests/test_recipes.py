@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from PIL import Image, ImageDraw
 from recordmill.pipelines import cli
 
 from benchmarks.drawings import draw
+from tests.lazy import tf
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/recipes.md").read_text("utf-8")
