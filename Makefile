@@ -70,6 +70,10 @@ endif
 test: $(DEVELOPS)
 	$(RUN) -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
 
+# Everything: what takes long, and what wants Java or Go, too. What is skipped is told.
+test-all: $(DEVELOPS)
+	$(RUN) -m pytest -n $(WORKERS) --dist worksteal -m '' -rs $(TESTS)
+
 lint: $(DEVELOPS)
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .

@@ -6,10 +6,12 @@ import dataclasses
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import tensorflow as tf
-from recordmill.pipelines.input import load_dataset
+import recordmill
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 BATCH = 32
 
@@ -40,10 +42,13 @@ class Reader:
 
 
 def _recordmill(work: Work) -> Any:
-    return load_dataset(str(work.folder), "train", size=work.size, batch_size=BATCH, as_supervised=True)
+    return recordmill.load_dataset(
+        str(work.folder), "train", size=work.size, batch_size=BATCH, as_supervised=True
+    )
 
 
 def _tfds(work: Work) -> Any:
+    import tensorflow as tf
     import tensorflow_datasets as tfds
 
     builder = tfds.builder_from_directory(str(work.folder))
@@ -56,6 +61,8 @@ def _tfds(work: Work) -> Any:
 
 
 def _by_hand(work: Work) -> Any:
+    import tensorflow as tf
+
     features = {
         "image/encoded": tf.io.FixedLenFeature([], tf.string),
         "image/class/label": tf.io.FixedLenFeature([], tf.int64),
@@ -75,6 +82,8 @@ def _by_hand(work: Work) -> Any:
 
 
 def _scaled(image: tf.Tensor, work: Work) -> tf.Tensor:
+    import tensorflow as tf
+
     return tf.saturate_cast(tf.round(tf.image.resize(image, work.size)), tf.uint8)
 
 
@@ -86,6 +95,8 @@ READERS = (RECORDMILL, TFDS, BY_HAND)
 
 def digest(dataset: Any) -> tuple[int, int, int]:
     """Number of images, sum of all pixels, and sum of the labels, each times its image's pixels."""
+    import tensorflow as tf
+
     images = pixels = labelled = 0
     for batch, labels in dataset:
         sums = tf.reduce_sum(tf.cast(batch, tf.int64), [1, 2, 3])

@@ -20,10 +20,15 @@ _SLOW = 1800
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Gives slow tests more time, unless they say how much."""
+    """Gives slow tests more time, unless they say how much; lets those on other runners be the first.
+
+    Each of these fills the machine. At the head of one worker's tests they stay with it, and run one by one:
+    other workers take over from the tail.
+    """
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(_SLOW))
+    items.sort(key=lambda item: not (item.get_closest_marker("java") or item.get_closest_marker("go")))
 
 
 @pytest.fixture(scope="session")

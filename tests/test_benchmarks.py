@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 import re
 import sys
 from importlib.util import find_spec
@@ -83,6 +84,7 @@ def test_contenders_write_the_same_records(photos: Path, tmp_path: Path) -> None
         expected = records
 
 
+@pytest.mark.slow
 def test_the_loop_reports_its_shards(photos: Path, tmp_path: Path) -> None:
     output = tmp_path / "loop"
     wall_seconds(LOOP.arguments(photos, output))
@@ -97,6 +99,7 @@ def test_the_loop_reports_its_shards(photos: Path, tmp_path: Path) -> None:
         assert sum(length for _, length in frames) == len(content) == shard["bytes"]
 
 
+@pytest.mark.slow
 def test_the_codec_loop_reencodes_everything(photos: Path, capfd: pytest.CaptureFixture[str]) -> None:
     wall_seconds(CODEC.arguments(photos, photos))
     from benchmarks.codec_loop import main
@@ -121,6 +124,7 @@ def test_wall_time_is_of_the_whole_process() -> None:
     assert 0.3 < wall_seconds(["-c", "import time; time.sleep(0.3)"]) < 5
 
 
+@pytest.mark.slow
 def test_memory_is_of_the_whole_tree() -> None:
     hold = "import time; held = b'x' * 100_000_000; time.sleep(0.6)"
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {hold!r}])"
@@ -133,8 +137,13 @@ def test_memory_is_of_the_whole_tree() -> None:
         assert 100_000_000 < both.pss <= both.rss
 
 
-def test_an_import_of_tensorflow_is_noticed_in_any_process() -> None:
-    pytest.importorskip("tensorflow")
+def test_an_import_of_tensorflow_is_noticed_in_any_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tensorflow").mkdir()
+    (tmp_path / "tensorflow/__init__.py").write_text("import tensorflow.dtypes\n")
+    (tmp_path / "tensorflow/dtypes.py").touch()
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     child = "import importlib, os, signal; importlib.import_module('tensorflow.dtypes')"
     child += "; os.kill(os.getpid(), signal.SIGTERM)"
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"

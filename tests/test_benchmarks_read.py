@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-tf = pytest.importorskip("tensorflow")
-pytest.importorskip("tensorflow_datasets")
-
-from benchmarks import read  # noqa: E402
-from benchmarks.read_contenders import BY_HAND, READERS, RECORDMILL, TFDS, Reader, Work, digest  # noqa: E402
+from benchmarks import read
+from benchmarks.read_contenders import BY_HAND, READERS, RECORDMILL, TFDS, Reader, Work, digest
+from tests.lazy import tf
 
 
 @pytest.fixture(scope="module")
@@ -19,6 +17,7 @@ def works(tmp_path_factory: pytest.TempPathFactory) -> list[Work]:
     return read.make_works(tmp_path_factory.mktemp("work"), images=12, digits=40)
 
 
+@pytest.mark.slow
 def test_readers_do_the_same_work(works: list[Work]) -> None:
     for work, images in zip(works, (12, 40), strict=True):
         read.check_same(work)
@@ -28,6 +27,7 @@ def test_readers_do_the_same_work(works: list[Work]) -> None:
         assert image_spec.dtype == tf.uint8 and image_spec.shape[-1] == work.channels
 
 
+@pytest.mark.slow
 def test_a_reader_that_does_less_is_found(works: list[Work], monkeypatch: pytest.MonkeyPatch) -> None:
     less = Reader(TFDS.name, lambda work: BY_HAND.dataset(work).take(1))
     monkeypatch.setattr(read, "READERS", (RECORDMILL, less))

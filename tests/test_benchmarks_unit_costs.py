@@ -31,6 +31,7 @@ def test_figures(value: float, text: str) -> None:
     assert unit_costs.figure(value) == text
 
 
+@pytest.mark.slow
 def test_every_image_of_a_folder_and_of_a_manifest_is_listed(photos: Path, tmp_path: Path) -> None:
     write_manifest(photos, tmp_path / "rows.csv")
     for kind, source in (("folder", photos), ("csv", tmp_path / "rows.csv")):
@@ -75,6 +76,7 @@ def test_references_are_those_of_a_bucket() -> None:
     assert found["survey: totals, hash and reference"] > 0
 
 
+@pytest.mark.slow
 def test_costs_of_shards_are_of_each() -> None:
     found = {(cost.name, cost.each): cost.value for cost in shard_costs(160)}
     assert 200 < found["manifest.json", "shard, of 160"] < 600

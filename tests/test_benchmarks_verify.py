@@ -9,6 +9,8 @@ from benchmarks.verify import goal, times
 from benchmarks.verify_loop import main
 from tests.pipelines.conversion import convert
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-import tensorflow as tf
 from PIL import Image
 from recordmill.pipelines import cli
 from recordmill.transforms.sources import registry
+
+from tests.lazy import tf
 
 ROOT = Path(__file__).parent.parent
 

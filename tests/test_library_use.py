@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.test_imports import modules
 
 ROOT = Path(__file__).parent.parent
@@ -65,6 +67,7 @@ print(json.dumps([before, after, Image.MAX_IMAGE_PIXELS]))
 """
 
 
+@pytest.mark.slow
 def test_importing_changes_no_setting_of_the_process() -> None:
     names = [f"recordmill.{name}" for name, _ in modules() if name.startswith(("pipelines", "transforms"))]
     done = subprocess.run(

@@ -63,6 +63,8 @@ PAGES = (
     "docs/recipes.md",
     "docs/scale.md",
 )
+# What runs a command, and its arguments.
+Command = tuple[Callable[[list[str]], int], list[str]]
 WAYS_TO_CONVERT: dict[tuple[str, ...], Callable[[list[str]], int]] = {
     ("recordmill",): cli.main,
     ("python", "-m", "recordmill"): cli.main,
@@ -81,7 +83,7 @@ def commands(page: str = README) -> list[list[str]]:
     return [words for line in lines if (words := shlex.split(line, comments=True))]
 
 
-def conversions(page: str = README) -> list[tuple[Callable[[list[str]], int], list[str]]]:
+def conversions(page: str = README) -> list[Command]:
     """What runs each command that converts, and its arguments."""
     found = []
     for words in commands(page):
@@ -187,10 +189,8 @@ def working_in(folder: Path) -> Iterator[None]:
         os.chdir(before)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the inputs that the README's commands name, and the outputs of those commands."""
-    place = tmp_path_factory.mktemp("readme")
+def draw_inputs(place: Path) -> None:
+    """Draws the inputs that the README's commands name."""
     assert len(list(draw_folder(place / "photos", each=10))) == 30
     (place / "pets").mkdir()
     for name in ("cat_0.jpeg", "cat_1.png", "dog_0.jpg"):
@@ -206,15 +206,49 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("coco", "voc", "yolo"):
         draw_example(name, place)
     write_records(place / "bloated/train.tfrecord")
+
+
+def run_in(place: Path, commands: list[Command], *more: str) -> None:
+    """Runs commands of the README."""
+    flags = {"convert": ("--progress=none", *more), "sweep": ("--progress=none",), "verify": ("--quiet",)}
     with working_in(place):
-        for run, arguments in conversions():
-            quiet = [] if arguments[0] in ("inspect", "report", "schema") else ["--progress=none"]
-            assert run([*arguments, *quiet]) == 0, arguments
+        for run, arguments in commands:
+            assert run([*arguments, *flags.get(arguments[0], ())]) == 0, arguments
+
+
+def is_of_what_is_read(command: Command) -> bool:
+    """Whether a command makes or reads a dataset that programs of the README read."""
+    return any(word.startswith(("out/", "pixels/")) for word in command[1])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the inputs, and with what programs read; the commands that read were run too."""
+    place = tmp_path_factory.mktemp("readme")
+    draw_inputs(place)
+    commands = [one for one in conversions() if is_of_what_is_read(one) and "--overwrite" not in one[1]]
+    run_in(place, commands, "--direct_num_workers=1")
     return place
 
 
-def test_the_commands_do_what_is_said(folder: Path) -> None:
+def test_the_first_commands_do_what_is_said(folder: Path) -> None:
     assert manifest(folder / "out")["labels"] == {"0": "circle", "1": "square", "2": "triangle"}
+    with Image.open(folder / "sheet.png") as sheet:
+        assert sheet.format == "PNG" and sheet.width > 500
+    assert "circle" in (folder / "out/report.html").read_text("utf-8")
+
+
+def test_every_conversion_is_planned(folder: Path) -> None:
+    before = sorted(folder.iterdir())
+    others = [one for one in conversions() if one[1][0] == "convert" and not is_of_what_is_read(one)]
+    run_in(folder, others, "--plan")
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.slow
+def test_the_other_commands_do_what_is_said(folder: Path) -> None:
+    others = [one for one in conversions() if "--overwrite" in one[1] or not is_of_what_is_read(one)]
+    run_in(folder, others, "--direct_num_workers=1")
     small = manifest(folder / "small")
     assert {name: len(split["shards"]) for name, split in small["splits"].items()} == {"train": 4, "val": 1}
     assert small["formats"] == {"jpeg": 30}
@@ -240,9 +274,6 @@ def test_the_commands_do_what_is_said(folder: Path) -> None:
     (lean,) = examples(folder / "lean")
     assert lean["image/format"] == [b"jpeg"] and lean["image/class/label"] == [1]
     assert not (folder / "later").exists()
-    with Image.open(folder / "sheet.png") as sheet:
-        assert sheet.format == "PNG" and sheet.width > 500
-    assert "circle" in (folder / "out/report.html").read_text("utf-8")
     assert {path.suffix for path in (folder / "sweep").iterdir()} == {
         ".html",
         ".png",
@@ -588,22 +619,36 @@ WRITTEN = {
 }
 
 
-@pytest.mark.parametrize("name", list(SOURCES))
-def test_each_source_reads_its_example(name: str, tmp_path: Path) -> None:
+def source_commands(name: str, place: Path) -> list[Command]:
+    """Draws the example of a source. Returns the conversions of its section."""
     text = section(f"## {name}", SOURCES_PAGE)
-    draw_example(name, tmp_path)
+    draw_example(name, place)
     if name in ("csv", "jsonl"):
         for number in (1, 2):
-            write_file(tmp_path / f"photos/{number}.jpg")
+            write_file(place / f"photos/{number}.jpg")
         lines = re.findall(r"^    ((?:filename|photos/).*,.*)$", text, re.MULTILINE)
-        (tmp_path / "boxes.csv").write_text("\n".join(lines), "utf-8")
-    made = {}
-    with working_in(tmp_path):
-        for run, arguments in conversions(text):
-            assert run([*arguments, "--progress=none"]) == 0, arguments
-            made = manifest(tmp_path / arguments[arguments.index("--output") + 1])
-            assert made["source"]["kind"] == name
-            assert made["counts"]["failed"] == 0
+        (place / "boxes.csv").write_text("\n".join(lines), "utf-8")
+    return conversions(text)
+
+
+@pytest.mark.parametrize("name", list(SOURCES))
+def test_each_source_lists_its_example(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = {}
+    for command in source_commands(name, tmp_path):
+        run_in(tmp_path, [command], "--plan")
+        told = dict(re.findall(r"^(\w+) +(\S+)", capsys.readouterr().out, re.MULTILINE))
+        assert (told["source"], told["failed"]) == (name, "0")
+    assert (int(told["records"]), told["schema"]) == WRITTEN[name]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(SOURCES))
+def test_each_source_reads_its_example(name: str, tmp_path: Path) -> None:
+    for command in source_commands(name, tmp_path):
+        run_in(tmp_path, [command], "--direct_num_workers=1")
+        made = manifest(tmp_path / command[1][command[1].index("--output") + 1])
+        assert made["source"]["kind"] == name
+        assert made["counts"]["failed"] == 0
     assert (made["counts"]["written"], made["config"]["schema"]) == WRITTEN[name]
 
 

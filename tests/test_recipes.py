@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from PIL import Image, ImageDraw
 from recordmill.pipelines import cli
 
 from benchmarks.drawings import draw
+from tests.lazy import tf
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/recipes.md").read_text("utf-8")
@@ -116,6 +116,7 @@ def test_fashion_mnist(tmp_path: Path) -> None:
     assert sorted(found) == sorted((x.tobytes(), y) for x, y in zip(pixels, labels, strict=True))
 
 
+@pytest.mark.slow
 def test_imagenet(tmp_path: Path) -> None:
     words = {"n01440764": "tench, Tinca tinca", "n01443537": "goldfish, Carassius auratus"}
     folder = tmp_path / "imagenet"
@@ -271,6 +272,7 @@ def test_words_and_a_time_series(tmp_path: Path) -> None:
     assert sorted(words) == [[b"of", b"the", b"ring"], [b"the", b"matrix", b""]]
 
 
+@pytest.mark.slow
 def test_pictures_of_records(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     draw("circle", 1, 32, 24).save(tmp_path / "photos/1.jpg")

@@ -59,6 +59,7 @@ def swept(
     return found
 
 
+@pytest.mark.slow
 def test_the_order_of_records_and_the_number_of_processes_change_nothing(
     records: list[ImageRecord], tmp_path: Path
 ) -> None:
@@ -94,6 +95,7 @@ def test_failures_are_counted_and_what_is_skipped_is_not(records: list[ImageReco
     }
 
 
+@pytest.mark.slow
 def test_no_image_at_all(tmp_path: Path) -> None:
     gone = ImageRecord("gone", ImageRef(str(tmp_path / "gone.jpg")))
     with pytest.raises(

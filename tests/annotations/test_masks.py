@@ -233,6 +233,7 @@ def test_refused(annotations: Annotations, need: str, data: bytes, reason: str) 
     assert (caught.value.stage, caught.value.reason) == ("annotations", reason)
 
 
+@pytest.mark.slow
 @pytest.mark.corpus
 @pytest.mark.skipif(not CORPUS, reason="RECORDMILL_CORPUS names no folder of real inputs")
 def test_real_panoptic_masks() -> None:

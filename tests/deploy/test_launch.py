@@ -60,6 +60,7 @@ def test_the_launcher_finds_the_description_of_the_job(buckets: BucketServer) ->
     assert buckets.names("gs://pictures/out") == []
 
 
+@pytest.mark.slow
 def test_a_launch_that_cannot_be_says_why_and_describes_nothing(buckets: BucketServer) -> None:
     buckets.put("gs://pictures/out/notes.txt", b"mine")
     done = launch(buckets, {**EVERYWHERE, "overwrite": "false"})
@@ -69,6 +70,7 @@ def test_a_launch_that_cannot_be_says_why_and_describes_nothing(buckets: BucketS
     assert buckets.names("gs://pictures/staging/") == []
 
 
+@pytest.mark.slow
 def test_a_plan_tells_the_cost_and_starts_nothing(buckets: BucketServer) -> None:
     done = launch(buckets, {**EVERYWHERE, "splits": "all=1"}, "--plan", "--machine_type=n2-highmem-8")
     assert done.returncode == 0, done.stderr

@@ -11,15 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 import yaml
-from recordmill.pipelines.input import load_dataset
 from recordmill.pipelines.options import convert_parser
 
+import recordmill
 from benchmarks.inputs import draw_digits
+from tests.lazy import keras, tf
 from tests.pipelines.conversion import convert
 
 VERTEX = Path(__file__).parents[2] / "deploy/vertex"
@@ -57,10 +56,11 @@ def trained(trainer: Any, digits: Path, tmp_path_factory: pytest.TempPathFactory
 
 
 def images_of(digits: Path) -> Any:
-    images, _ = next(iter(load_dataset(str(digits), "test", batch_size=100, as_supervised=True)))
+    images, _ = next(iter(recordmill.load_dataset(str(digits), "test", batch_size=100, as_supervised=True)))
     return images.numpy()
 
 
+@pytest.mark.slow
 def test_the_exported_models_are_the_trained_one(trained: Path, digits: Path) -> None:
     images = images_of(digits)
     assert images.shape[0] > 5 and images.shape[1:] == (28, 28, 1)
@@ -75,10 +75,13 @@ def test_the_exported_models_are_the_trained_one(trained: Path, digits: Path) ->
     assert expected.shape[1] == 10
 
 
+@pytest.mark.slow
 def test_the_metrics_are_those_of_the_model(trained: Path, digits: Path) -> None:
     metrics = json.loads((trained / "model/metrics.json").read_text())
     model = keras.models.load_model(trained / "model/model.keras")
-    images, labels = next(iter(load_dataset(str(digits), "test", batch_size=100, as_supervised=True)))
+    images, labels = next(
+        iter(recordmill.load_dataset(str(digits), "test", batch_size=100, as_supervised=True))
+    )
     told = model.predict(images.numpy(), verbose=0).argmax(axis=1)
     assert metrics["accuracy"] == pytest.approx(float((told == labels.numpy()).mean()))
     assert (metrics["epochs"], len(metrics["history"]["loss"])) == (1, 1)

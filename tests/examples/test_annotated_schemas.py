@@ -1,12 +1,13 @@
 """The schemas of objects, masks and sequences: exact keys and values, read back by TensorFlow."""
 
+from __future__ import annotations
+
 import dataclasses
 import hashlib
 from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from recordmill.transforms.examples.columns import Column
 from recordmill.transforms.examples.features import build_example
 from recordmill.transforms.examples.labels import LabelMap
@@ -28,6 +29,8 @@ from recordmill.transforms.records import (
     Placed,
     StoredImage,
 )
+
+from tests.lazy import tf
 
 PNG = b"\x89PNG picture"
 IMAGE = StoredImage(PNG, "png", 100, 200, 3, "uint8", "RGB", ())

@@ -1,11 +1,14 @@
 """The private messages against TensorFlow's own."""
 
+from __future__ import annotations
+
 import subprocess
 import sys
 
 import pytest
-import tensorflow as tf
 from recordmill.transforms.examples import protos
+
+from tests.lazy import tf
 
 
 def _theirs() -> tf.train.SequenceExample:

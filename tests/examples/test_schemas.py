@@ -1,5 +1,7 @@
 """The schemas: exact keys and values, read back by TensorFlow."""
 
+from __future__ import annotations
+
 import dataclasses
 import hashlib
 import pickle
@@ -8,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from recordmill.transforms.examples.columns import Column
 from recordmill.transforms.examples.features import build_example
 from recordmill.transforms.examples.labels import LabelMap
@@ -23,6 +24,8 @@ from recordmill.transforms.examples.schema import (
 )
 from recordmill.transforms.examples.tabular import FEATURES_ALONE
 from recordmill.transforms.records import Annotations, BadInput, ImageRecord, ImageRef, Placed, StoredImage
+
+from tests.lazy import tf
 
 COLUMNS = {"age": Column("int64", ()), "note": Column("bytes", (None,))}
 PIXELS = np.arange(2 * 3 * 3, dtype=np.uint8).tobytes()

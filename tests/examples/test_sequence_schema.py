@@ -1,10 +1,11 @@
 """The schema of sequences: exact keys and values, read back by TensorFlow."""
 
+from __future__ import annotations
+
 import dataclasses
 import hashlib
 
 import pytest
-import tensorflow as tf
 from recordmill.transforms.examples.columns import Column
 from recordmill.transforms.examples.features import build_sequence_example
 from recordmill.transforms.examples.labels import LabelMap
@@ -12,6 +13,8 @@ from recordmill.transforms.examples.schema import DatasetSummary, FeatureSetting
 from recordmill.transforms.examples.sequence import SEQUENCE
 from recordmill.transforms.examples.tabular import FEATURES_ALONE
 from recordmill.transforms.records import Annotations, ImageRecord, Placed, Steps, StoredImage
+
+from tests.lazy import tf
 
 LABELS = LabelMap.build(["cat", "dog"], classes={1: "cat", 18: "dog"})
 FRAMES = [

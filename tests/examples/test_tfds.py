@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow_datasets as tfds
 from PIL import Image
 from recordmill.transforms.examples.columns import Column, ColumnTypes
 from recordmill.transforms.examples.features import build_example
@@ -39,6 +38,8 @@ from recordmill.transforms.records import (
     Placed,
     StoredImage,
 )
+
+from tests.lazy import tfds
 
 RNG = np.random.default_rng(0)
 LABELLED = [SCHEMAS[name] for name in ("classification", "imagenet", "plain")]

@@ -46,7 +46,7 @@ def test_it_finds(
         raise fault
 
     monkeypatch.setattr(CsvSource, "read", read)
-    assert parsers.run(1, cases=8, only="csv-boxes", seconds=2) >= 1
+    assert parsers.run(1, cases=2, only="csv-boxes", seconds=1) >= 1
     assert kind in capsys.readouterr().out
 
 

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+from tests.lazy import tf
 
-import tensorflow as tf
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 Array = npt.NDArray[Any]
 

@@ -137,6 +137,7 @@ def test_sixteen_bit_colour_that_its_decoder_cuts_may_still_become_jpeg() -> Non
     assert store_image(data, ImagePolicy("jpeg")).image_format == "jpeg"
 
 
+@pytest.mark.slow
 def test_nothing_reaches_standard_error_of_a_process_of_ours() -> None:
     tiff = encoded(gradient(), "TIFF", compression="tiff_lzw")
     warned = [

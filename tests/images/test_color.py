@@ -6,10 +6,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from recordmill.transforms.images.color import as_gray, as_rgb, flattened, parse_color
 
 from tests.images.drawn import Array, encoded, gradient, tensorflow_pixels
+from tests.lazy import tf
 
 DTYPES = ("uint8", "uint16")
 LUMA = (Fraction(299, 1000), Fraction(587, 1000), Fraction(114, 1000))

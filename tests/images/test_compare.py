@@ -10,9 +10,9 @@ import simplejpeg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recordmill.transforms.images import compare
-from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 
 from tests.images.drawn import Array, gradient
+from tests.lazy import skimage_metrics
 
 
 def noise(*shape: int, seed: int = 1, dtype: str = "uint8") -> Array:
@@ -39,7 +39,7 @@ def jpeg_of(image: Array, quality: int) -> Array:
 def reference(one: Array, other: Array, **options: int) -> float:
     """scikit-image, as its documentation says for the settings of Wang et al."""
     return float(
-        structural_similarity(
+        skimage_metrics.structural_similarity(
             one,
             other,
             data_range=255,
@@ -172,7 +172,7 @@ def test_luma_of_grey_is_itself() -> None:
 def test_psnr_is_scikit_images(shape: tuple[int, ...], dtype: str) -> None:
     one, other = noise(*shape, seed=1, dtype=dtype), noise(*shape, seed=2, dtype=dtype)
     top = int(np.iinfo(dtype).max)
-    expected = peak_signal_noise_ratio(one, other, data_range=top)
+    expected = skimage_metrics.peak_signal_noise_ratio(one, other, data_range=top)
     assert compare.psnr(one, other) == pytest.approx(expected, rel=1e-12)
 
 

@@ -181,7 +181,9 @@ def by_pillow(pixels: reference.Floats, image: StoredImage, policy: ImagePolicy)
     return tensorflow_pixels(out.getvalue()).astype(np.float64)
 
 
-@pytest.mark.parametrize("optimize", ["lossless", "lossless-progressive"])
+@pytest.mark.parametrize(
+    "optimize", ["lossless", pytest.param("lossless-progressive", marks=pytest.mark.slow)]
+)
 def test_lossless_optimisation_changes_no_pixel(optimize: str) -> None:
     paths = [*images("pngsuite")[::4], *images("odd_inputs"), *images("palette_masks")[::3]]
     optimized = 0
@@ -206,6 +208,7 @@ def test_lossless_optimisation_changes_no_pixel(optimize: str) -> None:
     assert optimized > 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quality", [90, 95])
 def test_no_photograph_grows(quality: int) -> None:
     for path in [*images("raccoon")[::10], *images("coco64/images")[::6]]:

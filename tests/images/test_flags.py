@@ -11,7 +11,6 @@ from PIL import Image, ImageOps
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.store import store_image, store_pixels
 from recordmill.transforms.records import BadInput, Geometry, StoredImage
-from skimage.metrics import structural_similarity
 
 from benchmarks.drawings import draw
 from tests.images.drawn import (
@@ -23,6 +22,7 @@ from tests.images.drawn import (
     tensorflow_pixels,
     with_orientation,
 )
+from tests.lazy import skimage_metrics
 
 PHOTO = np.asarray(draw("circle", seed=3, width=120, height=90, noise=4))
 FINE = encoded(PHOTO, "JPEG", quality=98, subsampling="4:4:4")
@@ -58,7 +58,7 @@ def tables(data: bytes) -> list[list[int]]:
 def ssim(one: Array, other: Array) -> float:
     gray = [np.asarray(Image.fromarray(pixels).convert("L")) for pixels in (one, other)]
     options = {"data_range": 255, "gaussian_weights": True, "sigma": 1.5, "use_sample_covariance": False}
-    return float(structural_similarity(*gray, **options))
+    return float(skimage_metrics.structural_similarity(*gray, **options))
 
 
 @pytest.mark.parametrize(("flag", "factors"), [("420", (2, 2)), ("422", (2, 1)), ("444", (1, 1))])

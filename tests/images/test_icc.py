@@ -226,6 +226,7 @@ def test_profiles_that_do_not_fit_or_are_damaged_change_nothing(
     assert to_srgb(gradient(channels=channels), profile, cmyk) is None
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_no_damage_to_a_profile_raises(data: st.DataObject) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from PIL import Image
 from recordmill.transforms.images.jpeg_header import read_header
 from recordmill.transforms.images.policy import ImagePolicy
@@ -15,6 +14,7 @@ from recordmill.transforms.images.store import store_image
 from recordmill.transforms.records import BadInput
 
 from tests.images.drawn import Array, encoded, gradient, psnr, rare_jpeg, tensorflow_pixels, with_orientation
+from tests.lazy import tf
 
 KEEP, HEADER = ImagePolicy(), ImagePolicy(validate="header")
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from PIL import Image
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.store import store_image
 from recordmill.transforms.records import BadInput
 
 from tests.images.drawn import Array, encoded, gradient, rare_jpeg, tensorflow_pixels
+from tests.lazy import tf
 
 KEEP = ImagePolicy()
 SCAN = b"\xff\xda"

@@ -187,6 +187,7 @@ def test_random_scans_never_crash(noise: bytes, gray: bool) -> None:
     assert result is None or result.startswith(b"\xff\xd8")
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=300, deadline=None)
 def test_wrong_bytes_never_crash(choices: st.DataObject) -> None:

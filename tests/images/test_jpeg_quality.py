@@ -148,6 +148,7 @@ def test_tables_of_others_are_told_by_the_geometric_mean(divisor: int, expected:
     assert saved_at_or_below(*with_tables(moved), 50) is expected
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, 255), min_size=64, max_size=64), st.integers(1, 100))
 @settings(max_examples=200, deadline=None)
 def test_any_table(table: list[int], quality: int) -> None:
@@ -223,6 +224,7 @@ def test_a_table_that_is_cut_off(cut: int, wide: bool) -> None:
 WHOLE = saved(75)[0]
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(2, len(WHOLE) - 1), st.integers(0, 255)), max_size=6),

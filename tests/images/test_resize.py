@@ -15,9 +15,9 @@ from recordmill.transforms.images.jpeg_header import JpegHeader, read_header
 from recordmill.transforms.images.policy import FITS, ImagePolicy
 from recordmill.transforms.images.resize import resized
 from recordmill.transforms.records import BadInput, Geometry
-from skimage.metrics import structural_similarity
 
 from tests.images.drawn import Array, encoded, psnr, rare_jpeg
+from tests.lazy import skimage_metrics
 
 CORPUS = os.environ.get("RECORDMILL_CORPUS", "")
 RED, WHITE = (200, 30, 20), (255, 255, 255)
@@ -198,7 +198,7 @@ def test_a_scaled_decode_is_as_good_as_a_full_one(short_side: int, orientation: 
     one = resized(turned(small, orientation), g, WHITE)
     other = resized(turned(jpeg.decode(data, header), orientation), g, WHITE)
     assert one.shape == other.shape
-    assert structural_similarity(one, other, channel_axis=2) > 0.99
+    assert skimage_metrics.structural_similarity(one, other, channel_axis=2) > 0.99
     assert psnr(one, other) > 38
 
 
@@ -212,7 +212,7 @@ def test_a_crop_of_a_scaled_decode_lies_where_it_should() -> None:
         one = resized(turned(small, orientation), g, WHITE)
         other = resized(turned(jpeg.decode(data, header), orientation), g, WHITE)
         assert one.shape == (70, 50, 3)
-        assert structural_similarity(one, other, channel_axis=2) > 0.99
+        assert skimage_metrics.structural_similarity(one, other, channel_axis=2) > 0.99
 
 
 def test_other_kinds_of_jpeg() -> None:
@@ -259,7 +259,7 @@ def verdict(data: bytes, header: JpegHeader, size: tuple[int, int]) -> str:
 
 @pytest.mark.corpus
 @pytest.mark.skipif(not CORPUS, reason="RECORDMILL_CORPUS names no folder of real inputs")
-@pytest.mark.parametrize("short_side", [128, 48])
+@pytest.mark.parametrize("short_side", [pytest.param(128, marks=pytest.mark.slow), 48])
 def test_scaled_decodes_of_photographs(short_side: int) -> None:
     paths = sorted((Path(CORPUS) / "coco64" / "images").rglob("*.jpg"))
     assert paths
@@ -268,4 +268,4 @@ def test_scaled_decodes_of_photographs(short_side: int) -> None:
         g = plan_geometry(header.height, header.width, 1, ImagePolicy(short_side=short_side))
         small = resized(jpeg.decode_scaled(data, header, g.scaled_height, g.scaled_width), g, WHITE)
         full = resized(jpeg.decode(data, header), g, WHITE)
-        assert structural_similarity(small, full, channel_axis=2) > 0.99, path
+        assert skimage_metrics.structural_similarity(small, full, channel_axis=2) > 0.99, path

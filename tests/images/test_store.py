@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from PIL import Image
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.store import store_image, store_pixels
@@ -24,6 +23,7 @@ from tests.images.drawn import (
     tensorflow_pixels,
     with_orientation,
 )
+from tests.lazy import tf
 
 KEEP, JPEG, PNG, RAW, TENSOR = (
     ImagePolicy(image_format=name) for name in ("keep", "jpeg", "png", "raw", "tensor")

@@ -6,16 +6,15 @@ import math
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from recordmill.transforms.images import compare, jpeg, target
 from recordmill.transforms.images.jpeg_header import read_header
 from recordmill.transforms.images.target import QUALITIES, encode_to_target
 from recordmill.transforms.records import BadInput
-from skimage.metrics import structural_similarity
 
 from tests.images.drawn import Array, gradient
+from tests.lazy import skimage_metrics, tf
 
 TARGETS = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
 
@@ -37,7 +36,7 @@ def similarity(source: Array, data: bytes) -> float:
     """TensorFlow decodes, scikit-image compares."""
     decoded = seen_luma(data)
     return float(
-        structural_similarity(
+        skimage_metrics.structural_similarity(
             compare.luma(source),
             decoded,
             data_range=255,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recordmill.transforms.images.tensor import tensor_bytes
+
+from tests.lazy import tf
 
 
 @given(st.integers(1, 300), st.integers(1, 140), st.integers(1, 4), st.sampled_from(["uint8", "uint16"]))

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from tests.lazy import tf
 from tests.readers.drawn import SENTENCES, SIZE, boxes_of, keys_of, pixels_of
 
 SPEC = {

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow_datasets as tfds
 
+from tests.lazy import tfds
 from tests.readers.drawn import CLASSES, boxes_of, keys_of, pixels_of
 
 FILE, IMAGE, LABEL, OBJECT = "image/filename", "image/encoded", "image/class/label", "image/object"

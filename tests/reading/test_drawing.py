@@ -17,7 +17,8 @@ from recordmill.transforms.reading.drawing import FAULT_PAPER, color_of, draw, d
 from recordmill.transforms.reading.drawing_text import drawable, font_of, shortened, text_size
 from recordmill.transforms.reading.stored_record import StoredImageBytes, StoredObject, StoredRecord
 from recordmill.transforms.records import BadInput, Box
-from skimage.color import rgb2lab
+
+from tests.lazy import skimage_color
 
 RNG = np.random.default_rng(3)
 GRAY = 120
@@ -218,7 +219,7 @@ def test_a_colour_for_each_class() -> None:
 
 def test_the_first_class_ids_have_colours_that_are_clearly_apart() -> None:
     """CIELAB distances; class ids 0 and 1, two reds, were 12 apart. A mask shows 40 % of a colour."""
-    colors = rgb2lab(np.array([[color_of(number) for number in range(24)]], np.uint8))[0]
+    colors = skimage_color.rgb2lab(np.array([[color_of(number) for number in range(24)]], np.uint8))[0]
     apart = [np.linalg.norm(one - other) for one, other in itertools.combinations(colors, 2)]
     assert min(apart) > 33
 

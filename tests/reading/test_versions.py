@@ -36,7 +36,18 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for version, each in (("1.0.0", 4), ("1.0.1", 2)):
         assert len(list(draw_folder(top / version / "photos", each=each))) == RECORDS[version]
         output = top / version / "birds"
-        assert convert("--input", top / version / "photos", "--output", output, "--num_shards", 2) == 0
+        assert (
+            convert(
+                "--input",
+                top / version / "photos",
+                "--output",
+                output,
+                "--num_shards",
+                2,
+                "--direct_num_workers=1",
+            )
+            == 0
+        )
         output.rename(home / version)
         assert manifest(home / version)["counts"]["written"] == RECORDS[version]
     set_latest(home, "1.0.1")
@@ -227,6 +238,7 @@ def test_verify_says_which_version_it_took(
     assert "features.json" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_source_that_holds_the_versions_is_compared_without_them(made: Path, home: Path) -> None:
     source = home.parent / "photos"
     shutil.copytree(made.parent / "1.0.1" / "photos", source)
@@ -295,6 +307,7 @@ def test_the_page_and_the_code_are_of_the_latest(home: Path, capsys: pytest.Capt
     assert f"{home}/1.0.1" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_bucket_is_followed_as_a_disk_is(
     home: Path, tmp_path: Path, bucket: str, bucket_server: BucketServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -93,7 +93,10 @@ def remembered(tmp_path: Path, names: Iterable[str]) -> Statistics:
     return statistics
 
 
-@pytest.mark.parametrize("names", [("CRASH", "MEMORY", "whole"), ("GONE", "HALF", "WRONG", "whole")])
+@pytest.mark.parametrize(
+    "names",
+    [("CRASH", "MEMORY", "whole"), pytest.param(("GONE", "HALF", "WRONG", "whole"), marks=pytest.mark.slow)],
+)
 def test_an_image_without_a_picture_of_its_encoding(
     tmp_path: Path, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,12 +119,12 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("left", "is_whole", "logged"),
     [
-        ("nothing 0", True, ""),
+        pytest.param("nothing 0", True, "", marks=pytest.mark.slow),
         ("CRASH 1", True, ""),
-        ("CRASH 2", False, "crashes the codec"),
-        ("EIO 2", True, ""),
-        ("EIO 3", False, "Input/output error"),
-        ("WRONG 1", False, "ZeroDivisionError"),
+        pytest.param("CRASH 2", False, "crashes the codec", marks=pytest.mark.slow),
+        pytest.param("EIO 2", True, "", marks=pytest.mark.slow),
+        pytest.param("EIO 3", False, "Input/output error", marks=pytest.mark.slow),
+        pytest.param("WRONG 1", False, "ZeroDivisionError", marks=pytest.mark.slow),
     ],
 )
 def test_a_page_whose_records_cannot_be_drawn(

@@ -408,6 +408,7 @@ def test_a_bucket_gives_the_same(images: Path, bucket: str, bucket_server: Bucke
     assert [found[:2] for found in faults(there)] == [(f"m.{kind}:{4 - (kind == 'jsonl')}", "not found")]
 
 
+@pytest.mark.slow
 def test_memory_is_less_than_a_kilobyte_an_image(tmp_path: Path) -> None:
     count = 2_000
     for number in range(count):

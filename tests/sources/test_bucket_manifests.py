@@ -178,6 +178,7 @@ def test_objects_in_no_root_are_looked_for_among_local_copies(
     assert {request.bucket for request in bucket_server.requests} == {"pictures"}
 
 
+@pytest.mark.slow
 def test_a_request_for_many_rows(bucket_server: BucketServer, photos: str) -> None:
     names = [f"{folder:02}/{file:03}.jpg" for folder in range(20) for file in range(100)]
     for name in names:

@@ -253,6 +253,7 @@ def test_a_quote_that_never_ends_is_a_failure(images: Path) -> None:
     assert items[1] == Failure("m.csv:3", "manifest", "not CSV", detail)
 
 
+@pytest.mark.slow
 def test_a_quote_that_never_ends_costs_a_part_of_the_file(images: Path) -> None:
     row = "sub/c.jpg,2\n"
     text = 'image,x\na.jpg,1\nb.jpg,"open\n' + 3 * MAX_ROW // len(row) * row
@@ -650,6 +651,7 @@ def test_what_the_csv_module_writes_is_read_back(
     assert len({item.key for item in items}) == len(pairs)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
     def peak(rows: int) -> int:
         manifest = tmp_path / f"{rows}.csv"

@@ -39,7 +39,9 @@ def put(server: BucketServer, names: list[str], bucket: str) -> None:
         server.put(f"{bucket}/{name}", b"x")
 
 
-@pytest.mark.parametrize("page", [1, 2, 5])
+@pytest.mark.parametrize(
+    "page", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(5, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize(
     ("names", "options"),
     [
@@ -66,7 +68,9 @@ def test_parts_have_together_what_the_whole_has(
     assert same(bucket_server, config) > (page < 5)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))]
+)
 def test_trees_by_chance(bucket: str, bucket_server: BucketServer, seed: int) -> None:
     chance = random.Random(seed)
     folders = ["", "a/", "ab/", "b/", "train/", "val/", ".x/", "a/.y/", "b/c/d/", "//", "é/"]
@@ -78,6 +82,7 @@ def test_trees_by_chance(bucket: str, bucket_server: BucketServer, seed: int) ->
     same(bucket_server, SourceConfig("folder", bucket), 10)
 
 
+@pytest.mark.slow
 def test_no_part_lists_what_is_another_ones(bucket: str, bucket_server: BucketServer) -> None:
     for number in range(3000):
         bucket_server.put(f"{bucket}/in/train/cat/{number:06}.jpg", b"x")

@@ -31,8 +31,11 @@ def reference_of(name: str, corpus: Path) -> Reading:
         return reference(CASES[name], corpus, Path(work))
 
 
-def check(outcome: Outcome) -> None:
-    assert outcome.verdict in GOOD, f"{outcome.verdict}: {outcome.detail}\n{' '.join(outcome.argv)}"
+def check(*outcomes: Outcome) -> None:
+    wrong = [one for one in outcomes if one.verdict not in GOOD]
+    assert not wrong, "\n".join(
+        f"{one.variant}: {one.verdict}: {one.detail}\n{' '.join(one.argv)}" for one in wrong
+    )
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -46,13 +49,17 @@ def test_the_right_folder_is_read_as_what_it_is(corpus: Path, name: str) -> None
         assert expected.message in reading.message
 
 
-@pytest.mark.parametrize(
-    ("name", "variant"), [(name, variant) for name in CASES for variant in variants_of(CASES[name])]
-)
-def test_given_another_way(corpus: Path, tmp_path: Path, name: str, variant: str) -> None:
-    check(judged(CASES[name], variant, reference_of(name, corpus), corpus, tmp_path))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_given_another_way(corpus: Path, tmp_path: Path, name: str) -> None:
+    case, found = CASES[name], []
+    for variant in variants_of(case):
+        (folder := tmp_path / str(len(found))).mkdir()
+        found.append(judged(case, variant, reference_of(name, corpus), corpus, folder))
+    check(*found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_several_in_one_folder_are_refused(corpus: Path, tmp_path: Path, name: str) -> None:
     case = CASES[name]
@@ -60,11 +67,12 @@ def test_several_in_one_folder_are_refused(corpus: Path, tmp_path: Path, name: s
     check(judged_next_to_another(case, readings, corpus, tmp_path))
 
 
-@pytest.mark.parametrize("is_wrapped", [False, True], ids=["itself", "in one folder"])
-@pytest.mark.parametrize(
-    ("name", "missing"), [(name, one.pieces) for name, case in CASES.items() for one in case.missing]
-)
-def test_without_a_piece(corpus: Path, tmp_path: Path, name: str, missing: str, is_wrapped: bool) -> None:
-    case = CASES[name]
-    (one,) = (one for one in case.missing if one.pieces == missing)
-    check(judged_without(case, one, is_wrapped, corpus, tmp_path))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.missing])
+def test_without_a_piece(corpus: Path, tmp_path: Path, name: str) -> None:
+    case, found = CASES[name], []
+    for missing in case.missing:
+        for is_wrapped in (False, True):
+            (folder := tmp_path / str(len(found))).mkdir()
+            found.append(judged_without(case, missing, is_wrapped, corpus, folder))
+    check(*found)

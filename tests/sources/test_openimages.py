@@ -340,6 +340,7 @@ def test_a_bucket_gives_the_same(tmp_path: Path, bucket: str, bucket_server: Buc
     assert SOURCE.sniff(config) and SOURCE.split_names(config) == ("test", "train", "validation")
 
 
+@pytest.mark.slow
 def test_rows_cost_a_few_bytes_of_memory() -> None:
     count = 50_000
     tracemalloc.start()

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from PIL import Image
 from recordmill.transforms.framing import masked_crc32c
 from recordmill.transforms.records import (
@@ -32,6 +31,7 @@ from recordmill.transforms.sources.tfrecord import TfrecordSource
 from recordmill.transforms.storage.reader import ImageReader
 
 from tests.buckets.server import BucketServer
+from tests.lazy import tf
 from tests.sources.placeless import without_place
 
 SOURCE = TfrecordSource()

@@ -6,10 +6,11 @@ import random
 import struct
 
 import pytest
-import tensorflow as tf
 from google.protobuf.message import DecodeError
 from recordmill.transforms.records import BadInput
 from recordmill.transforms.sources.formats.wire import Feature, read_example, read_feature_lists
+
+from tests.lazy import tf
 
 Plain = tuple[str | None, list[object]]
 Lists = tuple[dict[str, Plain], dict[str, list[Plain]]]
