@@ -8,7 +8,7 @@ import logging
 import sys
 from collections.abc import Iterator, Sequence
 
-# `import apache_beam` works without them. They can still be imported later.
+# `import apache_beam` works without them. Beam then lacks what they offer, for as long as the process lives.
 _UNUSED = frozenset(
     {
         "apache_beam.io.aws.s3filesystem",
@@ -33,6 +33,15 @@ class _Missing(importlib.abc.MetaPathFinder):
             raise ModuleNotFoundError(f"{name} is not used", name=name)
 
 
+_has_one_job = False
+
+
+def run_one_job() -> None:
+    """This process is that of the command: it runs one job, and nobody else uses Beam in it."""
+    global _has_one_job
+    _has_one_job = True
+
+
 def import_beam(needs_cloud: bool) -> None:
     """Imports Beam, if that has not been done.
 
@@ -40,7 +49,7 @@ def import_beam(needs_cloud: bool) -> None:
         needs_cloud: the job runs elsewhere, or Beam itself reads or writes `gs://`.
     """
     if "apache_beam" not in sys.modules:
-        with contextlib.nullcontext() if needs_cloud else _without_unused():
+        with _without_unused() if _has_one_job and not needs_cloud else contextlib.nullcontext():
             import apache_beam  # noqa: F401
 
 

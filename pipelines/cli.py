@@ -18,7 +18,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from recordmill.pipelines import interruption
+from recordmill.pipelines import beam_import, interruption
 
 if TYPE_CHECKING:
     from recordmill.pipelines.flag_parser import Parser
@@ -37,6 +37,8 @@ _COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a subcommand; returns its exit status."""
+    if argv is None:
+        beam_import.run_one_job()
     with interruption.stopping_at_once():
         return _run(list(sys.argv[1:] if argv is None else argv))
 

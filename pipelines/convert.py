@@ -17,10 +17,10 @@ from collections.abc import Sequence
 if __package__ in (None, ""):
     # Run as a file: its own folder comes first on the path, and is no package. Above it is a checkout,
     # or the installed package.
-    _above = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    _above = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
     sys.path[0] = _above if os.path.isdir(os.path.join(_above, "recordmill")) else os.path.dirname(_above)
 
-from recordmill.pipelines import interruption
+from recordmill.pipelines import beam_import, interruption
 
 if __name__ == "__main__":
     interruption.install()  # what follows takes a while to import
@@ -28,6 +28,8 @@ if __name__ == "__main__":
 
 def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pipelines.convert") -> int:
     """Converts; returns the exit status (see `--help`)."""
+    if argv is None:
+        beam_import.run_one_job()
     with interruption.stopping_at_once():
         return _converted(sys.argv[1:] if argv is None else argv, prog)
 

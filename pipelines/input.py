@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
+from recordmill.pipelines.input_splits import counted, pieces_of
 from recordmill.transforms.examples.labels import LabelMap
 from recordmill.transforms.examples.schema import FeatureSpec
 from recordmill.transforms.reading.class_names import class_names
 from recordmill.transforms.reading.dataset import Dataset, find_dataset
 from recordmill.transforms.reading.inference import specs_of
 
-try:
+if TYPE_CHECKING:
     import tensorflow as tf
-except ImportError as error:
-    raise ImportError("load_dataset needs TensorFlow: pip install 'recordmill[tensorflow]'") from error
-
-from recordmill.pipelines.input_batching import Batching, Lists
-from recordmill.pipelines.input_elements import elements_of
-from recordmill.pipelines.input_plan import Asked, Plan, Resize, plan_of
-from recordmill.pipelines.input_shards import ShardBy, Worker, auto_shard_policy, records_of
-from recordmill.pipelines.input_splits import counted, pieces_of
+    from recordmill.pipelines.input_batching import Lists
+    from recordmill.pipelines.input_plan import Resize
+    from recordmill.pipelines.input_shards import ShardBy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,19 +159,29 @@ def load_dataset(
         The dataset. Its `class_names` are the names of classes by stored id, empty where none are known.
 
     Raises:
+        ImportError: TensorFlow is not installed.
         ValueError: an argument is wrong, or there is nothing to read; names it and what would be right.
         tf.errors.InvalidArgumentError: while reading: an image is damaged, is not of its stored shape, or
             cannot be converted as asked; names the record's key, but for small PNGs that are damaged between
             head and end.
         tf.errors.DataLossError: while reading: a shard is damaged.
     """
+    try:
+        import tensorflow as tf
+    except ImportError as error:
+        raise ImportError("load_dataset needs TensorFlow: pip install 'recordmill[tensorflow]'") from error
+    from recordmill.pipelines.input_batching import Batching
+    from recordmill.pipelines.input_elements import elements_of
+    from recordmill.pipelines.input_plan import Asked, plan_of
+    from recordmill.pipelines.input_shards import Worker, auto_shard_policy, records_of
+
     asked = Asked(decode, size, resize, antialias, channels, dtype, features, as_supervised, one_hot)
     batching = Batching(batch_size, drop_remainder, lists)
     worker = Worker(shard, shard_by, shuffle, seed, repeat, deterministic)
     dataset = find_dataset(path)
     pieces = pieces_of(dataset, split)
     names = class_names_of(dataset)
-    plan: Plan = plan_of(dataset, pieces, asked, names, batching.batch_size is not None)
+    plan = plan_of(dataset, pieces, asked, names, batching.batch_size is not None)
     records = records_of(pieces, worker)
     found = elements_of(records, plan, batching)
     if repeat is not False:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import importlib.util
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -255,8 +256,10 @@ def _duration(provenance: dict[str, Any]) -> str:
 
 def _reading(home: str, folder: str, split: str, for_tfds: bool) -> str:
     """How to read a split: with our own pipeline, which finds the version, and where it can with TFDS."""
+    has_tensorflow = importlib.util.find_spec("tensorflow") is not None
+    missing = "" if has_tensorflow else "  # TensorFlow: make setup, or pip install 'recordmill[tensorflow]'"
     lines = [
-        "    from recordmill import load_dataset",
+        f"    from recordmill import load_dataset{missing}",
         f"    dataset = load_dataset({home!r}, split={split!r})",
         "    print(next(iter(dataset)))\n",
     ]

@@ -156,6 +156,21 @@ def test_the_public_names_are_imported_when_they_are_used() -> None:
         assert getattr(recordmill, name).__name__ == name
 
 
+def test_without_tensorflow_only_reading_fails() -> None:
+    code = (
+        "import inspect, pydoc, sys\n"
+        "sys.modules['tensorflow'] = None\n"
+        "import recordmill\n"
+        "from recordmill import *\n"
+        "assert inspect.getmembers(recordmill) and pydoc.render_doc(recordmill)\n"
+        "try:\n    load_dataset('nowhere')\n"
+        "except ImportError as error:\n    print(error)\n"
+    )
+    assert run(sys.executable, "-c", code) == (
+        "load_dataset needs TensorFlow: pip install 'recordmill[tensorflow]'\n"
+    )
+
+
 def test_type_checkers_see_the_same_names() -> None:
     tree = ast.parse((ROOT / "recordmill/__init__.py").read_text("utf-8"))
     (block,) = [node for node in tree.body if isinstance(node, ast.If) and "TYPE_" in ast.unparse(node.test)]

@@ -16,7 +16,7 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from recordmill.pipelines.input import dataset_info, load_dataset
+from recordmill import dataset_info, load_dataset
 
 from trainer.arguments import parsed
 from trainer.checkpoints import Checkpoints, newest
