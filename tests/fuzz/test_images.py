@@ -12,6 +12,7 @@ from tests.fuzz.image_seeds import seeds
 from tests.fuzz.images import POLICIES, finding, inputs, refusal
 
 
+@pytest.mark.slow
 def test_every_seed_is_sound_under_every_policy() -> None:
     for kind, files in seeds().items():
         for number, data in enumerate(files):
