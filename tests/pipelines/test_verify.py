@@ -13,10 +13,10 @@ from recordmill.pipelines import cli
 from recordmill.pipelines.verify_options import parse_verify
 from recordmill.transforms.framing import read_records
 from recordmill.transforms.shards import progress
-from skimage.metrics import structural_similarity
 
 from benchmarks.drawings import draw
 from tests.buckets.server import BucketServer
+from tests.lazy import skimage_metrics
 from tests.pipelines.conversion import convert
 
 
@@ -142,7 +142,7 @@ def test_records_against_their_source(published: Path, photos: Path, tmp_path: P
         stored = next(image for image in stored_images(published / one["file"], one["record"]))
         with Image.open(photos / one["key"]) as source:
             pair = [np.asarray(image.convert("L")) for image in (source, Image.open(io.BytesIO(stored)))]
-        likeness = structural_similarity(  # type: ignore[no-untyped-call]
+        likeness = skimage_metrics.structural_similarity(  # type: ignore[no-untyped-call]
             *pair, gaussian_weights=True, sigma=1.5, use_sample_covariance=False, data_range=255
         )
         assert one["ssim"] == pytest.approx(likeness, abs=2e-3)
