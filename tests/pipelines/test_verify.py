@@ -16,7 +16,6 @@ from recordmill.transforms.shards import progress
 
 from benchmarks.drawings import draw
 from tests.buckets.server import BucketServer
-from tests.lazy import skimage_metrics
 from tests.pipelines.conversion import convert
 
 
@@ -130,6 +129,8 @@ def test_a_key_that_is_there_twice(out: Path, tmp_path: Path) -> None:
 
 
 def test_records_against_their_source(published: Path, photos: Path, tmp_path: Path) -> None:
+    from skimage.metrics import structural_similarity
+
     assert verify(published, "--input", photos, "--report", tmp_path / "found.json") == 0
     found = report(tmp_path / "found.json")
     assert found["checked"]["compared"] == found["checked"]["images lossy"] == 5
@@ -142,7 +143,7 @@ def test_records_against_their_source(published: Path, photos: Path, tmp_path: P
         stored = next(image for image in stored_images(published / one["file"], one["record"]))
         with Image.open(photos / one["key"]) as source:
             pair = [np.asarray(image.convert("L")) for image in (source, Image.open(io.BytesIO(stored)))]
-        likeness = skimage_metrics.structural_similarity(  # type: ignore[no-untyped-call]
+        likeness = structural_similarity(  # type: ignore[no-untyped-call]
             *pair, gaussian_weights=True, sigma=1.5, use_sample_covariance=False, data_range=255
         )
         assert one["ssim"] == pytest.approx(likeness, abs=2e-3)
@@ -186,6 +187,7 @@ def test_a_source_that_is_another_now(published: Path, photos: Path, tmp_path: P
 def test_a_wrong_call_is_one_line(
     args: tuple[str, ...], told: str, published: Path, photos: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+
     assert verify(*(arg.format(out=published, photos=photos) for arg in args)) == 2
     error = capsys.readouterr().err
     assert told in error and error.count("\n") == 1
