@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from recordmill.pipelines import convert
 from recordmill.transforms.storage import objects
 
-from benchmarks import unit_costs
+from benchmarks import unit_costs, unit_costs_jobs
 from benchmarks.inputs import draw_jpegs
 from benchmarks.unit_costs_bucket import LISTED, counted_buckets
 from benchmarks.unit_costs_jobs import request_costs
@@ -111,8 +112,18 @@ def test_parts_cost_what_the_whole_does() -> None:
 
 
 @pytest.mark.slow
-def test_requests_of_an_image_and_of_a_shard(photos: Path, tmp_path: Path) -> None:
+def test_requests_of_an_image_and_of_a_shard(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The jobs run in this process: what their processes take is none of it."""
     pytest.importorskip("google.cloud.storage", reason="the extra gcp is not installed")
+
+    def run(job: list[str]) -> None:
+        assert convert.main([*job[2:], "--direct_num_workers=1"]) == 0
+
+    monkeypatch.setattr(unit_costs_jobs, "wall_seconds", run)
+    jobs = {name: unit_costs_jobs._JOBS[name] for name in ("first run", "nothing changed")}
+    monkeypatch.setattr(unit_costs_jobs, "_JOBS", jobs)
     found = {(cost.name, cost.each): cost.value for cost in request_costs(photos, tmp_path)}
     assert found["first run: read, look at one", "image"] >= 1
     assert found["nothing changed: read, look at one", "image"] == 0

@@ -252,6 +252,7 @@ def test_cats_and_dogs(tmp_path: Path) -> None:
         assert np.abs(np.asarray(Image.open(dog).convert("RGB"), np.int16) - stored).mean() < 2
 
 
+@pytest.mark.slow
 def test_words_and_a_time_series(tmp_path: Path) -> None:
     lines = re.findall(r"^    (\{.*\})$", section("Words and a time series"), re.MULTILINE)
     assert len(lines) == 2

@@ -6,11 +6,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from recordmill.pipelines import convert
 
 from benchmarks.drawings import draw_folder
 from tests.buckets.server import BucketServer
@@ -31,17 +32,38 @@ def buckets(tmp_path: Path) -> Iterator[BucketServer]:
         yield server
 
 
-def launch(buckets: BucketServer, parameters: dict[str, str], *more: str) -> subprocess.CompletedProcess[str]:
-    """What the launcher starts; a call to Dataflow itself would find nobody at that port."""
-    command = [sys.executable, str(ROOT / "pipelines/convert.py"), *launched(parameters)]
+# A call to Dataflow itself would find nobody at that port.
+NOBODY = ("--no_auth", "--dataflow_endpoint=http://localhost:1")
+
+
+def launch(buckets: BucketServer, parameters: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """What the launcher starts."""
     return subprocess.run(
-        [*command, *more, "--no_auth", "--dataflow_endpoint=http://localhost:1"],
+        [sys.executable, str(ROOT / "pipelines/convert.py"), *launched(parameters), *NOBODY],
         cwd="/",
         env={**os.environ, "STORAGE_EMULATOR_HOST": buckets.host},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+@pytest.fixture
+def launch_here(
+    buckets: BucketServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """The same in this process: exit status, and what goes to standard output and error."""
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", buckets.host)
+
+    def run(parameters: dict[str, str], *more: str) -> tuple[int, str, str]:
+        try:
+            status = convert.main([*launched(parameters), *NOBODY, *more])
+        except SystemExit as stop:
+            assert isinstance(stop.code, int)
+            status = stop.code
+        return status, *capsys.readouterr()
+
+    return run
 
 
 def test_the_launcher_finds_the_description_of_the_job(buckets: BucketServer) -> None:
@@ -60,21 +82,24 @@ def test_the_launcher_finds_the_description_of_the_job(buckets: BucketServer) ->
     assert buckets.names("gs://pictures/out") == []
 
 
-@pytest.mark.slow
-def test_a_launch_that_cannot_be_says_why_and_describes_nothing(buckets: BucketServer) -> None:
+def test_a_launch_that_cannot_be_says_why_and_describes_nothing(
+    buckets: BucketServer, launch_here: Callable[..., tuple[int, str, str]]
+) -> None:
     buckets.put("gs://pictures/out/notes.txt", b"mine")
-    done = launch(buckets, {**EVERYWHERE, "overwrite": "false"})
-    assert done.returncode == 2
-    assert "--output is 'gs://pictures/out', which is not empty ('notes.txt')" in done.stderr
-    assert "Traceback" not in done.stderr
+    status, _, said = launch_here({**EVERYWHERE, "overwrite": "false"})
+    assert status == 2
+    assert "--output is 'gs://pictures/out', which is not empty ('notes.txt')" in said
+    assert "Traceback" not in said
     assert buckets.names("gs://pictures/staging/") == []
 
 
-@pytest.mark.slow
-def test_a_plan_tells_the_cost_and_starts_nothing(buckets: BucketServer) -> None:
-    done = launch(buckets, {**EVERYWHERE, "splits": "all=1"}, "--plan", "--machine_type=n2-highmem-8")
-    assert done.returncode == 0, done.stderr
-    told = " ".join(done.stdout.split())
+def test_a_plan_tells_the_cost_and_starts_nothing(
+    buckets: BucketServer, launch_here: Callable[..., tuple[int, str, str]]
+) -> None:
+    flags = ("--plan", "--machine_type=n2-highmem-8")
+    status, printed, said = launch_here({**EVERYWHERE, "splits": "all=1"}, *flags)
+    assert status == 0, said
+    told = " ".join(printed.split())
     # All but the time that a machine takes to start.
     assert "worker hours about 0.07: 1 worker for about 4 minutes" in told
     assert "workers are n2-highmem-8: 8 vCPUs, 64 GB of memory" in told

@@ -109,6 +109,7 @@ def test_the_launch_is_what_dataflow_takes(
     assert shown["input_bucket"] == "pictures"
 
 
+@pytest.mark.slow
 def test_what_is_published_is_for_variables_to_say(
     terraform: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
@@ -126,6 +127,7 @@ def test_what_is_published_is_for_variables_to_say(
     assert published() == {"dataset_version": "auto", "writer": "shards"}
 
 
+@pytest.mark.slow
 def test_a_private_network_and_a_key(terraform: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     key = "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k"
     network = "regions/us-central1/subnetworks/workers"
@@ -162,6 +164,7 @@ def test_dataflow_knows_all_fields_of_the_launch(
     assert len(dataflow.TemplateMetadata.from_json(json.dumps(described)).parameters) == len(PARAMETERS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
@@ -190,6 +193,7 @@ def test_a_wrong_variable_is_refused(
     assert message in " ".join(done.stderr.replace("│", " ").split())
 
 
+@pytest.mark.slow
 def test_a_parameter_that_the_template_lacks_is_found(
     terraform: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:

@@ -231,7 +231,14 @@ def test_what_tfds_cannot_decode_alike_is_left_as_bytes(
         np.testing.assert_array_equal(pixels, DRAWN["RGB"])
 
 
-@pytest.mark.parametrize("labels", [[("dog", "cat"), ("cat",)], [("dog",), ()], [(), ()]])
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [("dog", "cat"), ("cat",)],
+        pytest.param([("dog",), ()], marks=pytest.mark.slow),
+        pytest.param([(), ()], marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("schema", LABELLED, ids=lambda schema: schema.name)
 def test_several_labels_and_none(tmp_path: Path, schema: Schema, labels: list[tuple[str, ...]]) -> None:
     specs = _write(tmp_path, _records([_stored("RGB")] * 2, labels), schema)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import gzip
 import io
 import json
@@ -424,6 +425,7 @@ def _zip() -> Files:
     return {"a.zip": stream.getvalue()}
 
 
+@functools.cache
 def seeds() -> dict[str, Seed]:
     """The inputs, by name."""
     small = {

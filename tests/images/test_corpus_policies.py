@@ -181,9 +181,8 @@ def by_pillow(pixels: reference.Floats, image: StoredImage, policy: ImagePolicy)
     return tensorflow_pixels(out.getvalue()).astype(np.float64)
 
 
-@pytest.mark.parametrize(
-    "optimize", ["lossless", pytest.param("lossless-progressive", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("optimize", ["lossless", "lossless-progressive"])
 def test_lossless_optimisation_changes_no_pixel(optimize: str) -> None:
     paths = [*images("pngsuite")[::4], *images("odd_inputs"), *images("palette_masks")[::3]]
     optimized = 0

@@ -21,6 +21,8 @@ pytestmark = [
 def test_stored_readable_or_failed_by_name(folder: str, name: str) -> None:
     paths = sorted(path for path in (Path(CORPUS) / folder).iterdir() if path.is_file())
     assert len(paths) > 30
+    if folder != "fuzz_found":  # test_corpus_policies.py has others of these
+        paths = paths[list(POLICIES).index(name) % 3 :: 3]
     for path in paths:
         word, detail = finding(path.read_bytes(), POLICIES[name])
         assert not word, f"{path.name}: {word}, {detail}"

@@ -64,6 +64,7 @@ def pillow_tables(quality: int) -> dict[int, list[int]]:
         return {number: zigzag(list(table)) for number, table in image.quantization.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

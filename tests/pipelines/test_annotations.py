@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from PIL import Image
 from pycocotools import mask as coco_mask
 
+from tests.lazy import tf
 from tests.pipelines.conversion import by_key, convert, digests, examples, failures, manifest
 
 SIDES = ("xmin", "ymin", "xmax", "ymax")

@@ -9,14 +9,13 @@ from pathlib import Path
 import jsonschema
 import numpy as np
 import pytest
-import tensorflow as tf
-import tensorflow_datasets as tfds
 from PIL import Image
 from recordmill.pipelines.options import parse_convert
 from recordmill.transforms.images.policy import ImagePolicy
 from rich.filesize import decimal
 
 from benchmarks.drawings import draw
+from tests.lazy import tf, tfds
 from tests.pipelines.conversion import by_key, convert, digests, examples, failures, manifest
 
 SCHEMA = Path(__file__).parents[2] / "transforms" / "shards" / "manifest.schema.json"

@@ -9,15 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recordmill.pipelines.input_splits import count_records, pieces_of
+from recordmill.transforms.reading.dataset import find_dataset
 
 from tests.images.drawn import encoded, gradient
+from tests.lazy import dataset_info, load_dataset, tf
 from tests.pipelines.conversion import convert
-
-tf = pytest.importorskip("tensorflow")
-
-from recordmill.pipelines.input import dataset_info, load_dataset  # noqa: E402
-from recordmill.pipelines.input_splits import count_records, pieces_of  # noqa: E402
-from recordmill.transforms.reading.dataset import find_dataset  # noqa: E402
 
 ROWS = 103
 SHARDS = 5

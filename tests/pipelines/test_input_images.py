@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-tf = pytest.importorskip("tensorflow")
-
-from recordmill.pipelines.input import load_dataset  # noqa: E402
+from tests.lazy import load_dataset, tf
 
 HEIGHT, WIDTH = 21, 34
 SHAPE = (HEIGHT, WIDTH)

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.buckets.server import BucketServer
+from tests.lazy import dataset_info, load_dataset, tf
 from tests.pipelines.conversion import convert
-
-tf = pytest.importorskip("tensorflow")
-
-from recordmill.pipelines.input import dataset_info, load_dataset  # noqa: E402
 
 
 def test_a_bucket_is_as_good_as_a_disk(

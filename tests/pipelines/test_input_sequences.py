@@ -9,11 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-tf = pytest.importorskip("tensorflow")
-
-from recordmill.pipelines.input import load_dataset  # noqa: E402
-
-from tests.pipelines.test_input_images import feature, file_of, pixels  # noqa: E402
+from tests.lazy import load_dataset, tf
+from tests.pipelines.test_input_images import feature, file_of, pixels
 
 
 def write(path: Path, *sequences: tuple[dict[str, Any], dict[str, list[Any]]]) -> str:

@@ -22,9 +22,9 @@ from recordmill.transforms.reading.dataset import find_dataset
 from recordmill.transforms.reporting.findings import gather
 from recordmill.transforms.shards.counted import CountedFeatures
 from recordmill.transforms.storage.sealed import is_sealed
-from skimage.metrics import structural_similarity
 
 from benchmarks.drawings import draw
+from tests.lazy import skimage_metrics
 from tests.pipelines.conversion import by_key, convert, manifest
 
 SIZES = [(120, 90), (90, 120), (64, 64), (33, 150), (150, 20), (96, 40)]
@@ -232,7 +232,7 @@ def test_images_before_and_after_their_encoding(coco: Path, tmp_path: Path) -> N
         assert (crop["source_bytes"], crop["stored_bytes"]) == (len(source), len(stored))
         one, other = (np.asarray(Image.fromarray(each).convert("L")) for each in (before, after))
         options = {"gaussian_weights": True, "sigma": 1.5, "use_sample_covariance": False}
-        expected = structural_similarity(one, other, data_range=255, **options)  # type: ignore[no-untyped-call]
+        expected = skimage_metrics.structural_similarity(one, other, data_range=255, **options)  # type: ignore[no-untyped-call]
         assert crop["ssim"] == pytest.approx(expected, abs=1e-5)
 
 

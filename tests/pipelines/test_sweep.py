@@ -19,11 +19,11 @@ from recordmill.transforms.images.store import store_image
 from recordmill.transforms.sweeping.output import NAMES
 from recordmill.transforms.sweeping.results import Setting
 from recordmill.transforms.sweeping.settings import SweepConfig, settings
-from skimage.metrics import structural_similarity
 
 from benchmarks.drawings import draw
 from tests.buckets.server import BucketServer
 from tests.images.drawn import tensorflow_pixels
+from tests.lazy import skimage_metrics
 from tests.patched import patched_site
 from tests.pipelines.conversion import convert, manifest
 
@@ -126,7 +126,7 @@ def test_the_quality_is_what_another_program_finds(photos: Path, swept: Path) ->
         source = Image.open(path).convert("RGBA")
         flat = Image.alpha_composite(Image.new("RGBA", source.size, "white"), source).convert("L")
         stored = Image.fromarray(tensorflow_pixels(store_image(path.read_bytes(), policy).data)).convert("L")
-        found[f"{path.parent.name}/{path.name}"] = structural_similarity(
+        found[f"{path.parent.name}/{path.name}"] = skimage_metrics.structural_similarity(
             np.asarray(flat),
             np.asarray(stored),
             data_range=255,

@@ -13,7 +13,6 @@ from recordmill.pipelines import cli
 from recordmill.pipelines.verify_options import parse_verify
 from recordmill.transforms.framing import read_records
 from recordmill.transforms.shards import progress
-from skimage.metrics import structural_similarity
 
 from benchmarks.drawings import draw
 from tests.buckets.server import BucketServer
@@ -130,6 +129,8 @@ def test_a_key_that_is_there_twice(out: Path, tmp_path: Path) -> None:
 
 
 def test_records_against_their_source(published: Path, photos: Path, tmp_path: Path) -> None:
+    from skimage.metrics import structural_similarity
+
     assert verify(published, "--input", photos, "--report", tmp_path / "found.json") == 0
     found = report(tmp_path / "found.json")
     assert found["checked"]["compared"] == found["checked"]["images lossy"] == 5
@@ -186,6 +187,7 @@ def test_a_source_that_is_another_now(published: Path, photos: Path, tmp_path: P
 def test_a_wrong_call_is_one_line(
     args: tuple[str, ...], told: str, published: Path, photos: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+
     assert verify(*(arg.format(out=published, photos=photos) for arg in args)) == 2
     error = capsys.readouterr().err
     assert told in error and error.count("\n") == 1

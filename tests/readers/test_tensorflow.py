@@ -11,17 +11,16 @@ import pytest
 from tests.lazy import tf
 from tests.readers.drawn import SENTENCES, SIZE, boxes_of, keys_of, pixels_of
 
-SPEC = {
-    "image/encoded": tf.io.FixedLenFeature([], tf.string),
-    "image/filename": tf.io.FixedLenFeature([], tf.string),
-    "image/class/label": tf.io.FixedLenFeature([], tf.int64),
-    "image/height": tf.io.FixedLenFeature([], tf.int64),
-    "image/width": tf.io.FixedLenFeature([], tf.int64),
-}
-
 
 def parsed(serialized: Any) -> Any:
-    example = tf.io.parse_single_example(serialized, SPEC)
+    spec = {
+        "image/encoded": tf.io.FixedLenFeature([], tf.string),
+        "image/filename": tf.io.FixedLenFeature([], tf.string),
+        "image/class/label": tf.io.FixedLenFeature([], tf.int64),
+        "image/height": tf.io.FixedLenFeature([], tf.int64),
+        "image/width": tf.io.FixedLenFeature([], tf.int64),
+    }
+    example = tf.io.parse_single_example(serialized, spec)
     image = tf.io.decode_image(example["image/encoded"], channels=3, expand_animations=False)
     image = tf.ensure_shape(image, (*SIZE, 3))
     shape = tf.stack([example["image/height"], example["image/width"]])

@@ -104,6 +104,7 @@ def _look_at(opened: Opened, shard: ShardEntry, place: int, name: str, data: byt
     assert named(tally) == ({own} if name == own else {"index.idx"})
 
 
+@pytest.mark.slow
 def test_a_bit_of_every_byte_of_what_lies_beside(out: Path) -> None:
     beside = [name for name in files(out) if not name.endswith((".tfrecord", ".idx"))]
     assert {"manifest.json", "dataset_info.json", "features.json", "failures.jsonl"} <= set(beside)

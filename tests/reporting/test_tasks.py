@@ -93,10 +93,8 @@ def remembered(tmp_path: Path, names: Iterable[str]) -> Statistics:
     return statistics
 
 
-@pytest.mark.parametrize(
-    "names",
-    [("CRASH", "MEMORY", "whole"), pytest.param(("GONE", "HALF", "WRONG", "whole"), marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("names", [("CRASH", "MEMORY", "whole"), ("GONE", "HALF", "WRONG", "whole")])
 def test_an_image_without_a_picture_of_its_encoding(
     tmp_path: Path, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,7 +56,7 @@ def table(*rows: str) -> bytes:
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
 @pytest.mark.parametrize("images", ["disk", "bucket"])
 @pytest.mark.parametrize("manifest", ["disk", "bucket", "beside"])
-@pytest.mark.parametrize("named", ["relative", "absolute"])
+@pytest.mark.parametrize("named", [pytest.param("relative", marks=pytest.mark.slow), "absolute"])
 def test_every_mix_of_places_gives_the_same_records(
     tmp_path: Path,
     bucket_server: BucketServer,

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 _READ = """
 import resource, sys
 import numpy  # whose own memory is none of the file's
@@ -30,6 +32,7 @@ print(objects, peak() - before)
 """
 
 
+@pytest.mark.slow
 def test_memory_stays_far_below_the_file(tmp_path: Path) -> None:
     generator = random.Random(7)
     (tmp_path / "images").mkdir()

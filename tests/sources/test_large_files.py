@@ -12,7 +12,6 @@ from recordmill.transforms.sources.source import Item, SourceConfig
 
 from tests.fuzz.parser_seeds import Seed, seeds
 
-SEEDS = seeds()
 COUNT = 60_000
 
 
@@ -36,18 +35,18 @@ def records(items: list[Item]) -> list[ImageRecord]:
 def test_labels_of_one_image_in_many_rows(tmp_path: Path) -> None:
     names = [f"c{number}" for number in range(COUNT)]
     rows = "".join(f"1.png,{name},,,,\n" for name in (*names, *names))
-    items = listed(SEEDS["csv"], tmp_path, m_csv=f"image,label,xmin,ymin,xmax,ymax\n{rows}".encode())
+    items = listed(seeds()["csv"], tmp_path, m_csv=f"image,label,xmin,ymin,xmax,ymax\n{rows}".encode())
     assert [one.annotations.labels for one in records(items)] == [tuple(names)]
 
 
 def test_features_of_one_image_in_many_rows(tmp_path: Path) -> None:
     rows = "".join(f'{{"image": "1.png", "bbox": [1, 1, 2, 2], "f{at}": {at}}}\n' for at in range(10_000))
-    items = listed(SEEDS["jsonl"], tmp_path, m_jsonl=rows.encode())
+    items = listed(seeds()["jsonl"], tmp_path, m_jsonl=rows.encode())
     assert [len(one.annotations.objects) for one in records(items)] == [10_000]
 
 
 def test_labels_of_one_frame_in_many_rows(tmp_path: Path) -> None:
-    seed = Seed("frames", {path: data for path, data in SEEDS["frames"].files.items() if "walk" in path})
+    seed = Seed("frames", {path: data for path, data in seeds()["frames"].files.items() if "walk" in path})
     items = listed(seed, tmp_path, labels_csv=b"frame,label\n" + b"0,a\n1,b\n" * COUNT)
     (clip,) = records(items)
     assert clip.annotations.steps is not None
@@ -55,7 +54,7 @@ def test_labels_of_one_frame_in_many_rows(tmp_path: Path) -> None:
 
 
 def test_boxes_and_masks_of_one_image(tmp_path: Path) -> None:
-    seed = SEEDS["openimages"]
+    seed = seeds()["openimages"]
     (header, *_), (mask_header, *_) = (
         seed.files[f"annotations/train-annotations-{name}.csv"].split(b"\n")
         for name in ("bbox", "object-segmentation")
@@ -90,14 +89,14 @@ def test_boxes_and_masks_of_one_image(tmp_path: Path) -> None:
 )
 def test_yaml_that_is_no_description(tmp_path: Path, yaml: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
-        listed(SEEDS["yolo"], tmp_path, data_yaml=yaml)
+        listed(seeds()["yolo"], tmp_path, data_yaml=yaml)
     assert "data.yaml" in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_names_that_a_message_shows_are_cut(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"data.yaml has val: '9{200}…'"):
-        listed(SEEDS["yolo"], tmp_path, data_yaml=b"train: images/train\nnames: [a]\nval: " + b"9" * 5000)
-    seed = Seed("voc", SEEDS["voc"].files)
+        listed(seeds()["yolo"], tmp_path, data_yaml=b"train: images/train\nnames: [a]\nval: " + b"9" * 5000)
+    seed = Seed("voc", seeds()["voc"].files)
     with pytest.raises(JobError, match=r"labelmap.txt' has the colour '9{200}…'; colours are"):
         (tmp_path / "2").mkdir()
         listed(seed, tmp_path / "2", labelmap_txt=b"background:0,0,0::\ncat:" + b"9" * 5000 + b",1,1::\n")
@@ -109,25 +108,25 @@ def test_ids_of_a_label_map_that_are_no_int64(tmp_path: Path, number: bytes) -> 
     with pytest.raises(
         JobError, match="label_map.pbtxt' is not a label map: an item has the id .* 'cat'"
     ) as caught:
-        listed(SEEDS["tfrecord"], tmp_path, label_map_pbtxt=text)
+        listed(seeds()["tfrecord"], tmp_path, label_map_pbtxt=text)
     assert len(str(caught.value)) < len(str(tmp_path)) + 400
 
 
 def test_blanks_in_a_table_of_colours(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="line 2 is not a name with three numbers"):
-        listed(SEEDS["masks"], tmp_path, label_colors_txt=b"0 0 0 cat\n1 1 1" + b" " * 500_000 + b"\n")
+        listed(seeds()["masks"], tmp_path, label_colors_txt=b"0 0 0 cat\n1 1 1" + b" " * 500_000 + b"\n")
 
 
 def test_wide_lists_in_json_lines(tmp_path: Path) -> None:
     line = b'{"image": "1.png", "x": [' + b"1, " * 1_000_000 + b"2.5]}\n"
-    (record,) = records(listed(SEEDS["jsonl"], tmp_path, m_jsonl=line))
+    (record,) = records(listed(seeds()["jsonl"], tmp_path, m_jsonl=line))
     value = record.annotations.features["x"]
     assert isinstance(value, tuple) and len(value) == 1_000_001 and value[-1] == 2.5
 
 
 def test_a_quote_in_a_csv_of_another_source_is_one_line(tmp_path: Path) -> None:
     text = b'frame,label\n0,"a\n' + b"1,b\n" * 300_000
-    items = listed(SEEDS["frames"], tmp_path, labels_csv=text)
+    items = listed(seeds()["frames"], tmp_path, labels_csv=text)
     failure = next(item for item in items if isinstance(item, Failure) and not item.skipped)
     assert failure.reason == "file does not fit the frames"
     assert "labels.csv: line 2: column 2 is in quotes for more than 1048576 characters" in failure.detail

@@ -142,6 +142,7 @@ def test_another_run_finds_the_same_states_and_those_of_what_has_changed(
     assert changed == ([0, 1, 2, 3] if one.in_place else [2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WHOLE)
 def test_what_is_uploaded_again_as_it_was_is_what_it_was(
     bucket: str, bucket_server: BucketServer, name: str
@@ -206,6 +207,7 @@ def test_rows_about_objects_cost_a_listing_a_thousand_and_tell_what_a_folder_of_
     assert requests.total() <= 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WHOLE)
 def test_objects_are_never_asked_for_one_by_one(bucket: str, bucket_server: BucketServer, name: str) -> None:
     one = INPUTS[name]

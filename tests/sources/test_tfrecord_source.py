@@ -173,7 +173,7 @@ def test_raw_pixels(tmp_path: Path, told: str) -> None:
             "they are uint16",
         ),
         (
-            {"image": bytes(tf.io.serialize_tensor(np.zeros((2, 2, 3), np.float32)).numpy())},
+            {"image": lambda: bytes(tf.io.serialize_tensor(np.zeros((2, 2, 3), np.float32)).numpy())},
             "pixels are not uint8",
             "the tensor is float32",
         ),
@@ -195,7 +195,7 @@ def test_raw_pixels(tmp_path: Path, told: str) -> None:
 def test_records_that_cannot_be_used(
     tmp_path: Path, features: dict[str, Any], reason: str, detail: str
 ) -> None:
-    found = one(tmp_path, **features)
+    found = one(tmp_path, **{name: made() if callable(made) else made for name, made in features.items()})
     if not reason:
         assert [thing.label for thing in record_of(found).annotations.objects] == [1, 1]
         return

@@ -11,10 +11,10 @@ from recordmill.transforms.records import BadInput, Failure, StoredImage
 from recordmill.transforms.sweeping.measure import Measure, Original, measured
 from recordmill.transforms.sweeping.results import Setting
 from recordmill.transforms.sweeping.settings import SweepConfig, settings
-from skimage.metrics import structural_similarity
 
 from benchmarks.drawings import draw
 from tests.images.drawn import Array, deep_png, encoded, gradient, psnr, tensorflow_pixels, with_orientation
+from tests.lazy import skimage_metrics
 
 RED = (200, 30, 10)
 ROWS = settings(SweepConfig(qualities=(80,), targets=(0.9,), background=RED))
@@ -69,7 +69,7 @@ def test_each_row_against_other_decoders_and_another_ssim(data: bytes) -> None:
         if np.array_equal(pixels, source):
             assert one.likeness.identical and one.likeness.ssim == 1 and math.isinf(one.likeness.psnr)
             continue
-        expected = structural_similarity(
+        expected = skimage_metrics.structural_similarity(
             gray(source),
             gray(pixels),
             data_range=255,

@@ -1,5 +1,6 @@
 import base64
 import dataclasses
+import functools
 import html.parser
 import io
 import re
@@ -15,7 +16,11 @@ from recordmill.transforms.sweeping.wording import MEANINGS, quality_bins, rate_
 from tests.sweeping.found import EVIL, SIDE, picture, row, sweep
 
 VOID = {"meta", "img", "br", "wbr"}
-SVG = plot.render(sweep())["sweep.svg"].decode()
+
+
+@functools.cache
+def svg() -> str:
+    return plot.render(sweep())["sweep.svg"].decode()
 
 
 class Page(html.parser.HTMLParser):
@@ -51,7 +56,7 @@ class Page(html.parser.HTMLParser):
 
 
 def page(found: Sweep) -> Page:
-    return Page(html_text(found, SVG))
+    return Page(html_text(found, svg()))
 
 
 def cells(text: str) -> list[list[str]]:
@@ -62,7 +67,7 @@ def cells(text: str) -> list[list[str]]:
 
 
 def test_names_are_escaped() -> None:
-    text = html_text(sweep(), SVG)
+    text = html_text(sweep(), svg())
     assert "<script" not in text and 'alert("' not in text and "<b>&" not in text
     found = Page(text)
     assert not any(
@@ -75,13 +80,13 @@ def test_names_are_escaped() -> None:
 
 
 def test_a_name_that_utf8_cannot_hold() -> None:
-    text = html_text(dataclasses.replace(sweep(), input="photos/\udcff"), SVG)
+    text = html_text(dataclasses.replace(sweep(), input="photos/\udcff"), svg())
     assert "photos/?" in text
     text.encode("utf-8")
 
 
 def test_nothing_is_fetched() -> None:
-    text = html_text(sweep(), SVG)
+    text = html_text(sweep(), svg())
     assert set(re.findall(r"https?://[^\"\s<]*", text)) == {
         "http://www.w3.org/2000/svg",
         "http://www.w3.org/1999/xlink",
@@ -102,7 +107,7 @@ def test_nothing_is_fetched() -> None:
 
 
 def test_table() -> None:
-    table = cells(html_text(sweep(), SVG))
+    table = cells(html_text(sweep(), svg()))
     assert table[0] == ["raw pixels", "83,000", "8.300", "8,300", "2.5", "2,000", "1", "1", "–"]
     assert table[2] == [
         "re-encoded, q90 (3 refused)",
@@ -120,7 +125,7 @@ def test_table() -> None:
 
 def test_a_figure_that_is_not_known_is_a_dash() -> None:
     found = dataclasses.replace(row(sweep().rows[0].setting, 100, None, None), source_bytes=0)
-    text = html_text(dataclasses.replace(sweep(), rows=(found,)), SVG)
+    text = html_text(dataclasses.replace(sweep(), rows=(found,)), svg())
     assert cells(text) == [["raw pixels", "100", "–", "10", "2.5", "2,000", "–", "–", "–"]]
 
 
@@ -146,11 +151,11 @@ def test_pictures_are_of_one_scale_and_the_source_is_behind_them() -> None:
 
 def test_large_crops_are_not_shrunk() -> None:
     crop = dataclasses.replace(sweep().crops[0], box=(0, 0, 500, 10))
-    assert "--zoom:1;--small:1" in html_text(dataclasses.replace(sweep(), crops=(crop,)), SVG)
+    assert "--zoom:1;--small:1" in html_text(dataclasses.replace(sweep(), crops=(crop,)), svg())
 
 
 def test_qualities_that_were_chosen() -> None:
-    text = html_text(sweep(), SVG)
+    text = html_text(sweep(), svg())
     bars = re.findall(r'<span>(.*?)</span><div><i style="width:(.*?)%"></i>(\d+)</div>', text)
     assert bars == [
         ("kept", "80.0", "4"),
@@ -186,13 +191,13 @@ def test_every_setting_is_explained_and_can_be_typed() -> None:
 
 
 def test_background_is_not_spoken_of_where_nothing_is_flattened() -> None:
-    text = html_text(dataclasses.replace(sweep(), rows=sweep().rows[:2]), SVG)
+    text = html_text(dataclasses.replace(sweep(), rows=sweep().rows[:2]), svg())
     assert "laid on the background" not in text
     assert "refused" not in text
 
 
 def test_the_plot_has_the_colors_of_the_page() -> None:
-    text = html_text(sweep(), SVG)
+    text = html_text(sweep(), svg())
     drawing = text[text.index("<svg") : text.index("</svg>")]
     assert not re.search("#[0-9a-f]{6}", drawing)
     used = set(re.findall(r"var\((--plot-[0-9a-f]{6})\)", drawing))
