@@ -210,6 +210,7 @@ def test_interrupted_while_it_is_followed(submitter: Submitter) -> None:
     )
 
 
+@pytest.mark.slow
 def test_as_a_template_launcher_runs_it(submitter: Submitter, tmp_path: Path) -> None:
     """It gives parameters as text, and wants the job's description in a file, and nothing submitted."""
     description = tmp_path / "job.json"

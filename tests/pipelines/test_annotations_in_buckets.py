@@ -81,7 +81,7 @@ def arrays(folder: Path) -> None:
         (coco, ("--include_annotations=masks",), "coco"),
         pytest.param(masks, (), "masks", marks=pytest.mark.slow),
         pytest.param(archives, (), "archive", marks=pytest.mark.slow),
-        (tars, (), "webdataset"),
+        pytest.param(tars, (), "webdataset", marks=pytest.mark.slow),
         pytest.param(tables, (), "parquet", marks=pytest.mark.slow),
         pytest.param(arrays, (), "numpy", marks=pytest.mark.slow),
     ],

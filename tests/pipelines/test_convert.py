@@ -195,6 +195,7 @@ def test_order_by_key(photos: Path, tmp_path: Path) -> None:
     assert [shard["records"] for shard in manifest(output)["splits"]["train"]["shards"]] == [6, 6, 6]
 
 
+@pytest.mark.slow
 def test_splits_from_the_folders(photos: Path, tmp_path: Path) -> None:
     folder = tmp_path / "photos"
     for path in (
@@ -227,6 +228,7 @@ def test_group_by_keeps_groups_together(tmp_path: Path) -> None:
     assert train | val == set(range(40))
 
 
+@pytest.mark.slow
 def test_group_pattern(photos: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     args = ("--splits=train=0.5,val=0.5", r"--group_pattern=_(\d+)\.")
@@ -268,6 +270,7 @@ def test_tensor_is_what_parse_tensor_reads(photos: Path, tmp_path: Path) -> None
         )
 
 
+@pytest.mark.slow
 def test_jpeg_quality_has_an_effect(photos: Path, tmp_path: Path) -> None:
     sizes = []
     for quality in (60, 80):

@@ -113,6 +113,7 @@ def test_raw_pixels_and_tensors(tmp_path: Path, channels: int, dtype: Any) -> No
     assert found.dtype == dtype and np.array_equal(found, values)
 
 
+@pytest.mark.slow
 def test_a_shape_that_is_not_the_stored_one(tmp_path: Path) -> None:
     data = file_of(Image.fromarray(pixels(HEIGHT, WIDTH, 3)), "PNG")
     path = write(tmp_path / "a.tfrecord", record(data), record(data, (WIDTH, HEIGHT), "turned.png"))
@@ -164,6 +165,7 @@ def test_batches_need_one_size(tmp_path: Path) -> None:
         list(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(13, 50), (40, 15), (64, 64), (21, 34), 16])
 @pytest.mark.parametrize("resize", ["stretch", "pad", "crop_or_pad"])
 def test_sizes_are_as_tensorflow_makes_them(tmp_path: Path, resize: Any, size: Any) -> None:
@@ -186,6 +188,7 @@ def test_sizes_are_as_tensorflow_makes_them(tmp_path: Path, resize: Any, size: A
     assert np.array_equal(mask[0], np.where(expected < 0, 255, expected))
 
 
+@pytest.mark.slow
 def test_antialias(tmp_path: Path) -> None:
     values = pixels(HEIGHT, WIDTH, 3)
     path = write(tmp_path / "a.tfrecord", record(file_of(Image.fromarray(values), "PNG")))
@@ -280,6 +283,7 @@ def test_batches_of_small_images_are_what_records_are(tmp_path: Path, channels: 
     assert b"".join(b"".join(batch["image/filename"].numpy()) for batch in batches).startswith(b"0.png1.png")
 
 
+@pytest.mark.slow
 def test_a_small_image_unlike_the_others_of_its_batch(tmp_path: Path) -> None:
     colour, grey = pixels(HEIGHT, WIDTH, 3), pixels(HEIGHT, WIDTH)
     files = [file_of(Image.fromarray(one), "PNG") for one in (*[colour] * 8, grey)]

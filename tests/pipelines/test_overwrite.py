@@ -242,6 +242,7 @@ def write(photos: Path, output: Path, config: DatasetConfig) -> None:
         _ = records | WriteDataset(str(output), config)
 
 
+@pytest.mark.slow
 def test_in_one_process_a_job_follows_one_that_failed(photos: Path, tmp_path: Path) -> None:
     worse = Path(shutil.copytree(photos, tmp_path / "worse"))
     (worse / "circle/broken.jpg").write_text("no image")

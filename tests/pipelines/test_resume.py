@@ -185,6 +185,7 @@ def test_a_higher_ratio_reuses_everything(
     assert [one["key"] for one in failures(output)] == ["circle/broken.jpg"]
 
 
+@pytest.mark.slow
 def test_only_shards_whose_images_have_changed_are_written_again(photos: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     assert convert("--input", photos, "--output", output, *ARGS, "--max_failure_ratio=0") == 1
@@ -201,7 +202,10 @@ def test_only_shards_whose_images_have_changed_are_written_again(photos: Path, t
     assert manifest(output)["provenance"]["reused_shards"] == SHARDS - 1
 
 
-@pytest.mark.parametrize("other", ["--jpeg_quality=80", "--seed=3", "--limit=29"])
+@pytest.mark.parametrize(
+    "other",
+    ["--seed=3", *(pytest.param(one, marks=pytest.mark.slow) for one in ("--jpeg_quality=80", "--limit=29"))],
+)
 def test_what_another_call_has_left_is_not_mixed_in(other: str, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     assert len(list(draw_folder(folder, each=10))) == 30

@@ -137,6 +137,7 @@ def photos(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_strict_job_without_warnings_is_published(photos: Path, tmp_path: Path) -> None:
     assert convert("--input", photos, "--output", tmp_path / "out", "--strict") == 0
     assert manifest(tmp_path / "out")["warnings"] == []

@@ -171,6 +171,7 @@ def test_finished_shards_of_images_without_a_time_are_not_kept(
     assert manifest(one)["provenance"]["reused_shards"] == 0
 
 
+@pytest.mark.slow
 def test_another_name_takes_all_over_and_is_a_change(tmp_path: Path) -> None:
     put(tmp_path / "in", *range(5))
     assert version(tmp_path, "out", "--num_shards=2") == 0
