@@ -36,6 +36,14 @@ def older(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return output
 
 
+@pytest.fixture(scope="module")
+def fresh(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset in two shards that replaced none."""
+    output = tmp_path_factory.mktemp("fresh") / "out"
+    assert convert("--input", photos, "--output", output, "--num_shards=2") == 0
+    return output
+
+
 @pytest.fixture
 def output(older: Path, tmp_path: Path) -> Path:
     """A copy of it."""
@@ -63,12 +71,13 @@ def test_the_manifest_lists_every_file(older: Path) -> None:
 
 
 @pytest.mark.slow
-def test_fewer_shards_leave_no_stale_one(photos: Path, older: Path, output: Path, tmp_path: Path) -> None:
+def test_fewer_shards_leave_no_stale_one(
+    photos: Path, older: Path, fresh: Path, output: Path, tmp_path: Path
+) -> None:
     beside = shutil.copytree(older, tmp_path / "out-small")
-    assert convert("--input", photos, "--output", tmp_path / "fresh", "--num_shards=2", "--name=out") == 0
     assert convert("--input", photos, "--output", output, "--num_shards=2", "--overwrite") == 0
-    assert digests(tmp_path / "fresh").items() <= digests(output).items()
-    assert set(files(output)) == {*files(tmp_path / "fresh"), *foreign(older)}
+    assert digests(fresh).items() <= digests(output).items()
+    assert set(files(output)) == {*files(fresh), *foreign(older)}
     assert foreign(output) == foreign(older)
     assert not (output / ".recordmill").exists()
     assert files(beside) == files(older)
@@ -151,7 +160,7 @@ convert.main()
 @pytest.mark.slow
 @pytest.mark.parametrize("moves", [0, 1, 4, 6])
 def test_a_process_that_dies_while_it_publishes(
-    moves: int, photos: Path, older: Path, output: Path, tmp_path: Path
+    moves: int, photos: Path, older: Path, fresh: Path, output: Path
 ) -> None:
     """Shards and indexes of two shards are four moves, failures.jsonl the fifth, then metadata."""
     call = ["--input", str(photos), "--output", str(output), "--num_shards=2", "--overwrite", "--quiet"]
@@ -163,9 +172,8 @@ def test_a_process_that_dies_while_it_publishes(
     # Without --overwrite too: what it replaced is gone already.
     assert convert(*call[:-2]) == 0
     assert manifest(output)["provenance"]["reused_shards"] == 2
-    assert convert("--input", photos, "--output", tmp_path / "fresh", "--num_shards=2", "--name=out") == 0
-    assert digests(tmp_path / "fresh").items() <= digests(output).items()
-    assert set(files(output)) == {*files(tmp_path / "fresh"), *foreign(older)}
+    assert digests(fresh).items() <= digests(output).items()
+    assert set(files(output)) == {*files(fresh), *foreign(older)}
     assert not (output / ".recordmill").exists()
 
 

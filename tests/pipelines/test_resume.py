@@ -18,6 +18,7 @@ from tests.patched import patched_site
 from tests.pipelines.conversion import by_key, convert, digests, failures, manifest
 
 ROOT = Path(__file__).parents[2]
+SLOW = pytest.mark.slow
 KEPT = "are kept: the same command reuses them, also with another --max_failure_ratio, or without --strict"
 SHARDS = 26
 KILLS = int(os.environ.get("RECORDMILL_KILLS", "4"))
@@ -204,7 +205,7 @@ def test_only_shards_whose_images_have_changed_are_written_again(photos: Path, t
 
 @pytest.mark.parametrize(
     "other",
-    ["--seed=3", *(pytest.param(one, marks=pytest.mark.slow) for one in ("--jpeg_quality=80", "--limit=29"))],
+    ["--seed=3", *(pytest.param(flag, marks=SLOW) for flag in ("--jpeg_quality=80", "--limit=29"))],
 )
 def test_what_another_call_has_left_is_not_mixed_in(other: str, tmp_path: Path) -> None:
     folder = tmp_path / "in"
