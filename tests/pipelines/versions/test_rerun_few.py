@@ -34,7 +34,8 @@ def version(tmp_path: Path, home: str, *flags: str, number: str = "auto") -> int
     )
 
 
-@pytest.mark.parametrize("shards", [pytest.param(1, marks=pytest.mark.slow), 8])
+@pytest.mark.slow
+@pytest.mark.parametrize("shards", [1, 8])
 def test_shards_without_a_record(shards: int, tmp_path: Path) -> None:
     flags = (f"--num_shards={shards}",)
     before: tuple[int, ...] = (0, 1, 2)
