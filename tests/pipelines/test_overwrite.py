@@ -20,7 +20,7 @@ from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.runs import finished_shards
 from recordmill.transforms.write import WriteDataset
 
-from tests.pipelines.conversion import by_key, convert, digests, failures, manifest
+from tests.pipelines.conversion import convert, digests, failures, manifest
 
 ROOT = Path(__file__).parents[2]
 
@@ -68,21 +68,6 @@ def test_the_manifest_lists_every_file(older: Path) -> None:
     listed = manifest(older)["files"]
     assert sorted(listed) == listed == sorted(set(files(older)) - others)
     assert manifest(older)["provenance"]["reused_shards"] == 0
-
-
-@pytest.mark.slow
-def test_fewer_shards_leave_no_stale_one(
-    photos: Path, older: Path, fresh: Path, output: Path, tmp_path: Path
-) -> None:
-    beside = shutil.copytree(older, tmp_path / "out-small")
-    assert convert("--input", photos, "--output", output, "--num_shards=2", "--overwrite") == 0
-    assert digests(fresh).items() <= digests(output).items()
-    assert set(files(output)) == {*files(fresh), *foreign(older)}
-    assert foreign(output) == foreign(older)
-    assert not (output / ".recordmill").exists()
-    assert files(beside) == files(older)
-    (output / "train-00000-of-00009.tfrecord").unlink()
-    assert len(by_key(output)) == 12
 
 
 def test_a_dataset_is_kept_unless_that_is_asked_for(

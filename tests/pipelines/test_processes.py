@@ -77,10 +77,7 @@ def test_the_job_graph_does_not_grow(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_job_that_is_stopped_publishes_nothing_and_runs_again(
-    number: signal.Signals, photos: Path, tmp_path: Path
-) -> None:
+def test_a_job_that_is_killed_publishes_nothing_and_runs_again(photos: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     args = ["--image_format=png", "--num_shards=20", "--direct_num_workers=2", "--progress=none"]
     call = [
@@ -101,12 +98,8 @@ def test_a_job_that_is_stopped_publishes_nothing_and_runs_again(
         time.sleep(0.02)
     writers = psutil.Process(job.pid).children()
     assert len(writers) == 2
-    os.killpg(job.pid, number)
-    _, printed = job.communicate(timeout=60)
-    if number == signal.SIGINT:
-        assert job.returncode == 130
-        assert "interrupted; nothing is published" in printed
-        assert "Traceback" not in printed
+    os.killpg(job.pid, signal.SIGKILL)
+    job.communicate(timeout=60)
     assert not list(output.glob("*.tfrecord"))
     assert not (output / "manifest.json").exists()
     # No writer outlives its parent.

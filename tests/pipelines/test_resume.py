@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 from recordmill.transforms.storage.runs import finished_shards
 
@@ -227,9 +228,13 @@ def test_an_interruption_says_what_is_kept(number: signal.Signals, photos: Path,
     while finished_shards(str(output)) < 2:
         assert job.process.poll() is None
         time.sleep(0.005)
-    os.kill(job.process.pid, number)
+    writers = psutil.Process(job.process.pid).children()
+    assert len(writers) == 2
+    os.killpg(job.process.pid, number)
     _, said = job.process.communicate(timeout=60)
     assert job.process.returncode == 130
+    # No writer outlives its parent.
+    assert psutil.wait_procs(writers, timeout=60)[1] == []
     kept = finished_shards(str(output))
     assert said.endswith(f"\ninterrupted; nothing is published in {output}\n{kept} finished shards {KEPT}\n")
     assert "Traceback" not in said
