@@ -231,6 +231,7 @@ def test_a_dataset_is_replaced_only_when_that_is_asked_for(
     gone_through(stored, bucket_server, local, tmp_path, "shards")
 
 
+@pytest.mark.slow
 def test_below_the_gate_nothing_is_published(stored: str, bucket_server: BucketServer) -> None:
     call = ("--input", f"{stored}/in", "--output", f"{stored}/out", "--num_shards=3")
     assert convert(*call, "--max_failure_ratio=0") == 1

@@ -125,6 +125,7 @@ def test_a_shape_that_is_not_the_stored_one(tmp_path: Path) -> None:
         list(load_dataset(write(tmp_path / "raw.tfrecord", *records)))
 
 
+@pytest.mark.slow
 def test_channels(tmp_path: Path) -> None:
     grey, colour, alpha = pixels(HEIGHT, WIDTH), pixels(HEIGHT, WIDTH, 3), pixels(HEIGHT, WIDTH, 4)
     records = [record(file_of(Image.fromarray(one), "PNG")) for one in (grey, colour, alpha)]
@@ -262,6 +263,7 @@ def test_the_record_of_a_damaged_image_is_named(
         list(load_dataset(path, **options))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("channels", [1, 3, 4])
 @pytest.mark.parametrize("drop", [False, True])
 def test_batches_of_small_images_are_what_records_are(tmp_path: Path, channels: int, drop: bool) -> None:

@@ -14,6 +14,7 @@ tf = pytest.importorskip("tensorflow")
 from recordmill.pipelines.input import dataset_info, load_dataset  # noqa: E402
 
 
+@pytest.mark.slow
 def test_a_bucket_is_as_good_as_a_disk(
     photos: Path, tmp_path: Path, bucket: str, bucket_server: BucketServer
 ) -> None:

@@ -70,6 +70,7 @@ def rows(output: Path) -> dict[str, dict[str, Any]]:
     return {row["setting"]: row for row in figures(output)["rows"]}
 
 
+@pytest.mark.slow
 def test_what_lies_in_the_folder(swept: Path) -> None:
     assert sorted(path.name for path in swept.iterdir()) == sorted(NAMES)
     found = figures(swept)
@@ -165,6 +166,7 @@ def test_lossless_rows_and_the_target(swept: Path) -> None:
     assert sum(target["qualities"].values()) == 10
 
 
+@pytest.mark.slow
 def test_options_act(photos: Path, swept: Path, tmp_path: Path) -> None:
     def changed(*args: str) -> dict[str, dict[str, Any]]:
         call = ("--input", photos, "--output", tmp_path / "out", "--overwrite", "--quiet")
