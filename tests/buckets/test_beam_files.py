@@ -21,6 +21,7 @@ def fresh_credentials(beam_credentials: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(auth._Credentials, "_credentials", None)
 
 
+@pytest.mark.slow
 def test_files(bucket_server: BucketServer, bucket: str) -> None:
     from apache_beam.io.filesystems import FileSystems
 

@@ -107,6 +107,7 @@ def test_shards_that_were_finished_before(mixed: Path, tmp_path: Path) -> None:
     assert "shards/written" not in names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("writer", ["shards", "beam"])
 def test_each_failed_input_is_named_in_the_log(
     writer: str, mixed: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -120,6 +121,7 @@ def test_each_failed_input_is_named_in_the_log(
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "named"), [([], False), pytest.param(["--verbose"], True, marks=pytest.mark.slow)]
 )

@@ -173,7 +173,10 @@ def test_a_failed_job(submitter: Submitter) -> None:
     ("other_job", "refusal", "message"),
     [
         ("another-id", None, "There is already active job named night with id: another-id."),
-        ("", (403, "The caller has no permission"), "Dataflow does not take the job: 403 "),
+        pytest.param(
+            *("", (403, "The caller has no permission"), "Dataflow does not take the job: 403 "),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_job_that_is_refused(
@@ -210,6 +213,7 @@ def test_interrupted_while_it_is_followed(submitter: Submitter) -> None:
     )
 
 
+@pytest.mark.slow
 def test_as_a_template_launcher_runs_it(submitter: Submitter, tmp_path: Path) -> None:
     """It gives parameters as text, and wants the job's description in a file, and nothing submitted."""
     description = tmp_path / "job.json"

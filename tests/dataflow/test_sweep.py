@@ -55,6 +55,7 @@ def test_a_sweep_that_is_run_as_it_is_followed(sweeper: Submitter, photos: Path,
     assert not found
 
 
+@pytest.mark.slow
 def test_a_job_that_fails_is_one_line(sweeper: Submitter) -> None:
     sweeper.dataflow.states = ["JOB_STATE_RUNNING", "JOB_STATE_CANCELLED"]
     done = sweeper.run("--progress=none", f"--sdk_container_image={IMAGE}", *FLAGS)

@@ -129,6 +129,7 @@ def test_ids_names_and_sources_of_coco(turned: Path, tmp_path: Path) -> None:
     assert manifest(output)["annotations"] == {"stored": {"objects": 16}, "changed": {}}
 
 
+@pytest.mark.slow
 def test_the_published_spec_of_the_object_detection_api_reads_it(turned: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     assert convert("--input", turned, "--output", output, "--include_annotations=masks") == 0

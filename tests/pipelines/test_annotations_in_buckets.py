@@ -19,6 +19,8 @@ from tests.pipelines.conversion import convert, digests, failures, manifest
 
 pytest.importorskip("apache_beam.io.gcp.gcsfilesystem", reason="the extra gcp is not installed")
 
+pytestmark = pytest.mark.slow
+
 
 def png(number: int) -> bytes:
     stream = io.BytesIO()
@@ -79,11 +81,11 @@ def arrays(folder: Path) -> None:
     ("make", "flags", "names"),
     [
         (coco, ("--include_annotations=masks",), "coco"),
-        pytest.param(masks, (), "masks", marks=pytest.mark.slow),
-        pytest.param(archives, (), "archive", marks=pytest.mark.slow),
+        (masks, (), "masks"),
+        (archives, (), "archive"),
         (tars, (), "webdataset"),
-        pytest.param(tables, (), "parquet", marks=pytest.mark.slow),
-        pytest.param(arrays, (), "numpy", marks=pytest.mark.slow),
+        (tables, (), "parquet"),
+        (arrays, (), "numpy"),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )

@@ -124,6 +124,7 @@ def write(photos: Path, output: Path, config: DatasetConfig) -> None:
         _ = records | WriteDataset(str(output), config)
 
 
+@pytest.mark.slow
 def test_a_split_that_gets_no_record_leaves_no_shard(photos: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     names = ("train", "val", "test")
@@ -269,6 +270,7 @@ def test_what_the_disk_does_not_give_back_is_found(
     assert not (output / "manifest.json").exists()
 
 
+@pytest.mark.slow
 def test_a_dataset_whose_name_begins_alike_is_left_alone(made: Path, photos: Path, tmp_path: Path) -> None:
     args = ("--input", photos, "--max_failure_ratio=0.1", "--writer=beam", "--num_shards=2")
     shutil.copytree(made, tmp_path / "out-small")

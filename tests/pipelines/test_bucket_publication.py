@@ -211,6 +211,7 @@ def test_killed_again_at_every_request(tmp_path: Path, bucket: str, bucket_serve
     assert cut_off > 3
 
 
+@pytest.mark.slow
 def test_each_step_may_be_repeated(tmp_path: Path, bucket: str, bucket_server: BucketServer) -> None:
     for name in SCENES:
         folder = tmp_path / name

@@ -283,6 +283,7 @@ def test_single_files_and_patterns(rows: Path) -> None:
     assert [Path(piece.shard.path).name[:11] for piece in pieces] == ["train-00001", "train-00002"]
 
 
+@pytest.mark.slow
 def test_no_beam_is_needed(rows: Path) -> None:
     program = (
         "import sys; sys.modules['apache_beam'] = None\n"

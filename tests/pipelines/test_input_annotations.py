@@ -84,6 +84,7 @@ def test_what_a_crop_leaves(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_parts_keep_their_object(tmp_path: Path) -> None:
     """The first object is cropped away, and the part's object is the second of those left."""
     stored = painted(((0, 0, 4, 4), *BOXES[1:]))
@@ -94,6 +95,7 @@ def test_parts_keep_their_object(tmp_path: Path) -> None:
     assert part == pytest.approx([64 / 68, 0, 1, 8 / 40])
 
 
+@pytest.mark.slow
 def test_padding_moves_boxes(tmp_path: Path) -> None:
     [element] = load_dataset(write(tmp_path / "a.tfrecord", painted()), size=(60, 100), resize="crop_or_pad")
     assert boxes_of(element, 60, 100) == pytest.approx(np.array(BOXES) + 10, abs=1e-4)

@@ -111,6 +111,7 @@ def test_raw_pixels_and_tensors(tmp_path: Path, channels: int, dtype: Any) -> No
     assert found.dtype == dtype and np.array_equal(found, values)
 
 
+@pytest.mark.slow
 def test_a_shape_that_is_not_the_stored_one(tmp_path: Path) -> None:
     data = file_of(Image.fromarray(pixels(HEIGHT, WIDTH, 3)), "PNG")
     path = write(tmp_path / "a.tfrecord", record(data), record(data, (WIDTH, HEIGHT), "turned.png"))
@@ -122,6 +123,7 @@ def test_a_shape_that_is_not_the_stored_one(tmp_path: Path) -> None:
         list(load_dataset(write(tmp_path / "raw.tfrecord", *records)))
 
 
+@pytest.mark.slow
 def test_channels(tmp_path: Path) -> None:
     grey, colour, alpha = pixels(HEIGHT, WIDTH), pixels(HEIGHT, WIDTH, 3), pixels(HEIGHT, WIDTH, 4)
     records = [record(file_of(Image.fromarray(one), "PNG")) for one in (grey, colour, alpha)]
@@ -162,6 +164,7 @@ def test_batches_need_one_size(tmp_path: Path) -> None:
         list(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(13, 50), (40, 15), (64, 64), (21, 34), 16])
 @pytest.mark.parametrize("resize", ["stretch", "pad", "crop_or_pad"])
 def test_sizes_are_as_tensorflow_makes_them(tmp_path: Path, resize: Any, size: Any) -> None:
@@ -184,6 +187,7 @@ def test_sizes_are_as_tensorflow_makes_them(tmp_path: Path, resize: Any, size: A
     assert np.array_equal(mask[0], np.where(expected < 0, 255, expected))
 
 
+@pytest.mark.slow
 def test_antialias(tmp_path: Path) -> None:
     values = pixels(HEIGHT, WIDTH, 3)
     path = write(tmp_path / "a.tfrecord", record(file_of(Image.fromarray(values), "PNG")))
@@ -257,6 +261,7 @@ def test_the_record_of_a_damaged_image_is_named(
         list(load_dataset(path, **options))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("channels", [1, 3, 4])
 @pytest.mark.parametrize("drop", [False, True])
 def test_batches_of_small_images_are_what_records_are(tmp_path: Path, channels: int, drop: bool) -> None:
@@ -278,6 +283,7 @@ def test_batches_of_small_images_are_what_records_are(tmp_path: Path, channels: 
     assert b"".join(b"".join(batch["image/filename"].numpy()) for batch in batches).startswith(b"0.png1.png")
 
 
+@pytest.mark.slow
 def test_a_small_image_unlike_the_others_of_its_batch(tmp_path: Path) -> None:
     colour, grey = pixels(HEIGHT, WIDTH, 3), pixels(HEIGHT, WIDTH)
     files = [file_of(Image.fromarray(one), "PNG") for one in (*[colour] * 8, grey)]

@@ -9,6 +9,7 @@ from tests.lazy import dataset_info, load_dataset, tf
 from tests.pipelines.conversion import convert
 
 
+@pytest.mark.slow
 def test_a_bucket_is_as_good_as_a_disk(
     photos: Path, tmp_path: Path, bucket: str, bucket_server: BucketServer
 ) -> None:

@@ -53,6 +53,7 @@ def test_after_the_manifest_is_written(photos: Path, tmp_path: Path) -> None:
     assert not (output / ".recordmill").exists()
 
 
+@pytest.mark.slow
 def test_before_an_older_dataset_is_withdrawn(photos: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     assert convert("--input", photos, "--output", output, "--limit=3") == 0

@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from recordmill.pipelines import cli
 from recordmill.transforms.storage import lock, scratch
 from recordmill.transforms.storage.marked import MARKER
 
 from tests.buckets.server import BucketServer
-from tests.pipelines.conversion import convert, manifest
+from tests.pipelines.conversion import command, convert, manifest
 from tests.pipelines.faulty import Killed
 
 # What the program writes: in an output or next to versions, under `.recordmill`, and in TMPDIR.
@@ -130,15 +129,6 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Planted
     scratch._remove_own(scratch.scratch_folder(), os.getpid())
     found.check()
     scratch.scratch_folder.cache_clear()
-
-
-def command(*args: object) -> int:
-    """Exit status of a command, in this process."""
-    try:
-        return cli.main([*map(str, args)])
-    except SystemExit as stop:
-        assert isinstance(stop.code, int)
-        return stop.code
 
 
 def failing(photos: Path, folder: Path) -> Path:

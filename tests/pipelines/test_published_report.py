@@ -117,7 +117,12 @@ def pairs(tmp_path: Path) -> dict[str, Counter[str]]:
 
 @pytest.mark.parametrize(
     "flags",
-    [(), ("--schema=plain",), ("--writer=beam",), ("--schema=classification,segmentation", "--num_shards=3")],
+    [
+        (),
+        pytest.param(("--schema=plain",), marks=pytest.mark.slow),
+        pytest.param(("--writer=beam",), marks=pytest.mark.slow),
+        pytest.param(("--schema=classification,segmentation", "--num_shards=3"), marks=pytest.mark.slow),
+    ],
     ids=" ".join,
 )
 def test_pixels_of_masks_are_those_of_the_source(

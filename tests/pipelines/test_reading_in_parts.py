@@ -58,7 +58,13 @@ def test_a_bucket_of_folders(bucket: str, bucket_server: BucketServer, tmp_path:
     assert manifest(tmp_path / "apart")["counts"] == {"read": 123, "written": 120, "failed": 1, "skipped": 2}
 
 
-@pytest.mark.parametrize("name", ["tar.gz", "webdataset", "parquet", "tfrecord.gz"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "webdataset",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("tar.gz", "parquet", "tfrecord.gz")),
+    ],
+)
 def test_files_of_containers(name: str, tmp_path: Path) -> None:
     one = INPUTS[name]
     for number in range(4):

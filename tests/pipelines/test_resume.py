@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 from recordmill.transforms.storage.runs import finished_shards
 
@@ -18,6 +19,7 @@ from tests.patched import patched_site
 from tests.pipelines.conversion import by_key, convert, digests, failures, manifest
 
 ROOT = Path(__file__).parents[2]
+SLOW = pytest.mark.slow
 KEPT = "are kept: the same command reuses them, also with another --max_failure_ratio, or without --strict"
 SHARDS = 26
 KILLS = int(os.environ.get("RECORDMILL_KILLS", "4"))
@@ -185,6 +187,7 @@ def test_a_higher_ratio_reuses_everything(
     assert [one["key"] for one in failures(output)] == ["circle/broken.jpg"]
 
 
+@pytest.mark.slow
 def test_only_shards_whose_images_have_changed_are_written_again(photos: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     assert convert("--input", photos, "--output", output, *ARGS, "--max_failure_ratio=0") == 1
@@ -201,7 +204,10 @@ def test_only_shards_whose_images_have_changed_are_written_again(photos: Path, t
     assert manifest(output)["provenance"]["reused_shards"] == SHARDS - 1
 
 
-@pytest.mark.parametrize("other", ["--jpeg_quality=80", "--seed=3", "--limit=29"])
+@pytest.mark.parametrize(
+    "other",
+    ["--seed=3", *(pytest.param(flag, marks=SLOW) for flag in ("--jpeg_quality=80", "--limit=29"))],
+)
 def test_what_another_call_has_left_is_not_mixed_in(other: str, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     assert len(list(draw_folder(folder, each=10))) == 30
@@ -222,9 +228,13 @@ def test_an_interruption_says_what_is_kept(number: signal.Signals, photos: Path,
     while finished_shards(str(output)) < 2:
         assert job.process.poll() is None
         time.sleep(0.005)
-    os.kill(job.process.pid, number)
+    writers = psutil.Process(job.process.pid).children()
+    assert len(writers) == 2
+    os.killpg(job.process.pid, number)
     _, said = job.process.communicate(timeout=60)
     assert job.process.returncode == 130
+    # No writer outlives its parent.
+    assert psutil.wait_procs(writers, timeout=60)[1] == []
     kept = finished_shards(str(output))
     assert said.endswith(f"\ninterrupted; nothing is published in {output}\n{kept} finished shards {KEPT}\n")
     assert "Traceback" not in said

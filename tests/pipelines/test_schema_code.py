@@ -91,6 +91,7 @@ def test_the_code_reads_what_was_converted(boxes: Path, capsys: pytest.CaptureFi
         assert one["image/object/class/label"].tolist() == [1]
 
 
+@pytest.mark.slow
 def test_it_runs_by_itself(boxes: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = boxes / "parse.py"
     script.write_text(printed(capsys, boxes / "out", "--split", "val"), "utf-8")

@@ -39,6 +39,7 @@ def test_the_printed_lines_read_the_dataset(tmp_path: Path, capsys: pytest.Captu
     assert sorted(int(one["image/class/label"]) for one in run(theirs)["dataset"]) == [0, 1]
 
 
+@pytest.mark.slow
 def test_sequences_are_not_said_to_be_read_by_tfds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from recordmill.pipelines import cli
 from recordmill.pipelines.options import parse_convert
 from recordmill.transforms.images.store import store_image
 from recordmill.transforms.sweeping.output import NAMES
@@ -25,7 +24,7 @@ from tests.buckets.server import BucketServer
 from tests.images.drawn import tensorflow_pixels
 from tests.lazy import skimage_metrics
 from tests.patched import patched_site
-from tests.pipelines.conversion import convert, manifest
+from tests.pipelines.conversion import command, convert, manifest
 
 ROOT = Path(__file__).parents[2]
 FEW = ("--qualities=80", "--target_ssim=0.9")
@@ -33,12 +32,8 @@ CONFIG = SweepConfig(qualities=(80,), targets=(0.9,))
 
 
 def sweep(*args: object) -> int:
-    """Exit status of `recordmill sweep`, in this process."""
-    try:
-        return cli.main(["sweep", *map(str, args), "--progress=none"])
-    except SystemExit as stop:
-        assert isinstance(stop.code, int)
-        return stop.code
+    """Exit status of `recordmill sweep`."""
+    return command("sweep", *args, "--progress=none")
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +70,7 @@ def rows(output: Path) -> dict[str, dict[str, Any]]:
     return {row["setting"]: row for row in figures(output)["rows"]}
 
 
+@pytest.mark.slow
 def test_what_lies_in_the_folder(swept: Path) -> None:
     assert sorted(path.name for path in swept.iterdir()) == sorted(NAMES)
     found = figures(swept)
@@ -141,6 +137,7 @@ def test_the_quality_is_what_another_program_finds(photos: Path, swept: Path) ->
     assert found[row["ssim_worst_key"]] == pytest.approx(row["ssim_worst"], abs=2e-3)
 
 
+@pytest.mark.slow
 def test_jpegs_alone_have_no_rows_that_convert_pngs(photos: Path, tmp_path: Path) -> None:
     call = ("--input", photos, "--output", tmp_path / "out", "--include=*/1.jpg", "--quiet")
     assert sweep(*call, "--qualities=80", "--target_ssim=none", "--worst=1") == 0
@@ -169,6 +166,7 @@ def test_lossless_rows_and_the_target(swept: Path) -> None:
     assert sum(target["qualities"].values()) == 10
 
 
+@pytest.mark.slow
 def test_options_act(photos: Path, swept: Path, tmp_path: Path) -> None:
     def changed(*args: str) -> dict[str, dict[str, Any]]:
         call = ("--input", photos, "--output", tmp_path / "out", "--overwrite", "--quiet")
@@ -253,6 +251,7 @@ def test_a_sweep_is_replaced_when_asked_and_the_table_is_printed(
     assert said.err.startswith("source: folder (")
 
 
+@pytest.mark.slow
 def test_as_a_module_with_the_threads_of_beam(photos: Path, swept: Path, tmp_path: Path) -> None:
     call = [
         sys.executable,
@@ -280,6 +279,7 @@ def test_as_a_module_with_the_threads_of_beam(photos: Path, swept: Path, tmp_pat
             assert row[figure] == other[name][figure]
 
 
+@pytest.mark.slow
 def test_an_interruption_leaves_nothing(photos: Path, tmp_path: Path) -> None:
     patch = (
         "import os, signal\n"
@@ -311,6 +311,7 @@ def test_an_interruption_leaves_nothing(photos: Path, tmp_path: Path) -> None:
     assert not list((tmp_path / "out").iterdir())
 
 
+@pytest.mark.slow
 def test_from_a_bucket_into_a_bucket(
     photos: Path, swept: Path, bucket: str, bucket_server: BucketServer
 ) -> None:

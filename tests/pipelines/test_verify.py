@@ -9,23 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from recordmill.pipelines import cli
 from recordmill.pipelines.verify_options import parse_verify
 from recordmill.transforms.framing import read_records
 from recordmill.transforms.shards import progress
 
 from benchmarks.drawings import draw
 from tests.buckets.server import BucketServer
-from tests.pipelines.conversion import convert
+from tests.pipelines.conversion import command, convert
 
 
 def verify(*args: object) -> int:
-    """Exit status of `recordmill verify`, in this process."""
-    try:
-        return cli.main(["verify", *map(str, args), "--progress=none", "--direct_num_workers=1"])
-    except SystemExit as stop:
-        assert isinstance(stop.code, int)
-        return stop.code
+    """Exit status of `recordmill verify`."""
+    return command("verify", *args, "--progress=none", "--direct_num_workers=1")
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +153,7 @@ def stored_images(shard: Path, record: int) -> list[bytes]:
     return [payload[start : payload.rindex(b"\xff\xd9") + 2]]
 
 
+@pytest.mark.slow
 def test_a_source_that_is_another_now(published: Path, photos: Path, tmp_path: Path) -> None:
     source = tmp_path / "photos"
     shutil.copytree(photos, source)
@@ -215,6 +211,7 @@ def test_the_value_of_a_flag_of_beam_is_no_path(capsys: pytest.CaptureFixture[st
     assert "PATH is not given" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_bucket(
     published: Path,
     photos: Path,

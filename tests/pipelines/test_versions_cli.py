@@ -204,6 +204,7 @@ def test_nothing_has_changed(photos: Path, home: Path, capsys: pytest.CaptureFix
     assert tree(home) == before
 
 
+@pytest.mark.slow
 def test_something_has_changed(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, output = tmp_path / "photos", tmp_path / "out"
     shutil.copytree(photos, source)

@@ -101,7 +101,7 @@ def test_a_strict_plan_without_warnings(photos: Path, tmp_path: Path) -> None:
     assert convert("--input", photos, "--output", tmp_path / "out", "--plan", "--strict") == 0
 
 
-@pytest.mark.parametrize("writer", ["shards", "beam"])
+@pytest.mark.parametrize("writer", ["shards", pytest.param("beam", marks=pytest.mark.slow)])
 def test_a_strict_job_publishes_nothing(
     rows: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], writer: str
 ) -> None:
@@ -137,6 +137,7 @@ def photos(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_strict_job_without_warnings_is_published(photos: Path, tmp_path: Path) -> None:
     assert convert("--input", photos, "--output", tmp_path / "out", "--strict") == 0
     assert manifest(tmp_path / "out")["warnings"] == []

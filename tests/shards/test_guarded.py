@@ -74,7 +74,7 @@ def ran(
     return Path(file.path), failures, dict(file.stats.failed)
 
 
-@pytest.mark.parametrize("ends", [[0, 1, 2], [3, 20, 39]])
+@pytest.mark.parametrize("ends", [pytest.param([0, 1, 2], marks=pytest.mark.slow), [3, 20, 39]])
 def test_a_crash_costs_one_image(tmp_path: Path, ends: list[int]) -> None:
     records = listed(tmp_path, dict.fromkeys(ends, b"CRASH"))
     done: list[int] = []
@@ -239,6 +239,7 @@ def test_encoding_alone_is_guarded_too(tmp_path: Path) -> None:
     assert (batch.stats.written, sum(batch.stats.failed.values())) == (4, 2)
 
 
+@pytest.mark.slow
 def test_a_file_that_does_not_answer_fails_the_job(tmp_path: Path) -> None:
     records = listed(tmp_path, {}, count=3)
     hanging = ImageRecord("x.jpg", ImageRef("HANG/x.jpg"), "train")

@@ -132,7 +132,7 @@ def test_parts_leave_the_state_of_the_whole(tmp_path: Path) -> None:
     assert Path(joined.state_path).read_bytes() == Path(whole.state_path).read_bytes()
 
 
-@pytest.mark.parametrize("damaged", ["path", "state_path"])
+@pytest.mark.parametrize("damaged", [pytest.param("path", marks=pytest.mark.slow), "state_path"])
 def test_every_flipped_byte_is_made_anew(damaged: str, tmp_path: Path) -> None:
     records = [drawn(tmp_path, number) for number in range(2)]
     first = written(records, tmp_path / "first", TakeOver())

@@ -125,7 +125,7 @@ def test_names_that_are_the_beginning_of_others(parted: Parted) -> None:
         assert sum(sizes(ranges, names)) == 59
 
 
-@pytest.mark.parametrize("files", [3, 40])
+@pytest.mark.parametrize("files", [3, pytest.param(40, marks=pytest.mark.slow)])
 def test_scripts_of_many_characters(parted: Parted, files: int) -> None:
     names = [
         f"{chr(0x4E00 + one)}{chr(0x4E00 + one * 7 % 3000)}/{file:02}.jpg"

@@ -138,6 +138,7 @@ def test_one_of_many_gets_it(output: str) -> None:
         assert sum(threads.map(take, range(6))) == 1
 
 
+@pytest.mark.slow
 def test_release_all_does_not_wait_for_a_service_that_is_gone(
     output: str, bucket_server: BucketServer
 ) -> None:

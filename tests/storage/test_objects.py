@@ -103,6 +103,7 @@ def test_what_may_pass_is_tried_again(
 ) -> None:
     monkeypatch.setattr(objects, "_UPLOAD_PIECE", 1 << 18)
     monkeypatch.setattr(cloud, "_FIRST_WAIT_SECONDS", 0.01)
+    cloud._retry.cache_clear()
     data = bytes(range(256)) * 300
     (tmp_path / "large").write_bytes(data * 30)
     bucket_server.faults = Faults(0.3, seed=3, kinds=(kind,))
@@ -122,6 +123,7 @@ def test_what_may_pass_is_tried_again(
     assert injected > 3
     assert bucket_server.get(f"{bucket}/large") == data * 30
     assert {bucket_server.get(f"{bucket}/{number}-moved") for number in range(8)} == {data}
+    cloud._retry.cache_clear()
 
 
 def test_the_answer_that_there_is_none_may_be_cut_short(

@@ -116,6 +116,7 @@ def test_the_scale_is_undone() -> None:
     assert (np.diff(plot._stretched(ssims)) > 0).all()
 
 
+@pytest.mark.slow
 def test_settings_of_one_size_have_labels_apart() -> None:
     """Where there is nothing but JPEGs, whole groups lie on each other."""
     groups = ("png to jpeg", "re-encoded", "png to jpeg, optimised", "re-encoded, optimised")

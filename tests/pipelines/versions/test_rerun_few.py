@@ -34,7 +34,8 @@ def version(tmp_path: Path, home: str, *flags: str, number: str = "auto") -> int
     )
 
 
-@pytest.mark.parametrize("shards", [pytest.param(1, marks=pytest.mark.slow), 8])
+@pytest.mark.slow
+@pytest.mark.parametrize("shards", [1, 8])
 def test_shards_without_a_record(shards: int, tmp_path: Path) -> None:
     flags = (f"--num_shards={shards}",)
     before: tuple[int, ...] = (0, 1, 2)
@@ -171,6 +172,7 @@ def test_finished_shards_of_images_without_a_time_are_not_kept(
     assert manifest(one)["provenance"]["reused_shards"] == 0
 
 
+@pytest.mark.slow
 def test_another_name_takes_all_over_and_is_a_change(tmp_path: Path) -> None:
     put(tmp_path / "in", *range(5))
     assert version(tmp_path, "out", "--num_shards=2") == 0
