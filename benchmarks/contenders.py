@@ -7,9 +7,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from recordmill.pipelines.runner_flags import available_cores
-
 from benchmarks.inputs import Inputs
+from recordmill.pipelines.runner_flags import available_cores
 
 Arguments = Callable[[Path, Path], list[str]]
 """(input, output) -> the arguments of `python` that convert the one to the other."""

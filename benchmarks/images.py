@@ -19,12 +19,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from recordmill.pipelines.runner_flags import available_cores
-
 from benchmarks.contenders import Contender, convert
 from benchmarks.inputs import TEN, draw_jpegs, draw_pngs, once, own_folder
 from benchmarks.measure import Times, wall_seconds
 from benchmarks.report import machine, markdown_table
+from recordmill.pipelines.runner_flags import available_cores
 
 _LEAST = 0.85
 

@@ -8,6 +8,7 @@ from pathlib import Path
 def job_graph_bytes(source: str, path: Path, output: Path) -> int:
     """Bytes of the pipeline that converts `path`, as `convert` builds it; nothing is run."""
     import apache_beam as beam
+
     from recordmill.transforms.config import DatasetConfig
     from recordmill.transforms.read import ReadSource
     from recordmill.transforms.sources.source import SourceConfig

@@ -12,11 +12,10 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.one_record import Photo, list_photos, photo_example
 from recordmill.transforms.examples.index import index_lines
 from recordmill.transforms.examples.tfrecord import RecordWriter
 from recordmill.transforms.shards.hashing import order_hash, shard_of
-
-from benchmarks.one_record import Photo, list_photos, photo_example
 
 _SHARDS = 16
 _BUFFER = 1 << 18

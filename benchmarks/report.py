@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
-from recordmill.pipelines.runner_flags import available_cores
 
 from benchmarks.contenders import BEAM, CODEC, KEPT_DECODE, KEPT_HEADER, LOOP, Q90, MemoryCase
 from benchmarks.goals import Goal
 from benchmarks.inputs import Inputs
 from benchmarks.measure import Peaks, Speeds, megabytes
+from recordmill.pipelines.runner_flags import available_cores
 
 _PACKAGES = ("apache-beam", "simplejpeg", "pillow", "protobuf", "google-crc32c", "numpy")
 

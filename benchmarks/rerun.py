@@ -21,14 +21,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from recordmill.transforms.storage.publication import file_sha256
-
 from benchmarks.contenders import Q90_FLAGS, convert
 from benchmarks.inputs import draw_jpegs, once, own_folder
 from benchmarks.measure import Memory, megabytes, peak_memory, wall_seconds
 from benchmarks.report import machine, markdown_table
 from benchmarks.rerun_changes import HUNDREDTHS, NOTHING, TEN_NEW, Change, link_tree
 from benchmarks.unit_costs_cost import children_seconds
+from recordmill.transforms.storage.publication import file_sha256
 
 FIRST, NEXT = "1.0.0", "1.0.1"
 _LEAST_IMAGES = 200

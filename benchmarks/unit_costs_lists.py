@@ -19,6 +19,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import psutil
+
+from benchmarks.measure import ROOT
+from benchmarks.unit_costs_bucket import LISTED, PAGE, counted_buckets
+from benchmarks.unit_costs_cost import CPU, Cost, cpu_of
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import Annotations, ImageRecord, ImageRef
 from recordmill.transforms.shards.hashing import with_split
@@ -26,10 +30,6 @@ from recordmill.transforms.shards.packing import pack_reference
 from recordmill.transforms.shards.survey import Survey
 from recordmill.transforms.sources.registry import source_of
 from recordmill.transforms.sources.source import SourceConfig
-
-from benchmarks.measure import ROOT
-from benchmarks.unit_costs_bucket import LISTED, PAGE, counted_buckets
-from benchmarks.unit_costs_cost import CPU, Cost, cpu_of
 
 _CLASSES = 1000
 _SAMPLED = 10_000

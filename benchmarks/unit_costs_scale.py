@@ -10,12 +10,11 @@ from __future__ import annotations
 import dataclasses
 import math
 
+from benchmarks.report import markdown_table
 from recordmill.pipelines import estimate
 from recordmill.pipelines.dataflow import DISK_GB, MACHINE_TYPE
 from recordmill.transforms.config import MIB, DatasetConfig
 from recordmill.transforms.shards.batching import BATCH_BYTES, HELD_BYTES
-
-from benchmarks.report import markdown_table
 
 IMAGE_BYTES = 100_000
 _MOST_SHARDS = 99_999

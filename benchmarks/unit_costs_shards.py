@@ -6,6 +6,8 @@ import pickle
 from collections import Counter
 from collections.abc import Iterator
 
+from benchmarks.unit_costs_cost import CPU, Cost, cpu_of
+from benchmarks.unit_costs_lists import made_records
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.publish import file_moves
 from recordmill.transforms.records import ImageRecord
@@ -16,9 +18,6 @@ from recordmill.transforms.shards.report import ShardFile, ShardReport, WriteSta
 from recordmill.transforms.shards.statistics import Statistics
 from recordmill.transforms.shards.totals import total
 from recordmill.transforms.storage.layout import Run
-
-from benchmarks.unit_costs_cost import CPU, Cost, cpu_of
-from benchmarks.unit_costs_lists import made_records
 
 _CLASSES = 1000
 _RECORDS = 1000  # a shard

@@ -10,6 +10,10 @@ from __future__ import annotations
 import sys
 
 import apache_beam as beam
+
+from benchmarks.measure import peak_memory
+from benchmarks.unit_costs_cost import CPU, Cost, children_seconds
+from benchmarks.unit_costs_lists import made_records
 from recordmill.transforms import coders as _coders  # noqa: F401  (registers the coders)
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import ImageRecord, JobError
@@ -17,10 +21,6 @@ from recordmill.transforms.shards.plan import DatasetPlan, plan_dataset
 from recordmill.transforms.shards.totals import total
 from recordmill.transforms.survey import SurveyRecords
 from recordmill.transforms.write_shards import AssignShards, ordered
-
-from benchmarks.measure import peak_memory
-from benchmarks.unit_costs_cost import CPU, Cost, children_seconds
-from benchmarks.unit_costs_lists import made_records
 
 _SHARDS = 64
 

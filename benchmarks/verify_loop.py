@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import simplejpeg
 from PIL import Image
+
 from recordmill.transforms.framing import FRAME_BYTES, HEAD_BYTES
 from recordmill.transforms.sources.formats.wire import read_example
 

@@ -8,8 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from recordmill.pipelines.quiet_threads import OURS
-from recordmill.transforms.shards.progress import ProgressState, snapshot
 from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import (
@@ -20,6 +18,9 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+
+from recordmill.pipelines.quiet_threads import OURS
+from recordmill.transforms.shards.progress import ProgressState, snapshot
 
 _BAR_SECONDS = 0.1
 _FIRST_LINE_SECONDS = 2.0

@@ -11,13 +11,14 @@ import sys
 import textwrap
 from collections.abc import Sequence
 
+from rich.console import Console
+
 from recordmill.pipelines.flag_parser import HelpFormatter, Parser, add_switch
 from recordmill.transforms.examples.registry import SCHEMAS
 from recordmill.transforms.images.policy import IMAGE_FORMATS
 from recordmill.transforms.sources.names import IMAGE_EXTENSIONS
 from recordmill.transforms.sources.registry import SOURCES
 from recordmill.transforms.sources.source import Source
-from rich.console import Console
 
 _WIDTH = 100
 _COLUMNS = ("source", "reads", "label", "split", "key")

@@ -19,6 +19,7 @@ from recordmill.transforms.reading.inference import specs_of
 
 if TYPE_CHECKING:
     import tensorflow as tf
+
     from recordmill.pipelines.input_batching import Lists
     from recordmill.pipelines.input_plan import Resize
     from recordmill.pipelines.input_shards import ShardBy

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
+
 from recordmill.pipelines.input_images import Fit, fitted, png_values
 from recordmill.pipelines.input_parsing import Tensors
 from recordmill.pipelines.input_plan import OBJECTS, SIDES, Plan

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
+
 from recordmill.pipelines.input_annotations import moved, object_masks
 from recordmill.pipelines.input_batching import Batching, batched
 from recordmill.pipelines.input_images import Fit, alike_pixels, are_alike, decoded, fit_of, fitted, mask_of

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
+
 from recordmill.pipelines.input_plan import HEAD_BYTES, Asked, ImagePlan
 
 _PNG = b"\x89PNG"

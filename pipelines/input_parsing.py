@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
+
 from recordmill.pipelines.input_plan import MASK_FILLS, Plan
 from recordmill.transforms.examples.schema import FeatureSpec
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
 import tensorflow as tf
+
 from recordmill.pipelines.input_splits import ALL, Piece
 from recordmill.transforms.reading.dataset import Dataset
 from recordmill.transforms.reading.inference import (

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import tensorflow as tf
+
 from recordmill.pipelines.input_splits import ALL, Piece, cut, known_records
 from recordmill.transforms.reading.shard import frames, opened
 from recordmill.transforms.storage.cloud import NO_AUTH

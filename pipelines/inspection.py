@@ -26,6 +26,8 @@ from recordmill.pipelines import interruption
 if __name__ == "__main__":
     interruption.install()  # what follows takes a while to import
 
+from rich.console import Console
+
 from recordmill.pipelines import flag_values
 from recordmill.pipelines.flag_parser import HelpFormatter, Parser, add_switch
 from recordmill.pipelines.inspection_json import as_json, file_name
@@ -43,7 +45,6 @@ from recordmill.transforms.reading.survey_shown import WHOLE, Shortness, shown_r
 from recordmill.transforms.records import JobError
 from recordmill.transforms.shards import own_process
 from recordmill.transforms.storage.places import check_place
-from rich.console import Console
 
 _COLUMNS = 6
 _PICTURES = 24

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rich.filesize import decimal
+
 from recordmill.pipelines.inspection_json import by_split, file_name
 from recordmill.pipelines.inspection_text import Line, counted, named, paragraph, printed, quoted, table
 from recordmill.transforms.reading.survey import Survey
@@ -11,7 +13,6 @@ from recordmill.transforms.reading.survey_images import Images
 from recordmill.transforms.reading.survey_parsed import MOST_NUMBER_BYTES
 from recordmill.transforms.reading.survey_sample import FileFound, Inspected
 from recordmill.transforms.reading.survey_values import Range, Values, json_value, shown_text
-from rich.filesize import decimal
 
 _MOST_CLASSES = 30
 _MOST_DISTINCT = 6

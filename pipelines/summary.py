@@ -9,15 +9,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+
 from recordmill.pipelines.estimate import Estimate
 from recordmill.transforms.shards.brief import class_texts, source_facts
 from recordmill.transforms.shards.plausibility import DataWarning
 from recordmill.transforms.storage.files import read_text
 from recordmill.transforms.storage.layout import DATASET_INFO, LATEST, REPORT
 from recordmill.transforms.storage.versions import Version
-from rich.console import Console
-from rich.filesize import decimal
-from rich.table import Table
 
 # As measured on photographs with libjpeg-turbo, and with tf.io.decode_jpeg.
 _PROGRESSIVE = "progressive JPEGs take 2.1 to 2.6 times as long as baseline ones, at every reading"

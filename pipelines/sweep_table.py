@@ -6,11 +6,12 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 
+from rich.console import Console
+from rich.filesize import decimal
+
 from recordmill.transforms.sweeping.palette import STYLES
 from recordmill.transforms.sweeping.results import Row, Sweep
 from recordmill.transforms.sweeping.wording import rate_text, remarks, ssim_text
-from rich.console import Console
-from rich.filesize import decimal
 
 _NONE = "-"
 Line = Sequence[str]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from recordmill.transforms.reading.verify_tally import Fault, Tally, tally_of
-from recordmill.transforms.sources.names import printable
 from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
+
+from recordmill.transforms.reading.verify_tally import Fault, Tally, tally_of
+from recordmill.transforms.sources.names import printable
 
 MOST_SHOWN = 20
 """Faults of a kind that are shown; the report has more."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-import recordmill
-
 
 class _Lazy:
     def __init__(self, name: str) -> None:
@@ -26,13 +24,3 @@ tfds = _Lazy("tensorflow_datasets")
 keras = _Lazy("keras")
 skimage_color = _Lazy("skimage.color")
 skimage_metrics = _Lazy("skimage.metrics")
-
-
-def load_dataset(*args: Any, **options: Any) -> Any:
-    """`recordmill.load_dataset`, whose module imports TensorFlow."""
-    return recordmill.load_dataset(*args, **options)
-
-
-def dataset_info(*args: Any, **options: Any) -> Any:
-    """`recordmill.dataset_info`, of the same module."""
-    return recordmill.dataset_info(*args, **options)

@@ -15,8 +15,6 @@ import pytest
 import simplejpeg
 from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile
-from recordmill.transforms.sources.detection import detect
-from recordmill.transforms.sources.source import SourceConfig
 
 from benchmarks import write
 from benchmarks.contenders import BEAM, CODEC, CONTENDERS, KEPT_HEADER, LOOP, Q90, memory_cases
@@ -24,6 +22,8 @@ from benchmarks.goals import memory_goals, speed_goals
 from benchmarks.inputs import draw_digits, draw_inputs, draw_jpegs, draw_manifest
 from benchmarks.measure import Memory, Times, peak_memory, processes_importing, wall_seconds
 from benchmarks.report import markdown_table
+from recordmill.transforms.sources.detection import detect
+from recordmill.transforms.sources.source import SourceConfig
 
 IMAGES = 24
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from recordmill.pipelines import convert
-from recordmill.transforms.storage import objects
 
 from benchmarks import unit_costs, unit_costs_jobs
 from benchmarks.inputs import draw_jpegs
@@ -15,6 +13,8 @@ from benchmarks.unit_costs_jobs import request_costs
 from benchmarks.unit_costs_lists import listed, made_records, reference_costs, write_manifest
 from benchmarks.unit_costs_scale import RUNS, SIZES, Size, cost_of, cost_table, size_table
 from benchmarks.unit_costs_shards import shard_costs
+from recordmill.pipelines import convert
+from recordmill.transforms.storage import objects
 
 PAGE = (Path(__file__).parents[1] / "docs/scale.md").read_text("utf-8")
 IMAGES = 24

@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 import pytest
+
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.images.policy import ImagePolicy
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+
 from recordmill.pipelines import cli
 from recordmill.transforms.sources import registry
-
 from tests.lazy import tf
 
 ROOT = Path(__file__).parent.parent

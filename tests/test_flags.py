@@ -10,6 +10,7 @@ from pathlib import Path
 
 import apache_beam as beam
 import pytest
+
 from recordmill.pipelines import convert
 from recordmill.pipelines.options import convert_parser
 from recordmill.transforms.config import DatasetConfig
@@ -19,7 +20,6 @@ from recordmill.transforms.read import ReadSource
 from recordmill.transforms.records import JobError
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.write import WriteDataset
-
 from tests.images.drawn import encoded, gradient
 
 CLASSES = {"SourceConfig": SourceConfig, "DatasetConfig": DatasetConfig, "ImagePolicy": ImagePolicy}

@@ -13,10 +13,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from recordmill.pipelines.code_archive import pack
 
 import recordmill
 from benchmarks.drawings import draw_folder
+from recordmill.pipelines.code_archive import pack
 
 ROOT = Path(__file__).parents[1]
 

@@ -28,6 +28,9 @@ import pyarrow.parquet
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
 from PIL import Image, ImageDraw
+
+from benchmarks.drawings import draw, draw_folder
+from benchmarks.inputs import draw_digits
 from recordmill.pipelines import cli, convert, dataflow, formats
 from recordmill.pipelines.inspection import inspect_parser
 from recordmill.pipelines.options import convert_parser
@@ -47,9 +50,6 @@ from recordmill.transforms.sources.formats.rows import IMAGE_COLUMNS, LABEL_COLU
 from recordmill.transforms.sources.names import SPLIT_NAMES, is_image_name
 from recordmill.transforms.sources.registry import SOURCES
 from recordmill.transforms.storage import cloud, containers, lock, object_lock
-
-from benchmarks.drawings import draw, draw_folder
-from benchmarks.inputs import draw_digits
 from tests.pipelines.conversion import by_key, examples, failures, manifest
 
 ROOT = Path(__file__).parents[1]

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw
-from recordmill.pipelines import cli
 
 from benchmarks.drawings import draw
+from recordmill.pipelines import cli
 from tests.lazy import tf
 
 ROOT = Path(__file__).parents[1]

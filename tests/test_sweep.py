@@ -11,6 +11,8 @@ import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.test_pipeline import TestPipeline
 from apache_beam.testing.util import assert_that, equal_to
+
+from benchmarks.drawings import draw
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.images.likeness import Likeness
 from recordmill.transforms.records import Annotations, Failure, ImageRecord, ImageRef
@@ -21,8 +23,6 @@ from recordmill.transforms.sweeping.measure import Measure
 from recordmill.transforms.sweeping.settings import SweepConfig
 from recordmill.transforms.sweeping.sums import SweepSum
 from recordmill.transforms.sweeping.tasks import MeasuredImage
-
-from benchmarks.drawings import draw
 from tests.patched import patched_site
 
 CONFIG = SweepConfig(qualities=(60,), targets=(), worst=2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from apache_beam import coders
+
 from recordmill.transforms.records import Failure, ImageRecord
 from recordmill.transforms.shards.packing import pack_record, unpack_record
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.utils.windowed_value import WindowedValue
+
 from recordmill.transforms import coders as _coders  # noqa: F401  (registers the coders)
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.examples.tfrecord import FRAME_BYTES

@@ -7,6 +7,7 @@ A runner's console shows a counter's name and step, and not its namespace; names
 from __future__ import annotations
 
 from apache_beam.metrics import Metrics
+
 from recordmill.transforms.records import Failure
 from recordmill.transforms.shards.report import WriteStats
 

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import apache_beam as beam
+from rich.filesize import decimal
+
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import ClassNames, Failure, ImageRecord, JobError
 from recordmill.transforms.shards import progress
@@ -31,7 +33,6 @@ from recordmill.transforms.storage.runs import failures_path, kept_bytes, mark_r
 from recordmill.transforms.storage.versions import parse_version, published_versions, settle_versions
 from recordmill.transforms.storage.write_faults import free_bytes, naming_faults
 from recordmill.transforms.survey import Surveyed, SurveyRecords
-from rich.filesize import decimal
 
 _LOGGER = logging.getLogger(__name__)
 # Room that a disk must have beside the estimate.

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
+
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.metrics import count
 from recordmill.transforms.publish_report import report_json, report_page, report_text

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import apache_beam as beam
+
 from recordmill.transforms.records import BadInput, ClassNames, ImageRecord, JobError
 from recordmill.transforms.shards import process, progress
 from recordmill.transforms.sources.detection import detect

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import apache_beam as beam
+
 from recordmill.transforms.records import ImageRecord
 from recordmill.transforms.shards.hashing import key_digest
 from recordmill.transforms.shards.packing import reference_record

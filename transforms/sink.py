@@ -11,6 +11,7 @@ from apache_beam.io import filebasedsink, iobase
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.transforms.window import GlobalWindow, TimestampedValue
+
 from recordmill.transforms.beam_credentials import spare_search
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage.paths import is_remote

@@ -11,6 +11,7 @@ import apache_beam as beam
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
+
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.failures import FailureLog
 from recordmill.transforms.metrics import count, count_left_out

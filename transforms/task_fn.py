@@ -7,6 +7,7 @@ from concurrent.futures import Future, as_completed
 from typing import Any
 
 import apache_beam as beam
+
 from recordmill.transforms.shards.part import EncodedBatch, EncodeTask
 from recordmill.transforms.shards.pool import ProcessExecutor
 from recordmill.transforms.shards.record_encoder import Progress, RecordSettings

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
+
 from recordmill.transforms.metrics import count
 from recordmill.transforms.reading.dataset import ShardEntry, followed
 from recordmill.transforms.reading.verify_dataset import Expected, open_dataset

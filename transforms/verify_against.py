@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
+
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.metrics import count
 from recordmill.transforms.read import ReadSource

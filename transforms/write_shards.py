@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.utils.windowed_value import WindowedValue
+
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.failures import FailureLog
 from recordmill.transforms.metrics import count, count_written

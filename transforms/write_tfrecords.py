@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 
 import apache_beam as beam
+
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.encode import EncodeExamples
 from recordmill.transforms.metrics import count

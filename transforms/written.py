@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import apache_beam as beam
+
 from recordmill.transforms.records import Failure
 from recordmill.transforms.shards.report import ShardReport, WriteStats
 

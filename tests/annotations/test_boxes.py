@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+
 from recordmill.transforms.images.geometry import plan_geometry
 from recordmill.transforms.images.policy import FITS, ImagePolicy
 from recordmill.transforms.images.store import store_image
 from recordmill.transforms.records import BOXES, AnnotatedObject, Annotations, BadInput, Box, Geometry, Part
-
 from tests.annotations.made import put, stored
 from tests.images.drawn import encoded, tensorflow_pixels, with_orientation
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 from pycocotools import mask as coco
+
 from recordmill.transforms.annotations.rasterise import mask_bounds, rle_mask
 from recordmill.transforms.images.geometry import plan_geometry
 from recordmill.transforms.images.mask import decode_mask
@@ -26,7 +27,6 @@ from recordmill.transforms.records import (
     Rle,
     Segment,
 )
-
 from tests.annotations.made import Ids, put, stored
 from tests.images.drawn import Array, encoded, tensorflow_pixels
 

@@ -14,8 +14,8 @@ from typing import Any
 from unittest import mock
 
 from apache_beam.portability.api import beam_runner_api_pb2
-from recordmill.pipelines import dataflow_job
 
+from recordmill.pipelines import dataflow_job
 from tests.buckets.server import BucketServer
 from tests.dataflow.endpoint import DataflowServer
 from tests.patched import patched_site

@@ -9,6 +9,8 @@ from pathlib import Path
 import apache_beam as beam
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+from benchmarks.drawings import draw, draw_folder
 from recordmill.pipelines.options import parse_convert
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.failures import FailureLog
@@ -19,8 +21,6 @@ from recordmill.transforms.records import Failure
 from recordmill.transforms.sources.registry import source_of
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.write import WriteDataset
-
-from benchmarks.drawings import draw, draw_folder
 from tests.pipelines.conversion import convert, manifest
 
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
 from recordmill.pipelines import dataflow_job
 from recordmill.pipelines.dataflow_job import SubmittedJob, counters, follow, progress_line
 from recordmill.transforms.flags import as_parameters

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from recordmill.transforms.images.store import store_image
 from recordmill.transforms.sweeping.output import NAMES
 from recordmill.transforms.sweeping.settings import SweepConfig, settings
-
 from tests.dataflow.submitting import IMAGE, Submitter
 from tests.dataflow.test_staged import run_staged
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recordmill.pipelines import convert
 
 from benchmarks.drawings import draw_folder
+from recordmill.pipelines import convert
 from tests.buckets.server import BucketServer
 from tests.deploy.test_metadata import BY_KEY, EVERYWHERE, launched
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recordmill.pipelines.options import ConvertOptions, convert_parser, parse_convert
 
 from benchmarks.drawings import draw_folder
+from recordmill.pipelines.options import ConvertOptions, convert_parser, parse_convert
 from tests.buckets.server import BucketServer
 
 METADATA: dict[str, Any] = json.loads((Path(__file__).parents[2] / "deploy/metadata.json").read_text("utf-8"))

@@ -8,8 +8,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from recordmill.pipelines.options import convert_parser
 
+from recordmill.pipelines.options import convert_parser
 from tests.deploy.test_make import Made
 from tests.deploy.test_metadata import PARAMETERS, matches
 from tests.deploy.test_terraform import named, resources

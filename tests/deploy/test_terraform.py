@@ -11,11 +11,11 @@ import apache_beam as beam
 import hcl2
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+from benchmarks.drawings import draw_folder
 from recordmill.pipelines.options import parse_convert
 from recordmill.transforms.read import ReadSource
 from recordmill.transforms.write import WriteDataset
-
-from benchmarks.drawings import draw_folder
 from tests.dataflow.test_counters import counters
 
 FOLDER = Path(__file__).parents[2] / "deploy/terraform"

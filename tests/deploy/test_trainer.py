@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from recordmill.pipelines.options import convert_parser
 
 import recordmill
 from benchmarks.inputs import draw_digits
+from recordmill.pipelines.options import convert_parser
 from tests.lazy import keras, tf
 from tests.pipelines.conversion import convert
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from recordmill.transforms.examples.columns import Column
 from recordmill.transforms.examples.features import build_example
 from recordmill.transforms.examples.labels import LabelMap
@@ -29,7 +30,6 @@ from recordmill.transforms.records import (
     Placed,
     StoredImage,
 )
-
 from tests.lazy import tf
 
 PNG = b"\x89PNG picture"

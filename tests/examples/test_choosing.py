@@ -5,6 +5,7 @@ import pickle
 from typing import Any
 
 import pytest
+
 from recordmill.transforms.examples.combined import Combined
 from recordmill.transforms.examples.labels import LabelMap
 from recordmill.transforms.examples.registry import SCHEMAS, choose_schema, named_schemas

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from recordmill.transforms.examples.columns import Column, ColumnTypes
 from recordmill.transforms.records import BadInput, FeatureValue
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from recordmill.transforms.examples.features import (
     Feature,
     build_example,
@@ -19,7 +20,6 @@ from recordmill.transforms.examples.features import (
     int64_feature,
 )
 from recordmill.transforms.records import BadInput
-
 from tests.lazy import tf
 
 

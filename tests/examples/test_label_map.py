@@ -6,6 +6,7 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from recordmill.transforms.examples.label_map import label_map_text
 from recordmill.transforms.examples.labels import LabelMap, read_label_map, read_label_texts
 

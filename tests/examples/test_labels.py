@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from recordmill.transforms.examples.labels import LabelMap, read_label_file
 from recordmill.transforms.records import BadInput
 

@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from recordmill.transforms.examples import protos
 
+from recordmill.transforms.examples import protos
 from tests.lazy import tf
 
 

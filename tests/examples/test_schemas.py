@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from recordmill.transforms.examples.columns import Column
 from recordmill.transforms.examples.features import build_example
 from recordmill.transforms.examples.labels import LabelMap
@@ -24,7 +25,6 @@ from recordmill.transforms.examples.schema import (
 )
 from recordmill.transforms.examples.tabular import FEATURES_ALONE
 from recordmill.transforms.records import Annotations, BadInput, ImageRecord, ImageRef, Placed, StoredImage
-
 from tests.lazy import tf
 
 COLUMNS = {"age": Column("int64", ()), "note": Column("bytes", (None,))}

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 
 import pytest
+
 from recordmill.transforms.examples.columns import Column
 from recordmill.transforms.examples.features import build_sequence_example
 from recordmill.transforms.examples.labels import LabelMap
@@ -13,7 +14,6 @@ from recordmill.transforms.examples.schema import DatasetSummary, FeatureSetting
 from recordmill.transforms.examples.sequence import SEQUENCE
 from recordmill.transforms.examples.tabular import FEATURES_ALONE
 from recordmill.transforms.records import Annotations, ImageRecord, Placed, Steps, StoredImage
-
 from tests.lazy import tf
 
 LABELS = LabelMap.build(["cat", "dog"], classes={1: "cat", 18: "dog"})

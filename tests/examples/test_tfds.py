@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+
 from recordmill.transforms.examples.columns import Column, ColumnTypes
 from recordmill.transforms.examples.features import build_example
 from recordmill.transforms.examples.labels import LabelMap
@@ -38,7 +39,6 @@ from recordmill.transforms.records import (
     Placed,
     StoredImage,
 )
-
 from tests.lazy import tfds
 
 RNG = np.random.default_rng(0)

@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.store import store_image
 from recordmill.transforms.records import BadInput, StoredImage
-
 from tests.fuzz.image_damage import damaged
 from tests.fuzz.image_seeds import seeds
 from tests.images.drawn import tensorflow_pixels

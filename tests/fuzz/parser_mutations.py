@@ -15,7 +15,6 @@ from typing import Any
 from xml.etree import ElementTree
 
 from recordmill.transforms.framing import read_records
-
 from tests.fuzz.parser_seeds import tfrecord
 
 _RAW = "@raw@"

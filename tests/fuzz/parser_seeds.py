@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow
 import pyarrow.parquet
+
 from recordmill.transforms.examples.protos import Example, SequenceExample
 from recordmill.transforms.framing import masked_crc32c
-
 from tests.sources import small_inputs
 from tests.sources.small_inputs import mask, picture
 

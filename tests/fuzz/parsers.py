@@ -31,7 +31,6 @@ from recordmill.transforms.sources.detection import detect
 from recordmill.transforms.sources.registry import SOURCES
 from recordmill.transforms.sources.source import Item, SourceConfig
 from recordmill.transforms.storage.reader import ImageReader
-
 from tests.fuzz.parser_mutations import mutated
 from tests.fuzz.parser_seeds import Files, Seed, seeds
 

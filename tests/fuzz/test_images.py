@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 
 import pytest
+
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.records import StoredImage
-
 from tests.fuzz.image_seeds import seeds
 from tests.fuzz.images import POLICIES, finding, inputs, refusal
 

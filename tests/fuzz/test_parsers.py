@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
+
 from recordmill.transforms.records import Failure, ImageRecord, JobError
 from recordmill.transforms.sources.csv_manifest import CsvSource
-
 from tests.fuzz import parsers
 from tests.fuzz.parser_seeds import seeds
 

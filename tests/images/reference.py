@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import tifffile
 from PIL import Image, ImageCms, ImageSequence
+
 from recordmill.transforms.images.policy import LOSSY, ImagePolicy
 from recordmill.transforms.records import StoredImage
-
 from tests.images.drawn import tensorflow_pixels
 from tests.lazy import tf
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.store import store_image
 from recordmill.transforms.records import BadInput
-
 from tests.images.drawn import deep_png, encoded, gradient, tensorflow_pixels, with_orientation
 
 POLICIES = tuple(ImagePolicy(image_format=name) for name in ("keep", "jpeg", "png", "raw", "tensor"))

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from recordmill.transforms.images.color import as_gray, as_rgb, flattened, parse_color
 
+from recordmill.transforms.images.color import as_gray, as_rgb, flattened, parse_color
 from tests.images.drawn import Array, encoded, gradient, tensorflow_pixels
 from tests.lazy import tf
 

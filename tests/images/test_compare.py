@@ -9,8 +9,8 @@ import pytest
 import simplejpeg
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recordmill.transforms.images import compare
 
+from recordmill.transforms.images import compare
 from tests.images.drawn import Array, gradient
 from tests.lazy import skimage_metrics
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.store import store_image
 from recordmill.transforms.records import BadInput
-
 from tests.images.drawn import psnr, tensorflow_pixels
 
 CORPUS = os.environ.get("RECORDMILL_CORPUS", "")

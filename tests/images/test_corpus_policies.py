@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+
 from recordmill.transforms.images.policy import LOSSY, ImagePolicy
 from recordmill.transforms.images.store import store_image
 from recordmill.transforms.records import BadInput, StoredImage
-
 from tests.images import reference
 from tests.images.drawn import tensorflow_pixels
 from tests.images.reference import Source

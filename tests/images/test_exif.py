@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
-from recordmill.transforms.images.exif import read_orientation, turned
 
+from recordmill.transforms.images.exif import read_orientation, turned
 from tests.images.drawn import gradient, with_orientation
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image, ImageOps
+
+from benchmarks.drawings import draw
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.store import store_image, store_pixels
 from recordmill.transforms.records import BadInput, Geometry, StoredImage
-
-from benchmarks.drawings import draw
 from tests.images.drawn import (
     Array,
     deep_png,

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
+
 from recordmill.transforms.images.exif import turned
 from recordmill.transforms.images.geometry import (
     is_identity,
@@ -21,7 +22,6 @@ from recordmill.transforms.images.geometry import (
 )
 from recordmill.transforms.images.policy import FITS, ImagePolicy
 from recordmill.transforms.records import Geometry
-
 from tests.images.drawn import Array, with_orientation
 
 # EXIF 2.32, tag 0x0112, by where it says that row 0 and column 0 of the file are to be seen.

@@ -6,10 +6,10 @@ import struct
 
 import numpy as np
 import pytest
+
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.store import store_image
 from recordmill.transforms.records import BadInput
-
 from tests.fuzz.image_seeds import gif_codes, gif_file, packed, sub_blocks
 from tests.images.drawn import encoded, gradient, tensorflow_pixels
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageCms, features
+
 from recordmill.transforms.images import jpeg, jpeg_header
 from recordmill.transforms.images.icc import png_with_profile, profile_of, to_srgb
-
 from tests.images.drawn import Array, chunk, deep_png, encoded, gradient, png_file, tensorflow_pixels
 
 D50 = np.array([0.9642, 1.0, 0.8249])

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+
 from recordmill.transforms.images.jpeg_header import read_header
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.store import store_image
 from recordmill.transforms.records import BadInput
-
 from tests.images.drawn import Array, encoded, gradient, psnr, rare_jpeg, tensorflow_pixels, with_orientation
 from tests.lazy import tf
 

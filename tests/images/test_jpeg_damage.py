@@ -8,10 +8,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from PIL import Image
+
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.store import store_image
 from recordmill.transforms.records import BadInput
-
 from tests.images.drawn import Array, encoded, gradient, rare_jpeg, tensorflow_pixels
 from tests.lazy import tf
 

@@ -12,12 +12,12 @@ import simplejpeg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+
 from recordmill.transforms.images import jpeg_huffman
 from recordmill.transforms.images.huffman_table import optimal_table
 from recordmill.transforms.images.jpeg_header import SOS, read_header, segments
 from recordmill.transforms.images.jpeg_huffman import huffman_optimised
 from recordmill.transforms.records import BadInput
-
 from tests.images.drawn import Array, encoded, rare_jpeg, tensorflow_pixels, with_orientation
 
 SIZES = ((1, 1), (7, 9), (17, 33), (64, 48))

@@ -11,10 +11,10 @@ import simplejpeg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+
 from recordmill.transforms.images.jpeg_header import JpegHeader, quantisation_tables, read_header
 from recordmill.transforms.images.jpeg_quality import estimated_quality, saved_at_or_below
 from recordmill.transforms.records import BadInput
-
 from tests.images.drawn import encoded, gradient, rare_jpeg
 
 PICTURE = Image.fromarray(gradient(16, 16))

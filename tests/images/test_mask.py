@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+
 from recordmill.transforms.images.geometry import plan_geometry
 from recordmill.transforms.images.mask import decode_mask, encode_mask, moved_mask, pixel_counts
 from recordmill.transforms.images.policy import FITS, ImagePolicy
 from recordmill.transforms.records import BadInput
-
 from tests.images.drawn import Array, chunk, deep_png, encoded, gradient, png_file, tensorflow_pixels
 from tests.images.test_geometry import POLICIES, SIZES, asked, moved_one_by_one, numbered
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, TiffImagePlugin
+
 from recordmill.transforms.images import gif, jpeg_header, png, png_text
 from recordmill.transforms.images.exif import read_orientation
 from recordmill.transforms.images.metadata import Metadata, metadata_of
@@ -22,7 +23,6 @@ from recordmill.transforms.images.metadata_strip import stripped
 from recordmill.transforms.images.metadata_upright import upright
 from recordmill.transforms.images.raster import open_webp
 from recordmill.transforms.records import BadInput
-
 from tests.images.drawn import Array, chunk, encoded, gradient, tensorflow_pixels
 
 SECRET = b"N 52 31 12 E 13 24 36"

@@ -13,11 +13,11 @@ import oxipng
 import pytest
 import simplejpeg
 from PIL import Image
+
 from recordmill.transforms.images import jpeg_header, optimise
 from recordmill.transforms.images.optimise import optimised
 from recordmill.transforms.images.png import read_header
 from recordmill.transforms.records import BadInput
-
 from tests.images.drawn import (
     Array,
     chunk,

@@ -7,11 +7,11 @@ import zlib
 
 import numpy as np
 import pytest
+
 from recordmill.transforms.images.png_pixels import encode_deep
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.store import store_image
 from recordmill.transforms.records import BadInput
-
 from tests.images.drawn import chunk, encoded, gradient, png_file, tensorflow_pixels, with_orientation
 
 KEEP, HEADER, RAW = ImagePolicy(), ImagePolicy(validate="header"), ImagePolicy("raw")

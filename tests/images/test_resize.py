@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+
 from recordmill.transforms.images import jpeg
 from recordmill.transforms.images.exif import turned
 from recordmill.transforms.images.geometry import plan_geometry
@@ -15,7 +16,6 @@ from recordmill.transforms.images.jpeg_header import JpegHeader, read_header
 from recordmill.transforms.images.policy import FITS, ImagePolicy
 from recordmill.transforms.images.resize import resized
 from recordmill.transforms.records import BadInput, Geometry
-
 from tests.images.drawn import Array, encoded, psnr, rare_jpeg
 from tests.lazy import skimage_metrics
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from PIL import Image
+
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.store import store_image, store_pixels
 from recordmill.transforms.records import BadInput, StoredImage
-
 from tests.images.drawn import (
     Array,
     chunk,

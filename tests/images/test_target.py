@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+
 from recordmill.transforms.images import compare, jpeg, target
 from recordmill.transforms.images.jpeg_header import read_header
 from recordmill.transforms.images.target import QUALITIES, encode_to_target
 from recordmill.transforms.records import BadInput
-
 from tests.images.drawn import Array, gradient
 from tests.lazy import skimage_metrics, tf
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recordmill.transforms.images.tensor import tensor_bytes
 
+from recordmill.transforms.images.tensor import tensor_bytes
 from tests.lazy import tf
 
 

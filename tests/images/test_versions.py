@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import PIL
 import simplejpeg
+
 from recordmill.transforms.images.versions import codec_versions
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from PIL import Image
+
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.store import store_image
-
 from tests.images.drawn import encoded, gradient, tensorflow_pixels
 
 

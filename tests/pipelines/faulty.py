@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from recordmill.transforms import plan as planning
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.publish import Reconcile, write_metadata

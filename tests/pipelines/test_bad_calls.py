@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
+
+from benchmarks.drawings import draw
 from recordmill.pipelines import cli
 from recordmill.pipelines.options import parse_convert
 from recordmill.pipelines.source_flags import check_apart
-
-from benchmarks.drawings import draw
 from tests.pipelines.conversion import convert
 
 

@@ -12,6 +12,8 @@ import apache_beam as beam
 import pytest
 from apache_beam.io import filebasedsink
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+from benchmarks.drawings import draw, draw_folder
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.examples.tfrecord import FRAME_BYTES
 from recordmill.transforms.read import ReadSource
@@ -19,8 +21,6 @@ from recordmill.transforms.records import Annotations, ImageRecord
 from recordmill.transforms.shards import memory, progress
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.write import WriteDataset
-
-from benchmarks.drawings import draw, draw_folder
 from tests.pipelines.comparison import assert_same_dataset, described, payloads, shards
 from tests.pipelines.conversion import convert, failures, manifest
 from tests.shards.failing_codec import failing_codec

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recordmill.transforms.records import JobError
-from recordmill.transforms.storage import cloud, lock, object_lock
 from requests.adapters import HTTPAdapter
 
+from recordmill.transforms.records import JobError
+from recordmill.transforms.storage import cloud, lock, object_lock
 from tests.buckets.calls import Request
 from tests.buckets.server import BucketServer, Drop
 from tests.pipelines.faulty import Job, Killed, content_digest, contents

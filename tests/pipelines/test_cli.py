@@ -3,6 +3,7 @@
 import importlib.metadata
 
 import pytest
+
 from recordmill.pipelines import cli
 
 COMMANDS = ("convert", "inspect", "verify", "report", "schema", "sweep", "formats")

@@ -6,10 +6,11 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from rich.progress import Progress
+
 from recordmill.pipelines import display
 from recordmill.pipelines.display import progress_display
 from recordmill.transforms.shards import progress
-from rich.progress import Progress
 
 
 @pytest.fixture(autouse=True)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from pytest import approx
+
 from recordmill.pipelines import estimate as estimates
 from recordmill.pipelines import summary
 from recordmill.pipelines.estimate import Machine, Workers, estimate, machine_of, workers_of
 from recordmill.transforms.images.policy import IMAGE_FORMATS
-
 from tests.pipelines.conversion import convert
 
 FOUR = Machine("e2-standard-4", 4, 16.0, 50)

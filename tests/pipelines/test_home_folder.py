@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from recordmill.pipelines import inspection, options, report, schema_code, sweep_options, verify_options
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.reading.dataset import find_dataset
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage.paths import absolute
 from recordmill.transforms.write import WriteDataset
-
 from tests.images.drawn import encoded, gradient
 
 

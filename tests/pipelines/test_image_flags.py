@@ -10,11 +10,11 @@ import jsonschema
 import numpy as np
 import pytest
 from PIL import Image
-from recordmill.pipelines.options import parse_convert
-from recordmill.transforms.images.policy import ImagePolicy
 from rich.filesize import decimal
 
 from benchmarks.drawings import draw
+from recordmill.pipelines.options import parse_convert
+from recordmill.transforms.images.policy import ImagePolicy
 from tests.lazy import tf, tfds
 from tests.pipelines.conversion import by_key, convert, digests, examples, failures, manifest
 

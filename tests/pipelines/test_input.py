@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from recordmill import dataset_info, load_dataset
 from recordmill.pipelines.input_splits import count_records, pieces_of
 from recordmill.transforms.reading.dataset import find_dataset
-
 from tests.images.drawn import encoded, gradient
-from tests.lazy import dataset_info, load_dataset, tf
+from tests.lazy import tf
 from tests.pipelines.conversion import convert
 
 ROWS = 103

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.lazy import load_dataset, tf
+from recordmill import load_dataset
+from tests.lazy import tf
 from tests.pipelines.test_input_images import file_of, record, write
 
 HEIGHT, WIDTH = 40, 80

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.lazy import load_dataset, tf
+from recordmill import load_dataset
+from tests.lazy import tf
 
 HEIGHT, WIDTH = 21, 34
 SHAPE = (HEIGHT, WIDTH)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from recordmill import dataset_info, load_dataset
 from tests.buckets.server import BucketServer
-from tests.lazy import dataset_info, load_dataset, tf
+from tests.lazy import tf
 from tests.pipelines.conversion import convert
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+
 from recordmill.pipelines import inspection
 from recordmill.transforms.reading import survey_sample
-
 from tests.buckets.server import BucketServer
 from tests.pipelines.conversion import convert
 

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from recordmill.transforms import write_shards
 
+from recordmill.transforms import write_shards
 from tests.patched import patched_site
 from tests.pipelines.conversion import by_key, convert, manifest
 

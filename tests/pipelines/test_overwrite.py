@@ -13,13 +13,13 @@ from pathlib import Path
 import apache_beam as beam
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.read import ReadSource
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.runs import finished_shards
 from recordmill.transforms.write import WriteDataset
-
 from tests.pipelines.conversion import convert, digests, failures, manifest
 
 ROOT = Path(__file__).parents[2]

@@ -9,14 +9,14 @@ import apache_beam as beam
 import numpy as np
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+from benchmarks.drawings import draw_folder
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.read import ReadSource, list_part
 from recordmill.transforms.records import Annotations, ImageRecord
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage.reader import ImageReader
 from recordmill.transforms.write import WriteDataset
-
-from benchmarks.drawings import draw_folder
 from tests.pipelines.conversion import digests, examples
 
 
@@ -42,6 +42,7 @@ def test_a_full_output_is_refused_in_the_pipeline_too(tmp_path: Path) -> None:
 def test_own_records_with_values_of_numpy(tmp_path: Path) -> None:
     import apache_beam as beam
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
     from recordmill.transforms.config import DatasetConfig
     from recordmill.transforms.write import WriteDataset
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import apache_beam as beam
 import psutil
 import pytest
+
+from benchmarks.drawings import draw
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.read import ReadSource
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.write import WriteDataset
-
-from benchmarks.drawings import draw
 from tests.pipelines.conversion import convert, manifest
 
 ROOT = Path(__file__).parents[2]

@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import lock
-
 from tests.pipelines.faulty import Job, Killed, Machine, contents
 
 # Number of shards of the dataset that is there, none for no dataset; and of the one that the job writes.

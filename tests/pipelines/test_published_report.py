@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+
+from benchmarks.drawings import draw
 from recordmill.transforms.examples.columns import Column
 from recordmill.transforms.examples.features import int64_feature
 from recordmill.transforms.examples.labels import LabelMap
@@ -22,8 +24,6 @@ from recordmill.transforms.reading.dataset import find_dataset
 from recordmill.transforms.reporting.findings import gather
 from recordmill.transforms.shards.counted import CountedFeatures
 from recordmill.transforms.storage.sealed import is_sealed
-
-from benchmarks.drawings import draw
 from tests.lazy import skimage_metrics
 from tests.pipelines.conversion import by_key, convert, manifest
 

@@ -5,6 +5,7 @@ import sys
 import threading
 
 import pytest
+
 from recordmill.pipelines.quiet_threads import quiet_threads
 from recordmill.pipelines.runner_flags import is_on_a_cluster
 

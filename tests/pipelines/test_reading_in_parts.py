@@ -8,12 +8,12 @@ from pathlib import Path
 import apache_beam as beam
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.read import ReadSource, find_parts, list_part
 from recordmill.transforms.records import JobError
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.write import WriteDataset
-
 from tests.buckets.server import BucketServer
 from tests.pipelines.conversion import digests, failures, manifest
 from tests.sources.small_inputs import INPUTS, picture

@@ -9,14 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from benchmarks.drawings import draw_folder
 from recordmill.pipelines import report
 from recordmill.transforms.reading.dataset import find_dataset
 from recordmill.transforms.reading.shard import frames
 from recordmill.transforms.reading.stored_record import stored_record
 from recordmill.transforms.reporting.findings import gather
 from recordmill.transforms.storage.sealed import is_sealed
-
-from benchmarks.drawings import draw_folder
 from tests.buckets.server import BucketServer
 from tests.pipelines.conversion import convert, manifest
 from tests.sweeping.test_page import Page

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from recordmill.transforms.storage.runs import finished_shards
 
 from benchmarks.drawings import draw_folder
+from recordmill.transforms.storage.runs import finished_shards
 from tests.patched import patched_site
 from tests.pipelines.conversion import by_key, convert, digests, failures, manifest
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 from PIL import Image
-from recordmill.pipelines import schema_code
 
 from benchmarks.drawings import draw
+from recordmill.pipelines import schema_code
 from tests.buckets.server import BucketServer
 from tests.pipelines.conversion import convert
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from recordmill.pipelines import convert
 
+from recordmill.pipelines import convert
 from tests.sources.small_inputs import INPUTS
 from tests.sources.special_cases import NUMBERS, failing_on_alarm, files_of, put
 

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recordmill.pipelines import summary
 
 from benchmarks.drawings import draw
+from recordmill.pipelines import summary
 from tests.pipelines.conversion import convert
 
 

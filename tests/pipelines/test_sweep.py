@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+
+from benchmarks.drawings import draw
 from recordmill.pipelines.options import parse_convert
 from recordmill.transforms.images.store import store_image
 from recordmill.transforms.sweeping.output import NAMES
 from recordmill.transforms.sweeping.results import Setting
 from recordmill.transforms.sweeping.settings import SweepConfig, settings
-
-from benchmarks.drawings import draw
 from tests.buckets.server import BucketServer
 from tests.images.drawn import tensorflow_pixels
 from tests.lazy import skimage_metrics

@@ -2,10 +2,10 @@ import dataclasses
 import io
 
 import pytest
-from recordmill.pipelines.sweep_table import print_table
-from recordmill.transforms.sweeping.results import Sweep
 from rich.console import Console
 
+from recordmill.pipelines.sweep_table import print_table
+from recordmill.transforms.sweeping.results import Sweep
 from tests.sweeping.found import EVIL, sweep
 
 

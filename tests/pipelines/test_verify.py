@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+
+from benchmarks.drawings import draw
 from recordmill.pipelines.verify_options import parse_verify
 from recordmill.transforms.framing import read_records
 from recordmill.transforms.shards import progress
-
-from benchmarks.drawings import draw
 from tests.buckets.server import BucketServer
 from tests.pipelines.conversion import command, convert
 

@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from recordmill.pipelines import summary
-from recordmill.pipelines.options import ConvertOptions, parse_convert
 
 from benchmarks.drawings import draw
+from recordmill.pipelines import summary
+from recordmill.pipelines.options import ConvertOptions, parse_convert
 from tests.dataflow.conftest import submitter as submitter
 from tests.dataflow.submitting import IMAGE, Submitter
 from tests.patched import patched_site

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from recordmill.transforms.shards.plausibility import DataWarning
 
 from benchmarks.drawings import draw
+from recordmill.transforms.shards.plausibility import DataWarning
 from tests.pipelines.conversion import convert, digests, failures, manifest
 
 SCHEMA = Path(__file__).parents[2] / "transforms/shards/manifest.schema.json"

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
+
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.examples.protos import Example
 from recordmill.transforms.records import (

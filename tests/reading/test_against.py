@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.examples.protos import Example, SequenceExample
 from recordmill.transforms.images.policy import ImagePolicy
@@ -20,7 +21,6 @@ from recordmill.transforms.records import (
     Steps,
 )
 from recordmill.transforms.shards.record_encoder import RecordSettings
-
 from tests.reading.against_made import (
     CMYK,
     ENCODED,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+
 from recordmill.transforms.examples.protos import Example
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.reading.against import Compared, SourceComparer
@@ -22,7 +23,6 @@ from recordmill.transforms.records import (
     MaskImage,
 )
 from recordmill.transforms.shards.record_encoder import RecordSettings
-
 from tests.reading.against_made import (
     ENCODED,
     HEIGHT,

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from recordmill.transforms.framing import DamagedRecordError
 from recordmill.transforms.reading.class_names import class_names
 from recordmill.transforms.reading.dataset import find_dataset

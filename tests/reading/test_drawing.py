@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image, ImageFont
+
 from recordmill.transforms.images.tensor import tensor_bytes
 from recordmill.transforms.reading import drawing_text
 from recordmill.transforms.reading.drawing import FAULT_PAPER, color_of, draw, drawn, picture_of
 from recordmill.transforms.reading.drawing_text import drawable, font_of, shortened, text_size
 from recordmill.transforms.reading.stored_record import StoredImageBytes, StoredObject, StoredRecord
 from recordmill.transforms.records import BadInput, Box
-
 from tests.lazy import skimage_color
 
 RNG = np.random.default_rng(3)

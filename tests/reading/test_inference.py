@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from recordmill.transforms.examples.protos import (
     BytesList,
     Example,

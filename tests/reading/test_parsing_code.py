@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+
 from recordmill.transforms.reading.dataset import find_dataset
 from recordmill.transforms.reading.parsing_code import parsing_code
 from recordmill.transforms.reading.parsing_dataset import described
 from recordmill.transforms.storage.layout import FORMAT_VERSION
-
 from tests.lazy import tf
 
 PIXELS = np.arange(5 * 4 * 3, dtype=np.uint8).reshape(5, 4, 3) * 4

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+
 from recordmill.transforms.reading.drawing import FAULT_PAPER, PAPER, color_of, draw
 from recordmill.transforms.reading.sheet import caption, contact_sheet
 from recordmill.transforms.reading.stored_record import StoredImageBytes, StoredObject, StoredRecord

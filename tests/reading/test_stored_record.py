@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+
 from recordmill.transforms.examples.features import build_example, build_sequence_example
 from recordmill.transforms.images.tensor import tensor_bytes
 from recordmill.transforms.reading.stored_record import StoredImageBytes, StoredObject, stored_record

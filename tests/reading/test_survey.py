@@ -11,6 +11,7 @@ from typing import Any
 import google_crc32c
 import pytest
 from PIL import Image
+
 from recordmill.transforms.examples.protos import Example, FeatureMessage, SequenceExample
 from recordmill.transforms.framing import DamagedRecordError
 from recordmill.transforms.reading import survey_damage, survey_parsed, survey_sample

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import google_crc32c
 import pytest
+
+from benchmarks.drawings import draw
 from recordmill.pipelines import cli
 from recordmill.transforms.reading.dataset import ShardEntry
 from recordmill.transforms.reading.verify_dataset import Opened, open_dataset
@@ -16,8 +18,6 @@ from recordmill.transforms.reading.verify_shard import scan_shard
 from recordmill.transforms.reading.verify_tally import MOST_NAMED, Fault, Tally, merged, tally_of
 from recordmill.transforms.reading.verify_tasks import NO_SETTINGS, check_task, scan_task
 from recordmill.transforms.shards.record_encoder import RecordEncoder
-
-from benchmarks.drawings import draw
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from collections import Counter
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from recordmill.transforms.reading.verify_keys import BUCKETS, ENTRY_BYTES, bucketed, key_entry, repeated
 
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+
+from benchmarks.drawings import draw
 from recordmill.transforms.examples.features import Feature, build_example, build_sequence_example
 from recordmill.transforms.examples.schema import FeatureSpec
 from recordmill.transforms.images.tensor import tensor_bytes
 from recordmill.transforms.reading.verify_dataset import Expected
 from recordmill.transforms.reading.verify_record import RecordChecker
-
-from benchmarks.drawings import draw
 
 WIDTH, HEIGHT = 40, 30
 Features = dict[str, Feature]

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from benchmarks.drawings import draw_folder
 from recordmill.pipelines import cli
 from recordmill.transforms.reading.dataset import find_dataset, followed
 from recordmill.transforms.reading.verify_against import failed_keys
 from recordmill.transforms.reading.verify_dataset import open_dataset
 from recordmill.transforms.reading.verify_tally import Tally
 from recordmill.transforms.storage.sealed import PLACEHOLDER, seal
-
-from benchmarks.drawings import draw_folder
 from tests.buckets.fixtures import bucket as bucket
 from tests.buckets.fixtures import bucket_server as bucket_server
 from tests.buckets.server import BucketServer

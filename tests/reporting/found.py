@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
+
 from recordmill.transforms.records import Failure
 from recordmill.transforms.reporting.findings import Crop, Findings, Shard
 from recordmill.transforms.reporting.samples import Sample

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+
 from recordmill.transforms.examples.features import (
     build_example,
     build_sequence_example,

@@ -5,7 +5,6 @@ from collections import Counter
 from recordmill.transforms.reporting.overview import overview
 from recordmill.transforms.reporting.page import html_text
 from recordmill.transforms.shards.statistics import Statistics
-
 from tests.reporting.found import EVIL, RTL, findings, manifest, statistics
 from tests.sweeping.test_page import Page
 

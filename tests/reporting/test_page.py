@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+
 from recordmill.transforms.reporting.balance import MOST_CLASSES, balance, pixel_balance
 from recordmill.transforms.reporting.page import html_text
 from recordmill.transforms.reporting.wording import (
@@ -21,7 +22,6 @@ from recordmill.transforms.reporting.wording import (
 )
 from recordmill.transforms.shards.statistics import Statistics
 from recordmill.transforms.storage.sealed import is_sealed, seal
-
 from tests.reporting.found import EVIL, RTL, findings, manifest, picture
 from tests.sweeping.test_page import Page
 

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+
+from benchmarks.drawings import draw
 from recordmill.transforms import publish_report
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.images.policy import ImagePolicy
@@ -22,8 +24,6 @@ from recordmill.transforms.shards.record_encoder import RecordSettings
 from recordmill.transforms.shards.statistics import Statistics
 from recordmill.transforms.shards.totals import total
 from recordmill.transforms.storage.sealed import is_sealed
-
-from benchmarks.drawings import draw
 from tests.patched import patched_site
 from tests.pipelines.conversion import convert
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from recordmill.transforms.shards import process
 
+from recordmill.transforms.shards import process
 from tests.patched import patched_site
 
 _PATCH = """

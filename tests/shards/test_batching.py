@@ -5,6 +5,7 @@ from collections import defaultdict
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from recordmill.transforms.shards import batching
 from recordmill.transforms.shards.batching import Batches, items
 

@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+
 from recordmill.transforms.shards.brief import class_overview, class_texts, source_facts
 from recordmill.transforms.shards.statistics import Statistics
 

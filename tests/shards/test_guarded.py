@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from benchmarks.drawings import draw
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import Annotations, ImageRecord, ImageRef, JobError
 from recordmill.transforms.shards.beacon import Beacon, Step
@@ -23,8 +25,6 @@ from recordmill.transforms.shards.state import ShardState
 from recordmill.transforms.shards.totals import total
 from recordmill.transforms.storage.files import sizes
 from recordmill.transforms.storage.local import version_of
-
-from benchmarks.drawings import draw
 from tests.shards.failing_codec import failing_codec
 
 HANG_SECONDS = 1.0

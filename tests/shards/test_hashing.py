@@ -3,6 +3,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from recordmill.transforms.records import Annotations, BadInput, ImageRecord
 from recordmill.transforms.shards import hashing
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.shards import memory
 from recordmill.transforms.shards.memory import available_bytes, memory_warning, shuffle_warning
-
 from tests.shards.planned import plan
 
 GB = 10**9

@@ -2,6 +2,7 @@ import json
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from recordmill.transforms.records import Annotations, ImageRecord, ImageRef
 from recordmill.transforms.shards import packing
 

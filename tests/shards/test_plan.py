@@ -1,6 +1,7 @@
 from collections import Counter
 
 import pytest
+
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import AnnotatedObject, Annotations, Box, ImageRecord, ImageRef, JobError
 from recordmill.transforms.shards.packing import pack_reference
@@ -14,7 +15,6 @@ from recordmill.transforms.shards.plan import (
 )
 from recordmill.transforms.shards.statistics import Statistics
 from recordmill.transforms.shards.totals import total
-
 from tests.shards.planned import plan, records
 
 

@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+
 from recordmill.transforms.shards.plausibility import data_warnings
 from recordmill.transforms.shards.statistics import Statistics
 

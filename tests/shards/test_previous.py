@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.examples.labels import LabelMap
 from recordmill.transforms.images.policy import ImagePolicy

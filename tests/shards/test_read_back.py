@@ -4,10 +4,10 @@ import hashlib
 from pathlib import Path
 
 import pytest
+
 from recordmill.transforms.records import JobError
 from recordmill.transforms.shards.read_back import read_back, shard_of_name
 from recordmill.transforms.shards.report import WriteStats
-
 from tests.lazy import tf
 
 PAYLOADS = [b"", b"a" * 5, bytes(range(256)) * 9000]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from recordmill.transforms.records import Annotations, Failure, ImageRecord, ImageRef, MaskImage, Steps
 from recordmill.transforms.shards.packing import pack_reference
 from recordmill.transforms.shards.report import ShardFile, ShardReport, WriteStats

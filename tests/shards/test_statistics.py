@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from recordmill.transforms.shards.statistics import MOST_REENCODED, Sides, Statistics
 
 SIDES = st.integers(1, 60_000)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.examples.features import build_example, bytes_feature
 from recordmill.transforms.framing import read_records

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 from PIL import Image
+
 from recordmill.transforms.examples.protos import Example
 from recordmill.transforms.framing import masked_crc32c
 

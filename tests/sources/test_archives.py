@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+
 from recordmill.transforms.records import Failure, ImageRecord
 from recordmill.transforms.sources.archives import ArchiveSource
 from recordmill.transforms.sources.source import Item, SourceConfig
 from recordmill.transforms.storage.reader import ImageReader
-
 from tests.buckets.server import BucketServer
 
 SOURCE = ArchiveSource()

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from recordmill.transforms.records import Failure, ImageRecord, JobError
 from recordmill.transforms.sources.detection import detect
 from recordmill.transforms.sources.folder import FolderSource
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage import listing, objects
-
 from tests.buckets.faults import Faults
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place

@@ -7,13 +7,13 @@ import struct
 from pathlib import Path
 
 import pytest
+
 from recordmill.transforms.records import Failure, ImageRecord, ImageRef, JobError
 from recordmill.transforms.sources.detection import detect
 from recordmill.transforms.sources.idx import IdxSource
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage import objects
 from recordmill.transforms.storage.reader import ImageReader
-
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from recordmill.transforms.records import (
     AnnotatedObject,
     Annotations,
@@ -26,7 +27,6 @@ from recordmill.transforms.sources.coco import CocoSource
 from recordmill.transforms.sources.formats.coco_json import JsonSections
 from recordmill.transforms.sources.source import Item, SourceConfig
 from recordmill.transforms.storage.reader import ImageReader
-
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place
 

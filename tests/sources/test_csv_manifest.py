@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from recordmill.transforms.examples.labels import LabelMap
 from recordmill.transforms.records import Annotations, ClassNames, Failure, ImageRecord, ImageRef, JobError
 from recordmill.transforms.sources.csv_manifest import CsvSource

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from recordmill.transforms.records import Failure, ImageRecord, JobError
 from recordmill.transforms.sources.folder import FolderSource
 from recordmill.transforms.sources.source import SourceConfig

@@ -7,10 +7,10 @@ import random
 from collections import Counter
 
 import pytest
+
 from recordmill.transforms.records import Failure, ImageRecord, JobError
 from recordmill.transforms.sources.folder import FolderPart, FolderSource
 from recordmill.transforms.sources.source import PartedSource, SourceConfig
-
 from tests.buckets.server import BucketServer
 
 SOURCE = FolderSource()

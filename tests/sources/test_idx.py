@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from recordmill.transforms.records import Failure, ImageRecord, JobError
 from recordmill.transforms.sources.idx import IdxSource
 from recordmill.transforms.sources.source import SourceConfig

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from pycocotools import mask as coco_mask
+
 from recordmill.transforms.records import (
     AnnotatedObject,
     BadInput,
@@ -30,7 +31,6 @@ from recordmill.transforms.sources.formats.labelme_xml import read_labelme_xml
 from recordmill.transforms.sources.labelme import LabelmeSource
 from recordmill.transforms.sources.source import Item, SourceConfig
 from recordmill.transforms.storage.reader import ImageReader
-
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place
 

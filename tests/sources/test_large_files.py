@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from recordmill.transforms.read import list_part
 from recordmill.transforms.records import ClassNames, Failure, ImageRecord, JobError
 from recordmill.transforms.sources.registry import SOURCES
 from recordmill.transforms.sources.source import Item, SourceConfig
-
 from tests.fuzz.parser_seeds import Seed, seeds
 
 COUNT = 60_000

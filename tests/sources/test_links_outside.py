@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from recordmill.transforms.records import Failure, ImageRecord, JobError
 from recordmill.transforms.sources.registry import SOURCES
 from recordmill.transforms.sources.source import Item, SourceConfig
 from recordmill.transforms.storage import local
-
 from tests.sources import special_cases
 from tests.sources.small_inputs import INPUTS
 from tests.sources.special_cases import ALL, NUMBERS, files_of, put

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+
 from recordmill.transforms.records import ClassNames, Failure, ImageRecord
 from recordmill.transforms.sources.masks import MasksSource
 from recordmill.transforms.sources.source import Item, SourceConfig
-
 from tests.buckets.server import BucketServer
 
 SOURCE = MasksSource()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from recordmill.transforms.sources.archives import ArchiveSource
 from recordmill.transforms.sources.detection import detect
 from recordmill.transforms.sources.formats.members_unread import unread_member
 from recordmill.transforms.sources.source import SourceConfig
-
 from tests.sources.test_archives import listed, packed, records, tar_bytes, zip_bytes
 
 SOURCE = ArchiveSource()

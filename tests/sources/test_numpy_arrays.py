@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from recordmill.transforms.records import Failure, ImageRecord
 from recordmill.transforms.sources.numpy_arrays import NumpySource
 from recordmill.transforms.sources.source import Item, SourceConfig
 from recordmill.transforms.storage.reader import ImageReader
-
 from tests.buckets.server import BucketServer
 
 SOURCE = NumpySource()

@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 import pytest
+
 from recordmill.transforms.records import Box, ClassNames, Failure, ImageRecord
 from recordmill.transforms.sources.parquet import ParquetSource
 from recordmill.transforms.sources.source import Item, SourceConfig
 from recordmill.transforms.storage.reader import ImageReader
-
 from tests.buckets.server import BucketServer
 
 SOURCE = ParquetSource()

@@ -8,11 +8,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+
 from recordmill.transforms.records import ClassNames, ImageRecord
 from recordmill.transforms.sources.registry import SOURCES
 from recordmill.transforms.sources.source import Item, PartedSource, SourceConfig
 from recordmill.transforms.storage.reader import ImageReader
-
 from tests.sources.small_inputs import INPUTS, picture
 
 _CONTAINED = [

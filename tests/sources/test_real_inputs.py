@@ -7,12 +7,12 @@ import os
 from pathlib import Path
 
 import pytest
+
 from recordmill.transforms.records import AnnotatedObject, Box, Failure, ImageRecord
 from recordmill.transforms.sources.detection import detect
 from recordmill.transforms.sources.registry import SOURCES
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage.local import LocalReader
-
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place
 

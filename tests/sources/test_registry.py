@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from recordmill.transforms.records import JobError
 from recordmill.transforms.sources.detection import detect
 from recordmill.transforms.sources.registry import SOURCES, source_of

@@ -8,6 +8,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from recordmill.transforms.records import BadInput, Failure, ImageRecord
 from recordmill.transforms.sources.selection import LabelPattern, Selection, glob_regex, limited
 from recordmill.transforms.sources.source import SourceConfig

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from PIL import Image
+
 from recordmill.transforms.records import Failure, ImageRecord, Steps
 from recordmill.transforms.sources.detection import detect
 from recordmill.transforms.sources.sequence import SequenceSource
 from recordmill.transforms.sources.source import Item, SourceConfig
-
 from tests.buckets.server import BucketServer
 
 SOURCE = SequenceSource()

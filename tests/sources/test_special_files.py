@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from recordmill.transforms.records import BadInput, Failure, ImageRecord, JobError
 from recordmill.transforms.shards.annotation_json import files_of as refs_of
 from recordmill.transforms.sources.detection import detect
 from recordmill.transforms.sources.registry import SOURCES
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage.reader import ImageReader
-
 from tests.sources.special_cases import ALL, CASES, KINDS, failing_on_alarm, files_of, put, put_special
 
 _SECONDS = 5

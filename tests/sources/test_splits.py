@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from recordmill.transforms.records import ImageRecord
 from recordmill.transforms.sources.folder import FolderSource
 from recordmill.transforms.sources.names import (
@@ -19,7 +20,6 @@ from recordmill.transforms.sources.names import (
 )
 from recordmill.transforms.sources.registry import SOURCES
 from recordmill.transforms.sources.source import SourceConfig
-
 from tests.buckets.server import BucketServer
 from tests.sources import small_inputs
 from tests.sources.small_inputs import INPUTS, Files, mask, picture

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+
 from recordmill.transforms.framing import masked_crc32c
 from recordmill.transforms.records import (
     AnnotatedObject,
@@ -29,7 +30,6 @@ from recordmill.transforms.sources.formats.tfrecord_labels import read_label_map
 from recordmill.transforms.sources.source import Item, SourceConfig
 from recordmill.transforms.sources.tfrecord import TfrecordSource
 from recordmill.transforms.storage.reader import ImageReader
-
 from tests.buckets.server import BucketServer
 from tests.lazy import tf
 from tests.sources.placeless import without_place

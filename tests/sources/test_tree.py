@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from recordmill.transforms.records import Failure
 from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.storage import objects
 from recordmill.transforms.storage.local import version_of
-
 from tests.buckets.server import BucketServer
 
 Items = list[TreeFile | Failure]

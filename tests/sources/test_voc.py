@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from PIL import Image
+
 from recordmill.transforms.records import (
     Annotations,
     Box,
@@ -25,7 +26,6 @@ from recordmill.transforms.sources.formats import voc_xml
 from recordmill.transforms.sources.source import Item, SourceConfig
 from recordmill.transforms.sources.voc import VocSource
 from recordmill.transforms.storage.reader import ImageReader
-
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from recordmill.transforms.sources.archives import ArchiveSource
 from recordmill.transforms.sources.detection import detect
 from recordmill.transforms.sources.source import Item, SourceConfig
 from recordmill.transforms.sources.webdataset import WebdatasetSource
-
 from tests.buckets.server import BucketServer
 from tests.sources.test_archives import contents, failures, records, tar_bytes
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from recordmill.transforms.records import AnnotatedObject, BadInput, Box, Part, Scalar
 from recordmill.transforms.sources.formats.voc_xml import VocAnnotation, is_voc_xml, read_voc_xml, what_else
 from recordmill.transforms.sources.formats.xml_files import (
@@ -16,7 +17,6 @@ from recordmill.transforms.sources.formats.xml_files import (
 )
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.sources.tree import Tree, TreeFile
-
 from tests.buckets.server import BucketServer
 
 BOMB = (

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+
 from recordmill.transforms.records import (
     AnnotatedObject,
     BadInput,
@@ -21,7 +22,6 @@ from recordmill.transforms.sources.formats.yolo_dataset import read_yaml
 from recordmill.transforms.sources.formats.yolo_lines import LineFormat
 from recordmill.transforms.sources.source import Item, SourceConfig
 from recordmill.transforms.sources.yolo import YoloSource
-
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from recordmill.transforms.records import BadInput
 from recordmill.transforms.storage.known_objects import KnownObjects
 from recordmill.transforms.storage.local import version_of

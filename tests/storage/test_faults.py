@@ -7,6 +7,7 @@ import gzip
 from collections.abc import Iterator
 
 import pytest
+
 from recordmill.transforms.storage.faults import PERMANENT_FAULTS, may_pass, os_fault, retried, tried_again
 
 PASSING = [errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ETIMEDOUT, errno.EAGAIN]

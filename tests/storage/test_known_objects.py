@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from recordmill.transforms.storage import known_objects, objects
 from recordmill.transforms.storage.known_objects import KnownObjects
 from recordmill.transforms.storage.objects import StoredObject
-
 from tests.buckets.server import BucketServer
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from recordmill.transforms.records import BadInput, ImageRef
 from recordmill.transforms.storage.local import LocalReader, is_file, is_folder, open_file
 from recordmill.transforms.storage.zip_member import LARGEST

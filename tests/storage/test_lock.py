@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import lock
 

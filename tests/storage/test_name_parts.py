@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from recordmill.transforms.storage import name_parts as module
 from recordmill.transforms.storage import objects
 from recordmill.transforms.storage.key_range import EVERYTHING, KeyRange

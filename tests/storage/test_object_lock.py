@@ -9,10 +9,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import lock, object_lock, objects
 from recordmill.transforms.storage.owner import Owner
-
 from tests.buckets.server import BucketServer
 
 ELSEWHERE = Owner("other", "far.example", 7, "2026-01-01T00:00:00+00:00", "convert x", "another boot", 5.0)

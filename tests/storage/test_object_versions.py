@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from google.cloud import storage
+
 from recordmill.transforms.records import ImageRef
 from recordmill.transforms.storage import listing, objects
 from recordmill.transforms.storage.known_objects import KnownObjects
@@ -14,7 +15,6 @@ from recordmill.transforms.storage.objects import StoredObject
 from recordmill.transforms.storage.paths import Confinement
 from recordmill.transforms.storage.places import Status, status_of
 from recordmill.transforms.storage.reader import ListedReader
-
 from tests.buckets.server import BucketServer
 
 

@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+
 from recordmill.transforms.records import BadInput, ImageRef
 from recordmill.transforms.storage import cloud, containers, files, listing, objects
 from recordmill.transforms.storage.known_objects import KnownObjects
 from recordmill.transforms.storage.objects import Entry
 from recordmill.transforms.storage.reader import ImageReader
-
 from tests.buckets.calls import Answer
 from tests.buckets.server import BucketServer, Drop, Faults
 

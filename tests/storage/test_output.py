@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from recordmill.transforms.records import Failure, JobError
 from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.layout import Run, check_name

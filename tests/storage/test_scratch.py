@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import scratch
 from recordmill.transforms.storage.marked import MARKER

@@ -4,6 +4,7 @@ import hashlib
 import json
 
 import pytest
+
 from recordmill.transforms.storage.sealed import PLACEHOLDER, is_sealed, is_sealed_page, seal
 
 # A label may look like a seal: JSON escapes its quotes.

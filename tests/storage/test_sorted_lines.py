@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from recordmill.transforms.records import Failure
 from recordmill.transforms.storage import durable
 from recordmill.transforms.storage.durable import write_lines
 from recordmill.transforms.storage.output import write_failures
 from recordmill.transforms.storage.sorted_lines import in_order
-
 from tests.buckets.server import BucketServer
 from tests.storage.test_output import begun
 

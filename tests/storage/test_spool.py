@@ -8,11 +8,11 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+
 from recordmill.transforms.records import ImageRef, JobError
 from recordmill.transforms.storage import containers
 from recordmill.transforms.storage.reader import ImageReader
 from recordmill.transforms.storage.spool import Spool
-
 from tests.buckets.server import BucketServer
 
 PIECES = [b"one", b"three", b"to", b"a long piece", b"end"]

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.versions import (
@@ -23,7 +24,6 @@ from recordmill.transforms.storage.versions import (
     version_to_write,
 )
 from recordmill.transforms.storage.versions_files import move_folder
-
 from tests.storage.versioned import (
     FILES,
     KEPT,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
+
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import lock, objects
 from recordmill.transforms.storage.cloud import called
@@ -20,7 +21,6 @@ from recordmill.transforms.storage.versions import (
     settle_versions,
     version_to_write,
 )
-
 from tests.buckets.server import BucketServer, Faults
 from tests.storage.versioned import KEPT, Killed, locked, publish, put_staged, run_of, whole, work
 

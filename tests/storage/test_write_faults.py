@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from recordmill.transforms.storage import write_faults
 from recordmill.transforms.storage.write_faults import fault
 

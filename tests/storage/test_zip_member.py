@@ -7,10 +7,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
 from recordmill.transforms.records import BadInput, ImageRef
 from recordmill.transforms.storage.reader import ImageReader
 from recordmill.transforms.storage.zip_member import LARGEST, unwrapped, wrapping_of
-
 from tests.buckets.server import BucketServer
 
 CONTENT = b"the same again, " * 40

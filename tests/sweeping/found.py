@@ -7,6 +7,7 @@ import io
 
 import numpy as np
 from PIL import Image
+
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.sweeping.results import Crop, Row, Setting, Sweep
 

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from PIL import Image
+
+from benchmarks.drawings import draw
 from recordmill.transforms.images.store import store_image
 from recordmill.transforms.records import BadInput
 from recordmill.transforms.sweeping.crops import CROP_SIDE, Worst, crops_of, most_changed
 from recordmill.transforms.sweeping.measure import Original
 from recordmill.transforms.sweeping.settings import SweepConfig, settings
-
-from benchmarks.drawings import draw
 from tests.images.drawn import encoded, tensorflow_pixels
 
 CONFIG = SweepConfig(qualities=(95, 30), targets=())

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from recordmill.transforms.flags import as_flags
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage.marked import make_marked_folder

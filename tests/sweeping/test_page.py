@@ -7,12 +7,12 @@ import re
 
 import pytest
 from PIL import Image
+
 from recordmill.transforms.sweeping import plot
 from recordmill.transforms.sweeping.page import html_text
 from recordmill.transforms.sweeping.palette import DARK
 from recordmill.transforms.sweeping.results import Sweep
 from recordmill.transforms.sweeping.wording import MEANINGS, quality_bins, rate_text, ssim_text
-
 from tests.sweeping.found import EVIL, SIDE, picture, row, sweep
 
 VOID = {"meta", "img", "br", "wbr"}

@@ -7,11 +7,11 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 from PIL import Image
+
 from recordmill.transforms.sweeping import plot
 from recordmill.transforms.sweeping.labels import Label, place_labels
 from recordmill.transforms.sweeping.palette import DARK, DARK_PAPER, STYLES
 from recordmill.transforms.sweeping.results import GROUPS, Row, Sweep
-
 from tests.sweeping.found import FILES, RAW, WORSE, lossy, row, sweep
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -4,7 +4,6 @@ import dataclasses
 
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.sweeping.results import Row, Setting, without_idle_conversions
-
 from tests.sweeping.found import FILES, RAW, WORSE, lossy, row
 
 LOSSLESS = Setting("lossless", "lossless", None, ImagePolicy(optimize="lossless"))

@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.sweeping.settings import SweepConfig, notes, settings
 

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from recordmill.transforms.images.likeness import Likeness
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.records import Failure

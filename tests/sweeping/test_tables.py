@@ -4,10 +4,10 @@ import io
 import json
 
 import pytest
+
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.sweeping.results import Setting
 from recordmill.transforms.sweeping.tables import csv_text, json_text, read_json
-
 from tests.sweeping.found import BETTER, EVIL, FILES, RAW, TARGET, WORSE, row, sweep
 
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
+
 from recordmill.transforms.annotations.frame import Frame
 from recordmill.transforms.images.geometry import moved_boxes
 from recordmill.transforms.records import BadInput, Box

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.mask import decode_mask
 from recordmill.transforms.images.opened import opened, opened_pixels

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
+
 from recordmill.transforms.annotations.decoded import Read, read_colors, read_ids
 from recordmill.transforms.annotations.frame import Frame
 from recordmill.transforms.annotations.shapes import Shapes, picture_area

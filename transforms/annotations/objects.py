@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+
 from recordmill.transforms.annotations.boxes import BoxRule, Name
 from recordmill.transforms.annotations.shapes import Shapes
 from recordmill.transforms.images.geometry import is_scaled, moved_points

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from recordmill.transforms.annotations.boxes import BoxRule
 from recordmill.transforms.annotations.decoded import Read
 from recordmill.transforms.annotations.frame import frame_of

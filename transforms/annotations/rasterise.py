@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.records import BadInput, Box, Polygons, Rle
 

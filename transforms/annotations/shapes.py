@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+
 from recordmill.transforms.annotations.decoded import Read, read_ids
 from recordmill.transforms.annotations.frame import Frame
 from recordmill.transforms.annotations.rasterise import (

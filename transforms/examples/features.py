@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+
 from recordmill.transforms.examples.protos import Example, SequenceExample
 from recordmill.transforms.records import BadInput
 

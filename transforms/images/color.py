@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 from PIL import ImageColor
+
 from recordmill.transforms.images.exif import Array
 
 _HEX = re.compile(r"#(?:[0-9a-f]{3}){1,2}")

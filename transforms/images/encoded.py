@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
+
 from recordmill.transforms.images.picture import Picture
 from recordmill.transforms.records import StoredImage
 

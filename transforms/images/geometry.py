@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from recordmill.transforms.images.exif import is_transposed
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.records import Geometry

@@ -7,6 +7,7 @@ import functools
 import heapq
 
 import numpy as np
+
 from recordmill.transforms.images.exif import Array
 
 FIRST_AC = 4

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
+
 from recordmill.transforms.images import png, webp_chunks
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.jpeg_header import APP2, ICC_MARK, segments

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import simplejpeg
 from PIL import Image
+
 from recordmill.transforms.images.jpeg_header import (
     ALONE,
     APP0,

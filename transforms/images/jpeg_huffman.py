@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 import numpy as np
+
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.huffman_table import (
     BLOCK,

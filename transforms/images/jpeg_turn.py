@@ -6,6 +6,7 @@ import io
 
 import numpy as np
 from PIL import Image
+
 from recordmill.transforms.images.exif import Array, is_transposed, turned
 from recordmill.transforms.images.icc import profile_of
 from recordmill.transforms.images.jpeg import decode_components

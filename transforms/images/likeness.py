@@ -6,6 +6,7 @@ import dataclasses
 import math
 
 import numpy as np
+
 from recordmill.transforms.images import compare
 from recordmill.transforms.images.encoded import Encoded
 from recordmill.transforms.images.paint import painted

@@ -7,6 +7,7 @@ import io
 
 import numpy as np
 from PIL import Image
+
 from recordmill.transforms.images import png, png_pixels
 from recordmill.transforms.images.exif import Array, is_transposed, turned
 from recordmill.transforms.images.gif import open_gif

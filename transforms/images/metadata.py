@@ -9,6 +9,7 @@ import dataclasses
 import io
 
 from PIL import Image
+
 from recordmill.transforms.images import png, png_text, webp_chunks
 from recordmill.transforms.images.exif import EXIF_MARK
 from recordmill.transforms.images.jpeg_header import APP1, COM, segments

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 
 import numpy as np
+
 from recordmill.transforms.images import jpeg, jpeg_header, png, png_pixels
 from recordmill.transforms.images.bmp import open_bmp
 from recordmill.transforms.images.encoded import Encoded

@@ -6,6 +6,7 @@ import dataclasses
 import re
 
 import numpy as np
+
 from recordmill.transforms.images import jpeg, jpeg_header, png, png_pixels
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.jpeg_huffman import huffman_optimised

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+
 from recordmill.transforms.images import color, icc
 from recordmill.transforms.images.encoded import Encoded
 from recordmill.transforms.images.exif import Array, is_transposed

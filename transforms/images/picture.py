@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
+
 from recordmill.transforms.images.exif import turned
 
 Array = npt.NDArray[Any]

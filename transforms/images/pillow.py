@@ -7,6 +7,7 @@ import struct
 import zlib
 
 from PIL import Image, _imaging
+
 from recordmill.transforms.images.reasons import (
     CORRUPT,
     NOT_SUPPORTED,

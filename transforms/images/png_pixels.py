@@ -8,6 +8,7 @@ import zlib
 
 import numpy as np
 from PIL import Image, ImageFile
+
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.picture import Picture
 from recordmill.transforms.images.pillow import DECODER_ERRORS, named

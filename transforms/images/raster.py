@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from PIL import Image, ImageFile, UnidentifiedImageError
+
 from recordmill.transforms.images.encoded import Encoded
 from recordmill.transforms.images.exif import Array, read_orientation, turned
 from recordmill.transforms.images.picture import Picture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from PIL import Image
+
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.geometry import is_scaled
 from recordmill.transforms.records import Geometry

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+
 from recordmill.transforms.images import icc, jpeg, jpeg_header, png, png_pixels, webp
 from recordmill.transforms.images.color import flattened
 from recordmill.transforms.images.encoded import Encoded

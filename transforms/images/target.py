@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import simplejpeg
+
 from recordmill.transforms.images import compare, jpeg
 
 # 63 of them, so that six probes find any.

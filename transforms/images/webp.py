@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 from PIL import Image
+
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.reasons import NOT_SUPPORTED
 from recordmill.transforms.records import BadInput

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
+
 from recordmill.transforms.images.encoded import Encoded
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.jpeg_header import read_header

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.mask import decode_mask
 from recordmill.transforms.reading.against_difference import Difference, counted, shown

@@ -12,6 +12,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+
 from recordmill.transforms.images import png
 from recordmill.transforms.images.encoded import Encoded
 from recordmill.transforms.images.exif import Array

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw
+
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.paint import painted
 from recordmill.transforms.images.picture import to_eight_bits

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from PIL import ImageFont
+
 from recordmill.transforms.sources.names import printable
 
 Color = tuple[int, int, int]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw
 from PIL.PngImagePlugin import PngInfo
+
 from recordmill.transforms.reading.drawing import (
     FAINT_INK,
     INK,

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 
 import numpy as np
+
 from recordmill.transforms.annotations.decoded import read_ids
 from recordmill.transforms.images.encoded import Encoded
 from recordmill.transforms.images.exif import Array

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import google_crc32c
 import numpy as np
 import numpy.typing as npt
+
 from recordmill.transforms.framing import (
     FRAME_BYTES,
     HEAD_BYTES,

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+
 from recordmill.transforms.reading.survey_images import ImageFacts, Images
 from recordmill.transforms.sources.formats.wire import Feature, Kind
 

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 
 import numpy as np
 from PIL import Image
+
 from recordmill.transforms.images import jpeg_header
 from recordmill.transforms.images.jpeg_quality import estimated_quality
 from recordmill.transforms.images.mask import decode_mask

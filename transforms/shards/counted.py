@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
+
 from recordmill.transforms.examples.features import Feature
 from recordmill.transforms.examples.schema import DatasetSummary, FeatureSettings, Schema, all_specs
 from recordmill.transforms.images.mask import decode_mask, pixel_counts

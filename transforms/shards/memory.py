@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
+from rich.filesize import decimal
+
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.shards.plan import DatasetPlan
-from rich.filesize import decimal
 
 _SHUFFLE_FACTOR = 5
 """Bytes of memory for each byte that Beam's in-process runner shuffles: 3.5 to 4.8 were measured, for records

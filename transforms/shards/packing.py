@@ -12,6 +12,7 @@ from json.encoder import encode_basestring
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from recordmill.transforms.records import Annotations, FeatureValue, ImageRecord, ImageRef
 from recordmill.transforms.shards.annotation_json import (
     details,

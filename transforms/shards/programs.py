@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import importlib.metadata
 
-from recordmill.transforms.images.versions import codec_versions
-
 from recordmill import __version__
+from recordmill.transforms.images.versions import codec_versions
 
 _DECIDING = ("recordmill", "protobuf", "pycocotools")
 

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 import numpy as np
+
 from recordmill.transforms.records import ImageRecord
 from recordmill.transforms.shards.batching import Batches
 from recordmill.transforms.shards.hashing import key_digest

@@ -6,10 +6,10 @@ import errno
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from recordmill.transforms.records import BadInput
-
 # Not imported where it is needed: what may pass is also that no more files can be opened.
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
+
+from recordmill.transforms.records import BadInput
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

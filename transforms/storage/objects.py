@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
 
 import google_crc32c
+
 from recordmill.transforms.storage.cloud import ChangedError, blob, bucket, called, client, pool, split_uri
 from recordmill.transforms.storage.stored import StoredObject as StoredObject
 from recordmill.transforms.storage.stored import stored_object

@@ -9,9 +9,10 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 
+from rich.filesize import decimal
+
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage.paths import below, is_remote
-from rich.filesize import decimal
 
 _NO_ROOM = "free space on that disk, or give another --output"
 _NO_TEMPORARY_ROOM = (

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+
 from recordmill.transforms.images import compare
 from recordmill.transforms.images.likeness import Seen
 from recordmill.transforms.images.picture import Array, encode_png

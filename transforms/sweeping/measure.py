@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
+
 from recordmill.transforms.images import compare
 from recordmill.transforms.images.encoded import Encoded
 from recordmill.transforms.images.icc import profile_of

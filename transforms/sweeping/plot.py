@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
 from recordmill.transforms.sweeping.labels import Label, place_labels
 from recordmill.transforms.sweeping.palette import FAINT, INK, PAPER, STYLES
 from recordmill.transforms.sweeping.results import Row, Sweep

@@ -16,8 +16,8 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from recordmill import dataset_info, load_dataset
 
+from recordmill import dataset_info, load_dataset
 from trainer.arguments import parsed
 from trainer.checkpoints import Checkpoints, newest
 from trainer.model import classifier

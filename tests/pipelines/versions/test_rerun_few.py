@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from recordmill.transforms.write_shards import WriteShardsFn
 
+from recordmill.transforms.write_shards import WriteShardsFn
 from tests.buckets.server import BucketServer
 from tests.pipelines.conversion import convert, digests, manifest
 from tests.pipelines.versions.edits import picture

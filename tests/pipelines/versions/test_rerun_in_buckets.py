@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from recordmill.transforms.storage import lock
 
+from recordmill.transforms.storage import lock
 from tests.buckets.calls import Request
 from tests.buckets.server import BucketServer, Faults
 from tests.pipelines.conversion import convert, digests

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 import numpy as np
+
 from recordmill.transforms.records import JobError
 from recordmill.transforms.sources.formats.zip_members import naming_damage
 from recordmill.transforms.sources.names import one_line

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+
 from recordmill.transforms.records import Annotations
 from recordmill.transforms.sources.formats.npy_files import Elements, StoredArray
 
