@@ -141,4 +141,4 @@ def take() -> WriterProcess:
 def give_back(process: WriterProcess) -> None:
     """Keeps a process that has nothing to do for whoever wants one next."""
     with _idle_lock:
-        _idle.append(process)
+        _idle.insert(0, process)  # before those that are asleep
