@@ -81,6 +81,7 @@ def test_the_wheel_holds_every_file_of_the_package(wheel: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_names_next_to_a_script_hide_nothing(python: Path, photos: Path, tmp_path: Path) -> None:
     for name in ("transforms.py", "pipelines.py", "recordmill_utils/__init__.py", "input.py", "read.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

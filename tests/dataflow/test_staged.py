@@ -59,6 +59,7 @@ def test_the_staged_pipeline_makes_the_dataset(submitter: Submitter, local: Path
     check(submitter, tmp_path, run_staged(submitter, tmp_path), local)
 
 
+@pytest.mark.slow
 def test_a_job_that_is_run_as_it_is_followed(submitter: Submitter, local: Path, tmp_path: Path) -> None:
     """The whole way: submitted, run elsewhere, done, and told of as a local run is."""
     submitter.dataflow.states = ["JOB_STATE_RUNNING", "JOB_STATE_DONE"]

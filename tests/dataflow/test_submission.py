@@ -122,6 +122,7 @@ def test_the_graph_does_not_grow_with_the_files(submitter: Submitter) -> None:
     assert not any(request.kind == "get-media" for request in submitter.buckets.requests)
 
 
+@pytest.mark.slow
 def test_following_a_job(submitter: Submitter, photos: Path, tmp_path: Path) -> None:
     local = tmp_path / "local"
     assert convert("--input", photos, "--output", local, "--max_failure_ratio=0.1", "--quiet") == 0
@@ -156,6 +157,7 @@ def test_following_a_job(submitter: Submitter, photos: Path, tmp_path: Path) -> 
     assert "The dataset is in gs://pictures/out/." in done.out
 
 
+@pytest.mark.slow
 def test_a_failed_job(submitter: Submitter) -> None:
     submitter.dataflow.states = ["JOB_STATE_RUNNING", "JOB_STATE_FAILED"]
     submitter.dataflow.messages = [
@@ -231,6 +233,7 @@ def test_as_a_template_launcher_runs_it(submitter: Submitter, tmp_path: Path) ->
     assert json.loads(description.read_text("utf-8"))["name"] == "night-1"
 
 
+@pytest.mark.slow
 def test_a_plan_is_made_here(submitter: Submitter) -> None:
     done = submitter.run("--plan", "--writer=shards")
     assert done.status == 0, done.err

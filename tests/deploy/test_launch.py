@@ -66,6 +66,7 @@ def launch_here(
     return run
 
 
+@pytest.mark.slow
 def test_the_launcher_finds_the_description_of_the_job(buckets: BucketServer) -> None:
     done = launch(buckets, {**EVERYWHERE, **BY_KEY})
     assert done.returncode == 0, done.stderr

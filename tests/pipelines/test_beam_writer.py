@@ -75,6 +75,7 @@ def test_the_same_records_as_the_other_writer(
     assert not (tmp_path / "beam/.recordmill").exists()
 
 
+@pytest.mark.slow
 def test_tfds_and_the_index_read_it(made: Path) -> None:
     import tensorflow_datasets as tfds
 
@@ -110,6 +111,7 @@ def check_shards(output: Path, expected: dict[str, int]) -> None:
     assert len(list((output / "index").iterdir())) == len(found)
 
 
+@pytest.mark.slow
 def test_number_of_shards(made: Path, photos: Path, tmp_path: Path) -> None:
     check_shards(made, {"train": 5, "val": 2})
     # More shards than records: some are empty.
@@ -187,6 +189,7 @@ def test_keys_that_are_not_unique_fail_before_a_record_is_written(tmp_path: Path
     assert not (output / "manifest.json").exists()
 
 
+@pytest.mark.slow
 def test_an_image_that_crashes_its_codec_is_lost_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

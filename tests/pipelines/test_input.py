@@ -361,6 +361,7 @@ def partly_labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_labels_that_are_missing_are_counted(partly_labelled: Path) -> None:
     with pytest.raises(ValueError) as caught:
         load_dataset(str(partly_labelled / "partly"), as_supervised=True)

@@ -32,6 +32,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_no_process_imports_tensorflow(photos: Path, tmp_path: Path) -> None:
     """Every interpreter that is started notes what it has imported, and is not stopped before it has."""
     (tmp_path / "sitecustomize.py").write_text(

@@ -26,11 +26,14 @@ def test_help_imports_next_to_nothing() -> None:
     )
 
 
+SLOW = pytest.mark.slow
 CLOUD = ("apache_beam.io.gcp.gcsfilesystem", "apache_beam.io.gcp.bigquery", "apitools", "pyarrow")
 
 
-@pytest.mark.parametrize("needs_cloud", [False, True])
-@pytest.mark.parametrize("is_command", [True, False])
+@pytest.mark.parametrize(
+    ("is_command", "needs_cloud"),
+    [(True, False), pytest.param(True, True, marks=SLOW), pytest.param(False, False, marks=SLOW)],
+)
 def test_beam_comes_without_the_parts_that_a_local_job_does_not_use(
     is_command: bool, needs_cloud: bool
 ) -> None:

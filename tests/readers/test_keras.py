@@ -22,6 +22,7 @@ def model(shape: tuple[int, int, int], loss: str) -> Any:
     return made
 
 
+@pytest.mark.slow
 def test_a_model_learns_what_each_image_is(classes: Path) -> None:
     options: dict[str, Any] = {"batch_size": 6, "as_supervised": True}
     train = recordmill.load_dataset(str(classes), "train", shuffle=True, seed=1, **options)

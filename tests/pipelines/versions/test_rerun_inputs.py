@@ -40,6 +40,7 @@ def quick(name: str, make: Callable[[], Edit]) -> Any:
     return pytest.param(make, id=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
     [
