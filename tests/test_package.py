@@ -157,6 +157,7 @@ def test_the_public_names_are_imported_when_they_are_used() -> None:
         assert getattr(recordmill, name).__name__ == name
 
 
+@pytest.mark.slow
 def test_without_tensorflow_only_reading_fails() -> None:
     code = (
         "import inspect, pydoc, sys\n"

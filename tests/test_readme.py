@@ -631,7 +631,13 @@ def source_commands(name: str, place: Path) -> list[Command]:
     return conversions(text)
 
 
-@pytest.mark.parametrize("name", list(SOURCES))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in ("folder", "coco", "csv") else pytest.mark.slow)
+        for name in SOURCES
+    ],
+)
 def test_each_source_lists_its_example(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = {}
     for command in source_commands(name, tmp_path):

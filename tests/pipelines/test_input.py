@@ -57,6 +57,7 @@ def load(folder: Path, *args: Any, **options: Any) -> Any:
     return load_dataset(str(folder), *args, features=["number"], **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "start", "stop"),
     [
@@ -78,6 +79,7 @@ def test_shares_of_a_split(rows: Path, part: str, start: float, stop: float) -> 
     assert int(found.cardinality()) == last - first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "part", ["[10:20]", "[:1]", "[50:]", "[-7:]", "[:-7]", "[3:1000]", "[-1000:4]", "[19:61]"]
 )
@@ -178,6 +180,7 @@ def test_a_buffer_of_one_shuffles_shards_alone(rows: Path) -> None:
     assert tuple(found[: len(next(run for run in runs if run[0] == found[0]))]) in runs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["file", "record", "auto"])
 @pytest.mark.parametrize("workers", [1, 3, 5])
 def test_workers_share_a_split(rows: Path, how: Any, workers: int) -> None:

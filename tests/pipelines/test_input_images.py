@@ -241,6 +241,7 @@ def test_compressed_files(tmp_path: Path, options: str, name: str) -> None:
     assert [int(one["number"]) for one in part] == list(range(30, 40)) and int(part.cardinality()) == 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("image_format", "damage"),
     [

@@ -63,6 +63,7 @@ def test_a_pipe_is_named_in_one_line(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_pipes_links_and_sockets_cost_one_record_each(tmp_path: Path) -> None:
     root, out = tmp_path / "in", tmp_path / "out"
     put(root, INPUTS["folder"].files(NUMBERS))

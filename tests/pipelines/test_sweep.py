@@ -85,6 +85,7 @@ def test_what_lies_in_the_folder(swept: Path) -> None:
     assert page.count("<h3>circle/") + page.count("<h3>square/") == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", settings(CONFIG), ids=lambda row: row.name)
 def test_the_images_are_those_that_convert_stores(
     row: Setting, photos: Path, swept: Path, tmp_path: Path

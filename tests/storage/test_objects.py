@@ -211,6 +211,7 @@ LISTINGS: dict[str, Callable[[str], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LISTINGS)
 def test_a_listing_with_incomplete_json_is_complete_or_raises(
     bucket: str, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch, name: str
@@ -232,6 +233,7 @@ def test_a_listing_with_incomplete_json_is_complete_or_raises(
     assert caught.value.filename.startswith(bucket)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", [b"", b"[]", b"null", b'{"items": [{"name": "a'])
 def test_a_listing_that_is_no_listing_raises(
     bucket: str, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch, body: bytes

@@ -115,6 +115,7 @@ def test_what_is_asked_of_the_service(stored: Stored, tmp_path: Path) -> None:
     assert taken_over(home / NEXT)["records"] == 28
 
 
+@pytest.mark.slow
 def test_shards_are_copied_where_they_are(stored: Stored, tmp_path: Path) -> None:
     """One photo changes: three shards of four are copied by the service, and not one of their bytes read."""
     stored.server.put(f"{stored.input}/a/00.jpg", stored.rerun.edit.after["a/00.jpg"])
