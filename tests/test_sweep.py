@@ -109,6 +109,7 @@ def test_no_image_at_all(tmp_path: Path) -> None:
     assert not list((tmp_path / "out").iterdir())
 
 
+@pytest.mark.slow
 def test_an_image_that_ends_its_process_is_one_failure(
     records: list[ImageRecord], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,6 +27,7 @@ def test_a_case_is_the_same_again() -> None:
         assert parsers.case_of(inputs, 1, number).files == parsers.case_of(inputs, 1, number).files
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "kind"),
     [

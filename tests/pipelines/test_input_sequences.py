@@ -57,6 +57,7 @@ def test_frames_and_lists(tmp_path: Path) -> None:
     assert element["sequence/key"].numpy() == b"a"
 
 
+@pytest.mark.slow
 def test_sequences_in_batches(tmp_path: Path) -> None:
     clips = [clip(count, f"{count}") for count in (2, 3)]
     path = write(tmp_path / "a.tfrecord", *(sequence for _, sequence in clips))

@@ -222,6 +222,7 @@ def test_it_is_the_same_whoever_writes(coco: Path, tmp_path: Path) -> None:
     assert len(found["crops"]) == 4
 
 
+@pytest.mark.slow
 def test_images_before_and_after_their_encoding(coco: Path, tmp_path: Path) -> None:
     """They are small enough to be shown whole: the source's pixels, and the stored ones."""
     args = ("--image_format=jpeg", "--jpeg_quality=30", "--num_shards=2")

@@ -72,6 +72,7 @@ def test_a_sound_dataset(published: Path, tmp_path: Path, capsys: pytest.Capture
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("against", [False, True], ids=["dataset", "against its source"])
 def test_progress_ends_at_all_records(against: bool, photos: Path, published: Path) -> None:
     """The records that the source lists are not records to verify."""

@@ -53,6 +53,7 @@ def test_validation_and_epochs_cut_from_an_endless_dataset(classes: Path) -> Non
     assert int(fitted.optimizer.iterations) == 21
 
 
+@pytest.mark.slow
 def test_epochs_end_where_the_split_does(classes: Path) -> None:
     train = recordmill.load_dataset(str(classes), "train[:50%]", batch_size=4, as_supervised=True)
     fitted = model((*SIZE, 3), "sparse_categorical_crossentropy")

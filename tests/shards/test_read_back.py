@@ -21,6 +21,7 @@ def shard(folder: Path, payloads: list[bytes] = PAYLOADS) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("payloads", [PAYLOADS, []])
 def test_report_and_index(tmp_path: Path, payloads: list[bytes]) -> None:
     path = shard(tmp_path, payloads)

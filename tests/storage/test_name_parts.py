@@ -82,6 +82,7 @@ def test_every_key_is_in_one_part_and_no_part_begins_in_a_folder_that_is_not_ent
         assert not any(keys.first.startswith(folder) and keys.first != folder for folder in shut)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "names",
     [
@@ -140,6 +141,7 @@ def test_scripts_of_many_characters(parted: Parted, files: int) -> None:
     assert listing.requests <= 20 * 50
 
 
+@pytest.mark.slow
 def test_an_alphabet_without_end_ends(parted: Parted) -> None:
     names = [f"{chr(0x4E00 + number)}/{file}" for number in range(3000) for file in range(3)]
     ranges, listing = parted(names, page=2, parts=40)

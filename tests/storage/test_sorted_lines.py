@@ -21,6 +21,7 @@ from tests.buckets.server import BucketServer
 from tests.storage.test_output import begun
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(st.characters(exclude_characters="\n"), max_size=4)), st.integers(1, 40))
 def test_as_a_sort_in_memory(lines: list[str], held: int) -> None:
     assert list(in_order(iter(lines), lambda line: line[:1], held)) == sorted(

@@ -104,6 +104,7 @@ def replaced_once_listed(monkeypatch: pytest.MonkeyPatch, replace: Callable[[], 
     monkeypatch.setattr(WriteShardsFn, "start_bundle", started)
 
 
+@pytest.mark.slow
 def test_an_image_that_is_replaced_before_it_is_read_and_put_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

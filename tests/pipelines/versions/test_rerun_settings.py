@@ -104,6 +104,7 @@ def test_another_recordmill(some: Rerun, tmp_path: Path, monkeypatch: pytest.Mon
 SLOW = pytest.mark.slow
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shards", [3, *(pytest.param(number, marks=SLOW) for number in (1, 4, 7, 30))])
 def test_another_number_of_shards_takes_over_all_the_same(shards: int, some: Rerun, tmp_path: Path) -> None:
     home = some.home(tmp_path)
