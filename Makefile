@@ -8,8 +8,8 @@ VENV ?= .venv
 RUN = $(VENV)/bin/python
 UV = $(VENV)/bin/uv
 UV_VERSION = 0.13.9
-INSTALL = $(UV) pip install --quiet --python $(RUN)
-COMPILE = $(UV) pip compile setup.py --generate-hashes --no-header --no-annotate --upgrade
+INSTALL = $(UV) pip install --quiet --system-certs --python $(RUN)
+COMPILE = $(UV) pip compile --system-certs setup.py --generate-hashes --no-header --no-annotate --upgrade
 # What conversions need is installed; and what develops, tests and reads back.
 RUNS = $(VENV)/runs
 DEVELOPS = $(VENV)/develops
