@@ -10,7 +10,7 @@ UV = $(VENV)/bin/uv
 UV_VERSION = 0.13.9
 INSTALL = $(UV) pip install --quiet --system-certs --python $(RUN)
 COMPILE = $(UV) pip compile --system-certs setup.py --generate-hashes --no-header --no-annotate --upgrade
-# What conversions need is installed; and what develops, tests and reads back.
+# Stamps: what conversions need is installed; what development, tests and reading back need is installed too.
 RUNS = $(VENV)/runs
 DEVELOPS = $(VENV)/develops
 # The package by its name: type checkers do not follow setup.py's package_dir, and a folder called recordmill in
@@ -23,7 +23,7 @@ ARGS ?=
 TESTS ?=
 # Most tests wait for other processes: more of them than cores run side by side.
 WORKERS ?= 3
-# Each worker imports every test: it takes half as long where the last run has left them compiled.
+# Each worker imports every test. That takes half the time if the last run has left them compiled.
 PYTEST = PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -n $(WORKERS) --dist worksteal
 
 # Of the targets for Google Cloud, which deploy/README.md explains.
@@ -72,7 +72,7 @@ endif
 test: $(DEVELOPS)
 	$(PYTEST) $(TESTS)
 
-# Everything: what takes long, and what wants Java or Go, too. What is skipped is told.
+# All tests, with those that take long and those that need Java or Go. Lists what is skipped.
 test-all: $(DEVELOPS)
 	$(PYTEST) -m '' -rs $(TESTS)
 

@@ -97,6 +97,9 @@ def test_python_and_beam_are_the_same_everywhere() -> None:
     )
     assert compiled is not None
     assert compiled[1] == python
+    files = ("Makefile", "deploy/Dockerfile", "deploy/vertex/Dockerfile")
+    texts = "\n".join((ROOT / name).read_text("utf-8") for name in files)
+    assert len(set(re.findall(r"UV_VERSION ?= ?([\d.]+)$", texts, re.MULTILINE))) == 1
 
 
 @pytest.mark.parametrize("path", ["requirements.lock", "deploy/requirements.lock"])
