@@ -21,10 +21,10 @@ SAMPLE = build/sample
 SAMPLE_RECORDS = build/sample-records
 ARGS ?=
 TESTS ?=
-# Most tests wait for other processes: more of them than cores run side by side.
-WORKERS ?= 3
+# Of pytest; by default two, and three for all tests, many of which wait for other processes.
+WORKERS ?=
 # Each worker imports every test. That takes half the time if the last run has left them compiled.
-PYTEST = PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -n $(WORKERS) --dist worksteal
+PYTEST = PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest --dist worksteal -n
 
 # Of the targets for Google Cloud, which deploy/README.md explains.
 REPOSITORY ?= recordmill
@@ -70,11 +70,11 @@ else
 endif
 
 test: $(DEVELOPS)
-	$(PYTEST) $(TESTS)
+	$(PYTEST) $(or $(WORKERS),2) $(TESTS)
 
 # All tests, with those that take long and those that need Java or Go. Lists what is skipped.
 test-all: $(DEVELOPS)
-	$(PYTEST) -m '' -rs $(TESTS)
+	$(PYTEST) $(or $(WORKERS),3) -m '' -rs $(TESTS)
 
 lint: $(DEVELOPS)
 	$(RUN) -m ruff check .

@@ -78,6 +78,7 @@ def _check_staged(submitter: Submitter, tmp_path: Path) -> None:
         assert ours, f"{label}: a step without a name"
 
 
+@pytest.mark.slow
 def test_the_code_in_the_image(submitter: Submitter) -> None:
     done = submitter.run(
         *("--async", "--quiet", "--writer=shards", f"--sdk_container_image={IMAGE}", "--job_name=night"),

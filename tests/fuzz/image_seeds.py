@@ -19,6 +19,12 @@ _DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 
 _ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 
 
+def _profile() -> bytes:
+    """A profile of sRGB, without the time of its creation (bytes 24 to 35, ICC.1:2022, 7.2)."""
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    return profile[:24] + bytes(12) + profile[36:]
+
+
 def seeds() -> dict[str, list[bytes]]:
     """Images by format."""
     return {
@@ -200,7 +206,7 @@ def pngs() -> Iterator[bytes]:
 
 def ancillary() -> list[tuple[bytes, bytes]]:
     """One of each chunk that says something beside the pixels of an RGB image."""
-    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    profile = _profile()
     return [
         (b"gAMA", struct.pack(">I", 45455)),
         (b"cHRM", struct.pack(">8I", 31270, 32900, 64000, 33000, 30000, 60000, 15000, 6000)),
@@ -224,7 +230,7 @@ def webps() -> Iterator[bytes]:
     image = picture()
     clear = picture().convert("RGBA")
     clear.putalpha(Image.linear_gradient("L").resize(clear.size))
-    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    profile = _profile()
     exif = with_orientation(6).tobytes()
     for one in (image, clear):
         yield encoded(one, "WEBP")
@@ -260,7 +266,7 @@ def bmps() -> Iterator[bytes]:
 def jpegs() -> Iterator[bytes]:
     """Baseline, progressive, grey, CMYK, subsamplings, restarts, turned, with metadata, rare ones."""
     image = picture(37, 45)
-    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    profile = _profile()
     for options in (
         {},
         {"progressive": True},

@@ -109,7 +109,8 @@ def test_from_a_bucket_to_a_disk_and_back(
     gone_through(stored, bucket_server, local, tmp_path / "up", "shards")
 
 
-@pytest.mark.parametrize("writer", [pytest.param("shards", marks=pytest.mark.slow), "beam"])
+@pytest.mark.slow
+@pytest.mark.parametrize("writer", ["shards", "beam"])
 def test_faults_of_the_service_leave_no_trace(
     writer: str, stored: str, bucket_server: BucketServer, local: Path, tmp_path: Path
 ) -> None:

@@ -51,6 +51,7 @@ def boxes_of(element: dict[str, Any], height: int, width: int) -> np.ndarray:
     return np.stack(sides, 1) * (width, height, width, height)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(20, 40), (80, 80), (30, 160)])
 @pytest.mark.parametrize("resize", ["stretch", "pad"])
 def test_boxes_and_masks_lie_where_pixels_do(tmp_path: Path, resize: Any, size: tuple[int, int]) -> None:

@@ -66,6 +66,7 @@ def graph_bytes(source: SourceConfig, output: Path) -> int:
     return int(pipeline.to_runner_api().ByteSize())
 
 
+@pytest.mark.slow
 def test_the_job_graph_does_not_grow(tmp_path: Path) -> None:
     sizes = []
     for folder, files in ((tmp_path / "few", 10), (tmp_path / "lot", 20_000)):

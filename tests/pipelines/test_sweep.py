@@ -99,6 +99,7 @@ def test_the_images_are_those_that_convert_stores(
     assert (found["images"], found["failed"]) == (10, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["PNG to JPEG, q80, optimised", "SSIM 0.9"])
 def test_the_bytes_are_those_that_convert_writes(
     name: str, photos: Path, swept: Path, tmp_path: Path

@@ -45,6 +45,7 @@ def test_report_and_index(tmp_path: Path, payloads: list[bytes]) -> None:
     assert (found, end) == (payloads, len(contents))
 
 
+@pytest.mark.slow
 def test_each_attempt_has_an_index_of_its_own(tmp_path: Path) -> None:
     path = shard(tmp_path)
     first, second = read_back(str(path)), read_back(str(path))

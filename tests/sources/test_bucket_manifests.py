@@ -212,6 +212,7 @@ def test_a_manifest_is_read_in_a_few_large_pieces(bucket_server: BucketServer, p
     assert len(media) <= 4 + 2
 
 
+@pytest.mark.slow
 def test_faults_that_pass_do_not_show(bucket_server: BucketServer, photos: str) -> None:
     names = [f"{number:04}/1.jpg" for number in range(300)]
     for name in names:
