@@ -169,6 +169,7 @@ def test_every_feature_is_read(tmp_path: Path) -> None:
     assert example["image/object/bbox/xmin"].tolist() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("images", "shape", "dtype"),
     [

@@ -440,6 +440,7 @@ def decoded(data: bytes) -> Array | None:
         return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLES)
 @settings(max_examples=120, deadline=None)
 @given(st.data())

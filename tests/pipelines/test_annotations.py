@@ -293,6 +293,7 @@ def test_white_is_a_class_where_masks_are_black_and_white(tmp_path: Path) -> Non
     assert manifest(output)["labels"] == {"0": "background", "1": "foreground"}
 
 
+@pytest.mark.slow
 def test_both_writers_and_both_places_of_annotations_agree(turned: Path, tmp_path: Path) -> None:
     """Large annotations are spooled on the way, and come out as they went in."""
     path = turned / "instances_train2017.json"

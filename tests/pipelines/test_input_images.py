@@ -55,6 +55,7 @@ def only(path: str, **options: Any) -> np.ndarray:
     return element["image/encoded"].numpy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("channels", [1, 3, 4])
 @pytest.mark.parametrize("image_format", ["PNG", "WEBP", "GIF", "BMP"])
 def test_lossless_formats(tmp_path: Path, image_format: str, channels: int) -> None:

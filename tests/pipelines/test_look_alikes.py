@@ -251,6 +251,7 @@ def test_objects(
     assert [name for name in names if bucket_server.get(f"{output}/{name}") != MINE.encode()] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "status"), [(".recordmill/lock", 1), (".recordmill/clock", 0)])
 def test_objects_that_look_like_locks(
     name: str, status: int, photos: Path, bucket: str, bucket_server: BucketServer

@@ -57,6 +57,7 @@ def words(path: Path) -> str:
     return "".join(Page(path.read_text("utf-8")).texts)
 
 
+@pytest.mark.slow
 def test_it_is_the_page_that_convert_published(dataset: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = dataset / "report.html"
     before = page.read_bytes()

@@ -151,6 +151,7 @@ def test_masks_and_key_points_are_asked_for(tmp_path: Path, capsys: pytest.Captu
     assert not reader.label_map_path and "# label_map_path is missing" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("argv", "told"),
     [
