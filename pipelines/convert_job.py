@@ -99,13 +99,13 @@ def _run_elsewhere(options: ConvertOptions) -> int:
         if not options.quiet:
             print("the job is described, and not submitted, as the flags say", file=sys.stderr)
         return 0
-    told = job.left(published)
+    left = job.left(published)
     if options.dataset.dataset_version is not None:
-        told += f"{'':19}(neither, where nothing has changed since the version before)\n"
-    interruption.leave(f"the job goes on: {told}")
+        left += f"{'':19}(neither, if nothing has changed since the previous version)\n"
+    interruption.leave(f"the job continues: {left}")
     if options.leave:
         if not options.quiet:
-            print(told, end="")
+            print(left, end="")
         return 0
     say(job.described().rstrip("\n"))
     try:

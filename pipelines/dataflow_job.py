@@ -129,7 +129,7 @@ def follow(job: SubmittedJob, say: Callable[[str], None], count: Callable[[str],
     except Exception as error:  # of the connection, after Beam has tried again
         reason = last_line(str(error)) or type(error).__name__
         link = job_link(job.project, job.region, job.job_id)
-        raise JobError(f"the job goes on, but can be followed no more ({reason}): {link}") from error
+        raise JobError(f"the job continues, but can no longer be followed ({reason}): {link}") from error
 
 
 def _last_state(

@@ -120,7 +120,7 @@ def _run_elsewhere(options: JobOptions, assemble: Assemble) -> bool:
         if not options.quiet:
             print("the job is described, and not submitted, as the flags say", file=sys.stderr)
         return False
-    interruption.leave(f"the job goes on: {job.described()}")
+    interruption.leave(f"the job continues: {job.described()}")
     say, count = job_lines("quiet" if options.quiet else options.progress)
     say(job.described().rstrip("\n"))
     dataflow_job.follow(job, say, count)

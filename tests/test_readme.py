@@ -639,12 +639,12 @@ def source_commands(name: str, place: Path) -> list[Command]:
     ],
 )
 def test_each_source_lists_its_example(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = {}
+    printed = {}
     for command in source_commands(name, tmp_path):
         run_in(tmp_path, [command], "--plan")
-        told = dict(re.findall(r"^(\w+) +(\S+)", capsys.readouterr().out, re.MULTILINE))
-        assert (told["source"], told["failed"]) == (name, "0")
-    assert (int(told["records"]), told["schema"]) == WRITTEN[name]
+        printed = dict(re.findall(r"^(\w+) +(\S+)", capsys.readouterr().out, re.MULTILINE))
+        assert (printed["source"], printed["failed"]) == (name, "0")
+    assert (int(printed["records"]), printed["schema"]) == WRITTEN[name]
 
 
 @pytest.mark.slow

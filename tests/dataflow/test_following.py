@@ -136,7 +136,7 @@ def test_a_connection_that_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(FakeClient, "get_job", lost)
     assert followed(FakeClient([]))[2] == (
-        "the job goes on, but can be followed no more (Connection refused): "
+        "the job continues, but can no longer be followed (Connection refused): "
         "https://console.cloud.google.com/dataflow/jobs/r/id?project=p"
     )
 

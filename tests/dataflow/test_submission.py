@@ -209,7 +209,7 @@ def test_interrupted_while_it_is_followed(submitter: Submitter) -> None:
     finally:
         process.kill()
     assert (process.returncode, out) == (130, ""), before
-    assert "interrupted; the job goes on: job recordmill-out-" in err
+    assert "interrupted; the job continues: job recordmill-out-" in err
     assert CANCEL in err
     assert ("PUT", f"/v1b3/projects/my-project/locations/europe-west4/jobs/{JOB_ID}") not in (
         submitter.dataflow.requests

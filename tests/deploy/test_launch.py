@@ -100,11 +100,11 @@ def test_a_plan_tells_the_cost_and_starts_nothing(
     flags = ("--plan", "--machine_type=n2-highmem-8")
     status, printed, said = launch_here({**EVERYWHERE, "splits": "all=1"}, *flags)
     assert status == 0, said
-    told = " ".join(printed.split())
+    plan = " ".join(printed.split())
     # All but the time that a machine takes to start.
-    assert "worker hours about 0.07: 1 worker for about 4 minutes" in told
-    assert "workers are n2-highmem-8: 8 vCPUs, 64 GB of memory" in told
+    assert "worker hours about 0.07: 1 worker for about 4 minutes" in plan
+    assert "workers are n2-highmem-8: 8 vCPUs, 64 GB of memory" in plan
     # Of kept images, whose headers are looked at.
-    assert "3,218 images of 67 KB a second" in told
+    assert "3,218 images of 67 KB a second" in plan
     assert buckets.names("gs://pictures/staging/") == []
     assert buckets.names("gs://pictures/out") == []

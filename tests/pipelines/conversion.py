@@ -75,6 +75,12 @@ def convert(*args: object) -> int:
     return command("convert", *args, "--progress=none")
 
 
+def convert_call(source: object, output: object, *args: str) -> list[str]:
+    """The command line of a conversion in a process of its own."""
+    module = "recordmill.pipelines.convert"
+    return [sys.executable, "-m", module, "--input", str(source), "--output", str(output), *args]
+
+
 def manifest(output: Path) -> dict[str, Any]:
     """The manifest of a published dataset."""
     found: dict[str, Any] = json.loads((output / "manifest.json").read_text("utf-8"))

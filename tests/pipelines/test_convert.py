@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from benchmarks.drawings import draw, draw_folder
-from tests.pipelines.conversion import by_key, convert, digests, examples, failures, manifest
+from tests.pipelines.conversion import by_key, convert, convert_call, digests, examples, failures, manifest
 
 ROOT = Path(__file__).parents[2]
 
@@ -473,15 +473,7 @@ def test_no_more_shards_than_records(photos: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_nobody_reads_the_summary(photos: Path, tmp_path: Path) -> None:
-    call = [
-        sys.executable,
-        "-m",
-        "recordmill.pipelines.convert",
-        "--input",
-        str(photos),
-        "--output",
-        str(tmp_path / "out"),
-    ]
+    call = convert_call(photos, tmp_path / "out")
     with subprocess.Popen(call, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as job:
         assert job.stdout is not None
         job.stdout.close()

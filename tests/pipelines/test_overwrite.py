@@ -20,7 +20,7 @@ from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.runs import finished_shards
 from recordmill.transforms.write import WriteDataset
-from tests.pipelines.conversion import convert, digests, failures, manifest
+from tests.pipelines.conversion import convert, convert_call, digests, failures, manifest
 
 ROOT = Path(__file__).parents[2]
 
@@ -208,15 +208,7 @@ def test_a_second_job_is_refused_until_the_first_is_dead(
 @pytest.mark.slow
 def test_jobs_that_start_at_once_make_one_dataset(photos: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
-    call = [
-        sys.executable,
-        "-m",
-        "recordmill.pipelines.convert",
-        "--input",
-        str(photos),
-        "--output",
-        str(output),
-    ]
+    call = convert_call(photos, output)
     jobs = [
         subprocess.Popen([*call, "--quiet"], cwd=ROOT, stderr=subprocess.PIPE, text=True) for _ in range(2)
     ]

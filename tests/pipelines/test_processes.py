@@ -17,7 +17,7 @@ from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.read import ReadSource
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.write import WriteDataset
-from tests.pipelines.conversion import convert, manifest
+from tests.pipelines.conversion import convert, convert_call, manifest
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,15 +44,7 @@ def test_no_process_imports_tensorflow(photos: Path, tmp_path: Path) -> None:
         "sys.addaudithook(note)\n"
     )
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
-    call = [
-        sys.executable,
-        "-m",
-        "recordmill.pipelines.convert",
-        "--input",
-        str(photos),
-        "--output",
-        str(tmp_path / "out"),
-    ]
+    call = convert_call(photos, tmp_path / "out")
     call += ["--direct_num_workers=2", "--quiet"]
     assert subprocess.run(call, cwd=ROOT, env=environment, timeout=120).returncode == 0
     assert len(set((tmp_path / "started").read_text().split())) == 3
@@ -82,16 +74,7 @@ def test_the_job_graph_does_not_grow(tmp_path: Path) -> None:
 def test_a_job_that_is_killed_publishes_nothing_and_runs_again(photos: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     args = ["--image_format=png", "--num_shards=20", "--direct_num_workers=2", "--progress=none"]
-    call = [
-        sys.executable,
-        "-m",
-        "recordmill.pipelines.convert",
-        "--input",
-        str(photos),
-        "--output",
-        str(output),
-        *args,
-    ]
+    call = convert_call(photos, output, *args)
     job = subprocess.Popen(call, cwd=ROOT, stderr=subprocess.PIPE, start_new_session=True, text=True)
     deadline = time.monotonic() + 60
     while not list(output.glob(".recordmill/*/shards/*.idx")):

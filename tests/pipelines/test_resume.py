@@ -6,7 +6,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import pytest
 from benchmarks.drawings import draw_folder
 from recordmill.transforms.storage.runs import finished_shards
 from tests.patched import patched_site
-from tests.pipelines.conversion import by_key, convert, digests, failures, manifest
+from tests.pipelines.conversion import by_key, convert, convert_call, digests, failures, manifest
 
 ROOT = Path(__file__).parents[2]
 SLOW = pytest.mark.slow
@@ -68,15 +67,7 @@ class Job:
         self.encoded = output.parent / "encoded"
         self.encoded.write_text("")
         environment = {**os.environ, "PYTHONPATH": f"{site}:{ROOT}", "ENCODED": str(self.encoded)}
-        call = [
-            sys.executable,
-            "-m",
-            "recordmill.pipelines.convert",
-            "--input",
-            str(photos),
-            "--output",
-            str(output),
-        ]
+        call = convert_call(photos, output)
         self.process = subprocess.Popen(
             [*call, *ARGS, *args, "--progress=none"],
             cwd=ROOT,

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import psutil
 
 from tests.pipelines.comparison import assert_same_dataset, payloads, shards
-from tests.pipelines.conversion import digests, manifest
+from tests.pipelines.conversion import convert_call, digests, manifest
 from tests.runners.flink import ROOT, kill_group
 
 INPUT_FLAGS = ("--num_shards=train=4,val=2",)
@@ -22,15 +21,7 @@ _SECONDS = 240
 @contextlib.contextmanager
 def converting(input: Path | str, output: Path | str, *args: str) -> Iterator[subprocess.Popen[str]]:
     """A conversion that runs; at the end of the block it is gone, and what it has started too."""
-    call = [
-        sys.executable,
-        "-m",
-        "recordmill.pipelines.convert",
-        "--input",
-        str(input),
-        "--output",
-        str(output),
-    ]
+    call = convert_call(input, output)
     process = subprocess.Popen(
         [*call, "--quiet", *args],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""TFRecord files, written and indexed; how a record is framed is told in `recordmill.transforms.framing`.
+"""TFRecord files, written and indexed; `recordmill.transforms.framing` describes how a record is framed.
 
 Files of records concatenate byte for byte.
 """
