@@ -32,8 +32,10 @@ setup(
         "defusedxml>=0.7.1,<1",  # annotations in XML, without entities
         "google-cloud-storage>=3.1,<4",
         "google-crc32c>=1.6,<2",  # checksums of the records, in C
+        "jinja2>=3.1.6,<4",  # the pages of report, sweep and inspect
         "matplotlib>=3.9,<4",  # the plot of a sweep
         "mozjpeg-lossless-optimization>=1.3,<2",  # --optimize=lossless-progressive
+        "msgspec>=0.20,<1",  # references and states as bytes
         "numpy>=1.26,<3",
         "pillow>=12.1.1,<13",  # the range that Beam allows
         "protobuf>=5.29,<7",
