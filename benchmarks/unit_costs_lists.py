@@ -26,7 +26,7 @@ from benchmarks.unit_costs_cost import CPU, Cost, cpu_of
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import Annotations, ImageRecord, ImageRef
 from recordmill.transforms.shards.hashing import with_split
-from recordmill.transforms.shards.packing import pack_reference
+from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.survey import Survey
 from recordmill.transforms.sources.registry import source_of
 from recordmill.transforms.sources.source import SourceConfig
