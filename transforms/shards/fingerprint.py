@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from msgspec.structs import replace
 
@@ -21,11 +21,10 @@ def digest_of(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
 
 
-def files_of(record: ImageRecord) -> Iterator[ImageRef]:
+def files_of(record: ImageRecord) -> list[ImageRef]:
     """The image of a record, its frames and its masks."""
-    if record.image is not None:
-        yield record.image
-    yield from _annotation_files(record.annotations)
+    files = _annotation_files(record.annotations)
+    return files if record.image is None else [record.image, *files]
 
 
 def has_details(annotations: Annotations) -> bool:
@@ -70,7 +69,7 @@ def annotations_fingerprint(
         mask_map: identifies the ids that the values of masks are stored as.
     """
     annotations = record.annotations
-    refs = list(_annotation_files(annotations))
+    refs = _annotation_files(annotations)
     if any(ref.version == 0 for ref in refs):
         return ""
     ids: list[object] = []
@@ -89,19 +88,16 @@ def _identities(refs: Iterable[ImageRef]) -> list[ImageRef]:
     return [ref if ref.version >= 0 else replace(ref, uri="", offset=0) for ref in refs]
 
 
-def _annotation_files(annotations: Annotations) -> Iterator[ImageRef]:
+def _annotation_files(annotations: Annotations) -> list[ImageRef]:
+    files = [one.mask for one in annotations.objects if isinstance(one.mask, ImageRef)]
     if annotations.steps is not None:
-        yield from annotations.steps.frames
-    for one in annotations.objects:
-        if isinstance(one.mask, ImageRef):
-            yield one.mask
-    for mask in annotations.masks.values():
-        yield mask.image
+        files += annotations.steps.frames
+    return files + [mask.image for mask in annotations.masks.values()]
 
 
 def _without_files(annotations: Annotations) -> Annotations:
     """Annotations whose frames and masks are no particular files."""
-    if next(_annotation_files(annotations), None) is None:
+    if not _annotation_files(annotations):
         return annotations
     steps = annotations.steps
     return replace(

@@ -12,6 +12,7 @@ import numpy as np
 from recordmill.transforms.records import BadInput, FeatureValue, ImageRecord
 
 _PLAIN = (bool, int, float, str, bytes)
+_PLAIN_TYPES = frozenset(_PLAIN)
 
 
 def plain_value(value: Any) -> FeatureValue:
@@ -57,7 +58,7 @@ def plain_record(record: ImageRecord) -> ImageRecord:
         TypeError: names the record and the feature.
     """
     annotations = record.annotations
-    if _are_plain(annotations.features) and all(_are_plain(one.attributes) for one in annotations.objects):
+    if all(map(_are_plain, [annotations.features, *[one.attributes for one in annotations.objects]])):
         return record
     objects = tuple(
         msgspec.structs.replace(one, attributes=_plain_values(record, one.attributes))
@@ -69,7 +70,7 @@ def plain_record(record: ImageRecord) -> ImageRecord:
 
 
 def _are_plain(values: Mapping[str, Any]) -> bool:
-    return all(type(value) in _PLAIN for value in values.values())
+    return not values or _PLAIN_TYPES.issuperset(map(type, values.values()))
 
 
 def _plain_values(record: ImageRecord, values: Mapping[str, Any]) -> dict[str, Any]:
