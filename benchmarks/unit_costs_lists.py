@@ -7,6 +7,7 @@ prints entries, CPU seconds, and by how much the process has grown, as JSON.
 
 from __future__ import annotations
 
+import collections
 import csv
 import json
 import os
@@ -27,9 +28,10 @@ from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import Annotations, ImageRecord, ImageRef
 from recordmill.transforms.shards.hashing import with_split
 from recordmill.transforms.shards.references import pack_reference
-from recordmill.transforms.shards.survey import Survey
+from recordmill.transforms.shards.totals import Totals
 from recordmill.transforms.sources.registry import source_of
 from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.survey import SurveyFn
 
 _CLASSES = 1000
 _SAMPLED = 10_000
@@ -62,15 +64,16 @@ def reference_costs(number: int) -> list[Cost]:
     """Of the survey of records as a bucket's folder has them, and of what it leaves."""
     records = list(made_records(0, number))
     config = DatasetConfig()
-    survey = Survey(0, False)
+    survey = SurveyFn(config)
+    survey.start_bundle()
 
     def surveyed() -> None:
         for record in records:
-            survey.add(with_split(record, config, None))
+            collections.deque(survey.process(record), 0)
 
     _, seconds = cpu_of(surveyed)
     sizes = [len(pack_reference(with_split(record, config, None), 0)) for record in records[:1000]]
-    packed, merging = pickle.dumps(survey.totals), survey.totals.__class__()
+    packed, merging = pickle.dumps(survey.totals), Totals()
     _, merge_seconds = cpu_of(lambda: merging.merge(pickle.loads(packed)))
     return [
         Cost("survey: totals, hash and reference", 1e6 * seconds / number, CPU, "image"),

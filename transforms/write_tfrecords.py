@@ -10,13 +10,13 @@ import apache_beam as beam
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.encode import EncodeExamples
 from recordmill.transforms.metrics import count
+from recordmill.transforms.publish import Written
 from recordmill.transforms.shards.plan import DatasetPlan, beam_splits
 from recordmill.transforms.shards.read_back import read_back, shard_of_name
 from recordmill.transforms.shards.report import ShardReport
 from recordmill.transforms.sink import WriteToTFRecord
 from recordmill.transforms.storage.layout import Run
 from recordmill.transforms.survey import Surveyed
-from recordmill.transforms.written import Written
 
 
 class WriteTFRecords(beam.PTransform):
