@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from recordmill.transforms.reporting.findings import Findings
 from recordmill.transforms.reporting.wording import counted, shown
-from recordmill.transforms.shards.brief import class_overview, class_texts, source_facts
+from recordmill.transforms.shards.class_overview import class_overview, class_texts, source_facts
 from recordmill.transforms.shards.plausibility import data_warnings
 from recordmill.transforms.sweeping.markup import joined
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from recordmill.transforms.records import IGNORE
-from recordmill.transforms.shards.brief import quoted, summed
+from recordmill.transforms.shards.class_overview import quoted, summed
 from recordmill.transforms.shards.statistics import Statistics
 
 _TINY = 1000  # a split of less than 1/1000 of the largest is suspicious
