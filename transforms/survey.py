@@ -38,7 +38,7 @@ class Surveyed(NamedTuple):
         references: (split, batch of references).
         totals: a few elements, to be merged.
         repeated: hashes of keys that may not be unique.
-        failures: what the source listed and is no record.
+        failures: listed inputs that are not records.
     """
 
     references: beam.PCollection[tuple[str, bytes]]
@@ -110,7 +110,7 @@ class SurveyFn(beam.DoFn):
             return
         self._read += 1
         if self._read == _COUNTED_AT_ONCE:
-            # A whole source may be one bundle, and people look at how far it has come.
+            # A complete source may be one bundle, and people follow the count.
             count("read", self._read)
             self._read = 0
         if isinstance(element, ImageRecord):

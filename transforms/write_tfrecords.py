@@ -20,7 +20,7 @@ from recordmill.transforms.survey import Surveyed
 
 
 class WriteTFRecords(beam.PTransform):
-    """Surveyed -> Written: whole shards, in the runner's order, unpublished.
+    """Surveyed -> Written: complete shards, in the runner's order, unpublished.
 
     Args:
         config: of the dataset.
@@ -65,7 +65,7 @@ def read_back_planned(path: str, plan: DatasetPlan) -> Iterator[ShardReport]:
 
 
 def _num_shards(split: str, config: DatasetConfig) -> int:
-    """What WriteToTFRecord is told: 0 leaves it to the runner."""
+    """The argument of WriteToTFRecord: 0 leaves the number to the runner."""
     if isinstance(config.num_shards, Mapping):
         return config.num_shards.get(split, 0)
     return config.num_shards or 0
