@@ -305,18 +305,18 @@ def test_target_ssim() -> None:
 
 def test_optimize_changes_no_pixel() -> None:
     plain_png = encoded(PHOTO, "PNG", compress_level=1)
-    for mode in ("lossless", "lossless-progressive"):
-        for data in (FINE, plain_png):
-            image = stored(data, optimize=mode)
-            assert image.actions == ("kept", "optimized")
-            assert len(image.data) < len(data)
-            np.testing.assert_array_equal(tensorflow_pixels(image.data), tensorflow_pixels(data))
-        encoded_anew = stored(PNG_FILE, image_format="jpeg", optimize=mode)
-        assert encoded_anew.actions == ("transcoded", "optimized")
-        plain = stored(PNG_FILE, image_format="jpeg")
-        np.testing.assert_array_equal(tensorflow_pixels(encoded_anew.data), tensorflow_pixels(plain.data))
-    with Image.open(io.BytesIO(stored(FINE, optimize="lossless").data)) as image:
-        assert "progressive" not in image.info
+    modes = ("lossless", "lossless-progressive")
+    for data, mode in ((plain_png, modes[0]), (plain_png, modes[1]), (FINE, modes[1])):
+        image = stored(data, optimize=mode)
+        assert image.actions == ("kept", "optimized")
+        assert len(image.data) < len(data)
+        np.testing.assert_array_equal(tensorflow_pixels(image.data), tensorflow_pixels(data))
+    encoded_anew = stored(PNG_FILE, image_format="jpeg", optimize="lossless-progressive")
+    assert encoded_anew.actions == ("transcoded", "optimized")
+    plain = stored(PNG_FILE, image_format="jpeg")
+    np.testing.assert_array_equal(tensorflow_pixels(encoded_anew.data), tensorflow_pixels(plain.data))
+    kept = stored(FINE, optimize="lossless")
+    assert (kept.data, kept.actions) == (FINE, ("kept",))
     with Image.open(io.BytesIO(stored(FINE, optimize="lossless-progressive").data)) as image:
         assert "progressive" in image.info
 

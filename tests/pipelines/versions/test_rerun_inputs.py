@@ -91,7 +91,7 @@ def test_every_input(make: Callable[[], Edit], tmp_path: Path) -> None:
         ("--max_side=32", "--exif=ignore"),
         ("--size=24x24", "--fit=pad"),
         ("--size=24x24", "--fit=crop", "--color=gray"),
-        ("--optimize=lossless",),
+        ("--optimize=lossless-progressive",),
         ("--metadata=keep", "--image_format=jpeg"),
         ("--validate=header",),
         ("--splits=train=0.6,val=0.4", "--group_pattern=/(.)"),
