@@ -26,8 +26,7 @@ def add_image_flags(group: argparse._ArgumentGroup) -> None:
         "--metadata",
         choices=images.METADATA,
         help="EXIF with GPS and thumbnails, XMP, comments: auto leaves kept files as they are and encodes "
-        "others without; strip takes them from kept files too; keep carries them over, but no thumbnail of "
-        "another size (default: auto)",
+        "others without; strip takes them from kept files too (default: auto)",
     )
     add(
         "--validate",

@@ -17,7 +17,7 @@ FITS = ("stretch", "pad", "crop")
 COLORS = ("keep", "rgb", "gray")
 OPTIMIZATIONS = ("none", "lossless", "lossless-progressive")
 ALPHAS = ("keep", "flatten", "fail")
-METADATA = ("auto", "strip", "keep")
+METADATA = ("auto", "strip")
 VALIDATIONS = ("decode", "header")
 EXIF_POLICIES = ("apply", "ignore")
 

@@ -92,7 +92,7 @@ def test_every_input(make: Callable[[], Edit], tmp_path: Path) -> None:
         ("--size=24x24", "--fit=pad"),
         ("--size=24x24", "--fit=crop", "--color=gray"),
         ("--optimize=lossless-progressive",),
-        ("--metadata=keep", "--image_format=jpeg"),
+        ("--metadata=strip", "--image_format=jpeg"),
         ("--validate=header",),
         ("--splits=train=0.6,val=0.4", "--group_pattern=/(.)"),
     ],
