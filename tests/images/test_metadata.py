@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from recordmill.transforms.images import gif, jpeg_header, png, png_text
+from recordmill.transforms.images import gif, jpeg_header, png
 from recordmill.transforms.images.metadata import stripped
 from recordmill.transforms.images.raster import open_webp
 from recordmill.transforms.records import BadInput
@@ -37,8 +37,8 @@ READERS: dict[str, Callable[[bytes], object]] = {
 
 def test_text_of_a_png_is_inflated_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     inflated: list[int] = []
-    inflate = png_text._inflated
-    monkeypatch.setattr(png_text, "_inflated", lambda packed: inflated.append(len(packed)) or inflate(packed))
+    inflate = png._inflated
+    monkeypatch.setattr(png, "_inflated", lambda packed: inflated.append(len(packed)) or inflate(packed))
     bomb = zlib.compress(bytes(1 << 25))
     data = encoded(gradient(4, 4, 3), "PNG")
     names = (b"Raw profile type exif", b"Raw profile type iptc", b"Author", b"Comment")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
-from recordmill.transforms.images import png, webp_chunks
+from recordmill.transforms.images import png, webp
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.jpeg_header import APP2, ICC_MARK, segments
 from recordmill.transforms.images.pillow import DECODER_ERRORS
@@ -151,7 +151,7 @@ def _inflated(chunk: bytes) -> bytes | None:
 def _webp_profile(data: bytes) -> bytes | None:
     """From the ICCP chunk of an extended WebP, which comes before the pixels (RFC 9649, 2.7)."""
     try:
-        for name, payload in webp_chunks.chunks(data):
+        for name, payload in webp.chunks(data):
             if name == b"ICCP":
                 return payload
             if name in _WEBP_PIXELS:

@@ -9,7 +9,7 @@ import re
 import struct
 from collections.abc import Iterator
 
-from recordmill.transforms.images import gif, png, webp_chunks
+from recordmill.transforms.images import gif, png, webp
 from recordmill.transforms.images.exif import EXIF_MARK
 from recordmill.transforms.images.jpeg_header import (
     ALONE,
@@ -149,8 +149,8 @@ def _stripped_png(data: bytes, orientation: int) -> bytes:
 
 
 def _stripped_webp(data: bytes, orientation: int) -> bytes:
-    picture = [chunk for chunk in webp_chunks.chunks(data) if chunk[0] in webp_chunks.PICTURE]
-    result = webp_chunks.written(picture, _orientation_alone(orientation))
+    picture = [chunk for chunk in webp.chunks(data) if chunk[0] in webp.PICTURE]
+    result = webp.written(picture, _orientation_alone(orientation))
     return data if result == data else result
 
 

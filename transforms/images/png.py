@@ -7,8 +7,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 
-from recordmill.transforms.images.exif import read_orientation
-from recordmill.transforms.images.png_text import RAW_EXIF, raw_exif, read_texts
+from recordmill.transforms.images.exif import EXIF_MARK, read_orientation
 from recordmill.transforms.images.reasons import CORRUPT, NOT_SUPPORTED, TRUNCATED, check_pixels, undecodable
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -25,6 +24,10 @@ _COLORSPACES = {GRAY: "Grayscale", RGB: "RGB", PALETTE: "RGB", GRAY_ALPHA: "Gray
 _ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 _ANIMATION = frozenset((b"acTL", b"fcTL", b"fdAT"))
 _WIDEST_WINDOW = 1 << 15
+# Keywords of text in which ImageMagick stores EXIF as hexadecimal digits.
+_RAW_EXIF = frozenset((b"Raw profile type exif", b"Raw profile type APP1"))
+_LONGEST_KEYWORD = 80  # with its zero byte
+_LONGEST_TEXT = 1 << 22
 # Bytes of a stream that are inflated at a time, and bytes that are checked after the pixels.
 _PIECE, _MOST_EXTRA = 1 << 13, 1 << 20
 
@@ -175,17 +178,39 @@ def _is_sound(data: bytes, start: int, end: int) -> bool:
 
 
 def _orientation(data: bytes, chunks: tuple[tuple[bytes, int, int], ...]) -> int:
+    """The EXIF orientation, from an eXIf chunk or from the first text with each keyword of _RAW_EXIF."""
     tried: set[bytes] = set()
     for kind, start, end in chunks:
         if kind == b"eXIf":
             return read_orientation(data[start + 8 : end - 4])
         if kind in (b"tEXt", b"zTXt") and data.startswith(b"Raw profile type ", start + 8):
-            texts = read_texts([(kind, data[start + 8 : end - 4])], RAW_EXIF - tried)
-            tried |= texts.keys()
-            block = next(map(raw_exif, texts.values()), b"")
-            if block:
-                return read_orientation(block)
+            keyword = data[start + 8 : min(start + 8 + _LONGEST_KEYWORD, end - 4)].partition(b"\0")[0]
+            if keyword not in _RAW_EXIF or keyword in tried:
+                continue
+            tried.add(keyword)
+            text = data[start + 9 + len(keyword) : end - 4]
+            if exif := _raw_exif(text if kind == b"tEXt" else _inflated(text[1:])):
+                return read_orientation(exif)
     return 1
+
+
+def _inflated(packed: bytes) -> bytes:
+    """The text; empty if it is damaged, or longer than 4 MiB."""
+    inflate = zlib.decompressobj()
+    try:
+        text = inflate.decompress(packed, _LONGEST_TEXT)
+    except zlib.error:
+        return b""
+    return text if inflate.eof else b""
+
+
+def _raw_exif(text: bytes) -> bytes:
+    """EXIF from a name, a length and hexadecimal lines; empty if that is not what the text holds."""
+    try:
+        block = bytes.fromhex(b"".join(text.split(None, 2)[2:]).decode("ascii"))
+    except ValueError:
+        return b""
+    return block if block.removeprefix(EXIF_MARK).startswith((b"II", b"MM")) else b""
 
 
 def written_chunk(kind: bytes, payload: bytes) -> bytes:

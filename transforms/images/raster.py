@@ -24,7 +24,7 @@ from recordmill.transforms.images.reasons import (
     check_pixels,
     undecodable,
 )
-from recordmill.transforms.images.webp_chunks import chunks
+from recordmill.transforms.images.webp import chunks
 from recordmill.transforms.records import BadInput, StoredImage
 
 _FORMATS = {
