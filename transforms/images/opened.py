@@ -1,4 +1,4 @@
-"""The header of an image, whatever its format."""
+"""Opens an image of any format: reads its header."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def opened(data: bytes) -> Encoded:
     """Reads the header of an image.
 
     Args:
-        data: the whole file.
+        data: the file.
 
     Raises:
         BadInput: stage `decode`, with the reason and the remedy.

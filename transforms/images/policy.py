@@ -1,4 +1,4 @@
-"""What is done with images: the choices of one conversion."""
+"""How images are stored: the settings of a conversion."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class ImagePolicy:
             JPEGs progressive, which are smaller and decode slower.
         alpha: transparency is kept, laid on the background (`flatten`), or fails the image (`fail`).
         background: RGB, 0 to 255, beneath what is flattened, and around what is padded.
-        metadata: EXIF, XMP, IPTC, comments: `auto` leaves files that are kept as they are, and encodes others
-            without; `strip` takes them from files that are kept too; `keep` carries all but IPTC over.
+        metadata: EXIF, XMP, IPTC, comments: `auto` does not change kept files, and encodes others without;
+            `strip` also removes them from kept files.
         target_ssim: for jpeg: the quality of each image is the least whose luma SSIM to the source is this.
 
     Raises:
-        ValueError: a value that may not be, or one that nothing would heed; the message names the flag.
+        ValueError: a value that is not allowed, or that has no effect; the message names the flag.
     """
 
     image_format: str = "keep"
@@ -117,10 +117,10 @@ class ImagePolicy:
         return self.image_format == "jpeg" or (self.image_format == "keep" and self.repaints)
 
     def check_heeded(self, given: Collection[str]) -> None:
-        """Refuses flags that contradict each other, or that nothing heeds.
+        """Refuses flags that contradict each other, or that have no effect.
 
         Args:
-            given: names of the fields that somebody has set.
+            given: names of the fields that are set.
 
         Raises:
             ValueError: naming both flags.
@@ -151,9 +151,9 @@ class ImagePolicy:
         elif self.color == "gray":
             found.append(("subsampling", "is of colours, and --color is gray"))
         if self.image_format not in LOSSY:
-            found.append(("reencode", f"only --image_format=jpeg or webp heeds; {chosen}"))
+            found.append(("reencode", f"only --image_format=jpeg or webp uses; {chosen}"))
         if self.image_format != "jpeg":
-            found.append(("target_ssim", f"only --image_format=jpeg heeds; {chosen}"))
+            found.append(("target_ssim", f"only --image_format=jpeg uses; {chosen}"))
         if self.size is None:
             found.append(("fit", "says how --size is reached, which is not given"))
         if self.alpha != "flatten" and self.fit != "pad":
