@@ -17,7 +17,7 @@ FITS = ("stretch", "pad", "crop")
 COLORS = ("keep", "rgb", "gray")
 OPTIMIZATIONS = ("none", "lossless", "lossless-progressive")
 ALPHAS = ("keep", "flatten", "fail")
-METADATA = ("auto", "strip", "keep")
+METADATA = ("auto", "strip")
 VALIDATIONS = ("decode", "header")
 EXIF_POLICIES = ("apply", "ignore")
 
@@ -47,8 +47,8 @@ class ImagePolicy:
         fit: how `size` is reached: `stretch`, `pad` (all of the picture, centred on the background) or
             `crop` (the middle, filled).
         color: `rgb` or `gray` make every image that; transparency is `alpha`'s.
-        optimize: `lossless` makes JPEGs and PNGs smaller without a change of any pixel;
-            `lossless-progressive` makes JPEGs progressive for that, which decode slower.
+        optimize: `lossless` makes PNGs smaller without changing a pixel; `lossless-progressive` also makes
+            JPEGs progressive, which are smaller and decode slower.
         alpha: transparency is kept, laid on the background (`flatten`), or fails the image (`fail`).
         background: RGB, 0 to 255, beneath what is flattened, and around what is padded.
         metadata: EXIF, XMP, IPTC, comments: `auto` leaves files that are kept as they are, and encodes others

@@ -13,10 +13,7 @@ from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.geometry import is_identity, plan_geometry
 from recordmill.transforms.images.jpeg_quality import saved_at_or_below
 from recordmill.transforms.images.jpeg_turn import turned_jpeg
-from recordmill.transforms.images.metadata import metadata_of
-from recordmill.transforms.images.metadata_put import with_metadata
-from recordmill.transforms.images.metadata_strip import stripped
-from recordmill.transforms.images.metadata_upright import upright
+from recordmill.transforms.images.metadata import stripped
 from recordmill.transforms.images.opened import opened, opened_pixels
 from recordmill.transforms.images.optimise import optimised
 from recordmill.transforms.images.paint import Painted, is_resized, painted
@@ -288,7 +285,7 @@ def _as_pixels(pixels: Array, image_format: str, actions: tuple[str, ...]) -> St
 
 
 def _with_metadata(stored: StoredImage, image: Encoded, policy: ImagePolicy) -> StoredImage:
-    """Metadata taken away from a file that stays as it is, or given to one that does not."""
+    """Removes metadata from a kept file; adds the orientation to an encoded one that is not upright."""
     from_file = image.kept is not None and stored.data is image.kept.data
     lies = image.orientation if policy.exif == "ignore" else 1
     if from_file and policy.metadata != "strip":
@@ -298,18 +295,10 @@ def _with_metadata(stored: StoredImage, image: Encoded, policy: ImagePolicy) -> 
         if data is stored.data:
             return stored
         if stored.image_format == "webp":
-            opened(data).check()  # libwebp reads damaged pixels on into the metadata that was behind them
+            opened(data).check()  # libwebp reads damaged pixels on into the metadata after them
         return _noted(stored, "stripped", data=data)
-    if stored.image_format not in ("jpeg", "png", "webp"):
+    if lies == 1 or stored.image_format not in ("jpeg", "png", "webp"):
         return stored
-    if policy.metadata == "keep":
-        carried = metadata_of(image.data, image.kind)
-        if stored.geometry is not None and policy.exif == "apply":
-            carried = upright(carried, stored.height, stored.width)
-        return dataclasses.replace(stored, data=with_metadata(stored.data, stored.image_format, carried))
-    if lies == 1:
-        return stored
-    # Its pixels lie as the file's do, and so it has to say as much.
     return dataclasses.replace(stored, data=stripped(stored.data, stored.image_format, lies))
 
 

@@ -1,4 +1,4 @@
-"""The chunks of a WebP: read, and written with metadata (RFC 9649, 2)."""
+"""Reads and writes the chunks of a WebP (RFC 9649, 2)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from recordmill.transforms.images.reasons import CORRUPT, TRUNCATED, undecodable
 
-# What a picture is made of; all others are metadata, or nobody knows what.
+# The chunks of a picture; all others are metadata or unknown.
 PICTURE = frozenset((b"VP8X", b"ICCP", b"ANIM", b"ANMF", b"ALPH", b"VP8 ", b"VP8L"))
 _XMP, _EXIF, _ALPHA = 4, 8, 16
 
@@ -16,7 +16,7 @@ def chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """(name, payload) of each chunk.
 
     Raises:
-        BadInput: it ends within a chunk of its picture; other chunks that are cut off are passed over.
+        BadInput: it ends within a chunk of its picture; other truncated chunks are ignored.
     """
     limit = min(len(data), 8 + int.from_bytes(data[4:8], "little"))
     position = 12
@@ -31,31 +31,31 @@ def chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
         yield name, data[start : start + size]
 
 
-def written(picture: Iterable[tuple[bytes, bytes]], exif: bytes | None, xmp: bytes | None) -> bytes:
-    """A WebP of the chunks of a picture, and of metadata.
+def written(picture: Iterable[tuple[bytes, bytes]], exif: bytes | None) -> bytes:
+    """A WebP of the chunks of a picture, with EXIF.
 
     Args:
         picture: (name, payload) of chunks that hold no metadata.
         exif: a TIFF structure; None for none.
-        xmp: the packet; None for none.
 
     Raises:
-        BadInput: no chunk is there, or the header that metadata needs cannot be made of it.
+        BadInput: there is no chunk, or the image data lacks the size that a file with EXIF states.
     """
     body = list(picture)
     if not body:
         raise undecodable(CORRUPT, "the WebP holds no image")
-    added = [(name, block) for name, block in ((b"EXIF", exif), (b"XMP ", xmp)) if block is not None]
     name, head = body[0]
-    if name != b"VP8X" and added:
+    if name != b"VP8X" and exif is not None:
         name, head = b"VP8X", _extended_head(name, head)
         body.insert(0, (name, head))
     if name == b"VP8X" and head:
-        flags = head[0] & ~(_EXIF | _XMP) | _EXIF * (exif is not None) | _XMP * (xmp is not None)
+        flags = head[0] & ~(_EXIF | _XMP) | _EXIF * (exif is not None)
         body[0] = (name, bytes([flags]) + head[1:])
+    if exif is not None:
+        body.append((b"EXIF", exif))
     parts = b"".join(
         name + struct.pack("<I", len(payload)) + payload + b"\0" * (len(payload) % 2)
-        for name, payload in (*body, *added)
+        for name, payload in body
     )
     return b"RIFF" + struct.pack("<I", 4 + len(parts)) + b"WEBP" + parts
 
