@@ -45,7 +45,7 @@ _EIGHTHS = (1, 2, 3, 6)
 _MARGIN = 2.25
 
 
-def check_whole(data: bytes, header: JpegHeader) -> None:
+def check_image_data(data: bytes, header: JpegHeader) -> None:
     """Decodes all of the entropy-coded data, at the smallest scale; every warning is an error.
 
     Raises:

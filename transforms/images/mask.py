@@ -131,7 +131,7 @@ def decode_mask(data: bytes) -> Array:
 
 def _png(data: bytes) -> Picture:
     header = png.read_header(data)
-    png.check_whole(data, header)
+    png.check_image_data(data, header)
     opaque = dataclasses.replace(header, transparency=b"") if header.color == png.GRAY else header
     picture = png_pixels.decode(data, opaque)
     pixels = _as_stored(picture.pixels, header.depth) if header.color == png.GRAY else picture.pixels

@@ -183,7 +183,7 @@ def _is_same_png(data: bytes, header: png.PngHeader, recoded: bytes) -> bool:
     before = png_pixels.decode(data, header)
     try:
         found = png.read_header(recoded)
-        png.check_whole(recoded, found)
+        png.check_image_data(recoded, found)
         after = png_pixels.decode(recoded, found)
     except BadInput:
         return False

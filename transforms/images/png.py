@@ -252,7 +252,7 @@ def stays_within_window(data: bytes, header: PngHeader) -> bool:
     return True
 
 
-def check_whole(data: bytes, header: PngHeader) -> None:
+def check_image_data(data: bytes, header: PngHeader) -> None:
     """Inflates all pixels, and checks their number, every row's filter, and the end of the stream.
 
     Raises:

@@ -16,7 +16,7 @@ QUALITIES = (*range(20, 57, 2), *range(57, 101))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Encoded:
+class TargetJpeg:
     """A JPEG that is similar enough.
 
     Attributes:
@@ -30,7 +30,7 @@ class Encoded:
     ssim: float
 
 
-def encode_to_target(pixels: npt.NDArray[Any], target: float, subsampling: str) -> Encoded | None:
+def encode_to_target(pixels: npt.NDArray[Any], target: float, subsampling: str) -> TargetJpeg | None:
     """The JPEG of the least quality whose luma has a structural similarity to `pixels` of at least `target`.
 
     A bisection over QUALITIES, with at most six encodes. Similarity does not always rise with quality: the
@@ -62,8 +62,8 @@ def encode_to_target(pixels: npt.NDArray[Any], target: float, subsampling: str) 
 
 def _measured(
     pixels: npt.NDArray[Any], source: npt.NDArray[np.uint8], quality: int, subsampling: str
-) -> Encoded:
+) -> TargetJpeg:
     data = jpeg.encode(pixels, quality, subsampling)
     # Not the JPEG's own luma: saturated colours are clipped when they are converted to RGB.
     decoded = simplejpeg.decode_jpeg(data, "GRAY" if pixels.shape[2] == 1 else "RGB")
-    return Encoded(data, quality, compare.ssim(source, compare.luma(decoded)))
+    return TargetJpeg(data, quality, compare.ssim(source, compare.luma(decoded)))
