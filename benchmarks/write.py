@@ -1,10 +1,10 @@
-"""Speed and memory of conversions, side by side with what people use instead, all in one run.
+"""Speed and memory of conversions, compared with a plain Beam pipeline and hand-written loops.
 
 python -m benchmarks.write
 python -m benchmarks.write --images 500 --rows 20000 --digits 1000 --repeats 1
 
-Draws its inputs once, into --work. Every measurement is of a whole command, from the start of its process to
-its end. The contenders take turns, A B C A B C; times are medians, memory is the highest of all rounds. The
+Draws its inputs once, into --work. Every measurement is of a complete command, from the start of its process
+to its end. The contenders alternate; times are medians, memory is the highest of all rounds. The
 plain Beam pipeline holds everything in memory: the full size takes 9 GB of it, and some 5 GB of disk.
 """
 
@@ -25,7 +25,7 @@ from benchmarks.report import goals_table, machine, memory_table, speed_table
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs all of it and prints the tables."""
+    """Runs all rounds and prints the tables."""
     parser = _parser()
     args = parser.parse_args(argv)
     if args.images < TEN or min(args.digits, args.rows, args.repeats) < 1:
