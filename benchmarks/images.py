@@ -3,14 +3,13 @@
 python -m benchmarks.images
 python -m benchmarks.images --images 300 --repeats 1
 
-Draws its inputs once, into --work: JPEGs of quality 95 and PNGs of the same pictures. Every measurement is of
-a complete command, from the start of its process to its end; recordmill writes a dataset, the loop discards
-its results. The contenders alternate; times are medians.
+Draws its inputs once, into --work: JPEGs of quality 95, and a quarter as many PNGs of the same pictures.
+Every measurement is of a complete command, from the start of its process to its end; recordmill writes a
+dataset, the loop discards its results. The contenders alternate; times are medians.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import shutil
 import statistics
@@ -20,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.contenders import Contender, convert
-from benchmarks.inputs import TEN, draw_jpegs, draw_pngs, once, own_folder
+from benchmarks.inputs import TEN, benchmark_parser, draw_jpegs, draw_pngs, once, own_folder
 from benchmarks.measure import Times, wall_seconds
 from benchmarks.report import machine, markdown_table
 from recordmill.pipelines.runner_flags import available_cores
@@ -63,16 +62,7 @@ JOBS = tuple(
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs all jobs and prints the table."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.images",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "--images", type=int, default=20_000, help="JPEGs, and a quarter as many PNGs (default: 20000)"
-    )
-    parser.add_argument("--repeats", type=int, default=3, help="rounds (default: 3)")
-    parser.add_argument("--work", type=Path, default=Path("build/benchmarks"), help="folder of the inputs")
+    parser = benchmark_parser("images", __doc__, images=20_000, repeats=3)
     args = parser.parse_args(argv)
     if args.images < 4 * TEN or args.repeats < 1:
         parser.error(f"--images must be at least {4 * TEN}, --repeats at least 1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import csv
 import dataclasses
@@ -20,6 +21,27 @@ from benchmarks.drawings import SHAPES, draw
 TEN = 10
 _DRAWINGS = 240  # distinct drawings; files of the same drawing differ in a comment segment
 _DIGIT_SIDE = 28
+
+
+def benchmark_parser(name: str, doc: str | None, images: int, repeats: int) -> argparse.ArgumentParser:
+    """The parser of a benchmark, with the flags that all have.
+
+    Args:
+        name: of its module in `benchmarks`.
+        doc: its docstring.
+        images: default of --images.
+        repeats: default of --repeats.
+    """
+    parser = argparse.ArgumentParser(
+        prog=f"python -m benchmarks.{name}",
+        description=doc,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--images", type=int, default=images, help=f"JPEGs of about 70 KB (default: {images})")
+    add("--repeats", type=int, default=repeats, help=f"rounds (default: {repeats})")
+    add("--work", type=Path, default=Path("build/benchmarks"), help="folder of the inputs")
+    return parser
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.contenders import convert
 from benchmarks.goals import Goal
-from benchmarks.inputs import draw_digits, draw_jpegs, once
+from benchmarks.inputs import benchmark_parser, draw_digits, draw_jpegs, once
 from benchmarks.measure import wall_seconds
 from benchmarks.report import goals_table, machine, markdown_table
 
@@ -63,15 +63,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.read",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--images", type=int, default=3000, help="JPEGs of about 70 KB (default: 3000)")
+    parser = benchmark_parser("read", __doc__, images=3000, repeats=5)
     parser.add_argument("--digits", type=int, default=10_000, help="PNGs of 28x28 (default: 10000)")
-    parser.add_argument("--repeats", type=int, default=5, help="epochs that count (default: 5)")
-    parser.add_argument("--work", type=Path, default=Path("build/benchmarks"), help="folder of the inputs")
     parser.add_argument("--output", type=Path, help="file to write the tables to, too")
     return parser
 

@@ -9,14 +9,13 @@ complete command, from the start of its process to its end; the contenders alter
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.goals import Goal
-from benchmarks.inputs import TEN, draw_jpegs, once, own_folder
+from benchmarks.inputs import TEN, benchmark_parser, draw_jpegs, once, own_folder
 from benchmarks.measure import wall_seconds
 from benchmarks.report import goals_table, machine
 
@@ -27,14 +26,7 @@ _SETTINGS = {"kept": (), "at quality 90": ("--image_format=jpeg", "--jpeg_qualit
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs all rounds and prints the table."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.verify",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--images", type=int, default=20_000, help="JPEGs of about 70 KB (default: 20000)")
-    parser.add_argument("--repeats", type=int, default=3, help="rounds (default: 3)")
-    parser.add_argument("--work", type=Path, default=Path("build/benchmarks"), help="folder of the inputs")
+    parser = benchmark_parser("verify", __doc__, images=20_000, repeats=3)
     args = parser.parse_args(argv)
     if args.images < TEN or args.repeats < 1:
         parser.error(f"--images must be at least {TEN}, --repeats at least 1")

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.contenders import CONTENDERS, Contender, MemoryCase, memory_cases
 from benchmarks.goals import graph_goals, memory_goals, speed_goals, tensorflow_goal
-from benchmarks.inputs import TEN, Inputs, draw_inputs, own_folder
+from benchmarks.inputs import TEN, Inputs, benchmark_parser, draw_inputs, own_folder
 from benchmarks.measure import Memory, Peaks, Speeds, Times, megabytes, peak_memory, wall_seconds
 from benchmarks.report import goals_table, machine, memory_table, speed_table
 
@@ -63,16 +63,9 @@ def _measured(args: argparse.Namespace, inputs: Inputs, facts: str, output: Path
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.write",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--images", type=int, default=20_000, help="JPEGs of about 70 KB (default: 20000)")
+    parser = benchmark_parser("write", __doc__, images=20_000, repeats=3)
     parser.add_argument("--digits", type=int, default=10_000, help="images in IDX files (default: 10000)")
     parser.add_argument("--rows", type=int, default=1_000_000, help="of the manifest (default: 1000000)")
-    parser.add_argument("--repeats", type=int, default=3, help="rounds (default: 3)")
-    parser.add_argument("--work", type=Path, default=Path("build/benchmarks"), help="folder of the inputs")
     parser.add_argument("--output", type=Path, help="file to write the tables to, too")
     return parser
 
