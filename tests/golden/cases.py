@@ -69,7 +69,6 @@ def _policies() -> Iterator[tuple[str, Case]]:
         "--validate=header",
         "--exif=ignore",
         "--metadata=strip",
-        "--metadata=keep --image_format=jpeg",
         "--image_format=jpeg",
         "--image_format=jpeg --jpeg_quality=60 --reencode=always --subsampling=444",
         "--image_format=jpeg --reencode=needed --subsampling=422",
