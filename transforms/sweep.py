@@ -24,9 +24,9 @@ from recordmill.transforms.records import Failure, JobError
 from recordmill.transforms.shards import progress
 from recordmill.transforms.shards.batching import items
 from recordmill.transforms.shards.beacon import SLOW_TIMES
+from recordmill.transforms.shards.dataset_plan import record_settings
 from recordmill.transforms.shards.guarded import IMAGE_SECONDS
 from recordmill.transforms.shards.part import EncodedBatch
-from recordmill.transforms.shards.plan import record_settings
 from recordmill.transforms.shards.record_encoder import RecordSettings
 from recordmill.transforms.shards.totals import Totals, merged_totals
 from recordmill.transforms.survey import SurveyRecords

@@ -57,7 +57,7 @@ class SourceComparer:
     One serves one thread. It is made where it works: it is not to be pickled, its settings are.
 
     Args:
-        settings: of the encoding of the dataset: `shards.plan.record_settings` of the totals of the source
+        settings: of the encoding of the dataset: `record_settings` of the totals of the source
             and `against_settings.config_of` of the manifest.
     """
 
