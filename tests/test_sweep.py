@@ -123,7 +123,7 @@ def test_an_image_that_ends_its_process_is_one_failure(
         "        return store(data, policy)\n"
         "    module.store_image = crashing\n"
     )
-    site = patched_site(tmp_path, "recordmill.transforms.sweeping.measure", patch)
+    site = patched_site(tmp_path, "recordmill.transforms.images.original", patch)
     monkeypatch.setenv("PYTHONPATH", f"{site}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     process.stop_idle()
     crashing = tmp_path / "crashing.jpg"

@@ -10,13 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from recordmill.transforms.images import compare
-from recordmill.transforms.images.encoded import Encoded
 from recordmill.transforms.images.icc import profile_of
 from recordmill.transforms.images.likeness import Likeness, Seen, likeness, seen_image
-from recordmill.transforms.images.opened import opened, opened_pixels
-from recordmill.transforms.images.picture import Array, Picture
+from recordmill.transforms.images.original import Original, opened_as_stored, seen_as_stored, seen_of
 from recordmill.transforms.images.policy import ImagePolicy
-from recordmill.transforms.images.store import store_image, store_pixels
 from recordmill.transforms.internal_errors import internal_errors
 from recordmill.transforms.records import BadInput, Failure, StoredImage
 from recordmill.transforms.shards.beacon import SLOW_TIMES, cpu_seconds
@@ -28,24 +25,6 @@ RecordBytes = Callable[[StoredImage], int]
 
 # CPU time of this process: optimisers have threads of their own, and other processes are at work beside.
 _clock = time.process_time
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Original:
-    """An image of the source: a file, or pixels of (height, width, channels)."""
-
-    data: bytes
-    shape: tuple[int, int, int] | None = None
-
-    def stored(self, policy: ImagePolicy) -> StoredImage:
-        """What a record stores of it."""
-        if self.shape is None:
-            return store_image(self.data, policy)
-        return store_pixels(self.data, self.shape, policy)
-
-    def opened(self) -> Encoded:
-        """Its header."""
-        return opened(self.data) if self.shape is None else opened_pixels(self.data, self.shape)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -99,28 +78,6 @@ def measured(
     return found
 
 
-def seen_of(original: Original, seen: ImagePolicy) -> Seen:
-    """The source as it is compared.
-
-    Raises:
-        BadInput: it cannot be decoded.
-    """
-    image = original.opened()
-    return seen_image(image, image.orientation if seen.exif == "apply" else 1, seen)
-
-
-def seen_as_stored(stored: StoredImage, seen: ImagePolicy) -> tuple[Seen, float]:
-    """A stored image as it is compared, and the seconds that its decoding takes.
-
-    Whatever it is turned by is done: readers of records do not turn.
-    """
-    start = _clock()
-    image = _opened(stored)
-    picture = image.decode()
-    seconds = _clock() - start
-    return seen_image(dataclasses.replace(image, decode=lambda: picture), 1, seen), seconds
-
-
 def warm_up(settings: Sequence[Setting]) -> None:
     """Has everything imported that the settings need, or the first image would be charged for it."""
     rows = np.arange(3 * 16 * 16, dtype=np.uint8).reshape(16, 16, 3)
@@ -132,7 +89,7 @@ def warm_up(settings: Sequence[Setting]) -> None:
 def _stored(original: Original, settings: Sequence[Setting]) -> Iterator[StoredImage]:
     for setting in settings:
         stored = original.stored(setting.policy)
-        _opened(stored).decode()
+        opened_as_stored(stored).decode()
         yield stored
 
 
@@ -165,25 +122,3 @@ def _without_profile(original: Original, source: Seen, seen: ImagePolicy) -> See
         return source
     bare = dataclasses.replace(image, kind="pixels", inks=None)
     return seen_image(bare, image.orientation if seen.exif == "apply" else 1, seen)
-
-
-def _opened(stored: StoredImage) -> Encoded:
-    """A stored image, to be decoded."""
-    if stored.image_format != "raw":
-        return opened(stored.data)
-    return Encoded(
-        "pixels",
-        stored.data,
-        None,
-        1,
-        lambda: None,
-        lambda: Picture(_pixels(stored)),
-        stored.height * stored.width,
-    )
-
-
-def _pixels(stored: StoredImage) -> Array:
-    """Pixels as tf.io.decode_raw gives them: a copy."""
-    dtype = np.dtype(stored.dtype).newbyteorder("<")
-    flat = np.frombuffer(stored.data, dtype).astype(stored.dtype)
-    return flat.reshape(stored.height, stored.width, stored.channels)
