@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 from rich.filesize import decimal
 
-from recordmill.transforms.sweeping.palette import STYLES
+from recordmill.transforms.sweeping.groups import GROUPS
 from recordmill.transforms.sweeping.results import Row, Sweep
 from recordmill.transforms.sweeping.wording import rate_text, remarks, ssim_text
 
@@ -153,7 +153,7 @@ def _grouped(rows: Sequence[Row], columns: Sequence[_Column]) -> list[Line]:
         for place, row in enumerate(members):
             value = row.setting.value
             if place == 0 and value is not None:
-                lines.append([STYLES[group].label])
+                lines.append([GROUPS[group].label])
             name = row.setting.name if value is None else f"  {_value(value)}"
             lines.append([name, *(column.short(row) for column in columns)])
     return lines

@@ -9,10 +9,10 @@ import pytest
 from PIL import Image
 
 from recordmill.transforms.sweeping import plot
+from recordmill.transforms.sweeping.groups import DARK, GROUPS
 from recordmill.transforms.sweeping.page import html_text
-from recordmill.transforms.sweeping.palette import DARK
 from recordmill.transforms.sweeping.results import Sweep
-from recordmill.transforms.sweeping.wording import MEANINGS, quality_bins, rate_text, ssim_text
+from recordmill.transforms.sweeping.wording import quality_bins, rate_text, ssim_text
 from tests.sweeping.found import EVIL, SIDE, picture, row, sweep
 
 VOID = {"meta", "img", "br", "wbr"}
@@ -182,8 +182,8 @@ def test_bins(qualities: dict[int, int], bins: list[tuple[str, int]]) -> None:
 def test_every_setting_is_explained_and_can_be_typed() -> None:
     found = "".join(page(sweep()).texts)
     for group in ("pixels", "files", "re-encoded", "target ssim"):
-        assert MEANINGS[group] in found
-    assert MEANINGS["webp"] not in found
+        assert GROUPS[group].meaning in found
+    assert GROUPS["webp"].meaning not in found
     for measured in sweep().rows:
         assert measured.setting.flags in found
     assert "laid on the background (#ff0010)" in found
@@ -216,7 +216,7 @@ def test_a_page_without_pictures_or_failures() -> None:
     said = "".join(found.texts)
     assert "What each setting costs: 1 image" in found.texts
     for absent in ("suffer most", "could not be read", "qualities that were chosen", "Made with"):
-        assert absent not in said.replace("SSIM of the image that suffers most", "")
+        assert absent not in said.replace("SSIM of the worst image", "")
 
 
 @pytest.mark.parametrize(

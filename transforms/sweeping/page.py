@@ -9,12 +9,11 @@ import itertools
 import re
 from collections.abc import Sequence
 
+from recordmill.transforms.sweeping.groups import DARK, GROUPS
 from recordmill.transforms.sweeping.markup import bars, data_uri, document, escaped, joined
 from recordmill.transforms.sweeping.page_style import STYLE, name, plot_style
-from recordmill.transforms.sweeping.palette import DARK, STYLES
 from recordmill.transforms.sweeping.results import Crop, Row, Sweep
 from recordmill.transforms.sweeping.wording import (
-    MEANINGS,
     groups,
     quality_bins,
     rate_text,
@@ -181,7 +180,7 @@ def _figure(backdrop: str, uri: str, caption: str) -> str:
 
 def _meanings(sweep: Sweep) -> str:
     meanings = [
-        f"<dt>{escaped(STYLES[group].label)}</dt><dd>{escaped(MEANINGS[group])}</dd>"
+        f"<dt>{escaped(GROUPS[group].label)}</dt><dd>{escaped(GROUPS[group].meaning)}</dd>"
         for group in groups(sweep.rows)
     ]
     flags = [

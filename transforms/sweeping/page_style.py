@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recordmill.transforms.sweeping.palette import DARK
+from recordmill.transforms.sweeping.groups import DARK
 
 STYLE = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #22262b; --quiet: #5b636d; --line: #d5d9de;

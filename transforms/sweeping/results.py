@@ -6,19 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from recordmill.transforms.images.policy import ImagePolicy
-
-GROUPS = (
-    "pixels",
-    "files",
-    "png to jpeg",
-    "re-encoded",
-    "png to jpeg, optimised",
-    "re-encoded, optimised",
-    "lossless",
-    "webp",
-    "target ssim",
-)
-"""What a setting may be of."""
+from recordmill.transforms.sweeping.groups import GROUPS
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

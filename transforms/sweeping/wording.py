@@ -7,21 +7,6 @@ from collections.abc import Sequence
 
 from recordmill.transforms.sweeping.results import Row, Sweep
 
-MEANINGS = {
-    "pixels": "Every image is decoded, and its pixels are stored one after the other, uncompressed.",
-    "files": "The bytes of each file, as they are, wherever TensorFlow can decode them.",
-    "png to jpeg": "What is not a JPEG becomes one, at the quality q; JPEGs keep their bytes.",
-    "re-encoded": "Every image is encoded as a JPEG of the quality q, JPEGs once more.",
-    "png to jpeg, optimised": "As PNG to JPEG; then every JPEG is made smaller, and no pixel changes.",
-    "re-encoded, optimised": "As re-encoded; then every JPEG is made smaller, and no pixel changes.",
-    "lossless": "Files as they are, but JPEGs and PNGs are made smaller, and no pixel changes; "
-    "progressive JPEGs are the smallest, and take longer to decode.",
-    "webp": "Every image is encoded as a lossy WebP of the quality q.",
-    "target ssim": "Each image becomes a JPEG of the least quality whose SSIM to its source is that given; "
-    "those that get no smaller, or do not reach it, are kept.",
-}
-"""What each group of settings does."""
-
 
 def remarks(sweep: Sweep) -> list[str]:
     """What has to be known to read the figures, and the notes of the sweep."""
