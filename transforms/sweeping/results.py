@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.pages.text import rate_text, ssim_text
 from recordmill.transforms.sweeping.groups import GROUPS
 
 
@@ -176,3 +178,55 @@ def _flag_value(name: str, value: object) -> str:
     if isinstance(value, tuple):
         return "x".join(map(str, value)) if name == "size" else f"#{bytes(value).hex()}"
     return str(value)
+
+
+class Column(NamedTuple):
+    """A column of the table of a sweep: its title, its unit, and the text of a row; None if there is none."""
+
+    title: str
+    unit: str
+    text: Callable[[Row], str | None]
+
+
+def _optional(
+    form: Callable[[float], str], value: Callable[[Row], float | None]
+) -> Callable[[Row], str | None]:
+    def text(row: Row) -> str | None:
+        number = value(row)
+        return None if number is None else form(number)
+
+    return text
+
+
+COLUMNS = (
+    Column("TFRecord", "bytes", lambda row: f"{row.tfrecord_bytes:,}"),
+    Column("ratio", "to files", _optional("{:.3f}".format, lambda row: row.ratio)),
+    Column("an image", "bytes", _optional("{:,.0f}".format, lambda row: row.bytes_per_image)),
+    Column("encode", "images/s", _optional(rate_text, lambda row: row.encode_rate)),
+    Column("decode", "images/s", _optional(rate_text, lambda row: row.decode_rate)),
+    Column("SSIM", "mean", _optional(ssim_text, lambda row: row.ssim_mean)),
+    Column("SSIM", "worst", _optional(ssim_text, lambda row: row.ssim_worst)),
+    Column("PSNR", "dB", _optional("{:.1f}".format, lambda row: row.psnr_mean)),
+)
+"""In the order in which they are shown."""
+
+
+def remarks(sweep: Sweep) -> list[str]:
+    """How to read the figures of a sweep, and its notes."""
+    found = [
+        "TFRecord bytes count complete records: the stored image, its features and the frame. "
+        "The ratio compares them with the bytes of the input files.",
+        "Images a second are those of one process while others ran; they depend on the machine.",
+        "SSIM is of luma. PSNR is of all channels, averaged over the images that differ from their source. "
+        "An SSIM of 1 means the same pixels as the source.",
+    ]
+    policies = [row.setting.policy for row in sweep.rows if row.setting.policy.alpha == "flatten"]
+    if policies:
+        colors = ", ".join(sorted({f"#{bytes(policy.background).hex()}" for policy in policies}))
+        found.append(
+            f"Transparency is laid on the background ({colors}) if an image is encoded again, and for "
+            "every comparison. Settings that keep the files keep their transparency."
+        )
+    if any(row.failed for row in sweep.rows):
+        found.append("Images that a setting refused are not in its figures.")
+    return [*found, *sweep.notes]
