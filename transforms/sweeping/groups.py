@@ -72,8 +72,8 @@ GROUPS = {
     ),
     "lossless": Group(
         "lossless",
-        "Files as they are, but JPEGs and PNGs are made smaller without changing a pixel; "
-        "progressive JPEGs are the smallest and take longer to decode.",
+        "Files as they are, but PNGs are made smaller without changing a pixel. With `progressive`, so are "
+        "JPEGs, which then take longer to decode.",
         *("#5b4fae", "#b3a8fa", "P"),
         offset=(-6, 6),
     ),
