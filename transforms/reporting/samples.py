@@ -43,9 +43,9 @@ class Sample(NamedTuple):
         group: class that it is shown for; empty where the record has none.
         key: of the record.
         split: of the record.
-        size: height and width of the stored image; None where it has none, or where that is not known.
+        size: height and width of the stored image; None if there is none, or if they are unknown.
         caption: its classes, with the colours that they are drawn in, or its stored caption.
-        picture: JPEG, boxes and masks drawn; of an image that cannot be decoded it says why.
+        picture: JPEG with boxes and masks; the reason, if the image cannot be decoded.
         pixels: height and width of the picture.
     """
 
@@ -93,7 +93,7 @@ def _places(shard: ShardEntry, split: str, most: int) -> list[RecordPlace]:
     try:
         index = read_index(shard.index)
     except (ValueError, FileNotFoundError):
-        return []  # there is enough to show without it
+        return []  # other shards have samples
     return [
         RecordPlace(shard.path, split, number, index.offsets[number], index.lengths[number])
         for number in spread(range(len(index)), most)
@@ -188,7 +188,7 @@ def _payload(place: RecordPlace) -> bytes | None:
     try:
         return record_at(place.path, place.offset or 0, place.length or 0)
     except _DAMAGES:
-        return None  # what reads the whole shard tells of it
+        return None  # reading the complete shard reports the damage
 
 
 def _read(

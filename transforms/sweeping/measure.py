@@ -23,7 +23,7 @@ from recordmill.transforms.sweeping.results import Setting
 RecordBytes = Callable[[StoredImage], int]
 """The bytes of the record that an image makes, frame and all."""
 
-# CPU time of this process: optimisers have threads of their own, and other processes are at work beside.
+# CPU time of this process: optimisers have their own threads, and other processes run at the same time.
 _clock = time.process_time
 
 
@@ -57,20 +57,20 @@ def measured(
         original: the image.
         settings: to store it by.
         seen: makes the pixels that are compared.
-        record_bytes: tells the size of the record.
+        record_bytes: returns the size of the record.
 
     Raises:
         BadInput: the image cannot be decoded, or a setting takes too long for its size.
     """
     source = seen_of(original, seen)
     limit = SLOW_TIMES * cpu_seconds(original.opened().pixels)
-    known: dict[tuple[str, bytes], Likeness | None] = {}
+    likenesses: dict[tuple[str, bytes], Likeness | None] = {}
     found: list[Measure | Failure] = []
     for setting in settings:
         start = _clock()
         try:
             with internal_errors("encode"):
-                found.append(_measured(original, setting, source, seen, record_bytes, known))
+                found.append(_measured(original, setting, source, seen, record_bytes, likenesses))
         except BadInput as error:
             found.append(error.failure())
         if _clock() - start > limit:
@@ -99,7 +99,7 @@ def _measured(
     source: Seen,
     seen: ImagePolicy,
     record_bytes: RecordBytes,
-    known: dict[tuple[str, bytes], Likeness | None],
+    likenesses: dict[tuple[str, bytes], Likeness | None],
 ) -> Measure:
     start = _clock()
     stored = original.stored(setting.policy)
@@ -108,11 +108,13 @@ def _measured(
     pixels, decode_seconds = seen_as_stored(stored, seen)
     # Many settings give the same bytes: every one that keeps the file does.
     which = (stored.image_format, hashlib.sha256(stored.data).digest())
-    if which not in known:
+    if which not in likenesses:
         if stored.image_format == "raw":
             source = _without_profile(original, source, seen)
-        known[which] = likeness(source, pixels)
-    return Measure(size, len(stored.data), encode_seconds, decode_seconds, known[which], stored.jpeg_quality)
+        likenesses[which] = likeness(source, pixels)
+    return Measure(
+        size, len(stored.data), encode_seconds, decode_seconds, likenesses[which], stored.jpeg_quality
+    )
 
 
 def _without_profile(original: Original, source: Seen, seen: ImagePolicy) -> Seen:

@@ -1,4 +1,4 @@
-"""What a sweep found: the dataclasses between those who measure and those who show."""
+"""The results of a sweep."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Setting:
     Attributes:
         name: unique in the sweep, as people read it: `PNG to JPEG, q90, optimised`.
         group: one of GROUPS: settings that differ in `value` alone.
-        value: the quality, or the SSIM aimed at; None where there is no choice.
-        policy: what `convert` would be told.
+        value: the quality, or the target SSIM; None if there is neither.
+        policy: by which images are stored.
     """
 
     name: str
@@ -37,8 +37,8 @@ class Setting:
         given = []
         for field in dataclasses.fields(self.policy):
             value = getattr(self.policy, field.name)
-            told = field.name == "jpeg_quality" and value == self.value
-            if told or value != field.default:
+            is_quality = field.name == "jpeg_quality" and value == self.value
+            if is_quality or value != field.default:
                 given.append(f"--{field.name}={_flag_value(field.name, value)}")
         return " ".join(given)
 
@@ -109,11 +109,11 @@ class Crop:
     Attributes:
         key: of the image.
         setting: name of the setting.
-        ssim: of the whole image.
+        ssim: of the complete image.
         png: the part, from the stored image, as a PNG.
         source_png: the same part of the source, as a PNG.
         box: (top, left, height, width) of the part, in pixels of the image.
-        image_bytes: of the whole image as stored.
+        image_bytes: of the complete image as stored.
     """
 
     key: str
@@ -127,7 +127,7 @@ class Crop:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sweep:
-    """All that a sweep found.
+    """The results of a sweep.
 
     Attributes:
         input: as it was given.
