@@ -54,6 +54,7 @@ ALLOWED = {
         "transforms.shards",
         "transforms.reading",
     ),
+    "transforms.pages": ("transforms.sources", "transforms.pages"),
     "transforms.reporting": (
         "transforms.records",
         "transforms.storage",
@@ -62,8 +63,8 @@ ALLOWED = {
         "transforms.framing",
         "transforms.sources",
         "transforms.shards",
-        "transforms.sweeping",
         "transforms.reading",
+        "transforms.pages",
         "transforms.reporting",
     ),
     "transforms.sweeping": (
@@ -73,6 +74,7 @@ ALLOWED = {
         "transforms.images",
         "transforms.examples",
         "transforms.shards",
+        "transforms.pages",
         "transforms.sweeping",
     ),
     "transforms": ("transforms",),
@@ -93,6 +95,7 @@ WITHOUT_BEAM = (
     "transforms.examples",
     "transforms.sources",
     "transforms.shards",
+    "transforms.pages",
     "transforms.sweeping",
     "transforms.reading",
     "transforms.reporting",
