@@ -29,6 +29,7 @@ ALLOWED = {
         "transforms.storage",
         "transforms.sources",
     ),
+    "transforms.workers": ("transforms.internal_errors", "transforms.records", "transforms.workers"),
     "transforms.config": ("transforms.flags", "transforms.records", "transforms.images.policy"),
     "transforms.shards": (
         "transforms.internal_errors",
@@ -40,6 +41,7 @@ ALLOWED = {
         "transforms.examples",
         "transforms.framing",
         "transforms.shards",
+        "transforms.workers",
     ),
     "transforms.reading": (
         "transforms.internal_errors",
@@ -53,6 +55,7 @@ ALLOWED = {
         "transforms.sources",
         "transforms.shards",
         "transforms.reading",
+        "transforms.workers",
     ),
     "transforms.reporting": (
         "transforms.records",
@@ -65,6 +68,7 @@ ALLOWED = {
         "transforms.sweeping",
         "transforms.reading",
         "transforms.reporting",
+        "transforms.workers",
     ),
     "transforms.sweeping": (
         "transforms.internal_errors",
@@ -74,6 +78,7 @@ ALLOWED = {
         "transforms.examples",
         "transforms.shards",
         "transforms.sweeping",
+        "transforms.workers",
     ),
     "transforms": ("transforms",),
     "pipelines": ("transforms", "pipelines"),
@@ -96,6 +101,7 @@ WITHOUT_BEAM = (
     "transforms.sweeping",
     "transforms.reading",
     "transforms.reporting",
+    "transforms.workers",
     "pipelines",
 )
 
