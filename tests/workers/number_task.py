@@ -48,9 +48,6 @@ class NumberTask(Task[Worker, list[int | str]]):
     def lost(self, error: BadInput) -> list[int | str]:
         return [f"{self.numbers[0]} {error}"]
 
-    def source(self, item: int) -> str:
-        return f"number {self.numbers[item]}"
-
     def split(self, start: int, end: int) -> "NumberTask":
         return dataclasses.replace(self, numbers=self.numbers[start:end])
 

@@ -124,7 +124,7 @@ def test_the_limit_of_an_image_ends_with_it(tmp_path: Path) -> None:
             position.work(8_000_000)
             assert 20 < signal.getitimer(signal.ITIMER_PROF)[0] < 25
             assert position.read().cpu_seconds == 24
-            position.extend(100_000_000)
+            position.work(100_000_000)
             assert 60 < signal.getitimer(signal.ITIMER_PROF)[0] < 71
             after()
             assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)

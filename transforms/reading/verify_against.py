@@ -91,10 +91,6 @@ class CompareTask(Task[Worker, Verified]):
         if difference is not None:
             tally.add(fault_of(difference, place, self.settings))
 
-    def source(self, item: int) -> str:
-        """The shard."""
-        return self.places[item].path
-
     def lost(self, error: BadInput) -> Verified:
         """The fault of the only record."""
         (place,) = self.places

@@ -135,10 +135,6 @@ class CheckTask(Task[Worker, Verified]):
         number = records.first + at
         return StoredPlace(records.path, records.name, records.split, number, offset, records.lengths[at])
 
-    def source(self, item: int) -> str:
-        """The shard."""
-        return self.records.path
-
     def lost(self, error: BadInput) -> Verified:
         """The fault of the only record."""
         return lost_record(self.records.name, self.records.first, self.records.offset, error)

@@ -43,10 +43,6 @@ class ChangeTask(Task[Worker, Crop | BadInput | None]):
             except OSError as error:
                 raise BadInput("load", "cannot be read", str(error)) from error
 
-    def source(self, item: int) -> str:
-        """The key of the image."""
-        return reference_record(self.reference).key
-
     def lost(self, error: BadInput) -> BadInput:
         """Why there is no crop."""
         return error
@@ -80,10 +76,6 @@ class PageTask(Task[Worker, str | BadInput]):
                     if tries == _TRIES:
                         raise BadInput("load", "cannot be read", str(error)) from error
             time.sleep(_WAIT_SECONDS)
-
-    def source(self, item: int) -> str:
-        """The dataset."""
-        return self.output
 
     def lost(self, error: BadInput) -> BadInput:
         """Why the page could not be drawn."""

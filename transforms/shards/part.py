@@ -47,9 +47,9 @@ class _RecordsTask(Task[RecordEncoder, R]):
         """Number of records."""
         return len(self.references)
 
-    def source(self, item: int) -> str:
-        """The image of a record, or else its key."""
-        record = reference_record(self.references[item])
+    def source(self) -> str:
+        """The image of the first record, or else its key."""
+        record = reference_record(self.references[0])
         return record.image.uri if record.image is not None else record.key
 
     def _failure(self, error: BadInput) -> tuple[Failure, WriteStats]:

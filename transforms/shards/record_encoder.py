@@ -237,7 +237,7 @@ class RecordEncoder:
         self._position.work()
         self._work["images"] += 1
         image = opened(data) if ref.pixels is None else opened_pixels(data, ref.pixels)
-        self._position.extend(image.pixels)
+        self._position.work(image.pixels)
         return store_opened(image, self._settings.policy)
 
     def _placed(

@@ -65,10 +65,6 @@ class _ImageTask(Task[Worker, R]):
         with naming_faults(record.image.uri):
             return record, Original(reader.read(record.image), record.image.pixels)
 
-    def source(self, item: int) -> str:
-        """The key of the image."""
-        return reference_record(self.reference).key
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MeasureTask(_ImageTask[MeasuredImage | Failure]):
@@ -97,7 +93,7 @@ class MeasureTask(_ImageTask[MeasuredImage | Failure]):
 
     def lost(self, error: BadInput) -> Failure:
         """Why it cannot be measured."""
-        return error.failure(self.source(0))
+        return error.failure(reference_record(self.reference).key)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any, Generic, NamedTuple
 
 from recordmill.transforms.internal_errors import log_once
 from recordmill.transforms.records import BadInput, JobError
-from recordmill.transforms.workers.position import Position, SharedPosition
+from recordmill.transforms.workers.position import Position
 from recordmill.transforms.workers.process import WorkerProcess, give_back, take
 from recordmill.transforms.workers.task import C, Progress, R, Task, Worker
 from recordmill.transforms.workers.worker import (
@@ -23,7 +23,7 @@ from recordmill.transforms.workers.worker import (
     Done,
     ItemFailed,
     Order,
-    TaskFailed,
+    Result,
     Traceback,
 )
 
@@ -197,14 +197,6 @@ class _Died(Exception):
         return f"was ended by {signal.Signals(-self.status).name}"
 
 
-class _ItemFailed(Exception):
-    """A task has ended at an item; its process is well."""
-
-    def __init__(self, failed: ItemFailed) -> None:
-        super().__init__(failed)
-        self.item, self.error = failed.item, failed.error
-
-
 class _Range(NamedTuple):
     """Items of a task that are to be done.
 
@@ -286,7 +278,7 @@ class _Runner:
                 results.append(self._ask(piece))
                 if part.deaths:
                     self._count_unexplained()
-            except _ItemFailed as failed:
+            except ItemFailed as failed:
                 piece.remove_leftovers()
                 todo += part.around(failed.item, part.deaths, failed.error)
             except _Died as died:
@@ -297,14 +289,14 @@ class _Runner:
                     todo.append(part)
                 else:
                     deaths = part.deaths + 1
-                    todo += part.around(item, deaths, self._verdict(died, deaths, piece.source(item)))
+                    todo += part.around(item, deaths, self._verdict(died, deaths, piece))
         return results[0] if len(results) == 1 else task.join(results)
 
     def _ask(self, task: Task[Any, R]) -> R:
         """Runs a task or a piece of one, once."""
         process = self.start()
         process.position.leave()
-        watch = _Watch(process.position, self._item_seconds)
+        position, since = process.position.read(), time.monotonic()
         items = source_bytes = 0
         hangs = False
         try:
@@ -312,7 +304,9 @@ class _Runner:
             self._is_set_up = True
             while not hangs:
                 if not process.connection.poll(_POLL_SECONDS):
-                    hangs = watch.hangs()
+                    if process.position.read() != position:
+                        position, since = process.position.read(), time.monotonic()
+                    hangs = position.item is not None and time.monotonic() - since > self._item_seconds
                     continue
                 answer: Answer = process.connection.recv()
                 if isinstance(answer, Done):
@@ -321,14 +315,12 @@ class _Runner:
                     self._progress(answer.items, answer.source_bytes)
                 elif isinstance(answer, Traceback):
                     log_once(answer.origin, answer.text)
-                elif isinstance(answer, TaskFailed):
-                    raise JobError(answer.message) if answer.is_expected else RuntimeError(answer.message)
-                elif isinstance(answer, ItemFailed):
-                    self._progress(-items, -source_bytes)
-                    raise _ItemFailed(answer)
-                else:
+                elif isinstance(answer, Result):
                     result: R = answer.value
                     return result
+                else:
+                    self._progress(-items, -source_bytes)
+                    raise answer
         except (EOFError, BrokenPipeError, ConnectionResetError):
             pass
         self._progress(-items, -source_bytes)
@@ -343,7 +335,7 @@ class _Runner:
             self._process = None
         return process.stop()
 
-    def _verdict(self, died: _Died, deaths: int, source: str) -> BadInput | None:
+    def _verdict(self, died: _Died, deaths: int, task: Task[Any, Any]) -> BadInput | None:
         """Why an item that has ended its process is lost; None where it is tried again by itself."""
         if died.is_over_time:
             seconds = died.position.cpu_seconds
@@ -353,7 +345,7 @@ class _Runner:
             return None
         if died.hung and died.position.is_loading and self._tries > 1:
             raise JobError(
-                f"{source}: reading it did not end in {self._item_seconds:g} seconds, two times; "
+                f"{task.source()}: reading it did not end in {self._item_seconds:g} seconds, two times; "
                 "run the job again when it can be read"
             )
         limit = f" in {self._item_seconds:g} seconds" if died.hung else ""
@@ -368,20 +360,3 @@ class _Runner:
                 f"{self._unexplained} worker processes have died through no image{last}; memory is short: "
                 "a smaller --direct_num_workers needs less"
             )
-
-
-class _Watch:
-    """Notices that a process has been at the same step of an item for too long."""
-
-    def __init__(self, position: SharedPosition, seconds: float) -> None:
-        self._shared = position
-        self._seconds = seconds
-        self._position = position.read()
-        self._since = time.monotonic()
-
-    def hangs(self) -> bool:
-        """Whether it has; to be asked now and then."""
-        position, now = self._shared.read(), time.monotonic()
-        if position != self._position:
-            self._position, self._since = position, now
-        return position.item is not None and now - self._since > self._seconds

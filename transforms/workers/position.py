@@ -67,11 +67,6 @@ class SharedPosition:
         self._begin(is_loading=False)
         self._limit(cpu_seconds(pixels))
 
-    def extend(self, pixels: int) -> None:
-        """Sets the limit of the current image by its number of pixels, where that is not small."""
-        if pixels >= _MEGAPIXEL:
-            self._limit(cpu_seconds(pixels))
-
     def leave(self) -> None:
         """The worker is at no item."""
         self._cells[_ITEM] = _NO_ITEM

@@ -81,8 +81,8 @@ class Task(abc.ABC, Generic[C, R]):
     def lost(self, error: BadInput) -> R:
         """The result of a task of one item that cannot be processed."""
 
-    def source(self, item: int) -> str:
-        """Where an item is read from, for messages."""
+    def source(self) -> str:
+        """Where its first item is read from, for messages; of tasks that call `SharedPosition.load`."""
         raise NotImplementedError
 
     def split(self, start: int, end: int) -> Task[C, R]:

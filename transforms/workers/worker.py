@@ -6,14 +6,13 @@ the program that started it.
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import os
 import time
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, NamedTuple
 
 from recordmill.transforms import internal_errors
 from recordmill.transforms.records import BadInput, JobError
@@ -32,66 +31,48 @@ Setup = Callable[[Worker], Any]
 """Makes what the tasks of a pool are run with, once in each process. It is pickled."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Preload:
-    """To a worker: import a module that will be needed."""
+class Preload(NamedTuple):
+    """To a worker: a module that will be needed, to be imported."""
 
     module: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Order:
-    """To a worker: run a task.
-
-    Attributes:
-        setup: comes with the first task of a pool.
-        task: to run.
-    """
+class Order(NamedTuple):
+    """To a worker: a task to run, the first of a pool with its setup."""
 
     setup: Setup | None
     task: Task[Any, Any]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Done:
+class Done(NamedTuple):
     """From a worker: items and source bytes done since its last message."""
 
     items: int
     source_bytes: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Traceback:
+class Traceback(NamedTuple):
     """From a worker: the traceback of an internal error that has failed an item, to be logged."""
 
     origin: str
     text: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Result:
+class Result(NamedTuple):
     """From a worker: what a task has returned."""
 
     value: Any
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ItemFailed:
-    """From a worker: a task has ended at an item, which alone is lost."""
+class ItemFailed(Exception):
+    """From a worker: its task has ended at an item, which alone is lost. Other exceptions end the job."""
 
-    item: int
-    error: BadInput
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class TaskFailed:
-    """From a worker: a task has failed, and with it the job: one line for the user, or a traceback for us."""
-
-    message: str
-    is_expected: bool
+    def __init__(self, item: int, error: BadInput) -> None:
+        super().__init__(item, error)
+        self.item, self.error = item, error
 
 
-Answer = Done | Traceback | Result | ItemFailed | TaskFailed
+Answer = Done | Traceback | Result | Exception
 
 
 def main(descriptor: int, position_descriptor: int) -> None:
@@ -127,7 +108,7 @@ class _Loop:
         self._reported = time.monotonic()
         self._connection.send(self._answer(message))
 
-    def _answer(self, order: Order) -> Answer:
+    def _answer(self, order: Order) -> Result | Exception:
         try:
             if order.setup is not None:
                 self._position.cpu_factor = 1.0
@@ -141,12 +122,12 @@ class _Loop:
             # As if the system had ended it: the item is tried again in a process that is empty.
             os._exit(OUT_OF_MEMORY)
         except JobError as error:
-            return TaskFailed(str(error), is_expected=True)
+            return error
         except Exception as error:
             item = self._worker.failed_item(error)
             if item is not None and isinstance(error, BadInput):
                 return ItemFailed(item, error)
-            return TaskFailed(traceback.format_exc(), is_expected=False)
+            return RuntimeError(traceback.format_exc())
         finally:
             self._position.leave()
 
