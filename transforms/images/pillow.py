@@ -1,4 +1,4 @@
-"""Turns Pillow's errors into failures."""
+"""Converts Pillow's errors to BadInput."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from recordmill.transforms.images.reasons import (
 )
 from recordmill.transforms.records import BadInput
 
-# What Pillow's readers are known to raise on bad data. MemoryError is not among them: it is the machine's.
+# Errors that Pillow's readers raise on bad data. MemoryError is left out: its cause is the machine.
 DECODER_ERRORS = (
     OSError,
     EOFError,
@@ -35,7 +35,7 @@ DECODER_ERRORS = (
 
 
 def named(error: BaseException) -> BadInput:
-    """A decoder's error as the BadInput that it means."""
+    """The BadInput for an error of a decoder."""
     detail = str(error) or type(error).__name__
     if detail.lstrip("-").isdigit():
         detail = f"decoder error {detail}"

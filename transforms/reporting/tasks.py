@@ -13,7 +13,7 @@ from typing import Any
 
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.shards.packing import reference_record
+from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.storage.reader import ImageReader
 from recordmill.transforms.workers.task import Task, Worker
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from recordmill.transforms.examples.tfrecord import FRAME_BYTES
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.records import BadInput, Failure, ImageRecord, StoredImage
-from recordmill.transforms.shards.packing import reference_record
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
+from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.storage.reader import ImageReader
 from recordmill.transforms.storage.write_faults import naming_faults
 from recordmill.transforms.sweeping.crops import Worst, crops_of
