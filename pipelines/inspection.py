@@ -43,8 +43,8 @@ from recordmill.transforms.reading.survey_records import Taken, first_records, n
 from recordmill.transforms.reading.survey_sample import SAMPLE_RECORDS, Inspected, Limits, inspected
 from recordmill.transforms.reading.survey_shown import WHOLE, Shortness, shown_record
 from recordmill.transforms.records import JobError
-from recordmill.transforms.shards import own_process
 from recordmill.transforms.storage.places import check_place
+from recordmill.transforms.workers import own_process
 
 _COLUMNS = 6
 _PICTURES = 24

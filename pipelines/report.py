@@ -18,7 +18,7 @@ from recordmill.pipelines import flag_values
 from recordmill.pipelines.flag_parser import HelpFormatter, Parser
 from recordmill.transforms.flags import as_flags
 from recordmill.transforms.records import JobError
-from recordmill.transforms.shards import own_process
+from recordmill.transforms.workers import own_process
 
 if TYPE_CHECKING:
     from recordmill.transforms.reading.dataset import Dataset

@@ -29,6 +29,7 @@ ALLOWED = {
         "transforms.storage",
         "transforms.sources",
     ),
+    "transforms.workers": ("transforms.internal_errors", "transforms.records", "transforms.workers"),
     "transforms.config": ("transforms.flags", "transforms.records", "transforms.images.policy"),
     "transforms.shards": (
         "transforms.internal_errors",
@@ -40,6 +41,7 @@ ALLOWED = {
         "transforms.examples",
         "transforms.framing",
         "transforms.shards",
+        "transforms.workers",
     ),
     "transforms.reading": (
         "transforms.internal_errors",
@@ -53,6 +55,7 @@ ALLOWED = {
         "transforms.sources",
         "transforms.shards",
         "transforms.reading",
+        "transforms.workers",
     ),
     "transforms.pages": ("transforms.sources", "transforms.pages"),
     "transforms.reporting": (
@@ -66,6 +69,7 @@ ALLOWED = {
         "transforms.reading",
         "transforms.pages",
         "transforms.reporting",
+        "transforms.workers",
     ),
     "transforms.sweeping": (
         "transforms.internal_errors",
@@ -76,6 +80,7 @@ ALLOWED = {
         "transforms.shards",
         "transforms.pages",
         "transforms.sweeping",
+        "transforms.workers",
     ),
     "transforms": ("transforms",),
     "pipelines": ("transforms", "pipelines"),
@@ -99,6 +104,7 @@ WITHOUT_BEAM = (
     "transforms.sweeping",
     "transforms.reading",
     "transforms.reporting",
+    "transforms.workers",
     "pipelines",
 )
 
