@@ -156,7 +156,8 @@ def _check_items(items: Sequence[Item]) -> None:
             ).encode()
             f"{item.key}{item.reason}{item.detail}".encode()
         elif isinstance(item, ImageRecord):
-            unpack_record(pack_record(item))
+            with contextlib.suppress(BadInput):  # an integer of more than 64 bits
+                unpack_record(pack_record(item))
             masks = [one.mask for one in item.annotations.objects]
             for ref in (item.image, *masks):
                 if ref is not None and hasattr(ref, "uri"):
