@@ -18,7 +18,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from recordmill.pipelines import beam_import, interruption
+from recordmill.pipelines.running import beam_import, interruption
 
 if TYPE_CHECKING:
     from recordmill.pipelines.flag_parser import Parser

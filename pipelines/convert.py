@@ -20,7 +20,7 @@ if __package__ in (None, ""):
     _above = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
     sys.path[0] = _above if os.path.isdir(os.path.join(_above, "recordmill")) else os.path.dirname(_above)
 
-from recordmill.pipelines import beam_import, interruption
+from recordmill.pipelines.running import beam_import, interruption
 
 if __name__ == "__main__":
     interruption.install()  # what follows takes a while to import
@@ -41,8 +41,8 @@ def _converted(argv: Sequence[str], prog: str) -> int:
     from recordmill.pipelines.options import parse_convert
 
     options = parse_convert(argv, prog, _set_up)
-    from recordmill.pipelines.beam_job import exit_status, set_up_logging
     from recordmill.pipelines.convert_job import run
+    from recordmill.pipelines.running.beam_job import exit_status, set_up_logging
 
     set_up_logging(options.verbose)
     return exit_status(
@@ -55,7 +55,7 @@ def _converted(argv: Sequence[str], prog: str) -> int:
 
 
 def _set_up() -> None:
-    from recordmill.pipelines.beam_job import set_up_logging
+    from recordmill.pipelines.running.beam_job import set_up_logging
     from recordmill.transforms.shards import own_process
 
     own_process.set_up()

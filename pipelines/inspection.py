@@ -21,7 +21,7 @@ if __package__ in (None, ""):
     # Run as a file: its own folder is first on the path, and holds no package.
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-from recordmill.pipelines import interruption
+from recordmill.pipelines.running import interruption
 
 if __name__ == "__main__":
     interruption.install()  # what follows takes a while to import

@@ -16,6 +16,7 @@ from recordmill.pipelines.image_flags import add_image_flags
 from recordmill.pipelines.runner_flags import (
     DIRECT_RUNNER,
     IN_MEMORY,
+    JobOptions,
     beam_flags,
     code_to_send,
     dataflow_args,
@@ -32,26 +33,18 @@ from recordmill.transforms.storage.cloud import NO_AUTH
 from recordmill.transforms.storage.listing import glance
 
 
-@dataclasses.dataclass(frozen=True)
-class ConvertOptions:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConvertOptions(JobOptions):
     """A checked call of `convert`.
 
     Attributes:
-        source: what to read; its kind is found out.
+        source: what to read; its kind is detected.
         source_reason: why it is of that kind.
         output: folder of the dataset, or of all its versions.
         working: folder that the job works in: that of the dataset, or what becomes the version's.
         published: folder that readers will see: that of the dataset, or of the version.
         dataset: what to make of it, but for what the runner decides.
         plan: print the plan and write nothing.
-        progress: `auto`, `bar`, `lines` or `none`.
-        verbose: log what Beam logs.
-        quiet: say nothing but errors.
-        runner: Beam's runner, by name.
-        beam_args: the flags that are Beam's, --runner among them.
-        leave: do not wait for the job.
-        setup_file: of which the workers get this program; None where they have it.
-        on_a_cluster: the job goes on when this process ends.
     """
 
     source: SourceConfig
@@ -61,14 +54,6 @@ class ConvertOptions:
     published: str
     dataset: DatasetConfig
     plan: bool
-    progress: str
-    verbose: bool
-    quiet: bool
-    runner: str
-    beam_args: tuple[str, ...]
-    leave: bool = False
-    setup_file: str | None = None
-    on_a_cluster: bool = False
 
 
 def parse_convert(
@@ -299,9 +284,7 @@ def add_runner_flags(group: argparse._ArgumentGroup) -> None:
 
 
 def _checked(args: argparse.Namespace, others: Sequence[str], flags: Mapping[str, Any]) -> ConvertOptions:
-    if args.verbose and args.quiet:
-        raise ValueError("--verbose and --quiet are both given; give one of them")
-    setup_file = code_to_send(args.runner, flags)
+    job = job_options(args, others, flags)
     with glance():
         source, reason = chosen_source(args)
         dataset = dataset_config(args, source, flags)
@@ -317,14 +300,32 @@ def _checked(args: argparse.Namespace, others: Sequence[str], flags: Mapping[str
         published=published,
         dataset=dataset,
         plan=args.plan,
+        **vars(job),
+    )
+
+
+def job_options(args: argparse.Namespace, others: Sequence[str], flags: Mapping[str, Any]) -> JobOptions:
+    """The options of a parsed call.
+
+    Args:
+        args: as our parser has them.
+        others: the flags that are Beam's.
+        flags: those by name.
+
+    Raises:
+        ValueError: flags exclude each other, or this program cannot be sent to the workers.
+    """
+    if args.verbose and args.quiet:
+        raise ValueError("--verbose and --quiet are both given; give one of them")
+    return JobOptions(
         progress=args.progress,
         verbose=args.verbose,
         quiet=args.quiet,
         runner=args.runner,
         beam_args=(*direct_args(args), *others),
-        leave=args.leave,
-        setup_file=setup_file,
+        setup_file=code_to_send(args.runner, flags),
         on_a_cluster=is_on_a_cluster(args.runner, flags),
+        leave=getattr(args, "leave", False),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import difflib
 import importlib.util
 import os
@@ -27,6 +28,36 @@ _LISTING_PARTS = 256
 _RUNNERS = (*LOCAL_RUNNERS, DATAFLOW_RUNNER, "FlinkRunner", "PortableRunner", "SparkRunner")
 # A checkout's; where only the packages are installed, there is none beside them.
 _SETUP_FILE = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "setup.py")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JobOptions:
+    """The part of a checked call that determines how its job runs.
+
+    Attributes:
+        progress: `auto`, `bar`, `lines` or `none`.
+        verbose: log what Beam logs.
+        quiet: print nothing but errors.
+        runner: Beam's runner, by name.
+        beam_args: Beam's flags, --runner among them.
+        setup_file: setup.py from which the workers install this program; None if they have it.
+        on_a_cluster: the job continues when this process ends.
+        leave: return once Dataflow has the job.
+    """
+
+    progress: str
+    verbose: bool
+    quiet: bool
+    runner: str
+    beam_args: tuple[str, ...]
+    setup_file: str | None
+    on_a_cluster: bool
+    leave: bool = False
+
+    @property
+    def shown(self) -> str:
+        """The kind of progress display."""
+        return "quiet" if self.quiet else self.progress
 
 
 def runner_name(text: str) -> str:

@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 from recordmill.pipelines import flag_values
 from recordmill.pipelines.dataflow import DATAFLOW_RUNNER, check_locations
 from recordmill.pipelines.dataset_flags import schema_of
-from recordmill.pipelines.findings_job import JobOptions, job_options
 from recordmill.pipelines.flag_parser import HelpFormatter, Parser, add_switch
-from recordmill.pipelines.options import add_display_flags, add_runner_flags, runner_args
+from recordmill.pipelines.options import add_display_flags, add_runner_flags, job_options, runner_args
 from recordmill.pipelines.runner_flags import (
     DIRECT_RUNNER,
     LOCAL_RUNNERS,
+    JobOptions,
     writer_processes,
 )
 from recordmill.pipelines.source_flags import add_source_flags, chosen_source, label_flags

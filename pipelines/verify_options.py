@@ -12,12 +12,12 @@ from typing import Any
 
 from recordmill.pipelines import dataflow, flag_values
 from recordmill.pipelines.dataflow import DATAFLOW_RUNNER
-from recordmill.pipelines.findings_job import JobOptions, job_options
 from recordmill.pipelines.flag_parser import HelpFormatter, Parser, add_switch
-from recordmill.pipelines.options import add_display_flags, add_runner_flags
+from recordmill.pipelines.options import add_display_flags, add_runner_flags, job_options
 from recordmill.pipelines.runner_flags import (
     DIRECT_RUNNER,
     LOCAL_RUNNERS,
+    JobOptions,
     beam_flags,
     without_path,
     writer_processes,

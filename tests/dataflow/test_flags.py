@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from recordmill.pipelines import dataflow, runner_flags
-from recordmill.pipelines.code_archive import pack
 from recordmill.pipelines.flag_parser import Parser
 from recordmill.pipelines.options import convert_parser, parse_convert
+from recordmill.pipelines.running.dataflow_job import pack
 from recordmill.transforms.records import JobError
 from tests.dataflow.submitting import Submitter
 from tests.pipelines.conversion import convert

@@ -229,7 +229,7 @@ def test_as_a_template_launcher_runs_it(submitter: Submitter, tmp_path: Path) ->
         call, cwd=ROOT, env=submitter.environment, capture_output=True, text=True, timeout=120
     )
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    assert "described, and not submitted" in done.stderr
+    assert f"Wrote the job description to {description}; not submitted" in done.stderr
     assert submitter.dataflow.jobs == []
     assert json.loads(description.read_text("utf-8"))["name"] == "night-1"
 

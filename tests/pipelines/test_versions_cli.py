@@ -358,7 +358,7 @@ def test_a_job_at_dataflow(submitter: Submitter, home: Path) -> None:
     left = submitter.run(*flags, "--async")
     assert left.status == 0, left.err
     assert left.out.endswith(
-        "  once it is done: gs://pictures/out/1.0.8/manifest.json, and failures.jsonl beside it\n"
+        "  once it is done: gs://pictures/out/1.0.8/manifest.json, and failures.jsonl next to it\n"
         "                   (neither, if nothing has changed since the previous version)\n"
     )
     # It has published none.

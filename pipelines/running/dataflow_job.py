@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import glob
+import os
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from recordmill.pipelines.dataflow import gcloud, job_link
-from recordmill.pipelines.job_errors import job_error_in, last_line
+from recordmill.pipelines.running.beam_job import job_error_in, last_line
 from recordmill.transforms.records import JobError
 
 if TYPE_CHECKING:
@@ -67,14 +71,44 @@ class SubmittedJob:
         link = job_link(self.project, self.region, self.job_id)
         return f"job {self.name} is at Dataflow, id {self.job_id}\n  to look at it:  {link}\n"
 
-    def left(self, output: str) -> str:
-        """What to do about it from now on, lines of words."""
+    def left(self) -> str:
+        """Its name and id, where to look at it, and how to cancel it, as lines of text."""
         cancel = gcloud("cancel", self.project, self.region, self.job_id)
-        return (
-            f"{self.described()}"
-            f"  to cancel it:   {cancel}\n"
-            f"  once it is done: {output.rstrip('/')}/manifest.json, and failures.jsonl beside it\n"
+        return f"{self.described()}  to cancel it:   {cancel}\n"
+
+
+def pack(setup_file: str, folder: str) -> str:
+    """Makes the source distribution of a checkout; its path.
+
+    Beam makes one of its flag --setup_file, and prints what the first of its two ways has met; nor does this
+    write into the checkout.
+
+    Args:
+        setup_file: path of setup.py.
+        folder: where everything that is made goes.
+
+    Raises:
+        JobError: it cannot be made.
+    """
+    call = [
+        sys.executable,
+        "setup.py",
+        "--quiet",
+        "egg_info",
+        "--egg-base",
+        folder,
+        "sdist",
+        "--dist-dir",
+        folder,
+    ]
+    done = subprocess.run(call, cwd=os.path.dirname(setup_file), capture_output=True, text=True)
+    archives = glob.glob(os.path.join(glob.escape(folder), "*.tar.gz"))
+    if done.returncode or not archives:
+        raise JobError(
+            f"{setup_file} makes no archive of this program for the workers ({last_line(done.stderr)}): pip "
+            "install setuptools, or give --sdk_container_image, an image that holds the program"
         )
+    return archives[0]
 
 
 def submit(pipeline: beam.Pipeline) -> SubmittedJob | None:
@@ -101,6 +135,14 @@ def submit(pipeline: beam.Pipeline) -> SubmittedJob | None:
     options = pipeline.options.view_as(GoogleCloudOptions)
     client: Client = result._runner.dataflow_client
     return SubmittedJob(client, result.job_id(), options.job_name, options.project, options.region)
+
+
+def described_at(pipeline: beam.Pipeline) -> str:
+    """The end of a sentence: where the description of a job that was not submitted is, and why."""
+    from apache_beam.options.pipeline_options import GoogleCloudOptions
+
+    location = pipeline.options.view_as(GoogleCloudOptions).template_location
+    return f" to {location}; not submitted (--template_location)." if location else "; not submitted."
 
 
 class JobFailed(JobError):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from recordmill.pipelines.job_errors import job_error, job_error_in
 from recordmill.pipelines.runner_flags import DIRECT_RUNNER
 from recordmill.transforms import internal_errors
 from recordmill.transforms.flags import as_flags
@@ -16,7 +16,9 @@ from recordmill.transforms.records import JobError
 if TYPE_CHECKING:
     import apache_beam as beam
 
-
+# How a JobError, or an error of the machine (disk full, no permission), reads in the message of whatever
+# exception a runner makes of it.
+_JOB_ERROR = re.compile(r"(?:JobError: |Error: (?=\[Errno))(.*?)(?: \[while running .*)?$", re.MULTILINE)
 # Beam takes the time in which a job server must answer for the time that a job may run on Prism.
 _PRISM_TIMEOUT = f"--job_server_timeout={30 * 24 * 3600}"
 
@@ -129,3 +131,22 @@ def run_to_end(pipeline: beam.Pipeline, left: str) -> None:
     result.wait_until_finish()
     if result.state != "DONE":
         raise JobError(f"the runner ended the job in state {result.state}; {left}")
+
+
+def job_error(error: BaseException) -> str | None:
+    """The line of a JobError that a pipeline raised, or of an error of the machine."""
+    if isinstance(error, JobError):
+        return job_error_in(f"JobError: {error}")
+    return job_error_in(f"{type(error).__name__}: {error}")
+
+
+def job_error_in(text: str) -> str | None:
+    """The same, from a message with a traceback."""
+    match = _JOB_ERROR.search(text)
+    return match.group(1) if match is not None else None
+
+
+def last_line(text: str) -> str:
+    """Of a traceback: the line that says what is wrong."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""
