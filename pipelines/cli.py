@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from recordmill.pipelines.running import beam_import, interruption
 
 if TYPE_CHECKING:
-    from recordmill.pipelines.flag_parser import Parser
+    from recordmill.pipelines.options.parser import Parser
 
 # Module and purpose of each command.
 _COMMANDS = {
@@ -65,7 +65,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _parser() -> Parser:
-    from recordmill.pipelines.flag_parser import Parser
+    from recordmill.pipelines.options.parser import Parser
 
     commands = "\n".join(f"  {name:<9} {does}" for name, (_, does) in _COMMANDS.items())
     parser = Parser(

@@ -38,7 +38,7 @@ def _converted(argv: Sequence[str], prog: str) -> int:
     """The exit status of a call; what is wrong is told in one line."""
     # Modules and records are many and live to the end: collecting them over and over frees nothing.
     gc.set_threshold(100_000, 20, 20)
-    from recordmill.pipelines.options import parse_convert
+    from recordmill.pipelines.options.convert import parse_convert
 
     options = parse_convert(argv, prog, _set_up)
     from recordmill.pipelines.convert_job import run

@@ -11,10 +11,10 @@ import tempfile
 from typing import TYPE_CHECKING, Any
 
 from recordmill.pipelines import summary
-from recordmill.pipelines.dataflow import DATAFLOW_RUNNER
 from recordmill.pipelines.estimate import Estimate, estimate, workers_of
-from recordmill.pipelines.options import ConvertOptions
-from recordmill.pipelines.runner_flags import DIRECT_RUNNER, listing_parts
+from recordmill.pipelines.options.convert import ConvertOptions
+from recordmill.pipelines.options.dataflow import DATAFLOW_RUNNER
+from recordmill.pipelines.options.runner import DIRECT_RUNNER, listing_parts
 from recordmill.pipelines.running import interruption
 from recordmill.pipelines.running.display import job_lines
 from recordmill.pipelines.running.job import Job, run_job

@@ -23,10 +23,10 @@ from recordmill.pipelines.running import interruption
 if __name__ == "__main__":
     interruption.install()  # what follows takes a while to import
 
-from recordmill.pipelines.runner_flags import listing_parts
+from recordmill.pipelines.options.runner import listing_parts
+from recordmill.pipelines.options.sweep import SweepOptions, parse_sweep
 from recordmill.pipelines.running.beam_job import exit_status, set_up_logging
 from recordmill.pipelines.running.job import Job, run_job
-from recordmill.pipelines.sweep_options import SweepOptions, parse_sweep
 from recordmill.pipelines.sweep_table import print_table
 from recordmill.transforms.shards import own_process, progress
 from recordmill.transforms.storage.files import read_text

@@ -26,10 +26,10 @@ from recordmill.pipelines.running import interruption
 if __name__ == "__main__":
     interruption.install()  # what follows takes a while to import
 
-from recordmill.pipelines.runner_flags import DIRECT_RUNNER, listing_parts
+from recordmill.pipelines.options.runner import DIRECT_RUNNER, listing_parts
+from recordmill.pipelines.options.verify import VerifyOptions, parse_verify, report_in, scratch_beside
 from recordmill.pipelines.running.beam_job import exit_status, set_up_logging
 from recordmill.pipelines.running.job import Job, run_job
-from recordmill.pipelines.verify_options import VerifyOptions, parse_verify, report_in, scratch_beside
 from recordmill.pipelines.verify_table import print_verified
 from recordmill.transforms.shards import own_process, progress
 from recordmill.transforms.storage.files import read_text

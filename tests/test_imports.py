@@ -9,11 +9,13 @@ BEAM, TENSORFLOW = "apache_beam", "tensorflow"
 # What a file may import of our own, by the longest prefix of its module.
 ALLOWED = {
     "transforms.flags": (),
+    "transforms.flag_values": (),
     "transforms.records": ("transforms.flags",),
     "transforms.internal_errors": ("transforms.records",),
     "transforms.storage": ("transforms.records", "transforms.flags", "transforms.storage"),
     "transforms.images": (
         "transforms.flags",
+        "transforms.flag_values",
         "transforms.internal_errors",
         "transforms.records",
         "transforms.images",
@@ -25,11 +27,18 @@ ALLOWED = {
         "transforms.internal_errors",
         "transforms.records",
         "transforms.flags",
+        "transforms.flag_values",
         "transforms.framing",
         "transforms.storage",
         "transforms.sources",
     ),
-    "transforms.config": ("transforms.flags", "transforms.records", "transforms.images.policy"),
+    "transforms.config": (
+        "transforms.flags",
+        "transforms.flag_values",
+        "transforms.records",
+        "transforms.images.policy",
+        "transforms.examples",
+    ),
     "transforms.shards": (
         "transforms.internal_errors",
         "transforms.records",
@@ -67,6 +76,8 @@ ALLOWED = {
         "transforms.reporting",
     ),
     "transforms.sweeping": (
+        "transforms.flags",
+        "transforms.flag_values",
         "transforms.internal_errors",
         "transforms.records",
         "transforms.storage",
@@ -85,6 +96,7 @@ WITH_TENSORFLOW = ("pipelines.input", "benchmarks")
 WITHOUT_BEAM = (
     "transforms.records",
     "transforms.flags",
+    "transforms.flag_values",
     "transforms.framing",
     "transforms.config",
     "transforms.storage",

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from recordmill.pipelines.runner_flags import DIRECT_RUNNER
+from recordmill.pipelines.options.runner import DIRECT_RUNNER
 from recordmill.transforms import internal_errors
 from recordmill.transforms.flags import as_flags
 from recordmill.transforms.records import JobError

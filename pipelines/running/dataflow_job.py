@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from recordmill.pipelines.dataflow import gcloud, job_link
+from recordmill.pipelines.options.dataflow import gcloud, job_link
 from recordmill.pipelines.running.beam_job import job_error_in, last_line
 from recordmill.transforms.records import JobError
 

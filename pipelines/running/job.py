@@ -8,8 +8,8 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING
 
-from recordmill.pipelines.dataflow import DATAFLOW_RUNNER
-from recordmill.pipelines.runner_flags import DIRECT_RUNNER, JobOptions
+from recordmill.pipelines.options.dataflow import DATAFLOW_RUNNER
+from recordmill.pipelines.options.runner import DIRECT_RUNNER, JobOptions
 from recordmill.pipelines.running import dataflow_job, interruption
 from recordmill.pipelines.running.beam_import import import_beam
 from recordmill.pipelines.running.beam_job import job_error, new_pipeline, run_to_end
@@ -102,7 +102,7 @@ def _run_on_dataflow(options: JobOptions, job: Job) -> bool:
         return False
     left = f"{submitted.left()}{job.result()}"
     interruption.leave(f"the job continues: {left}")
-    if options.leave:
+    if options.is_async:
         if not options.quiet:
             print(left, end="")
         return False

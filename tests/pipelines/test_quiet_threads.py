@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from recordmill.pipelines.runner_flags import is_on_a_cluster
+from recordmill.pipelines.options.runner import is_on_a_cluster
 from recordmill.pipelines.running.display import quiet_threads
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.drawings import draw
 from recordmill.pipelines import summary
-from recordmill.pipelines.options import ConvertOptions, parse_convert
+from recordmill.pipelines.options.convert import ConvertOptions, parse_convert
 from tests.dataflow.conftest import submitter as submitter
 from tests.dataflow.submitting import IMAGE, Submitter
 from tests.patched import patched_site
@@ -89,8 +89,8 @@ def error(capfd: pytest.CaptureFixture[str]) -> str:
             "--writer is 'beam', and --dataset_version=auto takes over from shards that are the same each "
             "time; leave --writer out, or give --writer=shards",
         ),
-        ([AUTO, "--keep_versions=0"], "argument --keep_versions: 0 is below 1"),
-        ([AUTO, "--keep_versions=all"], "argument --keep_versions: 'all' is not a number"),
+        ([AUTO, "--keep_versions=0"], "--keep_versions is 0; it may be 1 or more"),
+        ([AUTO, "--keep_versions=all"], "argument --keep_versions: invalid int value: 'all'"),
         (["--keep_versions=3"], "--keep_versions is 3, and only --dataset_version makes versions"),
         (
             [],

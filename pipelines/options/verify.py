@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import importlib.util
 import os
 import uuid
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from recordmill.pipelines import dataflow, flag_values
-from recordmill.pipelines.dataflow import DATAFLOW_RUNNER
-from recordmill.pipelines.flag_parser import HelpFormatter, Parser, add_switch
-from recordmill.pipelines.options import add_display_flags, add_runner_flags, job_options
-from recordmill.pipelines.runner_flags import (
-    DIRECT_RUNNER,
+from recordmill.pipelines.options.parser import PASSES, Command, Parser
+from recordmill.pipelines.options.runner import (
     LOCAL_RUNNERS,
+    Display,
     JobOptions,
-    beam_flags,
+    Runner,
+    check_locations,
+    job_options,
     without_path,
     writer_processes,
 )
+from recordmill.pipelines.options.source import check_given
 from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.flags import REQUIRED, declares_flags, flag, flags_of
 from recordmill.transforms.reading.against_settings import config_of, source_of_manifest
 from recordmill.transforms.reading.dataset import find_dataset, followed
 from recordmill.transforms.reading.verify_dataset import expected_of, has_keys
@@ -31,11 +30,65 @@ from recordmill.transforms.sources.detection import detect
 from recordmill.transforms.sources.registry import source_of
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage import files
-from recordmill.transforms.storage.cloud import NO_AUTH
 from recordmill.transforms.storage.layout import MANIFEST
 from recordmill.transforms.storage.listing import glance
-from recordmill.transforms.storage.paths import absolute, is_remote
+from recordmill.transforms.storage.paths import absolute, expanded, is_remote
 from recordmill.transforms.storage.places import check_place, is_file, is_folder
+
+
+@declares_flags("source")
+@dataclasses.dataclass(frozen=True)
+class Verify:
+    """What is verified, and against what."""
+
+    path: str = flag(
+        REQUIRED,
+        "folder of a dataset, or of versions of one, of which the latest is verified; a TFRecord file, or a "
+        "pattern such as out/train-*; local or gs://",
+        positional=True,
+        required=True,
+        path="folder",
+        metavar="PATH",
+    )
+    input: str | None = flag(
+        None,
+        "compare every record with its source, which lies here now; it is listed as the manifest describes",
+        path="input",
+        metavar="PATH",
+    )
+    annotations: tuple[str, ...] = flag(
+        (),
+        "with --input: where its annotations lie now",
+        path="file",
+        metavar="FILE",
+        default_text="where they lay",
+    )
+    image_roots: tuple[str, ...] = flag(
+        (),
+        "with --input: a folder in which images are also looked for",
+        name="image_root",
+        path="folder",
+        metavar="FOLDER",
+        default_text="as before",
+    )
+    report: str | None = flag(
+        None,
+        "write all findings to this file, as JSON; local or gs://",
+        "running",
+        path="output",
+        metavar="FILE",
+    )
+
+
+VERIFY = Command(
+    "verify",
+    "Reads TFRecords back completely: compares checksums, counts and digests with the manifest, decodes "
+    "every image, and checks every label, box and mask. A dataset that recordmill did not write is "
+    "verified as far as possible.",
+    f"{PASSES} Exit status: 0 nothing is wrong; 1 something is, or the job failed; 2 the call was wrong; "
+    "130 interrupted.",
+    tuple(one for cls in (Verify, Display, Runner) for one in flags_of(cls)),
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,96 +112,19 @@ class VerifyOptions(JobOptions):
 
 def parse_verify(argv: Sequence[str], prog: str) -> VerifyOptions:
     """The options of a call; exits with status 2 and one clear line where the call is wrong."""
-    parser = verify_parser(prog)
-    args = parser.parse_known_args(list(argv))[0]  # which may take the value of a flag of Beam's for PATH
-    flags = _parser(prog)
-    path, others = without_path(flags, flags.parse_known_args(list(argv))[1])
+    parser = VERIFY.parser(prog)
+    args = parser.parse_known_args(argv)[0]  # which may take the value of a flag of Beam's for PATH
+    flags = Parser(prog, [one for one in VERIFY.flags if not one.positional])
+    path, others = without_path(flags, flags.parse_known_args(argv)[1])
     if path is None:
         parser.error("PATH is not given: the folder of a dataset, a TFRecord file, or a pattern")
-    try:
-        args.path = flag_values.path(path)
+    with parser.reporting():
+        args.path = expanded(path)
         return _checked(parser, args, others)
-    except (ValueError, argparse.ArgumentTypeError) as error:
-        parser.error(str(error))
-    except OSError as error:
-        parser.error(f"{error.filename!r}: {error.strerror}")
-
-
-def verify_parser(prog: str) -> Parser:
-    """The parser of `verify`; Beam's own flags pass beside it."""
-    parser = _parser(prog)
-    parser.add_argument(
-        "path",
-        type=flag_values.path,
-        metavar="PATH",
-        help="folder of a dataset, or of versions of one, of which the latest is taken; a TFRecord file, or "
-        "a pattern such as out/train-*; local or gs://",
-    )
-    return parser
-
-
-def _parser(prog: str) -> Parser:
-    """The parser of all but PATH."""
-    parser = Parser(
-        prog=prog,
-        allow_abbrev=False,
-        formatter_class=HelpFormatter,
-        description="Reads TFRecords back, whole: checksums, counts and digests against the manifest, every "
-        "image decoded, every label, box and mask looked at. What is not a dataset of Recordmill's is "
-        "verified as far as it can be.",
-        epilog="Every flag of Apache Beam passes through. "
-        "Exit status: 0 nothing is wrong; 1 something is, or the job failed; 2 the call was wrong; "
-        "130 interrupted.",
-    )
-    _add_source(parser.add_argument_group("source"))
-    group = parser.add_argument_group("output")
-    group.add_argument(
-        "--report",
-        type=flag_values.path,
-        metavar="FILE",
-        help="write all that was found to this file, as JSON; local or gs://",
-    )
-    add_display_flags(group)
-    add_switch(group, "--quiet", "say nothing but errors")
-    add_runner_flags(parser.add_argument_group("Beam's runner"))
-    return parser
-
-
-def _add_source(group: argparse._ArgumentGroup) -> None:
-    add = group.add_argument
-    add(
-        "--input",
-        type=flag_values.path,
-        metavar="PATH",
-        help="hold every record against its source, where that lies now; it is listed as the manifest says "
-        "that it was",
-    )
-    add(
-        "--annotations",
-        action="append",
-        default=[],
-        type=flag_values.path,
-        metavar="FILE",
-        help="with --input: where its annotations lie now (repeatable; default: where they lay)",
-    )
-    add(
-        "--image_root",
-        action="append",
-        default=[],
-        type=flag_values.path,
-        metavar="FOLDER",
-        help="with --input: a folder in which images are also looked for (repeatable; default: as before)",
-    )
 
 
 def _checked(parser: Parser, args: argparse.Namespace, others: Sequence[str]) -> VerifyOptions:
-    for name in ("path", "report", "input"):
-        if vars(args)[name] == "":
-            raise ValueError(f"{'PATH' if name == 'path' else f'--{name}'} is empty; give a path")
-    if args.input is None and (args.annotations or args.image_root):
-        raise ValueError("--annotations and --image_root tell of --input, which is not given")
-    others, flags = _beam_args(parser, args, others)
-    job = job_options(args, others, flags)
+    job, flags = job_options(parser, args, others, lambda: _checked_flags(parser, args))
     path = _checked_path(args.path)
     if args.report is not None:
         _check_report(args.report)
@@ -157,8 +133,7 @@ def _checked(parser: Parser, args: argparse.Namespace, others: Sequence[str]) ->
         with glance():
             source, dataset = _source(args, path)
             source_of(source).check(source)
-    if args.runner == DATAFLOW_RUNNER:
-        dataflow.check_locations(flags)
+    check_locations(job, flags)
     return VerifyOptions(
         path=path,
         report=args.report,
@@ -169,31 +144,17 @@ def _checked(parser: Parser, args: argparse.Namespace, others: Sequence[str]) ->
     )
 
 
-def _beam_args(
-    parser: Parser, args: argparse.Namespace, others: Sequence[str]
-) -> tuple[list[str], Mapping[str, Any]]:
-    """The flags that are Beam's, with those that the runner lacks; and the same by name."""
-    known = list(others)
-    flags = beam_flags(parser, known, args.runner)
-    elsewhere = args.runner not in LOCAL_RUNNERS
-    if elsewhere and args.report is None:
+def _checked_flags(parser: Parser, args: argparse.Namespace) -> str:
+    """Checks flags against each other; the path that a job on Dataflow is named for."""
+    check_given(parser, args)
+    if args.input is None and (args.annotations or args.image_root):
+        raise ValueError("--annotations and --image_root belong to --input, which is not given")
+    if args.runner not in LOCAL_RUNNERS and args.report is None:
         raise ValueError(
-            f"--report must be given where --runner is {args.runner!r}: its workers write it, and from it "
-            "this process tells what they found"
+            f"--report must be given where --runner is {args.runner!r}: its workers write it, and this "
+            "process reads their findings from it"
         )
-    if args.runner == DATAFLOW_RUNNER:
-        given = [args.input] if args.input is not None else []
-        paths = {"report": [args.report], "input": given}
-        dataflow.check_paths({**paths, "annotations": args.annotations, "image_root": args.image_root})
-        if not is_remote(absolute(args.path)):
-            raise ValueError(f"PATH is {args.path!r}, on this machine, which Dataflow's workers do not see")
-        if importlib.util.find_spec("google.cloud.dataflow") is None:
-            raise ValueError(f"--runner is {args.runner!r}, which wants recordmill[gcp]")
-        known += dataflow.dataflow_args(flags, f"{args.path.rstrip('/')}/verify")
-        flags = beam_flags(parser, known, args.runner)
-    if flags.get("no_auth"):
-        os.environ[NO_AUTH] = "true"  # our own client of the bucket asks as Beam's does
-    return known, flags
+    return f"{args.path.rstrip('/')}/verify"
 
 
 def _source(args: argparse.Namespace, path: str) -> tuple[SourceConfig, DatasetConfig]:
@@ -264,5 +225,5 @@ def scratch_beside(report: str) -> str:
 
 def report_in(options: VerifyOptions, folder: str) -> str:
     """Where the job writes its report; below `folder` where none is wanted."""
-    assert options.report is not None or options.runner in (*LOCAL_RUNNERS, DIRECT_RUNNER)
+    assert options.report is not None or options.runner in LOCAL_RUNNERS
     return options.report or os.path.join(folder, "report.json")

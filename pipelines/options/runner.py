@@ -1,4 +1,4 @@
-"""Flags of Beam and its runners: which there are, what the runner lacks, how much it does at a time."""
+"""How a job runs: our flags about it, Beam's flags, and what the runner needs and can do."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import dataclasses
 import difflib
 import importlib.util
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
 
-from recordmill.pipelines import dataflow
-from recordmill.pipelines.dataflow import DATAFLOW_RUNNER
-from recordmill.pipelines.flag_parser import Parser
-from recordmill.transforms.flags import flag_with
+from recordmill.pipelines.options import dataflow
+from recordmill.pipelines.options.dataflow import DATAFLOW_RUNNER
+from recordmill.pipelines.options.parser import Parser, fail
+from recordmill.transforms.flags import declares_flags, flag, flag_with
+from recordmill.transforms.storage.cloud import NO_AUTH
 
 DIRECT_RUNNER = "DirectRunner"
 LOCAL_RUNNERS = (DIRECT_RUNNER, "BundleBasedDirectRunner", "FnApiRunner", "PrismRunner")
@@ -26,8 +27,49 @@ IN_MEMORY = "in_memory"
 _LISTING_PARTS = 256
 
 _RUNNERS = (*LOCAL_RUNNERS, DATAFLOW_RUNNER, "FlinkRunner", "PortableRunner", "SparkRunner")
-# A checkout's; where only the packages are installed, there is none beside them.
-_SETUP_FILE = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "setup.py")
+# Of a checkout; where only the package is installed, it does not exist.
+_SETUP_FILE = os.path.abspath(os.path.join(os.path.realpath(__file__), "../../../setup.py"))
+
+
+def runner_name(text: str) -> str:
+    """A runner's name as Beam writes it: it takes them in any case, and without `Runner` too."""
+    names = {name.lower(): name for name in _RUNNERS}
+    return names.get(text.lower()) or names.get(f"{text.lower()}runner") or text
+
+
+@declares_flags("Beam's runner")
+@dataclasses.dataclass(frozen=True)
+class Runner:
+    """Flags of Beam that affect our own processes, so that they are read before Beam is imported."""
+
+    runner: str = flag(
+        DIRECT_RUNNER,
+        "where it runs; DirectRunner is this machine",
+        parse=runner_name,
+        metavar="NAME",
+    )
+    direct_num_workers: int | None = flag(
+        None, "writer processes", at_least=0, metavar="N", default_text="one for each core"
+    )
+    direct_running_mode: str = flag(
+        IN_MEMORY,
+        "in_memory: our own writer processes; otherwise Beam's workers",
+        values=(IN_MEMORY, "multi_threading", "multi_processing"),
+    )
+
+
+@declares_flags("running")
+@dataclasses.dataclass(frozen=True)
+class Display:
+    """What a command prints while its job runs."""
+
+    progress: str = flag(
+        "auto",
+        "auto: a bar on a terminal, lines elsewhere",
+        values=("auto", "bar", "lines", "none"),
+    )
+    verbose: bool = flag(False, "log what Beam logs")
+    quiet: bool = flag(False, "print nothing but errors; convert --plan still prints the plan")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,7 +84,7 @@ class JobOptions:
         beam_args: Beam's flags, --runner among them.
         setup_file: setup.py from which the workers install this program; None if they have it.
         on_a_cluster: the job continues when this process ends.
-        leave: return once Dataflow has the job.
+        is_async: return once Dataflow has the job.
     """
 
     progress: str
@@ -52,7 +94,7 @@ class JobOptions:
     beam_args: tuple[str, ...]
     setup_file: str | None
     on_a_cluster: bool
-    leave: bool = False
+    is_async: bool = False
 
     @property
     def shown(self) -> str:
@@ -60,10 +102,76 @@ class JobOptions:
         return "quiet" if self.quiet else self.progress
 
 
-def runner_name(text: str) -> str:
-    """A runner's name as Beam writes it: it takes them in any case, and without `Runner` too."""
-    names = {name.lower(): name for name in _RUNNERS}
-    return names.get(text.lower()) or names.get(f"{text.lower()}runner") or text
+def job_options(
+    parser: Parser, args: argparse.Namespace, others: Sequence[str], output: Callable[[], str]
+) -> tuple[JobOptions, Mapping[str, Any]]:
+    """How the job of a parsed call runs; and Beam's flags by name.
+
+    Args:
+        parser: of our flags.
+        args: our flags.
+        others: Beam's flags, as they were given.
+        output: checks our flags, and returns the path that a job on Dataflow is named for.
+
+    Raises:
+        ValueError: a flag is unknown or missing, flags exclude each other, or this program cannot be sent
+            to the workers.
+    """
+    beam_args = list(others)
+    flags = beam_flags(parser, beam_args, args.runner)
+    path = output()
+    setup_file = None
+    if args.runner == DATAFLOW_RUNNER:
+        dataflow.check_paths(_paths(parser, args))
+        if not _is_installed("google.cloud.dataflow"):
+            raise ValueError(
+                f"--runner is {DATAFLOW_RUNNER!r}, which needs Beam's parts for Google Cloud; "
+                "install recordmill[gcp]"
+            )
+        beam_args += dataflow.dataflow_args(flags, path)
+        flags = beam_flags(parser, beam_args, args.runner)
+        setup_file = dataflow.code_to_send(flags, _own_setup_file())
+    if flags.get("no_auth"):
+        os.environ[NO_AUTH] = "true"  # our own client of the bucket asks as Beam's does
+    if args.verbose and args.quiet:
+        raise ValueError("--verbose and --quiet are both given; give one of them")
+    options = JobOptions(
+        progress=args.progress,
+        verbose=args.verbose,
+        quiet=args.quiet,
+        runner=args.runner,
+        beam_args=(*_direct_args(args), *beam_args),
+        setup_file=setup_file,
+        on_a_cluster=is_on_a_cluster(args.runner, flags),
+        is_async=vars(args).get("async", False),
+    )
+    return options, flags
+
+
+def check_locations(options: JobOptions, flags: Mapping[str, Any]) -> None:
+    """Raises ValueError unless the buckets exist that a job on Dataflow needs."""
+    if options.runner == DATAFLOW_RUNNER:
+        dataflow.check_locations(flags)
+
+
+def _paths(parser: Parser, args: argparse.Namespace) -> dict[str, Sequence[str]]:
+    """The paths that workers read and write, by their flags; this process reads a label file."""
+    found: dict[str, Sequence[str]] = {}
+    for one in parser.flags:
+        value = getattr(args, one.name)
+        if one.path and one.name != "label_file" and value is not None:
+            found[one.shown] = value if isinstance(value, tuple) else (value,)
+    return found
+
+
+def _direct_args(args: argparse.Namespace) -> list[str]:
+    """Those of our flags that Beam gets; not the number of our own processes."""
+    flags = [f"--runner={args.runner}"]
+    if args.direct_running_mode != IN_MEMORY:
+        flags.append(f"--direct_running_mode={args.direct_running_mode}")
+        if args.direct_num_workers is not None:
+            flags.append(f"--direct_num_workers={args.direct_num_workers}")
+    return flags
 
 
 def beam_flags(parser: Parser, others: Sequence[str], runner: str) -> Mapping[str, Any]:
@@ -96,12 +204,15 @@ def without_path(parser: Parser, others: Sequence[str]) -> tuple[str | None, lis
     return path, left
 
 
-def _beam_parser(parser: Parser) -> Parser:
+def _beam_parser(parser: Parser) -> argparse.ArgumentParser:
     """The parser of Beam's flags."""
     from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
 
-    class BeamParser(Parser, _BeamArgumentParser):
-        """Beam's flags, with our way to say what is wrong."""
+    class BeamParser(_BeamArgumentParser):
+        """Beam's flags, with our line about what is wrong."""
+
+        def error(self, message: str) -> NoReturn:
+            fail(self, message)
 
     beam_parser = BeamParser(prog=parser.prog, allow_abbrev=False, add_help=False)
     for options in PipelineOptions.__subclasses__():
@@ -109,7 +220,7 @@ def _beam_parser(parser: Parser) -> Parser:
     return beam_parser
 
 
-def _no_flag(argument: str, *parsers: Parser) -> str:
+def _no_flag(argument: str, *parsers: argparse.ArgumentParser) -> str:
     """The message about an argument that no parser knows. It suggests flags of the first parser first."""
     name = argument.split("=")[0]
     if not name.startswith("-") and os.path.isfile(argument):
@@ -143,31 +254,6 @@ def is_on_a_cluster(runner: str, flags: Mapping[str, Any]) -> bool:
 def listing_parts(runner: str) -> int:
     """How many parts a large input is listed in: with one machine, whose threads do not scale, it is one."""
     return 1 if runner in LOCAL_RUNNERS else _LISTING_PARTS
-
-
-def dataflow_args(args: argparse.Namespace, flags: Mapping[str, Any]) -> list[str]:
-    """The flags of Beam that a call of Dataflow lacks.
-
-    Raises:
-        ValueError: it cannot be submitted so.
-    """
-    paths = {name: getattr(args, name) for name in ("annotations", "image_root")}
-    dataflow.check_paths({"input": [args.input], "output": [args.output], **paths})
-    if not _is_installed("google.cloud.dataflow"):
-        raise ValueError(
-            f"--runner is {DATAFLOW_RUNNER!r}, which wants Beam's parts for Google Cloud; "
-            "install recordmill[gcp]"
-        )
-    return dataflow.dataflow_args(flags, args.output)
-
-
-def code_to_send(runner: str, flags: Mapping[str, Any]) -> str | None:
-    """Path of the setup.py of which the runner's workers get this program; None where they have it.
-
-    Raises:
-        ValueError: they have not, and there is none.
-    """
-    return dataflow.code_to_send(flags, _own_setup_file()) if runner == DATAFLOW_RUNNER else None
 
 
 def _is_installed(module: str) -> bool:

@@ -128,13 +128,13 @@ def check_paths(paths: Mapping[str, Sequence[str]]) -> None:
     """Raises ValueError for a path that Dataflow's workers cannot see.
 
     Args:
-        paths: by flag.
+        paths: by the flag, or `PATH`, that gives them.
     """
     for flag, given in paths.items():
         for path in given:
             if "://" not in path or path.startswith("file://"):
                 raise ValueError(
-                    f"--{flag} is {path!r}, on this machine, which the workers of --runner={DATAFLOW_RUNNER} "
+                    f"{flag} is {path!r}, on this machine, which the workers of --runner={DATAFLOW_RUNNER} "
                     "do not see; give a path in a bucket, gs://BUCKET/…"
                 )
 
