@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 # Module and purpose of each command.
 _COMMANDS = {
     "convert": ("convert", "images to a published dataset"),
-    "inspect": ("inspection", "what is in TFRecords, anyone's"),
+    "inspect": ("inspection", "what is in any TFRecords"),
     "verify": ("verify", "reads a complete dataset back, and compares it with its source"),
-    "report": ("report", "report.html of a dataset, to look at"),
+    "report": ("report", "report.html, a page about a dataset"),
     "schema": ("schema_code", "the code that parses it, in plain TensorFlow"),
     "sweep": ("sweep", "what each image setting costs and saves"),
     "formats": ("formats", "what is read and written"),

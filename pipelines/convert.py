@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pi
 
 
 def _converted(argv: Sequence[str], prog: str) -> int:
-    """The exit status of a call; what is wrong is told in one line."""
+    """The exit status of a call."""
     # Modules and records are many and live to the end: collecting them over and over frees nothing.
     gc.set_threshold(100_000, 20, 20)
     from recordmill.pipelines.options.convert import parse_convert
@@ -50,7 +50,7 @@ def _converted(argv: Sequence[str], prog: str) -> int:
         prog,
         options.runner,
         options.verbose,
-        lambda: "" if options.quiet else interruption.what_is_kept(options.output, options.working),
+        lambda: "" if options.quiet else interruption.reusable_work(options.output, options.working),
     )
 
 

@@ -50,7 +50,7 @@ from recordmill.transforms.storage.places import check_place
 def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pipelines.inspection") -> int:
     """Prints it; returns the exit status: 1 where something is damaged."""
     with interruption.stopping_at_once():
-        interruption.leave("nothing is written\n")
+        interruption.set_message("nothing is written\n")
         parser = INSPECT.parser(prog)
         args = parser.parse_args(sys.argv[1:] if argv is None else argv)
         _check(parser, args)

@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pi
 
 
 def _swept(argv: Sequence[str], prog: str) -> int:
-    """The exit status of a call; what is wrong is told in one line."""
+    """The exit status of a call."""
     own_process.set_up()
     set_up_logging(verbose=False)
     options = parse_sweep(argv, prog)

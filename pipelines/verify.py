@@ -1,4 +1,4 @@
-"""Reads a dataset back, whole, and tells what is wrong with it.
+"""Reads a complete dataset back, and reports what is wrong with it.
 
 recordmill verify out/
 recordmill verify out/ --input photos/
@@ -27,7 +27,7 @@ if __name__ == "__main__":
     interruption.install()  # what follows takes a while to import
 
 from recordmill.pipelines.options.runner import DIRECT_RUNNER, listing_parts
-from recordmill.pipelines.options.verify import VerifyOptions, parse_verify, report_in, scratch_beside
+from recordmill.pipelines.options.verify import VerifyOptions, parse_verify, report_in, scratch_next_to
 from recordmill.pipelines.running.beam_job import exit_status, set_up_logging
 from recordmill.pipelines.running.job import Job, run_job
 from recordmill.pipelines.verify_table import print_verified
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pi
 
 
 def _verified(argv: Sequence[str], prog: str) -> int:
-    """The exit status of a call; what is wrong with it is told in one line."""
+    """The exit status of a call."""
     own_process.set_up()
     set_up_logging(verbose=False)
     options = parse_verify(argv, prog)
@@ -86,7 +86,7 @@ class _Verification(Job):
         against = None
         if options.source is not None and options.dataset is not None:
             # Workers of other machines share nothing but the report's folder.
-            scratch = None if options.runner == DIRECT_RUNNER else scratch_beside(self._report)
+            scratch = None if options.runner == DIRECT_RUNNER else scratch_next_to(self._report)
             against = SourceAgain(options.source, options.dataset, scratch, listing_parts(options.runner))
         verify = VerifyShards(options.path, self._report, options.workers, against)
         _ = pipeline | "VerifyShards" >> verify

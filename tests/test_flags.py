@@ -78,7 +78,7 @@ def test_values_are_checked_by_the_declaration(declared: Flag, value: object, me
         ),
         ("--splits=a=0.5 adds up to 0.5", "DatasetConfig.splits=a=0.5 adds up to 0.5"),
         ("give --image_root the folder", "give SourceConfig.image_roots the folder"),
-        ("which only --writer=shards heeds", "which only DatasetConfig.writer=shards heeds"),
+        ("which only --writer=shards uses", "which only DatasetConfig.writer=shards uses"),
         ("--runner and /a--output and --outputs stay", "--runner and /a--output and --outputs stay"),
     ],
 )
@@ -102,7 +102,7 @@ def test_every_parameter_comes_back() -> None:
         (lambda: DatasetConfig(boxes="keep"), "DatasetConfig.boxes is 'keep'; it may be clip, drop or fail"),
         (
             lambda: DatasetConfig(writer="beam", seed=3),
-            "DatasetConfig.seed is 3, which only DatasetConfig.writer=shards heeds",
+            "DatasetConfig.seed is 3, which only DatasetConfig.writer=shards uses",
         ),
         (
             lambda: DatasetConfig(overwrite=True, dataset_version="auto"),

@@ -1,4 +1,4 @@
-"""What a dataset shall be: the one frozen configuration that the transforms see. Imports no Beam."""
+"""The configuration of a dataset, which the transforms read. Imports no Beam."""
 
 from __future__ import annotations
 
@@ -16,20 +16,6 @@ from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.records import BOXES, SPLIT_NAME
 
 MIB = 1 << 20
-# Fields that decide how a dataset is made, not what its bytes are.
-_NOT_THE_BYTES = (
-    "workers",
-    "max_failure_ratio",
-    "strict",
-    "untyped_features",
-    "expected_splits",
-    "split_names",
-    "overwrite",
-    "shuffles_in_memory",
-    "worker_slots",
-    "dataset_version",
-    "keep_versions",
-)
 
 
 def _schemas(text: str) -> str:
@@ -92,7 +78,7 @@ class DatasetConfig:
         pattern=r"{0}(,{0})*".format(r"[A-Za-z0-9_-]+=([01]|[01]?\.[0-9]+)"),
     )
     expected_splits: tuple[str, ...] = setting(
-        (), "splits that the source's layout names: without a record, the job fails"
+        (), "splits that the source's layout names: without a record, the job fails", determines_bytes=False
     )
     group_by: str | None = flag(
         None,
@@ -146,10 +132,13 @@ class DatasetConfig:
         auto=True,
     )
     split_names: tuple[str, ...] = setting(
-        (), "every split that a record may have; with writer beam they must be given"
+        (), "every split that a record may have; with writer beam they must be given", determines_bytes=False
     )
     overwrite: bool = flag(
-        False, "replace the dataset that --output holds; it stays until the new one is complete", "running"
+        False,
+        "replace the dataset that --output holds; it stays until the new one is complete",
+        "running",
+        determines_bytes=False,
     )
     max_failure_ratio: float = flag(
         0.01,
@@ -159,24 +148,32 @@ class DatasetConfig:
         at_most=1,
         metavar="R",
         pattern=r"(0|1|[01]\.0*|0?\.[0-9]+)",
+        determines_bytes=False,
     )
     strict: bool = flag(
         False,
         "publish nothing if the dataset has warnings, such as a single class or images without boxes; "
         "with --plan: exit with 1",
         "running",
+        determines_bytes=False,
     )
     name: str = flag(
         "dataset", "the dataset's name for TFDS", "shards", metavar="NAME", default_text="from --output"
     )
     untyped_features: bool = setting(
-        False, "free features are text, and the complete column determines their type"
+        False, "free features are text, and the complete column determines their type", determines_bytes=False
     )
-    shuffles_in_memory: bool = setting(True, "the runner shuffles in memory, on one machine; else on disks")
+    shuffles_in_memory: bool = setting(
+        True, "the runner shuffles in memory, on one machine; else on disks", determines_bytes=False
+    )
     workers: int = setting(
-        0, "processes that write, on the machine of the pipeline; 0 for the runner's workers"
+        0,
+        "processes that write, on the machine of the pipeline; 0 for the runner's workers",
+        determines_bytes=False,
     )
-    worker_slots: int = setting(0, "how many shards the runner's workers may write at a time; 0 if unknown")
+    worker_slots: int = setting(
+        0, "how many shards the runner's workers may write at a time; 0 if unknown", determines_bytes=False
+    )
     dataset_version: str | None = flag(
         None,
         "publish in a folder of this name below --output, next to the previous versions, and reuse what "
@@ -185,6 +182,7 @@ class DatasetConfig:
         "running",
         metavar="auto|X.Y.Z",
         pattern=r"(auto|{0}\.{0}\.{0})".format("(0|[1-9][0-9]{0,8})"),
+        determines_bytes=False,
     )
     keep_versions: int | None = flag(
         None,
@@ -194,6 +192,7 @@ class DatasetConfig:
         at_least=1,
         metavar="N",
         default_text="all",
+        determines_bytes=False,
     )
 
     @naming_parameters()
@@ -202,10 +201,10 @@ class DatasetConfig:
         _check_splits(self.splits)
         _check_num_shards(self.num_shards)
         if (self.group_by or self.group_pattern) and not self.splits:
-            flag = "--group_by" if self.group_by else "--group_pattern"
-            raise ValueError(f"{flag} keeps groups in one split of --splits, which is not given")
+            name = "--group_by" if self.group_by else "--group_pattern"
+            raise ValueError(f"{name} keeps groups in one split of --splits, which is not given")
         if self.group_by and self.group_pattern:
-            raise ValueError("--group_by and --group_pattern both say how to group; give one of them")
+            raise ValueError("--group_by and --group_pattern both determine groups; give one of them")
         if self.group_pattern is not None:
             try:
                 re.compile(self.group_pattern)
@@ -215,7 +214,7 @@ class DatasetConfig:
         self._check_versions()
 
     def _check_versions(self) -> None:
-        """Raises ValueError where versions cannot be as they are asked for."""
+        """Raises ValueError for flags that exclude versions, or need them."""
         if self.dataset_version is None:
             if self.keep_versions is not None:
                 raise ValueError(
@@ -225,12 +224,12 @@ class DatasetConfig:
         if self.overwrite:
             raise ValueError(
                 f"--overwrite replaces a dataset, and --dataset_version={self.dataset_version} publishes "
-                "beside those that are there; give one of them"
+                "next to those that exist; give one of them"
             )
         if self.writer != "shards":
             raise ValueError(
-                f"--writer is {self.writer!r}, and --dataset_version={self.dataset_version} takes over from "
-                "shards that are the same each time; leave --writer out, or give --writer=shards"
+                f"--writer is {self.writer!r}, and --dataset_version={self.dataset_version} reuses "
+                "shards, which must be the same each time; leave --writer out, or give --writer=shards"
             )
 
     def _check_writer(self) -> None:
@@ -241,26 +240,23 @@ class DatasetConfig:
             value = getattr(self, name)
             if value != type(self).__dataclass_fields__[name].default:
                 raise ValueError(
-                    f"--{name} is {value!r}, which only --writer=shards heeds: with --writer=beam the runner "
+                    f"--{name} is {value!r}, which only --writer=shards uses: with --writer=beam the runner "
                     "decides the order, and --num_shards or the runner the number of shards"
                 )
 
     def as_json(self) -> dict[str, object]:
-        """The configuration as manifest.json has it: what decides the bytes, not how they were made."""
+        """The fields that determine the bytes, as in manifest.json."""
         fields = dataclasses.asdict(self)
-        for name in _NOT_THE_BYTES:
-            del fields[name]
-        fields.update(fields.pop("policy"))
-        return fields
+        return {**{name: fields[name] for name in _in_manifest()}, **fields["policy"]}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> DatasetConfig:
-        """The inverse of `as_json`; what that leaves out is the default.
+        """The inverse of `as_json`; other fields have their defaults.
 
         Raises:
-            ValueError: fields that this version does not know, or a value that may not be.
+            ValueError: a field is unknown to this version, or has a value that it may not have.
         """
-        own = {field.name for field in dataclasses.fields(cls)} - {"policy", *_NOT_THE_BYTES}
+        own = set(_in_manifest())
         of_images = {field.name for field in dataclasses.fields(ImagePolicy)}
         unknown = sorted(fields.keys() - own - of_images)
         if unknown:
@@ -277,6 +273,12 @@ class DatasetConfig:
         """A hash of the configuration, of the source's settings and of the codecs' versions."""
         parts = [self.as_json(), dict(codecs), dict(source or {})]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _in_manifest() -> list[str]:
+    """The fields, but for the policy, that determine the bytes of a dataset; the others, how it is made."""
+    every = [field for field in dataclasses.fields(DatasetConfig) if field.name != "policy"]
+    return [field.name for field in every if field.metadata["flag"].determines_bytes]
 
 
 def _check_num_shards(num_shards: int | Mapping[str, int] | None) -> None:

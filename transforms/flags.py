@@ -52,6 +52,7 @@ class Flag:
         required: a call without it is wrong.
         path: `input`, `output`, `file` or `folder`: what a path names.
         pattern: regular expression of the text, for parameters of a template.
+        determines_bytes: the shards of a dataset depend on it.
         field: of the dataclass.
         type: of the field, as text.
         default: of the field; None if it has none.
@@ -72,6 +73,7 @@ class Flag:
     required: bool = False
     path: str = ""
     pattern: str = ""
+    determines_bytes: bool = True
     field: str = ""
     type: str = ""
     default: Any = None
@@ -156,9 +158,9 @@ def like(cls: type, field: str, **changed: Any) -> Any:
     return _field(found.default, dataclasses.replace(found, group=_GROUP_OF_CLASS, **changed))
 
 
-def setting(default: _T, help: str) -> _T:
+def setting(default: _T, help: str, **declared: Any) -> _T:
     """A field of the Python API that is no flag."""
-    return _field(default, Flag(help=help))
+    return _field(default, Flag(help=help, **declared))
 
 
 def _field(default: _T, declared: Flag) -> _T:

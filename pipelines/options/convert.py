@@ -208,15 +208,15 @@ def _image_policy(args: argparse.Namespace) -> ImagePolicy:
     if "image_format" not in args.given and args.schema == "plain":
         image_format = "raw"  # its image_raw is pixels, in the tutorials that made the name
     policy = from_flags(ImagePolicy, args, image_format=image_format)
-    policy.check_heeded(args.given)
+    policy.check_effects(args.given)
     return policy
 
 
 def _output_folders(args: argparse.Namespace) -> tuple[str, str]:
-    """The folder that the job works in, and the one that readers will see.
+    """The folder that the job works in, and the folder that readers will see.
 
     Raises:
-        ValueError: one of them cannot take the dataset.
+        ValueError: one of them cannot hold the dataset.
     """
     check_path(args.output)
     if args.dataset_version is None:
@@ -235,7 +235,7 @@ def _output_folders(args: argparse.Namespace) -> tuple[str, str]:
     check_home(args.output)
     version = version_to_write(absolute(args.output), args.dataset_version)
     working = staging_folder(args.output, version)
-    # One that is whole already, and was to be moved to its place, is moved by this job.
+    # A complete version that was not moved into place yet is moved by this job.
     if not exists(os.path.join(working, MANIFEST)):
         check_output(working)
     return working, version_folder(args.output, version)
@@ -249,12 +249,12 @@ def _has_versions(output: str) -> bool:
 
 
 def schema_of(asked: str, source: SourceConfig) -> str:
-    """The schema of a call: `auto` is what fits the source, or is left to its records."""
+    """The schema of a call: `auto` becomes the schemas of the source, if that determines any."""
     return asked if asked != "auto" else ",".join(source_of(source).schemas(source)) or "auto"
 
 
 def _writer(args: argparse.Namespace, sized: bool) -> str:
-    """What --writer=auto means: WriteToTFRecord where the shuffle is on disk, and it can do what is asked."""
+    """The writer; --writer=auto is WriteToTFRecord if the shuffle is on disk and no flag excludes it."""
     if args.writer != "auto":
         return str(args.writer)
     if args.dataset_version is not None:
@@ -267,7 +267,7 @@ def _split_names(args: argparse.Namespace, source: SourceConfig) -> tuple[str, .
     """Every split that a record may fall into, for --writer=beam.
 
     Raises:
-        ValueError: only reading the input would tell.
+        ValueError: only the rows of the input name them.
     """
     if args.splits:
         return tuple(args.splits)
@@ -276,14 +276,15 @@ def _split_names(args: argparse.Namespace, source: SourceConfig) -> tuple[str, .
     names = source_of(source).split_names(source)
     if names is None:
         raise ValueError(
-            "--writer is 'beam', which has to know the splits beforehand, and they are in the rows of the "
-            "input: name them with --num_shards NAME=N,…, make others with --splits, or use --writer=shards"
+            "--writer is 'beam', which needs the names of the splits beforehand, and they are in the rows "
+            "of the input: name them with --num_shards NAME=N,…, make others with --splits, or use "
+            "--writer=shards"
         )
     return tuple(dict.fromkeys((*names, "train")))
 
 
 def _expected_splits(args: argparse.Namespace, source: SourceConfig) -> tuple[str, ...]:
-    """The splits of the layout, unless what was asked for may well leave one empty."""
+    """The splits of the layout, unless flags may leave one empty."""
     if args.splits or args.include or args.exclude or args.limit:
         return ()
     return source_of(source).split_names(source) or ()

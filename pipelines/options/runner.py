@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from recordmill.pipelines.options import dataflow
 from recordmill.pipelines.options.dataflow import DATAFLOW_RUNNER
-from recordmill.pipelines.options.parser import Parser, fail
+from recordmill.pipelines.options.parser import Parser, fail, from_flags
 from recordmill.transforms.flags import declares_flags, flag, flag_with
 from recordmill.transforms.storage.cloud import NO_AUTH
 
@@ -21,9 +21,9 @@ LOCAL_RUNNERS = (DIRECT_RUNNER, "BundleBasedDirectRunner", "FnApiRunner", "Prism
 """Runners of one machine, which shuffle in memory."""
 
 IN_MEMORY = "in_memory"
-"""The value of --direct_running_mode with which the writer processes are ours."""
+"""The value of --direct_running_mode for our own writer processes."""
 
-# Of a large input, that are listed side by side.
+# Parts of a large input that are listed in parallel.
 _LISTING_PARTS = 256
 
 _RUNNERS = (*LOCAL_RUNNERS, DATAFLOW_RUNNER, "FlinkRunner", "PortableRunner", "SparkRunner")
@@ -32,7 +32,7 @@ _SETUP_FILE = os.path.abspath(os.path.join(os.path.realpath(__file__), "../../..
 
 
 def runner_name(text: str) -> str:
-    """A runner's name as Beam writes it: it takes them in any case, and without `Runner` too."""
+    """A runner's name as Beam writes it; `text` may be in any case, and may lack `Runner`."""
     names = {name.lower(): name for name in _RUNNERS}
     return names.get(text.lower()) or names.get(f"{text.lower()}runner") or text
 
@@ -71,30 +71,9 @@ class Display:
     verbose: bool = flag(False, "log what Beam logs")
     quiet: bool = flag(False, "print nothing but errors; convert --plan still prints the plan")
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class JobOptions:
-    """The part of a checked call that determines how its job runs.
-
-    Attributes:
-        progress: `auto`, `bar`, `lines` or `none`.
-        verbose: log what Beam logs.
-        quiet: print nothing but errors.
-        runner: Beam's runner, by name.
-        beam_args: Beam's flags, --runner among them.
-        setup_file: setup.py from which the workers install this program; None if they have it.
-        on_a_cluster: the job continues when this process ends.
-        is_async: return once Dataflow has the job.
-    """
-
-    progress: str
-    verbose: bool
-    quiet: bool
-    runner: str
-    beam_args: tuple[str, ...]
-    setup_file: str | None
-    on_a_cluster: bool
-    is_async: bool = False
+    def __post_init__(self) -> None:
+        if self.verbose and self.quiet:
+            raise ValueError("--verbose and --quiet are both given; give one of them")
 
     @property
     def shown(self) -> str:
@@ -102,8 +81,27 @@ class JobOptions:
         return "quiet" if self.quiet else self.progress
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JobOptions(Display):
+    """The part of a checked call that determines how its job runs.
+
+    Attributes:
+        runner: Beam's runner, by name.
+        beam_args: Beam's flags, --runner among them.
+        setup_file: setup.py from which the workers install this program; None if they have it.
+        on_a_cluster: the job continues when this process ends.
+        is_async: return once Dataflow has the job.
+    """
+
+    runner: str
+    beam_args: tuple[str, ...]
+    setup_file: str | None
+    on_a_cluster: bool
+    is_async: bool = False
+
+
 def job_options(
-    parser: Parser, args: argparse.Namespace, others: Sequence[str], output: Callable[[], str]
+    parser: Parser, args: argparse.Namespace, others: Sequence[str], check: Callable[[], str]
 ) -> tuple[JobOptions, Mapping[str, Any]]:
     """How the job of a parsed call runs; and Beam's flags by name.
 
@@ -111,7 +109,7 @@ def job_options(
         parser: of our flags.
         args: our flags.
         others: Beam's flags, as they were given.
-        output: checks our flags, and returns the path that a job on Dataflow is named for.
+        check: checks our flags, and returns the path that a job on Dataflow is named for.
 
     Raises:
         ValueError: a flag is unknown or missing, flags exclude each other, or this program cannot be sent
@@ -119,7 +117,7 @@ def job_options(
     """
     beam_args = list(others)
     flags = beam_flags(parser, beam_args, args.runner)
-    path = output()
+    path = check()
     setup_file = None
     if args.runner == DATAFLOW_RUNNER:
         dataflow.check_paths(_paths(parser, args))
@@ -133,12 +131,9 @@ def job_options(
         setup_file = dataflow.code_to_send(flags, _own_setup_file())
     if flags.get("no_auth"):
         os.environ[NO_AUTH] = "true"  # our own client of the bucket asks as Beam's does
-    if args.verbose and args.quiet:
-        raise ValueError("--verbose and --quiet are both given; give one of them")
-    options = JobOptions(
-        progress=args.progress,
-        verbose=args.verbose,
-        quiet=args.quiet,
+    options = from_flags(
+        JobOptions,
+        args,
         runner=args.runner,
         beam_args=(*_direct_args(args), *beam_args),
         setup_file=setup_file,
@@ -175,10 +170,10 @@ def _direct_args(args: argparse.Namespace) -> list[str]:
 
 
 def beam_flags(parser: Parser, others: Sequence[str], runner: str) -> Mapping[str, Any]:
-    """Beam's flags by name, with its defaults; empty, and Beam is not imported, where nothing asks for it.
+    """Beam's flags by name, with its defaults; empty, without importing Beam, if a local job has none.
 
     Raises:
-        ValueError: one of `others` is neither our flag nor Beam's; the nearest that is, is named.
+        ValueError: one of `others` is neither our flag nor Beam's; the message names the nearest flag.
     """
     if not others and runner in LOCAL_RUNNERS:
         return {}
@@ -190,9 +185,9 @@ def beam_flags(parser: Parser, others: Sequence[str], runner: str) -> Mapping[st
 
 
 def without_path(parser: Parser, others: Sequence[str]) -> tuple[str | None, list[str]]:
-    """The path that stands among Beam's flags, and the others; no path where there is none.
+    """The first argument that is neither a flag of Beam's nor its value, or None; and the other arguments.
 
-    A flag's value is none: Beam's own parser tells which they are, and is imported where there may be one.
+    Beam's own parser separates values from other arguments, and is imported only if there may be a value.
     """
     words = list(others)
     if len(words) > 1:
@@ -221,7 +216,7 @@ def _beam_parser(parser: Parser) -> argparse.ArgumentParser:
 
 
 def _no_flag(argument: str, *parsers: argparse.ArgumentParser) -> str:
-    """The message about an argument that no parser knows. It suggests flags of the first parser first."""
+    """The message about an unknown argument. It suggests flags of the first parser first."""
     name = argument.split("=")[0]
     if not name.startswith("-") and os.path.isfile(argument):
         folder, pattern = os.path.dirname(argument) or ".", f"*{os.path.splitext(argument)[1]}"
@@ -232,9 +227,9 @@ def _no_flag(argument: str, *parsers: argparse.ArgumentParser) -> str:
     if not name.startswith("-"):
         return f"unexpected argument {argument!r}; give the input with --input"
     ours = parsers[0]._option_string_actions
-    known = {flag for parser in parsers for flag in parser._option_string_actions}
-    # Few mistype Beam's, but by a letter.
-    tries = ((known, 0.95), (ours, 0.65), (known, 0.75))
+    every = {flag for parser in parsers for flag in parser._option_string_actions}
+    # Beam's flags are suggested for a typo of one letter only.
+    tries = ((every, 0.95), (ours, 0.65), (every, 0.75))
     nearest = next(
         filter(None, (difflib.get_close_matches(name, flags, 1, cutoff) for flags, cutoff in tries)), []
     )
@@ -243,7 +238,7 @@ def _no_flag(argument: str, *parsers: argparse.ArgumentParser) -> str:
 
 
 def is_on_a_cluster(runner: str, flags: Mapping[str, Any]) -> bool:
-    """Whether a job of the runner is one of a cluster, and goes on when this process ends."""
+    """Whether the job runs on a cluster, and continues when this process ends."""
     if runner == "FlinkRunner":
         return not str(flags.get("flink_master") or "[auto]").startswith("[")
     if runner == "SparkRunner":
@@ -252,7 +247,7 @@ def is_on_a_cluster(runner: str, flags: Mapping[str, Any]) -> bool:
 
 
 def listing_parts(runner: str) -> int:
-    """How many parts a large input is listed in: with one machine, whose threads do not scale, it is one."""
+    """How many parts a large input is listed in: one on one machine, because threads do not scale."""
     return 1 if runner in LOCAL_RUNNERS else _LISTING_PARTS
 
 
@@ -260,11 +255,11 @@ def _is_installed(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:
-        return False  # nor is what it is part of
+        return False  # a package above it is not installed
 
 
 def _own_setup_file() -> str | None:
-    """The setup.py of this program; one of another may lie where packages are installed."""
+    """The setup.py of this program, if there is one; another program's may lie above installed packages."""
     try:
         with open(_SETUP_FILE, encoding="utf-8") as file:
             return _SETUP_FILE if 'name="recordmill"' in file.read() else None
@@ -273,7 +268,7 @@ def _own_setup_file() -> str | None:
 
 
 def worker_slots(runner: str, flags: Mapping[str, Any]) -> int:
-    """How many shards the runner's workers may write at a time; 0 where that is not known."""
+    """How many shards the runner's workers may write at a time; 0 if unknown."""
     if runner == DATAFLOW_RUNNER:
         return dataflow.worker_slots(flags)
     return max(int(flags.get("parallelism", 0)), 0) if runner == "FlinkRunner" else 0

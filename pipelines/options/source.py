@@ -16,7 +16,7 @@ from recordmill.transforms.storage.files import read_text
 from recordmill.transforms.storage.output import check_path
 from recordmill.transforms.storage.paths import absolute, below, real_path
 
-# Schemas that store one mask of each image, given alone.
+# Schemas that, given alone, store one mask of each image.
 _OF_MASKS = ("segmentation", "plain")
 
 
@@ -24,7 +24,7 @@ def chosen_source(args: argparse.Namespace) -> tuple[SourceConfig, str]:
     """The source, with its kind and its folder as detected, and the reason for the kind.
 
     Raises:
-        ValueError: it is of none, or its flags contradict each other.
+        ValueError: no source reads the input, or flags contradict each other.
     """
     from recordmill.transforms.sources.detection import detect  # imports all sources, which --help need not
 
@@ -53,7 +53,7 @@ def check_apart(source: str, output: str) -> None:
 
 
 def _with_masks(source: SourceConfig, args: argparse.Namespace) -> SourceConfig:
-    """The source with the masks that a schema is asked for to store, unless other kinds are named."""
+    """The source, with masks if --schema names a schema that stores them, and no kind is named."""
     wanted = getattr(args, "schema", "auto") in _OF_MASKS and "include_annotations" not in args.given
     if wanted and "masks" in source_of(source).description.annotations:
         return dataclasses.replace(source, include_annotations=("masks",))
@@ -72,11 +72,11 @@ def check_given(parser: Parser, args: argparse.Namespace) -> None:
 
 
 _LONGEST_LABEL_FILE = 64 << 20
-_NO_LABEL_FILES = (".json", ".xml", ".yaml", ".yml")  # whose lines are no names
+_NO_LABEL_FILES = (".json", ".xml", ".yaml", ".yml")  # their lines are not names
 
 
 class LabelFlags(TypedDict):
-    """What --label_file says, as fields of `DatasetConfig`: names by line, or a label map's by their ids."""
+    """The names of --label_file, as fields of `DatasetConfig`: by line, or by the ids of a label map."""
 
     label_names: tuple[str, ...] | None
     label_classes: dict[int, str] | None
@@ -87,7 +87,7 @@ def label_flags(args: argparse.Namespace) -> LabelFlags:
     """The names in --label_file.
 
     Raises:
-        ValueError: it cannot be read, or holds no such names.
+        ValueError: it cannot be read, or holds no names.
     """
     path = args.label_file
     if path is None:

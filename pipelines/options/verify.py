@@ -96,11 +96,11 @@ class VerifyOptions(JobOptions):
     """A checked call of `verify`.
 
     Attributes:
-        path: what is verified.
-        report: path of the report; None where it is shown and not kept.
-        source: that the records are held against; None for the dataset alone.
-        dataset: how it was made; None likewise.
-        workers: processes of this machine; 0 where the runner's own workers are many.
+        path: of the dataset or files.
+        report: path of the report; None to print it only.
+        source: with which the records are compared; None for the dataset alone.
+        dataset: its configuration, if there is a source.
+        workers: processes of this machine; 0 for the runner's own workers.
     """
 
     path: str
@@ -158,17 +158,17 @@ def _checked_flags(parser: Parser, args: argparse.Namespace) -> str:
 
 
 def _source(args: argparse.Namespace, path: str) -> tuple[SourceConfig, DatasetConfig]:
-    """What the dataset at `path` was made from, where that lies now, and how it was made."""
+    """The source of the dataset at `path`, where it lies now, and the configuration of the dataset."""
     found = find_dataset(path)
     if found.manifest is None or not found.is_whole:
         raise ValueError(
-            f"--input is given, and PATH, {args.path!r}, is no folder of a dataset whose {MANIFEST} tells "
-            "how it was made"
+            f"--input is given, and PATH, {args.path!r}, is no folder of a dataset whose {MANIFEST} "
+            "describes its source"
         )
     if not has_keys(expected_of(found)):
         raise ValueError(
-            f"--input is given, and the records of PATH, {args.path!r}, hold no key by which "
-            f"their source could be found: the schema {found.manifest['config']['schema']!r} stores none"
+            f"--input is given, and the records of PATH, {args.path!r}, have no key that "
+            f"identifies their source: the schema {found.manifest['config']['schema']!r} stores none"
         )
     converted = source_of_manifest(found.manifest)
     source = dataclasses.replace(
@@ -185,45 +185,45 @@ def _source(args: argparse.Namespace, path: str) -> tuple[SourceConfig, DatasetC
 
 
 def _checked_path(path: str) -> str:
-    """What is verified, of versions the latest: another job may publish one while this one reads.
+    """The path that is verified; the latest of versions, because another job may publish one meanwhile.
 
     Raises:
-        ValueError: there is nothing to verify; a damaged manifest is for the job to tell of.
+        ValueError: there is nothing to verify; the job reports a damaged manifest.
     """
-    place = absolute(path)
+    location = absolute(path)
     try:
-        check_place(place)
+        check_place(location)
     except ValueError as error:
         raise ValueError(f"PATH is {path!r}: {error}") from error
-    found = followed(place)
+    found = followed(location)
     if not (is_folder(found) and is_file(f"{found}/{MANIFEST}")):
         find_dataset(path)
-    return path if found == place else found
+    return path if found == location else found
 
 
 def _check_report(path: str) -> None:
-    place = absolute(path)
-    if is_remote(place):
-        check_place(place)
-    if not os.path.isdir(place) and not files.may_replace(place, is_report):
+    location = absolute(path)
+    if is_remote(location):
+        check_place(location)
+    if not os.path.isdir(location) and not files.may_replace(location, is_report):
         raise ValueError(
             f"--report is {path!r}, a file that verify did not write; give another path, or remove the file"
         )
-    if is_remote(place):
+    if is_remote(location):
         return
-    folder = os.path.dirname(place)
-    if os.path.isdir(place) or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+    folder = os.path.dirname(location)
+    if os.path.isdir(location) or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
         raise ValueError(
-            f"--report is {path!r}, where no file can be written; name one in a folder that is there"
+            f"--report is {path!r}, where no file can be written; name a file in an existing folder"
         )
 
 
-def scratch_beside(report: str) -> str:
-    """A folder for what has to be decompressed once, that all workers see."""
+def scratch_next_to(report: str) -> str:
+    """A folder for decompressed files, that all workers can read."""
     return f"{absolute(report)}-{uuid.uuid4().hex}"
 
 
 def report_in(options: VerifyOptions, folder: str) -> str:
-    """Where the job writes its report; below `folder` where none is wanted."""
+    """Where the job writes its report; below `folder` if the call names no file."""
     assert options.report is not None or options.runner in LOCAL_RUNNERS
     return options.report or os.path.join(folder, "report.json")

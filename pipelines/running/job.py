@@ -42,7 +42,7 @@ class Job:
 
     def begin(self) -> None:
         """Called before a job of this machine starts: an interruption reports what it leaves."""
-        interruption.leave(f"{self.unfinished}\n")
+        interruption.set_message(f"{self.unfinished}\n")
 
     def failed(self) -> None:
         """Called once the job has ended without its result."""
@@ -63,7 +63,7 @@ def run_job(options: JobOptions, job: Job) -> bool:
                 process.prestart(job.workers)
             pipeline = _assembled(options, job)
             if options.on_a_cluster:
-                interruption.leave("the job may continue on its cluster: cancel it there\n")
+                interruption.set_message("the job may continue on its cluster: cancel it there\n")
             is_quiet = options.runner != DIRECT_RUNNER and not options.verbose
             with quiet_threads() if is_quiet else contextlib.nullcontext():
                 run_to_end(pipeline, job.unfinished)
@@ -94,14 +94,14 @@ def _run_on_dataflow(options: JobOptions, job: Job) -> bool:
             archive = f"--extra_package={dataflow_job.pack(options.setup_file, folder)}"
             options = dataclasses.replace(options, beam_args=(*options.beam_args, archive))
         pipeline = _assembled(options, job)
-        interruption.leave("the job was being submitted: see whether `gcloud dataflow jobs list` has it\n")
+        interruption.set_message("the job was being submitted: `gcloud dataflow jobs list` may have it\n")
         submitted = dataflow_job.submit(pipeline)
     if submitted is None:  # a template's launcher reads the description, and makes the job of it
         if not options.quiet:
             print(f"Wrote the job description{dataflow_job.described_at(pipeline)}", file=sys.stderr)
         return False
     left = f"{submitted.left()}{job.result()}"
-    interruption.leave(f"the job continues: {left}")
+    interruption.set_message(f"the job continues: {left}")
     if options.is_async:
         if not options.quiet:
             print(left, end="")

@@ -133,8 +133,8 @@ def test_job_names(output: str, start: str) -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        (["--project="], "which wants --project too"),
-        (["--region=", "--temp_location="], "which wants --region, --temp_location too"),
+        (["--project="], "which needs --project too"),
+        (["--region=", "--temp_location="], "which needs --region, --temp_location too"),
         (["--temp_location=/tmp"], "--temp_location is '/tmp'; give a path in a bucket, gs://BUCKET/…"),
         (["--staging_location=gs://"], "--staging_location is 'gs://'; give a path in a bucket"),
         (

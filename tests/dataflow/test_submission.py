@@ -177,7 +177,7 @@ def test_a_failed_job(submitter: Submitter) -> None:
     [
         ("another-id", None, "There is already active job named night with id: another-id."),
         pytest.param(
-            *("", (403, "The caller has no permission"), "Dataflow does not take the job: 403 "),
+            *("", (403, "The caller has no permission"), "Dataflow refuses the job: 403 "),
             marks=pytest.mark.slow,
         ),
     ],

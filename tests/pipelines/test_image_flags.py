@@ -148,7 +148,7 @@ def test_the_price_of_progressive_jpegs_is_told(
         (["--jpeg_quality=90"], "--jpeg_quality is 90, which only --image_format=jpeg or webp uses"),
         (["--image_format=png", "--jpeg_quality=80"], "; --image_format is png"),
         (["--image_format=jpeg", "--target_ssim=0.9", "--jpeg_quality=90"], "--target_ssim chooses for each"),
-        (["--target_ssim=0.9"], "--target_ssim is 0.9, which only --image_format=jpeg heeds"),
+        (["--target_ssim=0.9"], "--target_ssim is 0.9, which only --image_format=jpeg uses"),
         (["--image_format=jpeg", "--target_ssim=0"], "--target_ssim is 0; it may be above 0 and at most 1"),
         (["--image_format=jpeg", "--target_ssim=nan"], "--target_ssim is nan"),
         (

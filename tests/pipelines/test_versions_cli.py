@@ -81,12 +81,12 @@ def error(capfd: pytest.CaptureFixture[str]) -> str:
         (["--dataset_version="], "--dataset_version is empty; give a value, or leave the flag out"),
         (
             [AUTO, "--overwrite"],
-            "--overwrite replaces a dataset, and --dataset_version=auto publishes beside those that are "
-            "there; give one of them",
+            "--overwrite replaces a dataset, and --dataset_version=auto publishes next to those that "
+            "exist; give one of them",
         ),
         (
             [AUTO, "--writer=beam"],
-            "--writer is 'beam', and --dataset_version=auto takes over from shards that are the same each "
+            "--writer is 'beam', and --dataset_version=auto reuses shards, which must be the same each "
             "time; leave --writer out, or give --writer=shards",
         ),
         ([AUTO, "--keep_versions=0"], "--keep_versions is 0; it may be 1 or more"),

@@ -130,7 +130,7 @@ class ImagePolicy:
         check_values(self)
         self._check_sides()
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        self.check_heeded([name for name, value in defaults.items() if getattr(self, name) != value])
+        self.check_effects([name for name, value in defaults.items() if getattr(self, name) != value])
 
     @property
     def resizes(self) -> bool:
@@ -152,8 +152,8 @@ class ImagePolicy:
         """Whether a JPEG may be encoded at `jpeg_quality` or `target_ssim`."""
         return self.image_format == "jpeg" or (self.image_format == "keep" and self.repaints)
 
-    def check_heeded(self, given: Collection[str]) -> None:
-        """Refuses flags that contradict each other, or that nothing heeds.
+    def check_effects(self, given: Collection[str]) -> None:
+        """Refuses flags that contradict each other, or have no effect.
 
         Args:
             given: names of the fields that somebody has set.
@@ -166,13 +166,13 @@ class ImagePolicy:
             raise ValueError(
                 f"--{sizes[0]} and --{sizes[1]} both decide the size of images; give one of them"
             )
-        for name, reason in self._unheeded():
+        for name, reason in self._without_effect():
             if name in given:
                 value = getattr(self, name)
                 shown = ",".join(map(str, value)) if isinstance(value, tuple) else value
                 raise ValueError(f"--{name} is {shown}, which {reason}")
 
-    def _unheeded(self) -> list[tuple[str, str]]:
+    def _without_effect(self) -> list[tuple[str, str]]:
         """Fields that have no effect, whatever their value, and why."""
         chosen = f"--image_format is {self.image_format}"
         found = []
@@ -187,9 +187,9 @@ class ImagePolicy:
         elif self.color == "gray":
             found.append(("subsampling", "is of colours, and --color is gray"))
         if self.image_format not in LOSSY:
-            found.append(("reencode", f"only --image_format=jpeg or webp heeds; {chosen}"))
+            found.append(("reencode", f"only --image_format=jpeg or webp uses; {chosen}"))
         if self.image_format != "jpeg":
-            found.append(("target_ssim", f"only --image_format=jpeg heeds; {chosen}"))
+            found.append(("target_ssim", f"only --image_format=jpeg uses; {chosen}"))
         if self.size is None:
             found.append(("fit", "says how --size is reached, which is not given"))
         if self.alpha != "flatten" and self.fit != "pad":
