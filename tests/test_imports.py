@@ -63,6 +63,7 @@ ALLOWED = {
         "transforms.shards",
         "transforms.reading",
     ),
+    "transforms.pages": ("transforms.sources", "transforms.pages"),
     "transforms.reporting": (
         "transforms.records",
         "transforms.storage",
@@ -71,8 +72,8 @@ ALLOWED = {
         "transforms.framing",
         "transforms.sources",
         "transforms.shards",
-        "transforms.sweeping",
         "transforms.reading",
+        "transforms.pages",
         "transforms.reporting",
     ),
     "transforms.sweeping": (
@@ -84,6 +85,7 @@ ALLOWED = {
         "transforms.images",
         "transforms.examples",
         "transforms.shards",
+        "transforms.pages",
         "transforms.sweeping",
     ),
     "transforms": ("transforms",),
@@ -105,6 +107,7 @@ WITHOUT_BEAM = (
     "transforms.examples",
     "transforms.sources",
     "transforms.shards",
+    "transforms.pages",
     "transforms.sweeping",
     "transforms.reading",
     "transforms.reporting",

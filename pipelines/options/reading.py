@@ -32,7 +32,7 @@ class Report:
         "the page",
         path="output",
         metavar="FILE",
-        default_text="PATH/report.html, where PATH is a dataset of recordmill",
+        default_text="PATH/report.html, if PATH is a dataset that recordmill wrote",
     )
 
 
@@ -61,9 +61,9 @@ class Formats:
 
 REPORT = Command(
     "report",
-    "Makes report.html: what is in a dataset, as a page that loads nothing else.",
-    "exit status: 0 the page is written, 1 part of the dataset could not be read or the page could not be "
-    "written, 2 the call was wrong, 130 interrupted",
+    "Makes report.html: one page that shows what a dataset holds and fetches nothing.",
+    "exit status: 0 the page is written; 1 a file of the dataset could not be read, or the page not written; "
+    "2 the call was wrong; 130 interrupted",
     flags_of(Report),
 )
 SCHEMA = Command(

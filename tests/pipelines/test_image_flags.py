@@ -120,7 +120,7 @@ def test_every_flag_at_once_gives_the_same_bytes_twice(
             "--size=40x60",
         ),
         *("--fit=pad", "--background=navy", "--color=rgb", "--alpha=flatten", "--optimize=lossless"),
-        *("--metadata=keep", "--exif=apply", "--validate=decode", "--num_shards=2"),
+        *("--metadata=strip", "--exif=apply", "--validate=decode", "--num_shards=2"),
     )
     for name in ("one", "two"):
         assert convert("--input", photos, "--output", tmp_path / name, *flags) == 0
@@ -161,6 +161,7 @@ def test_the_price_of_progressive_jpegs_is_told(
         ),
         (["--max_side=9", "--short_side=9"], "--max_side and --short_side both decide the size"),
         (["--short_side=9", "--size=9x9"], "--short_side and --size both decide the size"),
+        (["--metadata=keep"], "--metadata is 'keep'; it may be auto or strip"),
         (["--max_side=0"], "--max_side has 0 pixels; with --image_format=keep a side may have 1 to"),
         (["--size=9"], "argument --size: '9' is no size; write HEIGHTxWIDTH in pixels, as 224x320"),
         (["--size=0x9"], "--size has 0 pixels"),

@@ -18,9 +18,9 @@ from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.publish_report import reencoded_crops, report_page
 from recordmill.transforms.records import ImageRecord, ImageRef
 from recordmill.transforms.shards import process
-from recordmill.transforms.shards.packing import pack_reference
 from recordmill.transforms.shards.plan import plan_dataset
 from recordmill.transforms.shards.record_encoder import RecordSettings
+from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.statistics import Statistics
 from recordmill.transforms.shards.totals import total
 from recordmill.transforms.storage.sealed import is_sealed
@@ -99,7 +99,7 @@ def test_an_image_without_a_picture_of_its_encoding(
     tmp_path: Path, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     statistics = remembered(tmp_path, names)
-    with patched(tmp_path, monkeypatch, "recordmill.transforms.sweeping.measure", _CODEC):
+    with patched(tmp_path, monkeypatch, "recordmill.transforms.images.original", _CODEC):
         crops = list(reencoded_crops([statistics, Statistics()], settings()))
     assert [crop["key"] for crop in crops] == ["whole"]
 

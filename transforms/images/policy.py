@@ -1,4 +1,4 @@
-"""What is done with images: the choices of one conversion."""
+"""How images are stored: the settings of a conversion."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FITS = ("stretch", "pad", "crop")
 COLORS = ("keep", "rgb", "gray")
 OPTIMIZATIONS = ("none", "lossless", "lossless-progressive")
 ALPHAS = ("keep", "flatten", "fail")
-METADATA = ("auto", "strip", "keep")
+METADATA = ("auto", "strip")
 VALIDATIONS = ("decode", "header")
 EXIF_POLICIES = ("apply", "ignore")
 
@@ -40,7 +40,7 @@ class ImagePolicy:
     """How images are stored.
 
     Raises:
-        ValueError: a value that may not be, or one without effect; the message names the flag.
+        ValueError: a value that is not allowed, or that has no effect; the message names the flag.
     """
 
     image_format: str = flag(
@@ -91,9 +91,9 @@ class ImagePolicy:
     color: str = flag("keep", "make all images RGB or grey", values=COLORS)
     optimize: str = flag(
         "none",
-        "lossless: smaller JPEGs (new Huffman tables, still baseline) and PNGs (oxipng), with the same "
-        "pixels, which is checked for each; lossless-progressive: progressive JPEGs, 4 to 6% smaller, "
-        "that take 2.1 to 2.6 times as long to decode in every epoch",
+        "lossless: smaller PNGs (oxipng), JPEGs as they are; lossless-progressive: smaller PNGs, and "
+        "progressive JPEGs, 4 to 6% smaller, that take 2.1 to 2.6 times as long to decode in every epoch. "
+        "Each image is checked: no pixel changes",
         values=OPTIMIZATIONS,
     )
     alpha: str = flag(
@@ -112,7 +112,7 @@ class ImagePolicy:
     metadata: str = flag(
         "auto",
         "EXIF with GPS and thumbnails, XMP, comments: auto leaves kept files as they are and encodes others "
-        "without; strip removes them from kept files too; keep copies them, but no thumbnail of another size",
+        "without; strip removes them from kept files too",
         values=METADATA,
     )
     target_ssim: float | None = flag(
@@ -153,10 +153,10 @@ class ImagePolicy:
         return self.image_format == "jpeg" or (self.image_format == "keep" and self.repaints)
 
     def check_effects(self, given: Collection[str]) -> None:
-        """Refuses flags that contradict each other, or have no effect.
+        """Refuses flags that contradict each other, or that have no effect.
 
         Args:
-            given: names of the fields that somebody has set.
+            given: names of the fields that are set.
 
         Raises:
             ValueError: naming both flags.

@@ -13,9 +13,9 @@ from typing import Any
 
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.shards.packing import reference_record
 from recordmill.transforms.shards.part import EncodedBatch, EncodeTask
 from recordmill.transforms.shards.record_encoder import Progress, RecordEncoder
+from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.report import WriteStats
 from recordmill.transforms.storage.reader import ImageReader
 
@@ -109,9 +109,9 @@ class PageTask(EncodeTask):
 def _crop(reference: bytes, policy: ImagePolicy) -> dict[str, Any] | None:
     """The part that encoding has changed most; None where the source is another one by now."""
     from recordmill.transforms.images.compare import luma
+    from recordmill.transforms.images.crop import CROP_SIDE, cut, most_changed
     from recordmill.transforms.images.likeness import likeness
-    from recordmill.transforms.sweeping.crops import CROP_SIDE, cut, most_changed
-    from recordmill.transforms.sweeping.measure import Original, seen_as_stored, seen_of
+    from recordmill.transforms.images.original import Original, seen_as_stored, seen_of
 
     reader = ImageReader()
     record = reference_record(reference, reader.read)

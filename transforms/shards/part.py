@@ -14,10 +14,10 @@ from typing import IO
 from recordmill.transforms.examples.index import index_lines
 from recordmill.transforms.examples.tfrecord import RecordWriter
 from recordmill.transforms.records import BadInput, Failure
-from recordmill.transforms.shards.fingerprint import is_known, source_fingerprint
-from recordmill.transforms.shards.packing import reference_record
+from recordmill.transforms.shards.fingerprint import is_versioned, source_fingerprint
 from recordmill.transforms.shards.record_encoder import Progress, RecordEncoder
 from recordmill.transforms.shards.record_state import ENDING, header_of, row_line, write_state
+from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.report import ShardFile, WriteStats, merged
 from recordmill.transforms.shards.state import ShardState
 from recordmill.transforms.shards.taking_over import TakeOver
@@ -255,7 +255,7 @@ def write_part(
             if rows is not None and take is not None:
                 source = source_fingerprint(record) if encoded.is_as_listed else ""
                 rows.write(row_line(take.place(references[number], record), source, encoded))
-            stats.unknown += not (encoded.is_as_listed and is_known(record))
+            stats.unknown += not (encoded.is_as_listed and is_versioned(record))
     with open(f"{path}.idx", "w", encoding="ascii") as index:
         index.writelines(index_lines(writer.lengths))
     return ShardFile(

@@ -28,13 +28,12 @@ from recordmill.transforms.records import (
     Steps,
     StoredImage,
 )
-from recordmill.transforms.shards.annotation_json import has_details
 from recordmill.transforms.shards.beacon import SLOW_TIMES, Beacon, Step
 from recordmill.transforms.shards.counted import CountedFeatures, is_lossy
 from recordmill.transforms.shards.encoded_record import EncodedRecord
-from recordmill.transforms.shards.fingerprint import annotations_fingerprint
-from recordmill.transforms.shards.packing import reference_record
+from recordmill.transforms.shards.fingerprint import annotations_fingerprint, has_details
 from recordmill.transforms.shards.read_ahead import Loading, read_ahead
+from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.report import WriteStats
 from recordmill.transforms.shards.taking_over import TakenOver, TakeOver
 from recordmill.transforms.storage.reader import ListedReader

@@ -6,25 +6,21 @@ import dataclasses
 import hashlib
 import json
 import os
-import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from json.encoder import encode_basestring
 from typing import Any
 
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.shards.annotation_json import files_of
-from recordmill.transforms.shards.packing import reference_record, without_origin
+from recordmill.transforms.shards.fingerprint import files_of
+from recordmill.transforms.shards.references import reference_digest, reference_record
 from recordmill.transforms.shards.report import PATHS, ShardFile, ShardReport, WriteStats
 from recordmill.transforms.shards.statistics import Statistics
 from recordmill.transforms.storage import files
 from recordmill.transforms.storage.durable import write_text
-from recordmill.transforms.storage.paths import real_path
 from recordmill.transforms.storage.reader import ImageReader
 
 _FORMAT_VERSION = 6
 _ENDING = ".state.json"
-_length = struct.Struct("<I").pack
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -141,7 +137,7 @@ class ShardState:
         return ShardReport(self.split, self.shard, shard_file, reused=True)
 
 
-def shard_digest(settings: str, references: Iterable[bytes], scratch: str = "") -> str:
+def shard_digest(settings: str, references: Iterable[bytes]) -> str:
     """The digest of a shard: of the digest of its settings, and of its references in their order.
 
     A row that moves to another line of its manifest is the same.
@@ -149,15 +145,10 @@ def shard_digest(settings: str, references: Iterable[bytes], scratch: str = "") 
     Args:
         settings: digest of them.
         references: packed.
-        scratch: folder of what sources unpack, which lies elsewhere for each version.
     """
     hashed = hashlib.sha256(settings.encode())
-    elsewhere = encode_basestring(scratch and real_path(scratch))[1:-1].encode()
     for reference in references:
-        deciding = without_origin(reference)
-        if elsewhere:
-            deciding = deciding.replace(elsewhere, b"")
-        hashed.update(_length(len(deciding)) + deciding)
+        hashed.update(reference_digest(reference))
     return hashed.hexdigest()
 
 

@@ -1,17 +1,17 @@
-"""What the whole list of records adds up to, before any image is read: mergeable, small, order-free."""
+"""Totals of the list of records, before any image is read: mergeable, small, independent of the order."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import heapq
 from collections import Counter
 from collections.abc import Collection, Iterable
 
 from recordmill.transforms.examples.columns import ColumnTypes
 from recordmill.transforms.records import Annotations, ClassNames, ImageRecord, JobError
+from recordmill.transforms.shards.fingerprint import digest_of, has_details, listed_content
 from recordmill.transforms.shards.hashing import DEFAULT_SPLIT, key_digest
-from recordmill.transforms.shards.packing import Content, content_of, pack_record, unpack_record
+from recordmill.transforms.shards.references import pack_record, unpack_record
 from recordmill.transforms.shards.statistics import MOST_BOXES
 
 _SAMPLE_SIZE = 32
@@ -55,7 +55,7 @@ class SplitTotals:
         records: number of records.
         source_bytes: size of their stored images, as listed.
         keys: a sample of their keys.
-        labels: labels of whole images, of sequences and of their steps.
+        labels: labels of images, of sequences and of their steps.
         objects: classes of objects.
         objects_per_record: number of records by their number of objects; more than 100 count as 100.
         labelled: records with a label.
@@ -108,7 +108,7 @@ class Classes:
     Attributes:
         names: by id.
         texts: by name.
-        optional: names by id that count where all labels are among them.
+        optional: names by id, used only if all labels are among them.
     """
 
     names: dict[int, str] = dataclasses.field(default_factory=dict)
@@ -116,7 +116,7 @@ class Classes:
     optional: dict[int, str] = dataclasses.field(default_factory=dict)
 
     def add(self, found: ClassNames) -> None:
-        """Takes in what a source defines.
+        """Adds the classes that a source defines.
 
         Raises:
             JobError: an id has another name already.
@@ -132,16 +132,16 @@ class Classes:
             self.texts[name] = min(text, self.texts.get(name, text))  # whatever the order
 
     def merge(self, other: Classes) -> None:
-        """Takes in what another part of the list defines."""
+        """Adds the classes of another part of the list."""
         self.add(ClassNames(other.names, other.texts))
         self.add(ClassNames(other.optional, optional=True))
 
     def of(self, labels: Collection[str | int]) -> dict[int, str] | None:
-        """The classes that hold for a dataset with these labels; None where nothing defines any."""
+        """The classes of a dataset with these labels; None if no source defines any."""
         if self.names:
             return self.names
-        known = {*self.optional.values(), *self.optional}
-        return self.optional if self.optional and known.issuperset(labels) else None
+        defined = {*self.optional.values(), *self.optional}
+        return self.optional if self.optional and defined.issuperset(labels) else None
 
 
 @dataclasses.dataclass(slots=True)
@@ -153,13 +153,13 @@ class Totals:
         segment_labels: classes of the segments of masks.
         label_counts: fewest and most labels of one record.
         with_image: records that have an image.
-        unsized: records with an image whose size is not known.
+        unsized: records with an image of unknown size.
         columns: the types of the free features.
         attributes: of the objects' attributes.
         steps: of the lists of sequences.
-        annotated: what records have, as in `FeatureSettings`.
+        annotated: kinds of annotations, as in `FeatureSettings`.
         classes: that sources define.
-        digest: sum of the records' hashes, modulo 2**128: tells one source's state from another's.
+        digest: sum of the records' hashes, modulo 2**128: changes when the listed content changes.
         sample: a few packed records.
     """
 
@@ -196,11 +196,11 @@ class Totals:
 
     @property
     def source_bytes(self) -> int:
-        """Bytes of the stored images, as far as their sizes are known."""
+        """Bytes of the stored images of known size."""
         return sum(split.source_bytes for split in self.splits.values())
 
-    def add(self, record: ImageRecord, hashed: int, content: Content) -> None:
-        """Counts one record in, given its `key_digest` and its `content_of`."""
+    def add(self, record: ImageRecord, hashed: int, content: bytes) -> None:
+        """Adds one record, given its `key_digest` and its `listed_content`."""
         name = record.split or DEFAULT_SPLIT
         split = self.splits.get(name)
         if split is None:
@@ -211,7 +211,7 @@ class Totals:
         if labels:
             self.annotated.add("labels")
         split.add_classes(record.annotations)
-        if content.is_detailed:
+        if has_details(record.annotations):
             self._add_details(record.annotations)
         self._count_labels(len(labels), len(labels))
         if record.image is not None:
@@ -219,10 +219,10 @@ class Totals:
             self.unsized += not record.size
         if record.annotations.features:
             self.columns.observe(record.annotations.features)
-        self.digest = (self.digest + _content_hash(content.text)) % _DIGEST_SPACE
+        self.digest = (self.digest + int.from_bytes(digest_of(content), "big")) % _DIGEST_SPACE
         # The sample does not depend on the seed: a plan's figures are the same for all seeds.
         if self.sample.wants(hashed):
-            self.sample.add(hashed, pack_record(record, content))
+            self.sample.add(hashed, pack_record(record))
         if split.keys.wants(hashed):
             split.keys.add(hashed, record.key.encode("utf-8"))
 
@@ -248,7 +248,7 @@ class Totals:
         return [unpack_record(packed) for packed in self.sample.items()]
 
     def _add_details(self, annotations: Annotations) -> None:
-        """Takes in what is known beyond labels and free features."""
+        """Adds what a record has apart from labels and free features."""
         found = self.annotated
         for one in annotations.objects:
             if one.attributes:
@@ -289,7 +289,7 @@ def total(records: Iterable[ImageRecord], untyped: bool = False) -> Totals:
     """The totals of `records`."""
     totals = Totals(untyped)
     for record in records:
-        totals.add(record, key_digest(record.key), content_of(record)[0])
+        totals.add(record, key_digest(record.key), listed_content(record))
     return totals
 
 
@@ -299,7 +299,3 @@ def merged_totals(parts: Iterable[Totals], untyped: bool) -> Totals:
     for part in parts:
         result.merge(part)
     return result
-
-
-def _content_hash(content: str) -> int:
-    return int.from_bytes(hashlib.blake2b(content.encode(), digest_size=16).digest(), "big")

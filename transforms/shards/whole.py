@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Iterable
 
 from recordmill.transforms.records import ImageRecord
-from recordmill.transforms.shards.packing import reference_record
 from recordmill.transforms.shards.part import EncodedBatch, EncodeTask
 from recordmill.transforms.shards.previous import PreviousVersion, ShardPaths
 from recordmill.transforms.shards.record_state import DamagedStateError, StateHeader, read_state
+from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.report import ShardFile, ShardReport
 from recordmill.transforms.shards.state import ShardState
 from recordmill.transforms.storage import files

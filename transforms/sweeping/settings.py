@@ -82,9 +82,9 @@ def settings(config: SweepConfig) -> tuple[Setting, ...]:
             ImagePolicy(exif=exif, optimize="lossless-progressive"),
         ),
         *_jpegs(config, "PNG to JPEG", "png to jpeg", "needed", "none"),
-        *_jpegs(config, "PNG to JPEG", "png to jpeg", "needed", "lossless"),
+        *_jpegs(config, "PNG to JPEG", "png to jpeg", "needed", "lossless-progressive"),
         *_jpegs(config, "re-encoded", "re-encoded", "always", "none"),
-        *_jpegs(config, "re-encoded", "re-encoded", "always", "lossless"),
+        *_jpegs(config, "re-encoded", "re-encoded", "always", "lossless-progressive"),
         *(
             Setting(f"WebP, q{quality}", "webp", quality, _lossy(config, "webp", quality, reencode="always"))
             for quality in config.qualities
@@ -111,7 +111,7 @@ def notes(
     if config.alpha == "keep":
         found.append(
             "Transparent images keep their transparency: JPEG settings store them as PNG or WebP, without "
-            "loss; WebP settings encode them anew."
+            "loss; WebP settings encode them again."
         )
     if not converts:
         found.append("PNG to JPEG is left out: it converts no image of this input.")
