@@ -30,7 +30,7 @@ class Verified:
         tally: counts and faults.
         ranges: the records of a shard that can be read.
         keys: `key_entry` of each record, one after the other.
-        places: key and packed `StoredPlace` of each, where they are asked for.
+        places: key and packed `StoredPlace` of each, for a comparison with the source.
     """
 
     tally: Tally
@@ -107,7 +107,7 @@ class CheckTask(Task[Worker, Verified]):
             except DamagedRecordError as error:
                 number = self.records.first + error.number
                 offset = self.records.offset + error.offset
-                what = "it was whole a moment ago: somebody writes to it, or the disk fails"
+                what = "it was complete a moment ago: somebody writes to it, or the disk fails"
                 tally.add(Fault(DAMAGED, self.records.name, number, offset, what=what))
         return Verified(tally, keys=bytes(keys), places=places)
 

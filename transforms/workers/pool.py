@@ -148,7 +148,7 @@ class ProcessExecutor(Generic[C]):
     def _serve(self, runner: _Runner) -> None:
         """Runs tasks in one process, one after the other, and resolves their futures."""
         with contextlib.suppress(JobError, OSError):
-            runner.start()  # a failure is raised again by whoever needs it first
+            runner.start()  # the first task raises it again
         while (queued := self._queue.get()) is not None:
             task, future = queued
             self._slots.release()
@@ -253,7 +253,7 @@ class _Runner:
                 self._process.popen.kill()
 
     def release(self, idle: bool) -> None:
-        """Lets the process go: an idle one to whoever needs one next; any other is ended."""
+        """Lets the process go: an idle one is kept for the next pool, any other is ended."""
         process, self._process = self._process, None
         if process is not None and idle:
             give_back(process)
