@@ -116,7 +116,7 @@ class CheckTask(Task[Worker, Verified]):
     ) -> str:
         """Looks at one record; its key."""
         try:
-            with worker.item(at):
+            with worker.item(at, "decode"):
                 worker.position.work(PIXELS_A_BYTE * len(payload))
                 found = checker.check(payload)
         except BadInput as error:
