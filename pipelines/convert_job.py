@@ -23,7 +23,7 @@ from recordmill.pipelines.quiet_threads import quiet_threads
 from recordmill.pipelines.runner_flags import DIRECT_RUNNER, listing_parts
 from recordmill.transforms.records import JobError
 from recordmill.transforms.shards import progress
-from recordmill.transforms.shards.brief import source_facts
+from recordmill.transforms.shards.class_overview import source_facts
 from recordmill.transforms.shards.plan import fewest_shards, slots_warning
 from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.files import exists

@@ -67,9 +67,7 @@ def test_the_order_of_records_and_the_number_of_processes_change_nothing(
     assert one == other
     assert one["images"] == 6 and one["source_kind"] == "own"
     pages = [(tmp_path / name / "sweep.html").read_text() for name in ("one", "other")]
-    crops = [
-        page[page.index("The images that suffer most") : page.index("What the settings")] for page in pages
-    ]
+    crops = [page[page.index("The worst images") : page.index("What the settings")] for page in pages]
     assert crops[0] == crops[1]
 
 
@@ -122,7 +120,7 @@ def test_an_image_that_ends_its_process_is_one_failure(
         "        return store(data, policy)\n"
         "    module.store_image = crashing\n"
     )
-    site = patched_site(tmp_path, "recordmill.transforms.sweeping.measure", patch)
+    site = patched_site(tmp_path, "recordmill.transforms.images.original", patch)
     monkeypatch.setenv("PYTHONPATH", f"{site}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     process.stop_idle()
     crashing = tmp_path / "crashing.jpg"

@@ -1,7 +1,8 @@
-"""EncodeExamples: references to serialised Examples, in the order in which they get done."""
+"""EncodeExamples: references to serialised Examples, in the order in which they are finished."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -9,7 +10,7 @@ import apache_beam as beam
 from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.transforms import coders as _coders  # noqa: F401  (registers the coders)
-from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.config import MIB, DatasetConfig
 from recordmill.transforms.examples.tfrecord import FRAME_BYTES
 from recordmill.transforms.failures import FailureLog
 from recordmill.transforms.metrics import count_written
@@ -18,11 +19,11 @@ from recordmill.transforms.repeated import REPEATED, if_repeated, repeated_keys
 from recordmill.transforms.shards import progress
 from recordmill.transforms.shards.batching import Batches, items
 from recordmill.transforms.shards.memory import shuffle_warning
-from recordmill.transforms.shards.part import EncodedBatch
+from recordmill.transforms.shards.part import EncodedBatch, EncodeTask
 from recordmill.transforms.shards.plan import DatasetPlan, writer_processes
 from recordmill.transforms.shards.record_encoder import RecordEncoder
+from recordmill.transforms.shards.references import reference_record, reference_shard
 from recordmill.transforms.shards.report import WriteStats
-from recordmill.transforms.shards.spread import encode_tasks, group_of_reference, source_bytes_of_task
 from recordmill.transforms.shards.writer import encoder_pool
 from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.layout import Run
@@ -31,9 +32,40 @@ from recordmill.transforms.task_fn import TaskFn
 from recordmill.transforms.workers.pool import ProcessExecutor
 
 _FAILURES = "failures"
+_GROUP_RECORDS = 64  # on average
+_TASK_BYTES = 16 * MIB
 
 
-class Encoded(NamedTuple):
+def group_of_reference(reference: bytes, records: int) -> int:
+    """The group of a reference, by its hash, in a split of `records` records.
+
+    Records that are listed next to each other are mostly alike; those of a group are not.
+    """
+    return reference_shard(reference, math.ceil(records / _GROUP_RECORDS))
+
+
+def source_bytes_of_task(plan: DatasetPlan) -> int:
+    """The most source bytes of a task: neither they nor what is made of them are many."""
+    growth = plan.estimated_bytes / plan.source_bytes if plan.source_bytes else 1
+    return int(_TASK_BYTES / max(growth, 1))
+
+
+def encode_tasks(references: Iterable[bytes], most_bytes: int) -> Iterator[EncodeTask]:
+    """The tasks of a group: in order of the hash, each of at most `most_bytes` of source, or one record."""
+    task: list[bytes] = []
+    source_bytes = 0
+    for reference in sorted(references):
+        size = reference_record(reference).size
+        if task and source_bytes + size > most_bytes:
+            yield EncodeTask(task)
+            task, source_bytes = [], 0
+        task.append(reference)
+        source_bytes += size
+    if task:
+        yield EncodeTask(task)
+
+
+class EncodedExamples(NamedTuple):
     """What encoding yields.
 
     Attributes:
@@ -48,7 +80,7 @@ class Encoded(NamedTuple):
 
 
 class EncodeExamples(beam.PTransform):
-    """Surveyed -> Encoded.
+    """Surveyed -> EncodedExamples.
 
     Only references are shuffled before it, and by their hash: what is listed side by side is not encoded
     side by side. Images are loaded where they are encoded.
@@ -57,7 +89,7 @@ class EncodeExamples(beam.PTransform):
         config: of the dataset.
         plan: of the dataset, one element.
         splits: every split that a record may be in.
-        run: that the records are for; it is shown to live.
+        run: that the records are for; its lock is kept.
     """
 
     def __init__(
@@ -73,7 +105,7 @@ class EncodeExamples(beam.PTransform):
         self._plan = plan
         self._splits = splits
 
-    def expand(self, surveyed: Surveyed) -> Encoded:
+    def expand(self, surveyed: Surveyed) -> EncodedExamples:
         """((split, group), references) -> GroupByKey -> one payload a record, by split."""
         plan = beam.pvalue.AsSingleton(self._plan)
         spread, named = surveyed.references | "SpreadReferences" >> beam.ParDo(
@@ -92,11 +124,11 @@ class EncodeExamples(beam.PTransform):
             .with_outputs(*types, main="stats")
         )
         payloads = {split: encoded[tag] for split, tag in tags.items()}
-        return Encoded(payloads, encoded["stats"], encoded[_FAILURES])
+        return EncodedExamples(payloads, encoded["stats"], encoded[_FAILURES])
 
 
 class SpreadReferences(beam.DoFn):
-    """(split, references) -> ((split, group), references); key and place of repeated keys to `REPEATED`."""
+    """(split, references) -> ((split, group), references); repeated keys to `REPEATED`."""
 
     def start_bundle(self) -> None:
         """Nothing collected."""

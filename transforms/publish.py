@@ -6,7 +6,7 @@ import itertools
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 
@@ -49,10 +49,23 @@ from recordmill.transforms.storage.publication import (
 from recordmill.transforms.storage.runs import discard_run, end_run, remove_run
 from recordmill.transforms.storage.versions import expose, remove_old_versions
 from recordmill.transforms.storage.write_faults import naming_faults
-from recordmill.transforms.written import Written
 
 _SUMMARY = "summary"
 _LOGGER = logging.getLogger(__name__)
+
+
+class Written(NamedTuple):
+    """What a writer of shards yields: complete, unpublished shards.
+
+    Attributes:
+        reports: of the shards.
+        encoded: (split, counts of its encoding), if the reports count records alone; else None.
+        failures: the records that failed, if no file that a report names has them; else None.
+    """
+
+    reports: beam.PCollection[ShardReport]
+    encoded: beam.PCollection[tuple[str, WriteStats]] | None = None
+    failures: beam.PCollection[Failure] | None = None
 
 
 class Publish(beam.PTransform):

@@ -1,4 +1,4 @@
-"""What the whole list of records adds up to, before any image is read: mergeable, small, order-free."""
+"""Totals of the list of records, before any image is read: mergeable, small, independent of the order."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class SplitTotals:
         records: number of records.
         source_bytes: size of their stored images, as listed.
         keys: a sample of their keys.
-        labels: labels of whole images, of sequences and of their steps.
+        labels: labels of images, of sequences and of their steps.
         objects: classes of objects.
         objects_per_record: number of records by their number of objects; more than 100 count as 100.
         labelled: records with a label.
@@ -108,7 +108,7 @@ class Classes:
     Attributes:
         names: by id.
         texts: by name.
-        optional: names by id that count where all labels are among them.
+        optional: names by id, used only if all labels are among them.
     """
 
     names: dict[int, str] = dataclasses.field(default_factory=dict)
@@ -116,7 +116,7 @@ class Classes:
     optional: dict[int, str] = dataclasses.field(default_factory=dict)
 
     def add(self, found: ClassNames) -> None:
-        """Takes in what a source defines.
+        """Adds the classes that a source defines.
 
         Raises:
             JobError: an id has another name already.
@@ -132,16 +132,16 @@ class Classes:
             self.texts[name] = min(text, self.texts.get(name, text))  # whatever the order
 
     def merge(self, other: Classes) -> None:
-        """Takes in what another part of the list defines."""
+        """Adds the classes of another part of the list."""
         self.add(ClassNames(other.names, other.texts))
         self.add(ClassNames(other.optional, optional=True))
 
     def of(self, labels: Collection[str | int]) -> dict[int, str] | None:
-        """The classes that hold for a dataset with these labels; None where nothing defines any."""
+        """The classes of a dataset with these labels; None if no source defines any."""
         if self.names:
             return self.names
-        known = {*self.optional.values(), *self.optional}
-        return self.optional if self.optional and known.issuperset(labels) else None
+        defined = {*self.optional.values(), *self.optional}
+        return self.optional if self.optional and defined.issuperset(labels) else None
 
 
 @dataclasses.dataclass(slots=True)
@@ -153,13 +153,13 @@ class Totals:
         segment_labels: classes of the segments of masks.
         label_counts: fewest and most labels of one record.
         with_image: records that have an image.
-        unsized: records with an image whose size is not known.
+        unsized: records with an image of unknown size.
         columns: the types of the free features.
         attributes: of the objects' attributes.
         steps: of the lists of sequences.
-        annotated: what records have, as in `FeatureSettings`.
+        annotated: kinds of annotations, as in `FeatureSettings`.
         classes: that sources define.
-        digest: sum of the records' hashes, modulo 2**128: tells one source's state from another's.
+        digest: sum of the records' hashes, modulo 2**128: changes when the listed content changes.
         sample: a few packed records.
     """
 
@@ -196,11 +196,11 @@ class Totals:
 
     @property
     def source_bytes(self) -> int:
-        """Bytes of the stored images, as far as their sizes are known."""
+        """Bytes of the stored images of known size."""
         return sum(split.source_bytes for split in self.splits.values())
 
     def add(self, record: ImageRecord, hashed: int, content: bytes) -> None:
-        """Counts one record in, given its `key_digest` and its `listed_content`."""
+        """Adds one record, given its `key_digest` and its `listed_content`."""
         name = record.split or DEFAULT_SPLIT
         split = self.splits.get(name)
         if split is None:
@@ -248,7 +248,7 @@ class Totals:
         return [unpack_record(packed) for packed in self.sample.items()]
 
     def _add_details(self, annotations: Annotations) -> None:
-        """Takes in what is known beyond labels and free features."""
+        """Adds what a record has apart from labels and free features."""
         found = self.annotated
         for one in annotations.objects:
             if one.attributes:

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Sequence
 
 from recordmill.transforms.examples.tfrecord import FRAME_BYTES
+from recordmill.transforms.images.original import Original
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.records import BadInput, Failure, ImageRecord, StoredImage
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
@@ -14,7 +15,7 @@ from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.storage.reader import ImageReader
 from recordmill.transforms.storage.write_faults import naming_faults
 from recordmill.transforms.sweeping.crops import Worst, crops_of
-from recordmill.transforms.sweeping.measure import Measure, Original, measured, warm_up
+from recordmill.transforms.sweeping.measure import Measure, measured, warm_up
 from recordmill.transforms.sweeping.results import Crop, Setting
 from recordmill.transforms.workers.task import R, Task, Worker
 

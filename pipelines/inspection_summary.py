@@ -1,4 +1,4 @@
-"""What `recordmill inspect` prints for people: the dataset, its features, its classes, its damage."""
+"""The summary that `recordmill inspect` prints: the dataset, its features, its classes, its damage."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _MOST_FILES = 20
 _BAR = 30
 
 
-def page(found: Inspected, room: int | None) -> list[Line]:
-    """All that is told of a dataset but its records.
+def summary_lines(found: Inspected, room: int | None) -> list[Line]:
+    """The summary of a dataset, without its records.
 
     Args:
-        found: what is known of it.
+        found: the inspected dataset.
         room: columns of the terminal; None for any number.
     """
     return [
@@ -47,8 +47,8 @@ def _head(found: Inspected, room: int | None) -> list[Line]:
     if len(splits) > 1 or any(file.entry.split for file in found.files):
         for name, files in splits.items():
             count, exact = found.records(files)
-            told = f"{counted(count, 'record', exact)} in {counted(len(files), 'file')}"
-            rows.append((f"split {printed(name)}", told))
+            text = f"{counted(count, 'record', exact)} in {counted(len(files), 'file')}"
+            rows.append((f"split {printed(name)}", text))
     rows.append(("read", _read(found)))
     return [
         *(Line(line.text, bold=True) for line in paragraph(printed(found.dataset.path), room)),
@@ -63,17 +63,17 @@ def _what(found: Inspected) -> str:
         kinds = {
             "Examples": survey.examples,
             "SequenceExamples": survey.sequences,
-            "records that are no Examples": survey.others,
+            "records that are not Examples": survey.others,
         }
         if not survey.records and any(file.damaged for file in found.files):
-            return "nothing that begins like TFRecords"
+            return "no TFRecords"
         held = ", ".join(name for name, count in kinds.items() if count)
         return f"TFRecords{f' of {held}' if held else ''}, without a manifest of Recordmill"
-    whole = "a dataset" if found.dataset.is_whole else "part of a dataset"
+    extent = "a dataset" if found.dataset.is_whole else "part of a dataset"
     version = printed(str(manifest.get("recordmill", "unknown")))
-    told = f"{whole} that Recordmill wrote" + (f" (version {version})" if version != "unknown" else "")
+    text = f"{extent} that Recordmill wrote" + (f" (version {version})" if version != "unknown" else "")
     schema = manifest["config"].get("schema")
-    return told + (f", in the schema {printed(str(schema))}" if schema else "")
+    return text + (f", in the schema {printed(str(schema))}" if schema else "")
 
 
 def _files(found: Inspected) -> str:
@@ -81,41 +81,41 @@ def _files(found: Inspected) -> str:
     packed = sum(bool(file.packed) for file in found.files)
     indexed = sum(file.entry.index is not None for file in found.files)
     total = len(found.files)
-    told = [counted(total, "file"), decimal(size)]
-    told.append("compressed" if packed == total else f"{packed} compressed" if packed else "not compressed")
+    parts = [counted(total, "file"), decimal(size)]
+    parts.append("compressed" if packed == total else f"{packed} compressed" if packed else "not compressed")
     if indexed:
-        told.append("indexed" if indexed == total else f"{indexed} indexed")
-    return ", ".join(told)
+        parts.append("indexed" if indexed == total else f"{indexed} indexed")
+    return ", ".join(parts)
 
 
 def _records(found: Inspected) -> str:
     count, exact = found.records()
     by = {file.count.by for file in found.files if file.count is not None}
     sources = {
-        "manifest": "as the manifest says",
-        "index": "as the index says",
+        "manifest": "from the manifest",
+        "index": "from the index",
         "reading": "all read",
-        "heads": "counted by their heads",
-        "estimate": "by the size of those that were read; --all counts them",
+        "heads": "counted by their headers",
+        "estimate": "estimated from the size of those that were read; --all counts them",
     }
     if by == {"reading"} and not found.sound:
         sources["reading"] = "that can be read"
-    told = ", ".join(text for name, text in sources.items() if name in by)
-    return f"{'' if exact else 'about '}{count:,}{f', {told}' if told else ''}"
+    origin = ", ".join(text for name, text in sources.items() if name in by)
+    return f"{'' if exact else 'about '}{count:,}{f', {origin}' if origin else ''}"
 
 
 def _read(found: Inspected) -> str:
     survey = found.survey
-    told = f"{counted(survey.records, 'record')}, {decimal(found.size)}"
+    text = f"{counted(survey.records, 'record')}, {decimal(found.size)}"
     if survey.sizes.most is not None:
-        told += f", {_bytes(survey.sizes)} each"
+        text += f", {_bytes(survey.sizes)} each"
     if found.whole and found.sound:
-        but = "" if not survey.unread else " but of records that are too large"
-        return f"all: {told}; every checksum was verified{but}"
+        but = "" if not survey.unread else ", except in records that are too large"
+        return f"all: {text}; every checksum was verified{but}"
     if found.whole:
-        return f"all that can be: {told}"
+        return f"all that can be: {text}"
     files = sum(file.read > 0 for file in found.files)
-    return f"a sample: {told}, the first of {counted(files, 'file')}; --all reads all"
+    return f"a sample: {text}, the first of {counted(files, 'file')}; --all reads all"
 
 
 def _features(title: str, features: dict[str, Values], survey: Survey, room: int | None) -> list[Line]:
@@ -144,30 +144,30 @@ def _share(records: int, total: int) -> str:
 
 
 def _values(values: Values) -> str:
-    """What the values are."""
-    told = []
+    """A summary of the values."""
+    parts = []
     if values.steps.most is not None:
-        told.append(f"{_range(values.steps)} {'step' if values.steps.most == 1 else 'steps'}")
+        parts.append(f"{_range(values.steps)} {'step' if values.steps.most == 1 else 'steps'}")
     if not values.count:
-        return ", ".join([*told, "always empty"])
+        return ", ".join([*parts, "always empty"])
     if values.images.count:
-        told += [_images(values.images), _bytes(values.sizes)]
+        parts += [_images(values.images), _bytes(values.sizes)]
         if values.images.count < values.count:
-            told.append(f"{values.images.count:,} of {values.count:,} values were seen to be images")
-        return ", ".join(told)
+            parts.append(f"{values.images.count:,} of {values.count:,} values were seen to be images")
+        return ", ".join(parts)
     if values.distinct is not None and (few := _distinct(values)):
-        told.append(few)
+        parts.append(few)
     elif values.numbers.most is not None:
-        told.append(_range(values.numbers))
+        parts.append(_range(values.numbers))
     elif values.sizes.most is not None:
-        told.append(f"{'text' if values.texts else 'bytes'}, {_bytes(values.sizes)}")
+        parts.append(f"{'text' if values.texts else 'bytes'}, {_bytes(values.sizes)}")
     if values.unfinished:
-        told.append(f"{values.unfinished:,} not finite")
-    return ", ".join(told)
+        parts.append(f"{values.unfinished:,} not finite")
+    return ", ".join(parts)
 
 
 def _distinct(values: Values) -> str:
-    """The values where they are few and short; else nothing."""
+    """The values if they are few and short, else an empty text."""
     assert values.distinct is not None
     rows = sorted(values.distinct.items(), key=lambda row: (-row[1], str(row[0])))
     if len(rows) > _MOST_DISTINCT:
@@ -187,18 +187,18 @@ def _value(value: float | bytes) -> str:
 
 def _images(images: Images) -> str:
     formats = images.formats.most_common()
-    told = [name if len(formats) == 1 else f"{name} {count:,}" for name, count in formats]
+    parts = [name if len(formats) == 1 else f"{name} {count:,}" for name, count in formats]
     if images.least is not None and images.most is not None:
         for name, least, most in zip(("height", "width"), images.least, images.most, strict=True):
-            told.append(f"{name} {least:,}" if least == most else f"{name} {least:,} to {most:,}")
+            parts.append(f"{name} {least:,}" if least == most else f"{name} {least:,} to {most:,}")
     if images.channels:
         channels = sorted(images.channels)
         noun = "channel" if channels == [1] else "channels"
-        told.append(f"{' or '.join(map(str, channels))} {noun}")
+        parts.append(f"{' or '.join(map(str, channels))} {noun}")
     if images.turned:
-        told.append(f"{images.turned:,} turned by EXIF")
-    told += [f"{count:,} {printed(fault)}" for fault, count in images.faults.most_common()]
-    return ", ".join(told)
+        parts.append(f"{images.turned:,} turned by EXIF")
+    parts += [f"{count:,} {printed(fault)}" for fault, count in images.faults.most_common()]
+    return ", ".join(parts)
 
 
 def _range(found: Range) -> str:
@@ -227,8 +227,8 @@ def _classes(found: Inspected, room: int | None) -> list[Line]:
         lines += table([_class(row, most) for row in shown], room)
         if len(rows) > len(shown):
             left = [row.times for row in rows[len(shown) :]]
-            told = f"and {len(left):,} more, {min(left):,} to {max(left):,} each; --json has all"
-            lines += paragraph(told, room, 2)
+            text = f"and {len(left):,} more, {min(left):,} to {max(left):,} each; --json has all"
+            lines += paragraph(text, room, 2)
     return lines
 
 
@@ -240,21 +240,20 @@ def _class(row: ClassCount, most: int) -> tuple[str, ...]:
 
 def _remarks(found: Inspected, room: int | None) -> list[Line]:
     survey = found.survey
-    told = [printed(note) for note in found.notes]
+    parts = [printed(note) for note in found.notes]
     if survey.misdeclared:
         images = counted(survey.misdeclared, "image")
-        told.append(f"{images} of another height or width than the features beside say")
+        parts.append(f"{images} with another height or width than their features")
     if survey.others:
-        are = "is" if survey.others == 1 else "are"
-        told.append(f"{counted(survey.others, 'record')} {are} no tf.train.Example: only sizes are known")
+        parts.append(f"{counted(survey.others, 'record')} without a tf.train.Example: only sizes are shown")
     if survey.empty:
-        told.append(f"{counted(survey.empty, 'record')} without any feature")
+        parts.append(f"{counted(survey.empty, 'record')} without any feature")
     if survey.unread:
         limits = f"{decimal(LARGEST)}, or {decimal(MOST_NUMBER_BYTES)} of numbers, at most"
-        told.append(f"{counted(survey.unread, 'record')} too large to be looked into: {limits}")
+        parts.append(f"{counted(survey.unread, 'record')} too large to be looked into: {limits}")
     if survey.left_out:
-        told.append(f"there are more keys than the {len(survey.features):,} that are shown")
-    lines = [line for text in told for line in paragraph(f"- {text}", room, 2)]
+        parts.append(f"only {len(survey.features):,} keys are shown; there are more")
+    lines = [line for text in parts for line in paragraph(f"- {text}", room, 2)]
     return [Line(""), *lines] if lines else []
 
 
@@ -272,23 +271,23 @@ def _damage(found: Inspected, room: int | None) -> list[Line]:
 
 
 def _file_damage(file: FileFound, name: str) -> list[str]:
-    """What is wrong with a file."""
-    told = [f"{name} {printed(fault)}" for fault in file.faults]
+    """The damage of a file, a line each."""
+    parts = [f"{name} {printed(fault)}" for fault in file.faults]
     shown = file.damage[:5]
-    told += [f"{name}: {damage_text(damage, file)}" for damage in shown]
+    parts += [f"{name}: {damage_text(damage, file)}" for damage in shown]
     if file.damaged > len(shown):
-        told.append(f"{name}: {counted(file.damaged - len(shown), 'more place')} like this")
+        parts.append(f"{name}: {counted(file.damaged - len(shown), 'more place')} like this")
     if file.damaged:
-        told.append(f"{name}: {counted(file.read, 'record')} could be read")
-    return told
+        parts.append(f"{name}: {counted(file.read, 'record')} could be read")
+    return parts
 
 
 def damage_text(damage: Damage, file: FileFound) -> str:
-    """Where damage is, and what it costs."""
-    unpacked = " of what it unpacks to" if file.packed else ""
+    """The position of damage, and the bytes that are lost."""
+    unpacked = " of the decompressed file" if file.packed else ""
     text = f"record {damage.number:,} at byte {damage.offset:,}{unpacked}: {printed(damage.fault)}; "
     if damage.resumed is None:
-        return text + "nothing behind it was read"
+        return text + "nothing after it was read"
     if damage.resumed == file.entry.size:
         return text + f"the last {damage.lost:,} bytes are lost"
     return text + f"{damage.lost:,} bytes are lost, and the next record is at byte {damage.resumed:,}"

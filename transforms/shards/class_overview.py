@@ -1,4 +1,4 @@
-"""Short texts about a dataset: its source and its classes."""
+"""The source and the classes of a dataset in a few words."""
 
 from __future__ import annotations
 
