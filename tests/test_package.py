@@ -16,7 +16,7 @@ import pytest
 
 import recordmill
 from benchmarks.drawings import draw_folder
-from recordmill.pipelines.code_archive import pack
+from recordmill.pipelines.running.dataflow_job import pack
 
 ROOT = Path(__file__).parents[1]
 

@@ -164,14 +164,14 @@ def test_sweep(references: list[bytes], settings: RecordSettings) -> None:
     config = SweepConfig(qualities=(60,), targets=(), worst=2)
     every = sweep_settings(config)
     measure = MeasureTask(references[2], every, config.seen, settings)
-    found = ran(measure, worker_itself, "sweeping.measure", "opened")
+    found = ran(measure, worker_itself, "images.original", "opened")
     assert found == Failure("2.jpg", "encode", RAISED, "injected")
     worst = Worst(0.5, "2.jpg", 0, references[2], (0.5,) * len(every))
     crop = CropTask(references[2], every, config.seen, worst)
-    assert ran(crop, worker_itself, "sweeping.measure", "opened") == []
+    assert ran(crop, worker_itself, "images.original", "opened") == []
 
 
 def test_report(references: list[bytes]) -> None:
     task = ChangeTask(references[2], ImagePolicy("jpeg", reencode="always"))
-    found = ran(task, worker_itself, "sweeping.measure", "opened")
+    found = ran(task, worker_itself, "images.original", "opened")
     assert isinstance(found, BadInput) and str(found) == f"encode: {RAISED} (injected)"
