@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import Annotations, ImageRecord, ImageRef, JobError
+from recordmill.transforms.shards.dataset_plan import plan_dataset
 from recordmill.transforms.shards.part import PartTask, join_parts, write_part
-from recordmill.transforms.shards.plan import plan_dataset
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.report import ShardFile

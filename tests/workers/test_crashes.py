@@ -13,8 +13,8 @@ import pytest
 from benchmarks.drawings import draw
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import Annotations, ImageRecord, ImageRef, JobError
+from recordmill.transforms.shards.dataset_plan import plan_dataset
 from recordmill.transforms.shards.part import EncodeTask, PartTask, write_part
-from recordmill.transforms.shards.plan import plan_dataset
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.sample import measure

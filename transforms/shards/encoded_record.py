@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from recordmill.transforms.records import Placed, StoredImage
+from recordmill.transforms.records import Mapped, StoredImage
 from recordmill.transforms.shards.counted import Counted
 
 
@@ -16,7 +16,7 @@ class EncodedRecord:
         payload: the bytes.
         images: that it stores: one, none, or a frame a step.
         source_bytes: of them in the source.
-        placed: its annotations in the image.
+        mapped: its annotations in the image.
         counted: what its features say of classes and boxes.
         annotations: fingerprint of what its masks are made from; empty where it has none.
         is_as_listed: whether its files were read as they were listed; false where one has changed since.
@@ -25,7 +25,7 @@ class EncodedRecord:
     payload: bytes
     images: tuple[StoredImage, ...]
     source_bytes: int
-    placed: Placed = Placed()
+    mapped: Mapped = Mapped()
     counted: Counted = Counted()
     annotations: str = ""
     is_as_listed: bool = True

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from recordmill.transforms.records import Failure, JobError
-from recordmill.transforms.shards.plan import DatasetPlan
+from recordmill.transforms.shards.dataset_plan import DatasetPlan
 from recordmill.transforms.shards.plausibility import DataWarning, data_warnings
 from recordmill.transforms.shards.report import ShardReport, WriteStats, merged
 from recordmill.transforms.shards.statistics import Statistics

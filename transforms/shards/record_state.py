@@ -140,8 +140,8 @@ def row_line(place: str, source: str, record: EncodedRecord) -> str:
         spans = Spans(payload)
         fields[-1] = [_image_json(image, spans) for image in record.images]
         if record.annotations:
-            masks = {name: spans.of(mask) for name, mask in record.placed.masks.items()}
-            fields += [record.annotations, masks, [spans.of(mask) for mask in record.placed.object_masks]]
+            masks = {name: spans.of(mask) for name, mask in record.mapped.masks.items()}
+            fields += [record.annotations, masks, [spans.of(mask) for mask in record.mapped.object_masks]]
     return f"{_encode(fields)}\n"
 
 

@@ -22,7 +22,7 @@ class TakenOver(NamedTuple):
         images: as they were stored.
         source_bytes: of them in the source.
         annotations: fingerprint of what the masks were made from; empty where there are none.
-        masks: by name, as in `Placed`.
+        masks: by name, as in `Mapped`.
         object_masks: likewise.
     """
 
