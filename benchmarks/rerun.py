@@ -27,7 +27,7 @@ from benchmarks.measure import Memory, megabytes, peak_memory, wall_seconds
 from benchmarks.report import machine, markdown_table
 from benchmarks.rerun_changes import HUNDREDTHS, NOTHING, TEN_NEW, Change, link_tree
 from benchmarks.unit_costs_cost import children_seconds
-from recordmill.transforms.storage.publication import file_sha256
+from recordmill.transforms.storage.files import file_sha256
 
 FIRST, NEXT = "1.0.0", "1.0.1"
 _LEAST_IMAGES = 200

@@ -19,8 +19,7 @@ from recordmill.transforms.shards.memory import shuffle_warning
 from recordmill.transforms.shards.plan import DatasetPlan, plan_dataset, planned_statistics, slots_warning
 from recordmill.transforms.shards.plausibility import data_warnings
 from recordmill.transforms.shards.previous import find_previous
-from recordmill.transforms.shards.programs import package_version, program_versions
-from recordmill.transforms.shards.recipe import Recipe
+from recordmill.transforms.shards.recipe import Recipe, package_version, program_versions
 from recordmill.transforms.shards.reconcile import most_often
 from recordmill.transforms.shards.totals import Totals, merged_totals
 from recordmill.transforms.storage import lock

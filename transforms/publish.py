@@ -32,7 +32,7 @@ from recordmill.transforms.shards.recipe import Recipe
 from recordmill.transforms.shards.reconcile import Reconciled, reconcile
 from recordmill.transforms.shards.report import ShardReport, WriteStats
 from recordmill.transforms.storage import lock
-from recordmill.transforms.storage.files import each, make_folder, read_text
+from recordmill.transforms.storage.files import each, file_sha256, make_folder, read_text
 from recordmill.transforms.storage.layout import FAILURES, MANIFEST, REPORT, REPORT_DATA, Run
 from recordmill.transforms.storage.output import recheck_output, write_failures
 from recordmill.transforms.storage.publication import (
@@ -40,7 +40,6 @@ from recordmill.transforms.storage.publication import (
     announce,
     commit,
     complete_moves,
-    file_sha256,
     move_file,
     noted_publication,
     withdraw,

@@ -19,7 +19,7 @@ from recordmill.transforms.records import BadInput, ClassNames, Failure, ImageRe
 from recordmill.transforms.shards.hashing import with_split
 from recordmill.transforms.shards.survey import Survey, repeated_hashes
 from recordmill.transforms.shards.totals import Totals
-from recordmill.transforms.storage.marked import make_marked_folder
+from recordmill.transforms.storage.owner import make_marked_folder
 from recordmill.transforms.storage.paths import is_remote
 from recordmill.transforms.storage.spool import Spool
 

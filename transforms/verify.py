@@ -25,7 +25,7 @@ from recordmill.transforms.reading.verify_tasks import NO_SETTINGS, Verified, ch
 from recordmill.transforms.records import JobError
 from recordmill.transforms.shards import progress
 from recordmill.transforms.shards.part import EncodedBatch
-from recordmill.transforms.storage.marked import remove_marked_folder
+from recordmill.transforms.storage.owner import remove_marked_folder
 from recordmill.transforms.storage.write_faults import naming_faults
 from recordmill.transforms.task_fn import TaskFn, in_window, no_progress
 from recordmill.transforms.verify_against import CompareWithSource, SourceAgain

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.transforms.storage import lock, scratch
-from recordmill.transforms.storage.marked import MARKER
+from recordmill.transforms.storage.owner import MARKER
 from tests.buckets.server import BucketServer
 from tests.pipelines.conversion import command, convert, manifest
 from tests.pipelines.faulty import Killed

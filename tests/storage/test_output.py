@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from recordmill.transforms.records import Failure, JobError
 from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.layout import Run, check_name
-from recordmill.transforms.storage.marked import make_marked_folder
 from recordmill.transforms.storage.output import check_output, write_failures
+from recordmill.transforms.storage.owner import make_marked_folder
 from recordmill.transforms.storage.publication import Move, announce, move_file, published_dataset, withdraw
 from recordmill.transforms.storage.runs import (
     end_run,

@@ -23,7 +23,7 @@ from recordmill.transforms.examples.tfds import (
 from recordmill.transforms.images.versions import codec_versions
 from recordmill.transforms.shards.brief import class_overview
 from recordmill.transforms.shards.previous import SETTINGS, shard_name
-from recordmill.transforms.shards.programs import package_version
+from recordmill.transforms.shards.recipe import package_version
 from recordmill.transforms.shards.reconcile import Reconciled
 from recordmill.transforms.shards.record_state import ENDING
 from recordmill.transforms.shards.report import ShardReport

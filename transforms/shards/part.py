@@ -11,8 +11,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 from typing import IO
 
-from recordmill.transforms.examples.index import index_lines
-from recordmill.transforms.examples.tfrecord import RecordWriter
+from recordmill.transforms.examples.tfrecord import RecordWriter, index_lines
 from recordmill.transforms.records import BadInput, Failure
 from recordmill.transforms.shards.fingerprint import is_known, source_fingerprint
 from recordmill.transforms.shards.packing import reference_record
@@ -23,8 +22,8 @@ from recordmill.transforms.shards.state import ShardState
 from recordmill.transforms.shards.taking_over import TakeOver
 from recordmill.transforms.storage import objects
 from recordmill.transforms.storage.durable import write_text
+from recordmill.transforms.storage.files import stamp_of
 from recordmill.transforms.storage.paths import is_remote
-from recordmill.transforms.storage.stamp import stamp_of
 from recordmill.transforms.storage.write_faults import naming_faults
 
 _COPY_BYTES = 1 << 20

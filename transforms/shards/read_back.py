@@ -7,13 +7,12 @@ import os
 import re
 import uuid
 
-from recordmill.transforms.examples.index import index_lines
-from recordmill.transforms.examples.tfrecord import FRAME_BYTES, read_records
+from recordmill.transforms.examples.tfrecord import FRAME_BYTES, index_lines, read_records
+from recordmill.transforms.framing import HashedFile
 from recordmill.transforms.records import JobError
 from recordmill.transforms.shards.report import ShardFile, ShardReport, WriteStats
 from recordmill.transforms.storage import files
 from recordmill.transforms.storage.durable import write_lines
-from recordmill.transforms.storage.hashed import HashedFile
 from recordmill.transforms.storage.paths import is_remote
 from recordmill.transforms.storage.write_faults import naming_faults
 

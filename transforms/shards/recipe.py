@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.metadata
 import json
 from collections.abc import Mapping
 from typing import Any
 
+from recordmill import __version__
 from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.images.versions import codec_versions
 
 _FORMAT_VERSION = 1
 # What decides how many shards there are, and nothing about what is in them.
@@ -18,6 +21,7 @@ _FLAGS = {"image_roots": "image_root", "kind": "source"}
 _OF_EXAMPLES = ("label_names", "label_classes", "label_texts")
 # What only dataset_info.json tells.
 _OF_METADATA = ("name",)
+_DECIDING = ("recordmill", "protobuf", "pycocotools")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,3 +94,18 @@ def _of_images(config: Mapping[str, Any]) -> dict[str, Any]:
 def _told(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def package_version(package: str) -> str:
+    """The version of this package or of another one that is installed."""
+    if package == "recordmill":
+        return __version__
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"  # installed without metadata
+
+
+def program_versions() -> dict[str, str]:
+    """Versions of all that may change a byte of a shard."""
+    return {**codec_versions(), **{package: package_version(package) for package in _DECIDING}}

@@ -17,7 +17,7 @@ from recordmill.transforms.shards.report import ShardFile, ShardReport
 from recordmill.transforms.shards.state import ShardState
 from recordmill.transforms.storage import files
 from recordmill.transforms.storage.durable import write_lines
-from recordmill.transforms.storage.stamp import stamp_of
+from recordmill.transforms.storage.files import stamp_of
 
 
 @dataclasses.dataclass(frozen=True)

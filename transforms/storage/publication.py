@@ -30,7 +30,6 @@ from recordmill.transforms.storage.write_faults import naming_faults
 PUBLISHING = "publishing.json"
 METADATA = "metadata.json"
 """In a run's folder: the digests of the metadata files that the run writes into the output."""
-_READ_BYTES = 1 << 20
 
 
 class Move(NamedTuple):
@@ -242,16 +241,7 @@ def _is_there(move: Move) -> bool:
         return False
     if move.sha256 is None:
         return True
-    return file_sha256(move.published) == move.sha256
-
-
-def file_sha256(path: str) -> str:
-    """The SHA-256 of a file, in hex."""
-    hashed = hashlib.sha256()
-    with files.open_stream(path) as file:
-        while block := file.read(_READ_BYTES):
-            hashed.update(block)
-    return hashed.hexdigest()
+    return files.file_sha256(move.published) == move.sha256
 
 
 def complete_moves(output: str, publication: Publication) -> None:
@@ -292,7 +282,7 @@ def foreign_metadata(output: str, folder: str, publication: Publication) -> froz
         path = os.path.join(output, name)
         if not files.is_file(path) or (name == REPORT and _is_our_page(output)):
             return False
-        return file_sha256(path) not in written.get(name, ())
+        return files.file_sha256(path) not in written.get(name, ())
 
     names = [name for name in publication.metadata if name not in publication.replaced_names]
     return frozenset(itertools.compress(names, files.each(is_foreign, names)))

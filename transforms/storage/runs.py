@@ -19,7 +19,7 @@ from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import files, lock
 from recordmill.transforms.storage.durable import is_unfinished, sync_folder, write_text
 from recordmill.transforms.storage.layout import FAILURES, FORMAT_VERSION, MANIFEST, NOTE_START, RUNS, Run
-from recordmill.transforms.storage.marked import owner_of, remove_marked_folder
+from recordmill.transforms.storage.owner import owner_of, remove_marked_folder
 from recordmill.transforms.storage.paths import is_remote
 from recordmill.transforms.storage.publication import PUBLISHING, noted_publication, undo
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.transforms.shards import programs
-from recordmill.transforms.shards.programs import package_version
+from recordmill.transforms.shards.recipe import package_version
 from tests.pipelines.conversion import convert, digests
 from tests.pipelines.versions.edits import put
 from tests.pipelines.versions.homes import NEXT, Rerun, assert_same_version, latest, taken_over, work
