@@ -73,7 +73,9 @@ def reports(plan: DatasetPlan) -> Iterator[ShardReport]:
     labels = Counter(range(_CLASSES))
     for split, shard in plan.shards():
         shape = Counter({16: _RECORDS})
-        statistics = Statistics(_RECORDS, _RECORDS, shape, shape.copy(), shape.copy(), labels=labels.copy())
+        statistics = Statistics(
+            _RECORDS, _RECORDS, widths=shape, heights=shape.copy(), aspects=shape.copy(), labels=labels.copy()
+        )
         stats = WriteStats(_RECORDS, actions=Counter({"kept": _RECORDS}), statistics=statistics)
         path = f"gs://my-records/photographs/.recordmill/0000000000000000/shards/{split}-{shard:05d}-000000000000"
         yield ShardReport(split, shard, ShardFile(path, f"{path}.idx", None, 1 << 27, "0" * 64, stats))

@@ -110,23 +110,30 @@ def make_plan(
         raise
     with naming_faults(output):
         if run is not None:
-            settle_runs(run)
+            if outdated := settle_runs(run):
+                _warn(
+                    "starting over: an earlier version of recordmill wrote the finished shards of an "
+                    f"interrupted run ({outdated})"
+                )
             write_failures(run, failures)
             # What is there now, while the job has the output: what comes later is another's.
             replaced = published_dataset(run.output)
             plan = dataclasses.replace(plan, replaces=replaced.sha256 if replaced is not None else "")
         _check_space(output, plan)
     if (warning := slots_warning(config, len(plan.shards()))) is not None:
-        progress.add_note(warning)
-        _LOGGER.warning(warning)
+        _warn(warning)
     if not_taken:
-        told = (
+        _warn(
             f"nothing is taken over from {f'version {before}' if before else 'a version before'}: {not_taken}"
         )
-        progress.add_note(told)
-        _LOGGER.warning(told)
     progress.set_totals(plan.records, plan.source_bytes)
     return plan
+
+
+def _warn(text: str) -> None:
+    """Says a line above the progress, and in the log."""
+    progress.add_note(text)
+    _LOGGER.warning(text)
 
 
 def _begin(run: Run, config: DatasetConfig) -> None:

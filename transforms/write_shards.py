@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import dataclasses
 import os
 import shutil
 import tempfile
@@ -13,6 +12,7 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+import msgspec
 from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.transforms.config import DatasetConfig
@@ -23,14 +23,13 @@ from recordmill.transforms.repeated import REPEATED, if_repeated, repeated_keys
 from recordmill.transforms.shards import progress
 from recordmill.transforms.shards.batching import Batches, items
 from recordmill.transforms.shards.packing import reference_record
-from recordmill.transforms.shards.part import EncodedBatch
+from recordmill.transforms.shards.part import EncodedBatch, EncodeTask
 from recordmill.transforms.shards.plan import DatasetPlan, shard_index, writer_processes
 from recordmill.transforms.shards.pool import ProcessExecutor
 from recordmill.transforms.shards.previous import MaskMap
 from recordmill.transforms.shards.report import ShardReport
+from recordmill.transforms.shards.reuse import TakeOver, WholeShard, whole_shard
 from recordmill.transforms.shards.state import ShardState, shard_digest
-from recordmill.transforms.shards.taking_over import TakeOver
-from recordmill.transforms.shards.whole import WholeShard, whole_shard
 from recordmill.transforms.shards.writer import ShardWriter
 from recordmill.transforms.storage import files, lock
 from recordmill.transforms.storage.layout import Run
@@ -207,7 +206,7 @@ class WriteShardsFn(beam.DoFn):
                     yield in_global_window(_counted(known))
             for report in self._writer.finish() if self._writer is not None else ():
                 before = self._before.get((report.split, report.shard))
-                report = dataclasses.replace(report, is_same=before == report.file.sha256)
+                report = msgspec.structs.replace(report, is_same=before == report.file.sha256)
                 if report.file.failures_path is not None:
                     self._log.add_file(report.file.failures_path)
                 yield in_global_window(_counted(report))
@@ -236,7 +235,9 @@ class WriteShardsFn(beam.DoFn):
         if self._writer is None:
             self._start(plan)
         assert self._executor is not None
-        task, records = before.task(references)
+        lacking = before.lacking(references)
+        task = EncodeTask([reference for reference, _ in lacking], sizes_only=True)
+        records = [record for _, record in lacking]
         self._retries.append(_Retry(state, before, references, records, self._executor.submit(task)))
         return self._tried_again() if len(self._retries) > _RETRIES_AHEAD else None
 
@@ -244,7 +245,8 @@ class WriteShardsFn(beam.DoFn):
         """The report of the shard that has waited longest, where it is the same."""
         assert self._plan is not None
         state, before, references, records, batch = self._retries.popleft()
-        before = before.tried_again(batch.result())
+        result = batch.result()
+        before = before.tried_again(result.stats, result.failures)
         progress.add_done(-len(records), -sum(record.size for record in records))  # counted with the shard
         return self._report(state, before, self._plan, references)
 
@@ -280,7 +282,7 @@ class WriteShardsFn(beam.DoFn):
         if report is not None:
             self._reused += 1
             is_same = before is not None and before.header.sha256 == report.file.sha256
-            report = dataclasses.replace(report, is_same=is_same)
+            report = msgspec.structs.replace(report, is_same=is_same)
         return report
 
     def _take_over(self, plan: DatasetPlan, split: str, shard: int) -> TakeOver | None:

@@ -22,7 +22,7 @@ IN_OUTPUT = (
     "train-00000-0123456789ab.tfrecord",
     "index/train-00000-of-00099.idx",
     "index/mine.idx",
-    "state/mine.jsonl.gz",
+    "state/mine.rows.gz",
     "manifest.json.part",
     "manifest.json.0123456789ab.part",
     "failures.jsonl.part",

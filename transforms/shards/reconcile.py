@@ -6,6 +6,8 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import msgspec
+
 from recordmill.transforms.records import Failure, JobError
 from recordmill.transforms.shards.plan import DatasetPlan
 from recordmill.transforms.shards.plausibility import DataWarning, data_warnings
@@ -128,8 +130,8 @@ def _summing(reports: Iterable[ShardReport], statistics: Mapping[str, Statistics
         stats = report.file.stats
         if report.split in statistics:
             statistics[report.split].merge(stats.statistics)
-        stats = dataclasses.replace(stats, statistics=Statistics())
-        yield dataclasses.replace(report, file=dataclasses.replace(report.file, stats=stats))
+        stats = msgspec.structs.replace(stats, statistics=Statistics())
+        yield msgspec.structs.replace(report, file=msgspec.structs.replace(report.file, stats=stats))
 
 
 def _check_shards(plan: DatasetPlan, by_split: Mapping[str, list[ShardReport]], reported: int) -> None:

@@ -30,13 +30,13 @@ from recordmill.transforms.records import (
 )
 from recordmill.transforms.shards.annotation_json import has_details
 from recordmill.transforms.shards.beacon import SLOW_TIMES, Beacon, Step
-from recordmill.transforms.shards.counted import CountedFeatures, is_lossy
-from recordmill.transforms.shards.encoded_record import EncodedRecord
 from recordmill.transforms.shards.fingerprint import annotations_fingerprint
 from recordmill.transforms.shards.packing import reference_record
 from recordmill.transforms.shards.read_ahead import Loading, read_ahead
+from recordmill.transforms.shards.record_state import EncodedRecord
 from recordmill.transforms.shards.report import WriteStats
-from recordmill.transforms.shards.taking_over import TakenOver, TakeOver
+from recordmill.transforms.shards.reuse import TakeOver
+from recordmill.transforms.shards.statistics import CountedFeatures, is_lossy
 from recordmill.transforms.storage.reader import ListedReader
 
 # Called with the records and the source bytes done since the last call.
@@ -169,7 +169,7 @@ class RecordEncoder:
         self.beacon.clear()
 
     def encode(
-        self, record: ImageRecord, loading: Loading = None, taken: TakenOver | None = None
+        self, record: ImageRecord, loading: Loading = None, taken: EncodedRecord | None = None
     ) -> EncodedRecord:
         """The Example of `record`.
 
@@ -192,7 +192,7 @@ class RecordEncoder:
         finally:
             self.beacon.step(Step.OTHER)
 
-    def _encoded(self, record: ImageRecord, loading: Loading, taken: TakenOver | None) -> EncodedRecord:
+    def _encoded(self, record: ImageRecord, loading: Loading, taken: EncodedRecord | None) -> EncodedRecord:
         if record.annotations.steps is not None:
             return self._sequence(record, record.annotations.steps, taken)
         annotations = self._of_masks(record)
@@ -235,7 +235,7 @@ class RecordEncoder:
         record: ImageRecord,
         image: StoredImage | None,
         masks: Mapping[ImageRef, Loading],
-        same: TakenOver | None,
+        same: EncodedRecord | None,
     ) -> tuple[Mapping[str, Feature], Placed]:
         """The features, under our names, of a record whose image is stored; masks are of `same`, if any."""
         placed = self._placed(record, image, masks, same)
@@ -259,7 +259,7 @@ class RecordEncoder:
         record: ImageRecord,
         image: StoredImage | None,
         masks: Mapping[ImageRef, Loading],
-        same: TakenOver | None,
+        same: EncodedRecord | None,
     ) -> Placed:
         """The annotations in the stored image, as far as the schema stores them."""
         needs = self._needed(record.annotations)
@@ -277,7 +277,7 @@ class RecordEncoder:
         labels = self._settings.features.labels
         placed = place(annotations, image, needs, self._settings.boxes, read, labels)
         if same is not None:
-            return dataclasses.replace(placed, masks=same.masks, object_masks=same.object_masks)
+            return dataclasses.replace(placed, masks=same.placed.masks, object_masks=same.placed.object_masks)
         self._work["masks"] += len(placed.masks) + len(placed.object_masks)
         return placed
 
@@ -295,7 +295,7 @@ class RecordEncoder:
             return self._needs
         return self._needs - _OF_MASKS
 
-    def _sequence(self, record: ImageRecord, steps: Steps, taken: TakenOver | None) -> EncodedRecord:
+    def _sequence(self, record: ImageRecord, steps: Steps, taken: EncodedRecord | None) -> EncodedRecord:
         """A SequenceExample; its frames are stored one after the other."""
         schema, features = self._settings.schema, self._settings.features
         if not isinstance(schema, SequenceSchema):

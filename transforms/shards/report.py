@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterable
 
+import msgspec
+
 from recordmill.transforms.records import Failure, StoredImage
-from recordmill.transforms.shards.statistics import Statistics
+from recordmill.transforms.shards.statistics import Statistics, add_counts
 
 
-@dataclasses.dataclass(slots=True)
-class WriteStats:
+class WriteStats(msgspec.Struct):
     """Mergeable counts of what went into a file of records, and of what did not.
 
     Attributes:
@@ -38,22 +38,22 @@ class WriteStats:
     """
 
     written: int = 0
-    failed: Counter[tuple[str, str]] = dataclasses.field(default_factory=Counter)
+    failed: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
     source_bytes: int = 0
     encoded_bytes: int = 0
-    actions: Counter[str] = dataclasses.field(default_factory=Counter)
-    formats: Counter[str] = dataclasses.field(default_factory=Counter)
-    channels: Counter[int] = dataclasses.field(default_factory=Counter)
-    dtypes: Counter[str] = dataclasses.field(default_factory=Counter)
-    colorspaces: Counter[str] = dataclasses.field(default_factory=Counter)
+    actions: Counter[str] = msgspec.field(default_factory=Counter)
+    formats: Counter[str] = msgspec.field(default_factory=Counter)
+    channels: Counter[int] = msgspec.field(default_factory=Counter)
+    dtypes: Counter[str] = msgspec.field(default_factory=Counter)
+    colorspaces: Counter[str] = msgspec.field(default_factory=Counter)
     alpha_images: int = 0
     alpha_bytes: int = 0
     flattened_bytes: int = 0
-    qualities: Counter[int] = dataclasses.field(default_factory=Counter)
-    annotations: Counter[str] = dataclasses.field(default_factory=Counter)
-    notes: Counter[str] = dataclasses.field(default_factory=Counter)
-    statistics: Statistics = dataclasses.field(default_factory=Statistics)
-    work: Counter[str] = dataclasses.field(default_factory=Counter)
+    qualities: Counter[int] = msgspec.field(default_factory=Counter)
+    annotations: Counter[str] = msgspec.field(default_factory=Counter)
+    notes: Counter[str] = msgspec.field(default_factory=Counter)
+    statistics: Statistics = msgspec.field(default_factory=Statistics)
+    work: Counter[str] = msgspec.field(default_factory=Counter)
     taken_over: int = 0
     unknown: int = 0
 
@@ -81,14 +81,7 @@ class WriteStats:
 
     def merge(self, other: WriteStats) -> None:
         """Counts in all that `other` has counted."""
-        for field in dataclasses.fields(self):
-            mine, theirs = getattr(self, field.name), getattr(other, field.name)
-            if isinstance(mine, Counter):
-                mine.update(theirs)
-            elif isinstance(mine, Statistics):
-                mine.merge(theirs)
-            else:
-                setattr(self, field.name, mine + theirs)
+        add_counts(self, other)
 
 
 def merged(stats: list[WriteStats]) -> WriteStats:
@@ -103,8 +96,7 @@ PATHS = ("path", "index_path", "failures_path", "state_path")
 """The attributes of `ShardFile` that are paths."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ShardFile:
+class ShardFile(msgspec.Struct, frozen=True):
     """A finished file of records that no reader sees yet: a shard, or a part of one.
 
     Attributes:
@@ -139,8 +131,7 @@ class ShardFile:
         return [path for path in self.named_paths.values() if path is not None]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ShardReport:
+class ShardReport(msgspec.Struct, frozen=True):
     """One finished, unpublished shard: what Publish moves and the manifest lists.
 
     Attributes:

@@ -12,8 +12,8 @@ from concurrent.futures import Future
 from recordmill.transforms.shards.part import JoinTask, PartTask
 from recordmill.transforms.shards.pool import ProcessExecutor
 from recordmill.transforms.shards.report import ShardFile, ShardReport
+from recordmill.transforms.shards.reuse import TakeOver
 from recordmill.transforms.shards.state import ShardState
-from recordmill.transforms.shards.taking_over import TakeOver
 
 # Parts for each worker in the last round, where shards are fewer than workers; below so many records a
 # part does not pay.

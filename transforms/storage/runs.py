@@ -15,10 +15,20 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import files, lock
 from recordmill.transforms.storage.durable import is_unfinished, sync_folder, write_text
-from recordmill.transforms.storage.layout import FAILURES, FORMAT_VERSION, MANIFEST, NOTE_START, RUNS, Run
+from recordmill.transforms.storage.layout import (
+    FAILURES,
+    FORMAT_VERSION,
+    MANIFEST,
+    NOTE_START,
+    RUNS,
+    STATE_ENDING,
+    Run,
+)
 from recordmill.transforms.storage.owner import owner_of, remove_marked_folder
 from recordmill.transforms.storage.paths import is_remote
 from recordmill.transforms.storage.publication import PUBLISHING, noted_publication, undo
@@ -27,7 +37,8 @@ _MARKER = "run.json"
 _SCRATCH = "scratch"
 _SHARDS = "shards"
 _RECORDS = "tfrecord-"
-_STATE = ".state.json"
+# Of the states that version 0.1 wrote.
+_OLD_STATE = ".state.json"
 # Names of the folders of runs, and of what is in them.
 _RUN = re.compile(r"[0-9a-f]{16}")
 _OUR_NAMES = re.compile(
@@ -35,11 +46,20 @@ _OUR_NAMES = re.compile(
     re.DOTALL,
 )
 _OUR_SHARDS = re.compile(
-    r".+-\d{5}(-\w[\w-]*)?\.(tfrecord|idx|failures|rows|jsonl\.gz|state\.json(\.failures)?)(\.\w+\.part)?",
+    r".+-\d{5}(-\w[\w-]*)?\.(tfrecord|idx|failures|rows(\.gz)?|jsonl\.gz|state(\.json)?(\.failures)?)(\.\w+\.part)?",
     re.DOTALL,
 )
 # What reading a damaged JSON file may raise.
 _DAMAGED = (ValueError, KeyError, TypeError, RecursionError)
+
+
+class _ShardState(msgspec.Struct):
+    """What is read here of the state of a finished shard: the size of each of its files, by name."""
+
+    sizes: dict[str, int]
+
+
+_states = msgspec.msgpack.Decoder(_ShardState)
 
 
 def run_folders(output: str) -> list[str]:
@@ -101,10 +121,13 @@ def mark_run(run: Run, version: str) -> None:
         sync_folder(os.path.dirname(run.output))
 
 
-def settle_runs(run: Run) -> None:
+def settle_runs(run: Run) -> int:
     """Settles what earlier jobs left, for a run that is marked; may be cut off anywhere, and repeated.
 
     What a publication that was cut off had made is taken back. The finished shards of the same run stay.
+
+    Returns:
+        The number of finished shards that are removed because version 0.1 of recordmill wrote their states.
     """
     published = files.exists(os.path.join(run.output, MANIFEST))
     for folder in marked_run_folders(run.output):
@@ -114,10 +137,13 @@ def settle_runs(run: Run) -> None:
             if not published:
                 undo(run.output, folder, publication)
             files.remove_if_there(os.path.join(folder, PUBLISHING))
-    for folder in run_folders(run.output):
+    folders = run_folders(run.output)
+    outdated = sum(found.name.endswith(_OLD_STATE) for folder in folders for found in _made_in(folder))
+    for folder in folders:
         if folder != run.folder:
             _remove_run(folder)
     _tidy(run)
+    return outdated
 
 
 def remove_run(run: Run) -> None:
@@ -166,7 +192,7 @@ def end_run(run: Run) -> None:
 def finished_shards(output: str) -> int:
     """How many finished, unpublished shards runs have left in an output."""
     shards = [files.entries(os.path.join(folder, _SHARDS)) for folder in marked_run_folders(output)]
-    return sum(found.name.endswith(_STATE) for listed in shards for found in listed)
+    return sum(found.name.endswith(STATE_ENDING) for listed in shards for found in listed)
 
 
 def kept_bytes(output: str) -> int:
@@ -229,21 +255,19 @@ def _is_ours(folder: str) -> bool:
 def _tidy(run: Run) -> None:
     """Leaves of a run's folder what this job needs, and the finished shards."""
     made = list(_made_in(run.folder))
-    finished = _finished_files([found.path for found in made if found.name.endswith(_STATE)])
+    finished = _finished_files([found.path for found in made if found.name.endswith(STATE_ENDING)])
     kept = {run.sample, run.records, *(os.path.join(run.shards, name) for name in finished)}
     files.remove_all(found for found in made if found.path not in kept)
 
 
 def _finished_files(states: Sequence[str]) -> Collection[str]:
-    """Names of the state files that are whole, and of the files that they name."""
+    """Names of the state files that are complete, and of the files that they name."""
     return {name for names in files.each(_files_of_state, states) for name in names}
 
 
 def _files_of_state(path: str) -> Sequence[str]:
-    with contextlib.suppress(*_DAMAGED):
-        named = json.loads(files.read_bytes(path))["report"]["file"]
-        every = [name for key, name in named.items() if key == "path" or key.endswith("_path")]
-        return [*map(str, filter(None, every)), os.path.basename(path)]
+    with contextlib.suppress(ValueError, RecursionError):
+        return [*_states.decode(files.read_bytes(path)).sizes, os.path.basename(path)]
     return []
 
 
