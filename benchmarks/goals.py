@@ -20,7 +20,6 @@ from benchmarks.contenders import (
     convert,
 )
 from benchmarks.inputs import Inputs
-from benchmarks.job_graph import job_graph_bytes
 from benchmarks.measure import Peaks, Speeds, megabytes, processes_importing
 
 # Beam pickles a transform of its own to some bytes more or less each time.
@@ -90,3 +89,20 @@ def graph_goals(inputs: Inputs, output: Path) -> list[Goal]:
         measured = f"{ratio:.3f} ({sizes[1]:,} over {sizes[0]:,})"
         goals.append(Goal(name, f"≤ {_GRAPH_JITTER}", measured, ratio <= _GRAPH_JITTER))
     return goals
+
+
+def job_graph_bytes(source: str, path: Path, output: Path) -> int:
+    """Bytes of the pipeline that converts `path`, as `convert` builds it; nothing is run."""
+    import apache_beam as beam
+
+    from recordmill.transforms.config import DatasetConfig
+    from recordmill.transforms.read import ReadSource
+    from recordmill.transforms.sources.source import SourceConfig
+    from recordmill.transforms.write import WriteDataset
+
+    pipeline = beam.Pipeline("apache_beam.runners.portability.fn_api_runner.FnApiRunner")
+    config = SourceConfig(kind=source, input=str(path))
+    settings = {"kind": source, "input": str(path)}
+    write = WriteDataset(str(output), DatasetConfig(), settings)
+    _ = pipeline | "ReadSource" >> ReadSource(config, f"{write.run}/scratch") | "WriteDataset" >> write
+    return len(pipeline.to_runner_api().SerializeToString())

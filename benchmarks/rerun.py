@@ -1,12 +1,12 @@
-"""Time, memory and work of the next version, side by side with a conversion from scratch, in one run.
+"""Time, memory and work of a rerun, compared with a conversion from scratch.
 
 python -m benchmarks.rerun
 python -m benchmarks.rerun --images 500 --shards 8 --repeats 1
 
 Draws its images once, into --work. Converts them with --dataset_version, changes some of them, and converts
-them again: once as the next version, which takes over what has not changed, and once into a folder of its
-own, by turns, A B A B. Each is a whole command, from the start of its process to its end; times are medians,
-memory is that of a run of its own. The shards of both must be the same, byte for byte.
+them again, alternately: as the next version, which reuses unchanged records, and into another folder. Each
+is a complete command, from the start of its process to its end; times are medians, memory is measured in
+another run. The shards of both must be the same, byte for byte.
 """
 
 from __future__ import annotations
@@ -14,28 +14,77 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
+import resource
 import shutil
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.contenders import Q90_FLAGS, convert
-from benchmarks.inputs import draw_jpegs, once, own_folder
+from benchmarks.inputs import TEN, draw_jpegs, once, own_folder, with_comment
 from benchmarks.measure import Memory, megabytes, peak_memory, wall_seconds
 from benchmarks.report import machine, markdown_table
-from benchmarks.rerun_changes import HUNDREDTHS, NOTHING, TEN_NEW, Change, link_tree
-from benchmarks.unit_costs_cost import children_seconds
 from recordmill.transforms.storage.files import file_sha256
 
 FIRST, NEXT = "1.0.0", "1.0.1"
 _LEAST_IMAGES = 200
+NEW_CLASS = "arrow"
+"""First in the order of names: the class ids of all records change."""
+_PART = 100
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """A change; `apply` makes it in a folder of classes with JPEGs."""
+
+    name: str
+    apply: Callable[[Path], None]
+
+
+def link_tree(source: Path, target: Path) -> None:
+    """A copy of a folder made of hard links."""
+    shutil.copytree(source, target, copy_function=os.link)
+
+
+def change_hundredths(photos: Path) -> None:
+    """1 % of the images changed, 1 % new, 1 % deleted; a tenth of the new ones are a new class."""
+    files = sorted(photos.rglob("*.jpg"))
+    some = max(len(files) // _PART, 1)
+    step = len(files) // (2 * some)
+    chosen = files[:: max(step, 1)][: 2 * some]
+    for path in chosen[0::2]:
+        replace(path, with_comment(path.read_bytes(), b"changed"))
+    for path in chosen[1::2]:
+        path.unlink()
+    (photos / NEW_CLASS).mkdir()
+    for number, path in enumerate(chosen[0::2]):
+        folder = photos / NEW_CLASS if number % TEN == 0 else path.parent
+        (folder / f"added-{path.name}").write_bytes(with_comment(path.read_bytes(), b"new"))
+
+
+def add_new(photos: Path, number: int) -> None:
+    """New images in existing classes."""
+    for path in sorted(photos.rglob("*.jpg"))[:number]:
+        (path.parent / f"new-{path.name}").write_bytes(with_comment(path.read_bytes(), b"new"))
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Replaces a file, not the bytes that its hard links share."""
+    path.unlink()
+    path.write_bytes(data)
+
+
+HUNDREDTHS = Change("1 % changed, 1 % new, 1 % deleted, one new class", change_hundredths)
+TEN_NEW = Change("ten new", lambda photos: add_new(photos, TEN))
+NOTHING = Change("nothing", lambda photos: None)
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A way to convert, and what has changed since the last time."""
+    """The flags of a conversion, and the change since the previous one."""
 
     name: str
     flags: tuple[str, ...]
@@ -50,14 +99,20 @@ CASES = (
 )
 
 
+def _children_seconds() -> float:
+    """CPU seconds of all descendants of this process that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 @dataclasses.dataclass
 class Runs:
-    """What the runs of one contender took.
+    """The measurements of one contender.
 
     Attributes:
         wall: seconds of each round.
         cpu: likewise, of all its processes.
-        memory: the peak of one run more.
+        memory: the peak of another run.
     """
 
     wall: list[float] = dataclasses.field(default_factory=list)
@@ -65,21 +120,21 @@ class Runs:
     memory: Memory = Memory()
 
     def time(self, arguments: Sequence[str]) -> None:
-        """Runs it once more."""
-        before = children_seconds()
+        """Runs and measures the command."""
+        before = _children_seconds()
         self.wall.append(wall_seconds(arguments))
-        self.cpu.append(children_seconds() - before)
+        self.cpu.append(_children_seconds() - before)
 
 
 @dataclasses.dataclass
 class Found:
-    """What a case came to.
+    """The measurements of a case.
 
     Attributes:
         rerun: of the next version.
         scratch: of the conversion from scratch.
         images: that the source has after the change.
-        provenance: what the next version's manifest says of its making; None where there is no next version.
+        provenance: from the manifest of the next version; None if there is none.
     """
 
     rerun: Runs
@@ -89,7 +144,7 @@ class Found:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs all of it and prints the table."""
+    """Runs all cases and prints the table."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.rerun",
         description=__doc__,
@@ -118,16 +173,16 @@ def main(argv: Sequence[str] | None = None) -> None:
                 print(f"{case.name}, {case.change.name}: {times}", file=sys.stderr)
             bench.measure_memory(case, found)
             rows.append(table_row(case, found))
-    told = f"{args.images:,} JPEGs of 480x360 in {args.shards} shards; rounds: {args.repeats}"
-    print(f"{facts}. {told}.\n\n{markdown_table(HEADER, rows)}")
+    inputs = f"{args.images:,} JPEGs of 480x360 in {args.shards} shards; rounds: {args.repeats}"
+    print(f"{facts}. {inputs}.\n\n{markdown_table(HEADER, rows)}")
 
 
 class Bench:
     """Converts one input before and after a change of it.
 
     Args:
-        folder: that all of it lies in.
-        drawn: the images, which stay as they are.
+        folder: for all files of the benchmark.
+        drawn: the images, which are not changed.
         shards: of each dataset.
     """
 
@@ -135,13 +190,13 @@ class Bench:
         self._drawn = drawn
         self._photos = folder / "photos"
         self._first = folder / "first" / "dataset"
-        self._home = folder / "home" / "dataset"  # of the same name: that is a setting
+        self._home = folder / "home" / "dataset"  # of the same name, because the name is a setting
         self._scratch = folder / "scratch"
         self._shards = f"--num_shards={shards}"
         self._folder = folder
 
     def prepare(self, case: Case) -> Found:
-        """Makes the first version, and the change after it."""
+        """Makes the first version, then the change."""
         self.clear()
         self._folder.mkdir(parents=True)
         link_tree(self._drawn, self._photos)
@@ -150,10 +205,10 @@ class Bench:
         return Found(Runs(), Runs(), images=sum(1 for _ in self._photos.rglob("*.jpg")))
 
     def time_round(self, case: Case, found: Found) -> None:
-        """Times both, and compares what they have made.
+        """Times both, and compares their shards.
 
         Raises:
-            RuntimeError: the next version is not what a conversion from scratch makes.
+            RuntimeError: the shards of the next version are not those of a conversion from scratch.
         """
         self._renew()
         found.rerun.time(self._versioned(case, self._home))
@@ -161,7 +216,7 @@ class Bench:
         self._check(case, found)
 
     def measure_memory(self, case: Case, found: Found) -> None:
-        """Runs both once more, for their memory."""
+        """Measures the memory of both in another run."""
         self._renew()
         found.rerun.memory = peak_memory(self._versioned(case, self._home))
         found.scratch.memory = peak_memory(self._from_scratch(case))
@@ -171,7 +226,7 @@ class Bench:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _renew(self) -> None:
-        """Everything as it was before the second conversion."""
+        """Restores the state before the second conversion."""
         shutil.rmtree(self._home.parent, ignore_errors=True)
         shutil.rmtree(self._scratch, ignore_errors=True)
         link_tree(self._first, self._home)
@@ -185,11 +240,11 @@ class Bench:
         return convert(*flags)(self._photos, self._scratch)
 
     def _check(self, case: Case, found: Found) -> None:
-        """Compares both datasets, and looks at what the next version has taken over."""
+        """Compares the shards of both, and reads what the next version reused."""
         published = self._home / NEXT / "manifest.json"
         if case.change is NOTHING:
             if published.exists() or shard_digests(self._home / FIRST) != shard_digests(self._scratch):
-                raise RuntimeError("nothing has changed, and there is another version")
+                raise RuntimeError("nothing has changed, but there is another version")
             return
         if shard_digests(self._home / NEXT) != shard_digests(self._scratch):
             raise RuntimeError(f"{case.name}, {case.change.name}: the shards are not those from scratch")
@@ -213,8 +268,8 @@ HEADER = (
     "from scratch",
     "source reads",
     "images encoded or checked",
-    "records taken over",
-    "shards taken over",
+    "records reused",
+    "shards reused",
 )
 
 
@@ -235,7 +290,7 @@ def table_row(case: Case, found: Found) -> tuple[str, ...]:
 
 
 def _work_done(provenance: dict[str, Any] | None) -> tuple[str, ...]:
-    """Source reads, images, and records and shards taken over, of a next version."""
+    """Source reads, images, and reused records and shards of a next version."""
     if provenance is None:
         return ("0", "0", "nothing is published", "–")
     work, taken = provenance["work"], provenance["taken_over"] or {}

@@ -18,16 +18,15 @@ def add_image_flags(group: argparse._ArgumentGroup) -> None:
     add(
         "--optimize",
         choices=images.OPTIMIZATIONS,
-        help="lossless: smaller JPEGs (new Huffman tables, still baseline) and PNGs (oxipng), no pixel "
-        "changed, which is checked for each; lossless-progressive: progressive JPEGs, 4 to 6%% smaller, that "
-        "take 2.1 to 2.6 times as long to decode in every epoch (default: none)",
+        help="lossless: smaller PNGs (oxipng), JPEGs as they are; lossless-progressive: smaller PNGs, and "
+        "progressive JPEGs, 4 to 6%% smaller, that take 2.1 to 2.6 times as long to decode in every epoch. "
+        "Each image is checked: no pixel changes (default: none)",
     )
     add(
         "--metadata",
         choices=images.METADATA,
         help="EXIF with GPS and thumbnails, XMP, comments: auto leaves kept files as they are and encodes "
-        "others without; strip takes them from kept files too; keep carries them over, but no thumbnail of "
-        "another size (default: auto)",
+        "others without; strip takes them from kept files too (default: auto)",
     )
     add(
         "--validate",

@@ -9,8 +9,20 @@ import pytest
 
 from benchmarks.inputs import draw_jpegs
 from benchmarks.measure import Memory
-from benchmarks.rerun import CASES, HEADER, Bench, Found, Runs, table_row
-from benchmarks.rerun_changes import HUNDREDTHS, NEW_CLASS, NOTHING, TEN_NEW, Change, link_tree
+from benchmarks.rerun import (
+    CASES,
+    HEADER,
+    HUNDREDTHS,
+    NEW_CLASS,
+    NOTHING,
+    TEN_NEW,
+    Bench,
+    Change,
+    Found,
+    Runs,
+    link_tree,
+    table_row,
+)
 
 IMAGES = 30
 

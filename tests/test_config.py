@@ -56,7 +56,7 @@ EVERY_KIND: tuple[dict[str, Any], ...] = (
     {"writer": "beam", "num_shards": 3, "schema": "detection,segmentation", "boxes": "drop"},
     {"seed": 5, "order": "key", "rename": {"a": "b"}, "splits": {"x": 1.0}, "group_pattern": "(.)"},
     {"policy": ImagePolicy("png", size=(10, 20), fit="pad", background=(1, 2, 3), optimize="lossless")},
-    {"policy": ImagePolicy("jpeg", target_ssim=0.9, alpha="flatten", exif="ignore", metadata="keep")},
+    {"policy": ImagePolicy("jpeg", target_ssim=0.9, alpha="flatten", exif="ignore", metadata="strip")},
 )
 
 

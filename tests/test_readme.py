@@ -41,7 +41,7 @@ from recordmill.pipelines.verify_options import verify_parser
 from recordmill.transforms.examples.columns import Column
 from recordmill.transforms.examples.registry import SCHEMAS
 from recordmill.transforms.examples.schema import DatasetSummary, SequenceSchema
-from recordmill.transforms.images import png_text
+from recordmill.transforms.images import png
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.reasons import MAX_PIXELS
 from recordmill.transforms.shards import beacon, guarded, memory, read_ahead
@@ -727,7 +727,7 @@ def test_the_limits_of_time_are_told() -> None:
     assert (
         f"{beacon.cpu_seconds(MAX_PIXELS):.0f} at the most, since images of more than {MAX_PIXELS:,}" in text
     )
-    assert f"at most {png_text._LIMIT >> 20} MiB a keyword" in text
+    assert f"at most {png._LONGEST_TEXT >> 20} MiB a keyword" in text
     assert f"dead after {lock._DEAD_SECONDS:g} seconds without a sign of life" in text
     assert f"in a bucket after {object_lock.DEAD_SECONDS:g}." in text
     assert f"written on a condition, every {object_lock._BEAT_SECONDS:g} seconds anew" in text

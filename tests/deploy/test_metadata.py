@@ -81,7 +81,7 @@ EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
     "alpha": (["keep", "flatten", "fail"], ["drop"]),
     "background": (["white", "#fff", "#00ff7F"], ["", "#ff", "1,2,3"]),
     "optimize": (["none", "lossless", "lossless-progressive"], ["lossy"]),
-    "metadata": (["auto", "strip", "keep"], ["none"]),
+    "metadata": (["auto", "strip"], ["keep", "none"]),
     "validate": (["decode", "header"], ["none"]),
     "exif": (["apply", "ignore"], ["strip"]),
     "schema": (["auto", "classification", "imagenet", "detection,segmentation"], ["Coco", "a,", ""]),

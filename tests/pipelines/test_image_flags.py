@@ -120,7 +120,7 @@ def test_every_flag_at_once_gives_the_same_bytes_twice(
             "--size=40x60",
         ),
         *("--fit=pad", "--background=navy", "--color=rgb", "--alpha=flatten", "--optimize=lossless"),
-        *("--metadata=keep", "--exif=apply", "--validate=decode", "--num_shards=2"),
+        *("--metadata=strip", "--exif=apply", "--validate=decode", "--num_shards=2"),
     )
     for name in ("one", "two"):
         assert convert("--input", photos, "--output", tmp_path / name, *flags) == 0
@@ -148,7 +148,7 @@ def test_the_price_of_progressive_jpegs_is_told(
         (["--jpeg_quality=90"], "--jpeg_quality is 90, which only --image_format=jpeg or webp uses"),
         (["--image_format=png", "--jpeg_quality=80"], "; --image_format is png"),
         (["--image_format=jpeg", "--target_ssim=0.9", "--jpeg_quality=90"], "--target_ssim chooses for each"),
-        (["--target_ssim=0.9"], "--target_ssim is 0.9, which only --image_format=jpeg heeds"),
+        (["--target_ssim=0.9"], "--target_ssim is 0.9, which only --image_format=jpeg uses"),
         (["--image_format=jpeg", "--target_ssim=0"], "--target_ssim is 0; it may be above 0 and at most 1"),
         (["--image_format=jpeg", "--target_ssim=nan"], "--target_ssim is nan"),
         (
@@ -161,6 +161,7 @@ def test_the_price_of_progressive_jpegs_is_told(
         ),
         (["--max_side=9", "--short_side=9"], "--max_side and --short_side both decide the size"),
         (["--short_side=9", "--size=9x9"], "--short_side and --size both decide the size"),
+        (["--metadata=keep"], "argument --metadata: invalid choice: 'keep' (choose from"),
         (["--max_side=0"], "argument --max_side: 0 is below 1"),
         (["--size=9"], "argument --size: '9' is no size; write HEIGHTxWIDTH in pixels, as 224x320"),
         (["--size=0x9"], "--size has 0 pixels"),

@@ -58,7 +58,7 @@ from tests.reading.against_made import (
         (LOSSLESS_WEBP, {}, "kept"),
         (CMYK, {}, "kept"),
         (TIFF, {}, "lossless"),
-        (JPEG, {"optimize": "lossless"}, "lossless"),
+        (JPEG, {"optimize": "lossless"}, "kept"),
         (JPEG, {"optimize": "lossless-progressive"}, "lossless"),
         (turned(6), {"exif": "ignore"}, "kept"),
         (turned(6), {"exif": "ignore", "metadata": "strip"}, "lossless"),

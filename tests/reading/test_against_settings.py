@@ -71,6 +71,14 @@ def test_the_output_of_a_run_is_no_setting_of_its_source() -> None:
     assert source.as_json() == {"kind": "folder", "input": "/data"}
 
 
+def test_a_setting_that_this_version_does_not_have() -> None:
+    source = SourceConfig("csv", "/data/in")
+    manifest = manifest_of(source, DatasetConfig(), "classification")
+    manifest["config"]["metadata"] = "keep"
+    with pytest.raises(ValueError, match=r"does not have: .*metadata is 'keep'; it may be auto or strip"):
+        config_of(manifest, source)
+
+
 @pytest.mark.parametrize(
     ("told", "message"),
     [

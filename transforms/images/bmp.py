@@ -1,4 +1,7 @@
-"""BMP: TensorFlow reads the plainest only (tensorflow/core/kernels/image/decode_image_op.cc, DecodeBmpV2)."""
+"""BMP, of which TensorFlow reads only the simplest kinds.
+
+See DecodeBmpV2 in tensorflow/core/kernels/image/decode_image_op.cc.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ _GRAYS = b"".join(bytes((i, i, i)) for i in range(256))
 def open_bmp(data: bytes) -> Encoded:
     """Reads the header.
 
-    Kept are uncompressed BMPs of 24 bits, or of 8 bits where the palette is 0 to 255 in grey, whose size is
-    exactly header and rows. TensorFlow takes palette indices for greys, all compression for none, and the
-    unused fourth byte of 32 bits for alpha.
+    A BMP is kept if it is uncompressed, has 24 bits, or 8 bits and a palette of the greys 0 to 255, and its
+    size is exactly that of header and rows. TensorFlow reads palette indices as greys, compressed data as
+    uncompressed, and the unused fourth byte of 32 bits as alpha.
 
     Raises:
         BadInput: truncated, or too many pixels.
@@ -39,14 +42,14 @@ def open_bmp(data: bytes) -> Encoded:
 
 
 def _size(data: bytes) -> tuple[int, int]:
-    """Width and height; the height is negative where the rows begin at the top."""
+    """Width and height; the height is negative if the rows begin at the top."""
     (size,) = struct.unpack_from("<I", data, 14)
     width, height = struct.unpack_from("<HH" if size == 12 else "<ii", data, 18)
     return width, height
 
 
 def _channels(data: bytes) -> int:
-    """3 or 1 for a BMP that TensorFlow reads rightly, else 0."""
+    """3 or 1 for a BMP that TensorFlow reads correctly, else 0."""
     (size,) = struct.unpack_from("<I", data, 14)
     if size < 40 or len(data) < 14 + size:
         return 0

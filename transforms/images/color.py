@@ -1,4 +1,4 @@
-"""Colours of pixels: transparency laid on a background, grey and RGB."""
+"""Flattens transparency on a background, and converts between grey and RGB."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _HEX = re.compile(r"#(?:[0-9a-f]{3}){1,2}")
 
 
 def parse_color(text: str) -> tuple[int, int, int]:
-    """RGB, 0 to 255, of a colour as people write it.
+    """Parses a colour into RGB, 0 to 255.
 
     Args:
-        text: a name that CSS knows, `#rgb` or `#rrggbb`; in either case of letters.
+        text: a CSS name, `#rgb` or `#rrggbb`; upper or lower case.
 
     Raises:
         ValueError: anything else, such as a colour with alpha.
@@ -31,19 +31,19 @@ def parse_color(text: str) -> tuple[int, int, int]:
 
 
 def flattened(pixels: Array, background: tuple[int, int, int]) -> Array:
-    """Pixels laid on a background, sample by sample: the nearest integer to (c·a + bg·(max−a)) / max.
+    """Pixels composited onto a background: for each sample the nearest integer to (c·a + bg·(max−a)) / max.
 
     Args:
-        pixels: uint8 or uint16 (height, width, 2 or 4), alpha last and not multiplied in.
+        pixels: uint8 or uint16 (height, width, 2 or 4), alpha last and not premultiplied.
         background: RGB, 0 to 255.
 
     Returns:
-        As many channels less alpha; grey becomes RGB where the background is not grey.
+        The channels without alpha; grey becomes RGB if the background is not grey.
     """
     if pixels.shape[2] == 2 and len(set(background)) > 1:
         pixels = as_rgb(pixels)
     top = int(np.iinfo(pixels.dtype).max)
-    # Twice the bits hold max·max + max/2; and max is odd, so that no quotient lies midway.
+    # Twice the bits hold max·max + max/2; max is odd, so no quotient is midway between integers.
     wide = np.uint16 if pixels.dtype == np.uint8 else np.uint32
     alpha = pixels[:, :, -1].astype(wide)
     beneath = top - alpha

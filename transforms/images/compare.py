@@ -1,7 +1,7 @@
-"""How alike two images are: structural similarity of luma, and peak signal-to-noise ratio.
+"""Structural similarity of luma, and peak signal-to-noise ratio, of two images.
 
-Written for numpy alone, in 32-bit floating point: 5 times as fast as scikit-image, which writer processes
-need not have, and of the same value on every machine: sums whose order is not fixed are of integers.
+Uses numpy only, in 32-bit floating point: 5 times as fast as scikit-image, which writer processes do not
+need. The value is the same on every machine, because sums in no fixed order are of integers.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Floats = npt.NDArray[np.float32]
 # Wang, Bovik, Sheikh, Simoncelli: Image quality assessment (IEEE Trans. Image Processing 13, 2004), part III.
 _SIGMA, _RADIUS = 1.5, 5
 _C1, _C2 = np.float32((0.01 * 255) ** 2), np.float32((0.03 * 255) ** 2)
-# Values worked on at a time: their arrays stay within a core's cache.
+# Values processed at a time, so that the arrays fit into the cache of a core.
 _BAND = 1 << 14
 # Similarities are added as multiples of 2**-24, the step between 32-bit floats below 1.
 _STEPS = 1 << 24
 
 
 def _half_kernel() -> list[np.float32]:
-    """The Gaussian from its middle outwards."""
+    """Half of the Gaussian, from its middle outwards."""
     weights = [math.exp(-0.5 * (offset / _SIGMA) ** 2) for offset in range(_RADIUS + 1)]
     total = 2 * math.fsum(weights) - weights[0]
     return [np.float32(weight / total) for weight in weights]
@@ -36,7 +36,7 @@ _KERNEL = _half_kernel()
 
 
 def luma(pixels: Array) -> Array:
-    """What a JPEG holds as Y: BT.601 in full range (JFIF 1.02), rounded as libjpeg rounds it.
+    """The Y of a JPEG: BT.601 in full range (JFIF 1.02), rounded as libjpeg rounds it.
 
     Args:
         pixels: uint8 (height, width, 1 or 3).
@@ -52,22 +52,22 @@ def luma(pixels: Array) -> Array:
 
 
 def ssim(one: Array, other: Array) -> float:
-    """Mean structural similarity, over all places where the Gaussian window of 11x11 lies within the image.
+    """Mean structural similarity, over all positions of the 11x11 Gaussian window within the image.
 
     That is scikit-image's structural_similarity(gaussian_weights=True, sigma=1.5,
     use_sample_covariance=False, data_range=255): within 1e-6 for an image and its JPEG, within 2e-4 for any
-    two. Images that are smaller than the window in a side are mirrored at their edges, and the window then
-    lies on every pixel.
+    two. If a side is smaller than the window, the images are mirrored at their edges, and the window is
+    placed on every pixel.
 
     Args:
         one: uint8 (height, width).
         other: likewise.
 
     Returns:
-        1 for equal images, less for others, and below 0 where one is as the other's negative.
+        1 for equal images, less for others; below 0 if one resembles the negative of the other.
 
     Raises:
-        ValueError: two shapes, or a dtype other than uint8.
+        ValueError: the shapes differ, or a dtype is not uint8.
     """
     _check_comparable(one, other, ("uint8",))
     if min(one.shape) <= 2 * _RADIUS:
@@ -84,14 +84,14 @@ def ssim(one: Array, other: Array) -> float:
 
 
 def psnr(one: Array, other: Array) -> float:
-    """Peak signal-to-noise ratio over all channels, in dB; infinite where the images are equal.
+    """Peak signal-to-noise ratio over all channels, in dB; infinite if the images are equal.
 
     Args:
         one: uint8 or uint16, rows first.
         other: likewise.
 
     Raises:
-        ValueError: two shapes or dtypes, or another dtype.
+        ValueError: shapes or dtypes differ, or the dtype is another one.
     """
     _check_comparable(one, other, ("uint8", "uint16"))
     rows = max(1, _BAND // (one.size // len(one)))
@@ -108,16 +108,16 @@ def psnr(one: Array, other: Array) -> float:
 def _check_comparable(one: Array, other: Array, dtypes: tuple[str, ...]) -> None:
     if one.shape != other.shape or one.dtype != other.dtype or one.dtype.name not in dtypes:
         raise ValueError(
-            f"{one.dtype} {one.shape} and {other.dtype} {other.shape} are not to be compared; "
-            f"both have to be {' or '.join(dtypes)}, of one shape"
+            f"{one.dtype} {one.shape} and {other.dtype} {other.shape} cannot be compared; "
+            f"both must be {' or '.join(dtypes)}, of one shape"
         )
 
 
 def _similarities(one: Array, other: Array) -> Floats:
     """The similarity around each pixel that is no nearer to an edge than the window's radius.
 
-    It is computed from sum and difference of the images, which says the same as the paper's terms and loses
-    few digits where the images are nearly equal:
+    It is computed from sum and difference of the images, which is equivalent to the paper's terms and loses
+    few digits if the images are nearly equal:
     (2 mx my + C1) / (mx^2 + my^2 + C1) = 1 - md^2 / ((ms^2 + md^2) / 2 + C1) for the means,
     (2 cov + C2) / (vx + vy + C2) = 1 - vd / ((vs + vd) / 2 + C2) for the variances.
     """
@@ -125,7 +125,7 @@ def _similarities(one: Array, other: Array) -> Floats:
     maps = np.empty((4, one.size), np.float32)
     first, second = (image.astype(np.float32).ravel() for image in (one, other))
     np.add(first, second, out=maps[0])
-    maps[0] -= 255  # Variances do not mind, and lose fewer digits around zero.
+    maps[0] -= 255  # Variances do not change, and lose fewer digits near zero.
     np.subtract(first, second, out=maps[1])
     np.multiply(maps[:2], maps[:2], out=maps[2:])
     smooth = _smoothed(_smoothed(maps, width), 1)
@@ -149,7 +149,7 @@ def _smoothed(maps: Floats, step: int) -> Floats:
     """Each row of `maps` under the Gaussian, whose neighbouring weights are for values `step` apart.
 
     Returns:
-        Shorter by ten steps: only where the Gaussian lies within.
+        Shorter by ten steps: only positions at which the Gaussian fits.
     """
     middle = _RADIUS * step
     size = maps.shape[1] - 2 * middle

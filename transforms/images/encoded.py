@@ -1,4 +1,4 @@
-"""An encoded image whose header has been read: what its bytes would be stored as, and how to decode them."""
+"""An image file whose header has been read: how it can be stored, and how it is decoded."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class Encoded:
     """An image before its pixels are decoded.
 
     Attributes:
-        kind: as `sniff.image_kind` tells it; `pixels` for bytes that are pixels already.
-        data: the whole file.
-        kept: this image stored by its own bytes; None where tf.io.decode_image does not decode them, or
-            not to the right picture.
+        kind: as `sniff.image_kind` returns it; `pixels` for raw pixels.
+        data: the file.
+        kept: the record's image if the file is stored unchanged; None if tf.io.decode_image does not decode
+            it correctly.
         orientation: EXIF, 1 to 8.
-        check: decodes all of it, and raises BadInput where it is damaged.
-        decode: the pixels; raises BadInput where they are damaged.
-        pixels: height times width, by the header.
-        decode_scaled: the pixels scaled down while decoding, to a height and a width at least as large as
-            asked for, not yet turned; None where the format cannot.
-        inks: uint8 (height, width, 4) of CMYK, 255 for all ink; None where the image is not in CMYK.
+        check: decodes all of it; raises BadInput if it is damaged.
+        decode: returns the pixels; raises BadInput if they are damaged.
+        pixels: height times width, from the header.
+        decode_scaled: scales down while decoding, to at least the given height and width, in the file's
+            orientation; None if the format cannot.
+        inks: uint8 (height, width, 4) of CMYK, 255 is full ink; None if the image is not in CMYK.
     """
 
     kind: str

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-# Before the TIFF structure in a JPEG, and by mistake elsewhere.
+# Before the TIFF structure in a JPEG; some programs write it in other formats too.
 EXIF_MARK = b"Exif\0\0"
 
 _ORIENTATION = 0x0112
@@ -18,14 +18,14 @@ _SHORT = 3
 
 
 def read_orientation(tiff: bytes) -> int:
-    """The orientation in a TIFF structure, as EXIF blocks hold it.
+    """The orientation in the TIFF structure of an EXIF block.
 
     Args:
-        tiff: from the byte order mark on; a leading `Exif\\0\\0` is passed over.
+        tiff: from the byte order mark on; a leading `Exif\\0\\0` is ignored.
 
     Returns:
-        1 to 8 (EXIF 2.32, tag 0x0112); 1 where there is none, or where the block is damaged: bad EXIF is
-        never a reason to refuse an image.
+        1 to 8 (EXIF 2.32, tag 0x0112); 1 if there is none, or the block is damaged: bad EXIF is never
+        a reason to refuse an image.
     """
     tiff = tiff.removeprefix(EXIF_MARK)
     order = {b"II": "<", b"MM": ">"}.get(tiff[:2])
@@ -44,7 +44,7 @@ def read_orientation(tiff: bytes) -> int:
 
 
 def is_transposed(orientation: int) -> bool:
-    """Whether turning by `orientation` exchanges height and width."""
+    """Whether `orientation` exchanges height and width."""
     return orientation >= 5
 
 
@@ -52,7 +52,7 @@ def turned(pixels: Array, orientation: int) -> Array:
     """`pixels` (height, width, channels) upright: rows and columns moved, no value changed."""
     if is_transposed(orientation):
         pixels = pixels.swapaxes(0, 1)
-    # What is left to mirror once rows and columns are exchanged.
+    # The mirroring that remains after rows and columns are exchanged.
     if orientation in (3, 4, 7, 8):
         pixels = pixels[::-1]
     if orientation in (2, 3, 6, 7):

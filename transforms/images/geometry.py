@@ -1,4 +1,4 @@
-"""Where pixels go: the size of the stored image, and how points and boxes follow."""
+"""The size of the stored image, and the transformation of points and boxes into it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Points = npt.NDArray[np.float64]
 
 
 def plan_geometry(height: int, width: int, orientation: int, policy: ImagePolicy) -> Geometry:
-    """How an image is turned, scaled, and padded or cropped.
+    """Plans how an image is turned, scaled, and padded or cropped.
 
-    The side that follows another is the exact ratio rounded half up, and at least 1; padding and cropping
-    are centred, an odd pixel going below or to the right.
+    A side that follows from the other is the exact ratio rounded half up, and at least 1. Padding and
+    cropping are centred; an odd pixel is at the bottom or right.
 
     Args:
         height: of the file's pixels, before they are turned.
@@ -58,7 +58,7 @@ def _fitted(height: int, width: int, size: tuple[int, int], fit: str) -> tuple[i
     if fit == "stretch":
         return size
     rows, columns = size
-    heights_meet_first = rows * width <= columns * height  # as the picture grows or shrinks to fit within
+    heights_meet_first = rows * width <= columns * height  # while the picture is scaled to fit
     if heights_meet_first == (fit == "pad"):
         return rows, _portion(width, rows, height)
     return _portion(height, columns, width), columns
@@ -70,7 +70,7 @@ def _portion(side: int, numerator: int, denominator: int) -> int:
 
 
 def is_identity(geometry: Geometry) -> bool:
-    """Whether every pixel is where it was."""
+    """Whether no pixel moves."""
     return geometry.orientation == 1 and not is_scaled(geometry) and not _is_reframed(geometry)
 
 
@@ -86,10 +86,10 @@ def _is_reframed(geometry: Geometry) -> bool:
 
 
 def moved_points(geometry: Geometry, points: npt.NDArray[Any]) -> Points:
-    """Points of the file's picture, where they lie in the stored image; they may lie outside.
+    """Transforms points of the file into the stored image; they may be outside it.
 
     Args:
-        geometry: where the pixels went.
+        geometry: of the stored image.
         points: (n, 2), x and y in pixels of the file: pixel i covers i to i + 1.
 
     Returns:
@@ -109,10 +109,10 @@ def moved_points(geometry: Geometry, points: npt.NDArray[Any]) -> Points:
 
 
 def moved_boxes(geometry: Geometry, boxes: npt.NDArray[Any]) -> Points:
-    """Boxes of the file's picture, where they lie in the stored image; not clipped to it.
+    """Transforms boxes of the file into the stored image, without clipping.
 
     Args:
-        geometry: where the pixels went.
+        geometry: of the stored image.
         boxes: (n, 4), xmin, ymin, xmax, ymax in pixels of the file: pixel i covers i to i + 1.
 
     Returns:

@@ -1,4 +1,4 @@
-"""GIF: which ones TensorFlow decodes to the picture that is meant (GIF89a specification)."""
+"""GIF: its blocks, and whether TensorFlow decodes it correctly (GIF89a specification)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from recordmill.transforms.records import StoredImage
 
 IMAGE, EXTENSION, TRAILER = 0x2C, 0x21, 0x3B
 _CONTROL = 0xF9
-# A pixel, in LZW codes: below them Pillow does not see their end, above them giflib reads nothing.
+# LZW code sizes: below, Pillow does not find the end of the codes; above, giflib reads nothing.
 _BITS = range(2, 9)
 
 
@@ -24,14 +24,14 @@ class GifHeader:
     Attributes:
         height: of the canvas.
         width: of the canvas.
-        frames: how many there are.
-        covered: whether the first frame is the whole canvas.
+        frames: their number.
+        covered: whether the first frame fills the canvas.
         transparent: whether a colour is declared transparent.
         colors: entries of the first frame's palette.
-        closed: whether the trailer is there.
-        orderly: whether all decoders take the extensions alike: giflib takes what is behind an empty one for
-            a part of it, and of several control blocks the first, not the last.
-        codes: where the first frame's image data is, from its code size on, to behind its last block.
+        closed: whether there is a trailer.
+        orderly: whether all decoders read the extensions alike: giflib reads the bytes after an empty one as
+            part of it, and uses the first of several control blocks, not the last.
+        codes: (start, end) of the first frame's image data, from its code size through its last block.
     """
 
     height: int
@@ -48,8 +48,8 @@ class GifHeader:
 def open_gif(data: bytes) -> Encoded:
     """Reads the block structure.
 
-    A still GIF is kept where its frame covers the canvas and every pixel is opaque: TensorFlow decodes GIFs
-    to three channels, and leaves black what no frame covers.
+    A still GIF is kept if its frame fills the canvas and every pixel is opaque: TensorFlow decodes GIFs to
+    three channels, and pixels outside the frame are black.
 
     Raises:
         BadInput: damaged before the end of the first frame, or too many pixels.
@@ -63,7 +63,7 @@ def open_gif(data: bytes) -> Encoded:
         start, end = header.codes
         if data[start] not in _BITS:
             raise undecodable(CORRUPT, f"the GIF has codes for pixels of {data[start]} bits")
-        # Without what is behind the frame, which Pillow would read as further codes.
+        # Without the bytes after the frame, which Pillow would read as further codes.
         picture = decode_raster(data[:end], "gif")
         if picture.palette and int(picture.pixels.max()) >= header.colors:
             raise undecodable(CORRUPT, "the GIF uses colours beyond its palette")
@@ -79,7 +79,7 @@ def open_gif(data: bytes) -> Encoded:
 
 
 def read_header(data: bytes) -> GifHeader:
-    """Walks the blocks; stops without complaint where they end after the first frame.
+    """Walks the blocks; it is no error if they end after the first frame.
 
     Raises:
         BadInput: damaged before the end of the first frame, or too many pixels.
@@ -117,12 +117,12 @@ def read_header(data: bytes) -> GifHeader:
 
 
 def first_block(data: bytes) -> int:
-    """The offset of the first block, behind the palette that all frames share."""
+    """The offset of the first block, after the global palette."""
     return 13 + 3 * _palette_size(data[10])
 
 
 def blocks(data: bytes) -> Iterator[tuple[int, int]]:
-    """(start, end) of each block up to the trailer, or to what is no block; one cut off ends beyond `data`.
+    """(start, end) of each block up to the trailer or to invalid bytes; a truncated one ends beyond `data`.
 
     A block is an extension, or an image with its descriptor, from its first byte through its last sub-block.
     """
@@ -143,7 +143,7 @@ def _palette_size(flags: int) -> int:
 
 
 def _skip_blocks(data: bytes, position: int) -> int:
-    """The offset behind a chain of data sub-blocks; beyond the end of `data` where it is cut off."""
+    """The offset after a chain of data sub-blocks; beyond the end of `data` if it is truncated."""
     while position < len(data):
         size = data[position]
         position += 1 + size

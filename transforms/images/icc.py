@@ -1,7 +1,7 @@
-"""ICC profiles: where files hold them, and colours converted from them to sRGB (ICC.1:2022).
+"""ICC profiles: reading them from files, and converting colours to sRGB (ICC.1:2022).
 
-Conversion is relative colorimetric with black point compensation: colours that sRGB has too keep their
-values, white stays white and black black, and shadows darker than sRGB's are not clipped.
+Conversion is relative colorimetric with black point compensation: colours within sRGB do not change, white
+stays white and black stays black, and shadows darker than sRGB's are not clipped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
-from recordmill.transforms.images import png, webp_chunks
+from recordmill.transforms.images import png, webp
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.jpeg_header import APP2, ICC_MARK, segments
 from recordmill.transforms.images.pillow import DECODER_ERRORS
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _WEBP_PIXELS = (b"VP8 ", b"VP8L", b"ANMF", b"ALPH")
 _PILLOW_FORMATS = {"avif": "AVIF", "tiff": "TIFF"}
-# The largest in common use, of presses, take 3 MB; a file may claim any size.
+# The largest common profiles, of presses, have 3 MB; a file may claim any size.
 _MAX_PROFILE = 1 << 24
 _HEADER = 128
 # Input, display, output, colour space: the classes that describe the colours of an image.
@@ -35,14 +35,14 @@ _GRAYS = np.arange(256, dtype=np.uint8)[None, :, None]
 
 
 def profile_of(data: bytes, kind: str) -> bytes | None:
-    """The profile that a file embeds, as it is there; looked for without decoding a pixel.
+    """The profile that a file embeds; no pixel is decoded.
 
     Args:
-        data: the whole file.
-        kind: as `sniff.image_kind` tells it.
+        data: the file.
+        kind: as `sniff.image_kind` returns it.
 
     Returns:
-        None where there is none, or where its container is damaged.
+        None if there is none, or its container is damaged.
     """
     if kind == "jpeg":
         return _jpeg_profile(data)
@@ -59,11 +59,11 @@ def to_srgb(pixels: Array, profile: bytes, cmyk: bool = False) -> Array | None:
     Args:
         pixels: uint8 (height, width, 1 to 4); alpha stays as it is.
         profile: the ICC profile of the pixels.
-        cmyk: whether four channels are inks, 255 the most, and not RGBA.
+        cmyk: whether four channels are inks (255 is full ink), not RGBA.
 
     Returns:
-        As many channels, but RGB of inks: grey stays grey. None where the profile is sRGB in effect (no
-        colour moves by more than one level), damaged, or of another colour space than the pixels.
+        The same channels, or RGB for inks. None if the profile is sRGB in effect (no colour changes by more
+        than one level), damaged, or of another colour space than the pixels.
     """
     channels = pixels.shape[2]
     if cmyk:
@@ -82,24 +82,24 @@ def to_srgb(pixels: Array, profile: bytes, cmyk: bool = False) -> Array | None:
 
 
 def png_with_profile(data: bytes, profile: bytes) -> bytes:
-    """A PNG that says its colours are in a profile, in place of what it said of them before.
+    """A PNG with an embedded profile, which replaces its previous iCCP or sRGB chunk.
 
     Args:
         data: a sound PNG.
-        profile: left out where it is not of the PNG's colour space, which readers would not heed.
+        profile: not embedded if its colour space is not the PNG's; readers would ignore it.
     """
     gray = data[25] in (png.GRAY, png.GRAY_ALPHA)
     if profile[16:20] != _SPACES["L" if gray else "RGB"]:
         return data
     chunk = png.written_chunk(b"iCCP", b"ICC profile\0\0" + zlib.compress(profile))
-    # Before any palette and pixels (PNG, 5.6): right behind IHDR, the first chunk.
+    # Before any palette and pixels (PNG, 5.6): directly after IHDR, the first chunk.
     chunks = png.read_header(data).chunks
     others = (data[start:end] for kind, start, end in chunks[1:] if kind not in (b"iCCP", b"sRGB"))
     return b"".join((data[: chunks[0][2]], chunk, *others))
 
 
 def _jpeg_profile(data: bytes) -> bytes | None:
-    """From APP2 segments: a number, how many there are, and a part of it each (ICC.1, B.4)."""
+    """From APP2 segments, each with a number, their count, and a part of the profile (ICC.1, B.4)."""
     parts: dict[int, bytes] = {}
     count = 0
     try:
@@ -151,7 +151,7 @@ def _inflated(chunk: bytes) -> bytes | None:
 def _webp_profile(data: bytes) -> bytes | None:
     """From the ICCP chunk of an extended WebP, which comes before the pixels (RFC 9649, 2.7)."""
     try:
-        for name, payload in webp_chunks.chunks(data):
+        for name, payload in webp.chunks(data):
             if name == b"ICCP":
                 return payload
             if name in _WEBP_PIXELS:
@@ -173,7 +173,7 @@ def _pillow_profile(data: bytes, kind: str) -> bytes | None:
 
 @functools.lru_cache(maxsize=16)
 def _transform(profile: bytes, mode: str) -> ImageCmsTransform | None:
-    """littleCMS's conversion of 8-bit pixels to sRGB; None where there is none, or nothing to convert."""
+    """littleCMS's conversion of 8-bit pixels to sRGB; None if there is nothing to convert."""
     transform = _built(profile, mode)
     if transform is None or mode != "RGB":
         return transform
@@ -184,17 +184,17 @@ def _transform(profile: bytes, mode: str) -> ImageCmsTransform | None:
 
 @functools.lru_cache(maxsize=16)
 def _gray_table(profile: bytes) -> Array | None:
-    """The sRGB grey of each of the profile's 256; None where there is none, or nothing to convert."""
+    """The sRGB grey for each of the profile's 256 greys; None if there is nothing to convert."""
     transform = _built(profile, "L")
     if transform is None:
         return None
-    # Neutral, up to rounding; green has the most of the lightness.
+    # Neutral, apart from rounding; green has most of the lightness.
     table = _applied(transform, _GRAYS)[0, :, 1]
     return None if _is_near(table, _GRAYS[0, :, 0]) else table
 
 
 def _built(profile: bytes, mode: str) -> ImageCmsTransform | None:
-    """A conversion to sRGB, where the profile is whole by its header and of the mode's colour space."""
+    """A conversion to sRGB; None unless the profile is complete and of the mode's colour space."""
     if not _HEADER < len(profile) <= _MAX_PROFILE or int.from_bytes(profile[:4], "big") > len(profile):
         return None
     if profile[36:40] != b"acsp" or profile[12:16] not in _CLASSES or profile[16:20] != _SPACES[mode]:

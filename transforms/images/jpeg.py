@@ -1,4 +1,4 @@
-"""JPEG: whole decodes that miss no damage, and encoding (ITU-T T.81)."""
+"""JPEG: decoding that detects damage, and encoding (ITU-T T.81)."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from recordmill.transforms.records import BadInput
 Array = npt.NDArray[Any]
 
 _COLORS = {1: "GRAY", 3: "RGB", 4: "CMYK"}
-# TurboJPEG, which simplejpeg calls, takes a rough DCT below 96, and cannot be told otherwise. At 95 that
-# costs half a decibel for the same bytes, at 90 a tenth. Pillow takes the precise one, in 1.3 times the time.
+# TurboJPEG, which simplejpeg calls, always uses a fast, less accurate DCT below 96. At 95 this costs half a
+# decibel for the same bytes, at 90 a tenth. Pillow uses the accurate one, in 1.3 times the time.
 _PRECISE = range(91, 96)
 _NO_SUBSAMPLING = "Could not determine subsampling"
 _LEFT_OVER = re.compile(r"(\d+) extraneous bytes before marker 0xd9")
@@ -38,15 +38,15 @@ _SCAN_HEADER = re.compile(
     rb"(\xff\xda\0(?:\x08\x01.{2}|\x0a\x02.{4}|\x0c\x03.{6}|\x0e\x04.{8})).{3}", re.DOTALL
 )
 _MARKER = re.compile(rb"\xff+([^\0\xff])")
-# Scaled decodes, in eighths, and by how much they have to exceed the size wanted: what stays within SSIM 0.99
-# of a full decode on photographs with the finest stripes. 4/8 averages pairs of pixels, which takes detail
-# that 3/8 keeps; 5/8 needs a margin that leaves it no use; 7/8 is slower than a full decode.
+# Scales for decoding, in eighths, and the factor by which they must exceed the target size to stay within
+# SSIM 0.99 of a full decode on photographs with the finest stripes. 4/8 averages pairs of pixels, which loses
+# detail that 3/8 keeps; 5/8 would need too large a margin; 7/8 is slower than a full decode.
 _EIGHTHS = (1, 2, 3, 6)
 _MARGIN = 2.25
 
 
-def check_whole(data: bytes, header: JpegHeader) -> None:
-    """Decodes all of the entropy-coded data, at the smallest scale, and heeds every warning.
+def check_image_data(data: bytes, header: JpegHeader) -> None:
+    """Decodes all of the entropy-coded data, at the smallest scale; every warning is an error.
 
     Raises:
         BadInput: truncated or damaged.
@@ -71,12 +71,12 @@ def decode(data: bytes, header: JpegHeader) -> Array:
 
 
 def decode_scaled(data: bytes, header: JpegHeader, height: int, width: int) -> Array:
-    """As `decode`, by the codec's scaled decode where that is exact enough for scaling down to a size.
+    """As `decode`, but scaled down while decoding if that is accurate enough for a target size.
 
     Args:
-        data: the whole file.
-        header: as read from it.
-        height: to which the picture will be scaled, in the file's own orientation.
+        data: the file.
+        header: of the file.
+        height: of the target, in the file's orientation.
         width: likewise.
 
     Returns:
@@ -86,7 +86,7 @@ def decode_scaled(data: bytes, header: JpegHeader, height: int, width: int) -> A
         BadInput: truncated or damaged.
     """
     eighths = next((n for n in _EIGHTHS if _suffices(n, header, height, width)), 8)
-    # Means of colours are not the products of means of inks.
+    # Inks must be converted to colours before they are averaged.
     if eighths == 8 or header.process == LOSSLESS or len(header.components) == 4:
         return decode(data, header)
     scaled = {"min_height": -(-header.height * eighths // 8), "min_width": -(-header.width * eighths // 8)}
@@ -103,10 +103,10 @@ def decode_components(data: bytes, header: JpegHeader) -> Array:
 
 
 def _decode_strictly(data: bytes, header: JpegHeader, color: str, options: dict[str, Any]) -> Array:
-    """simplejpeg's pixels, unless libjpeg has anything to say about them.
+    """simplejpeg's pixels; a warning of libjpeg is an error, unless it is harmless.
 
-    libjpeg reports its first warning only, so a harmless one may hide a later one: where there is one, a
-    copy without the causes of harmless warnings has to decode without any.
+    libjpeg reports its first warning only, so a harmless one may hide a later one. After a warning, a copy
+    without the causes of harmless warnings must decode without any.
     """
     try:
         return _decode(data, color, **options)
@@ -133,14 +133,14 @@ def _decode(data: bytes, color: str, **options: Any) -> Array:
 
 
 def _mended(data: bytes, header: JpegHeader) -> bytes:
-    """`data` without what libjpeg warns of though it says nothing about the pixels.
+    """`data` without the causes of libjpeg's harmless warnings.
 
-    That is, in the header: stray bytes, a JFIF revision or an Adobe colour transform that libjpeg does not
-    know (it then takes the usual one); and parameters of sequential scans, which their decoder ignores.
+    In the header these are stray bytes, and an unknown JFIF revision or Adobe colour transform (libjpeg uses
+    the usual one); in sequential scans, parameters that the decoder ignores.
     """
     single = data[header.scan + 4] == len(header.components)
     if header.stray and not single and header.process not in PROGRESSIVE:
-        return data  # The stray bytes may be the scan of a component: nothing else would show its loss.
+        return data  # The stray bytes may be the scan of a component, whose loss nothing else would show.
     parts = [data[:2]]
     for marker, start, end in segments(data):
         if marker == SOS:
@@ -158,9 +158,9 @@ def _mended(data: bytes, header: JpegHeader) -> bytes:
 
 
 def _is_padding(message: str, scans: bytes) -> bool:
-    """Whether a warning is of zero bytes before the end marker: it comes last, so all before is sound.
+    """Whether a warning is about zero bytes before the end marker: it is the last, so the data is sound.
 
-    Any other bytes there are damage: what a decoder that has lost its step did not come to read.
+    Other bytes there are damage: data that a decoder out of step did not read.
     """
     found = _LEFT_OVER.search(message)
     end = scans.find(b"\xff\xd9")
@@ -171,10 +171,10 @@ def _is_padding(message: str, scans: bytes) -> bool:
 
 
 def _decode_with_pillow(data: bytes, header: JpegHeader) -> Array:
-    """For subsampling that simplejpeg does not know.
+    """For subsampling that simplejpeg does not support.
 
-    Pillow keeps libjpeg's warnings to itself: a scan that is cut off or cut into is refused, a wrong bit
-    in it is not seen.
+    Pillow does not report libjpeg's warnings: a truncated scan, or a marker within it, is refused; a wrong
+    bit is not detected.
     """
     if header.process not in PROGRESSIVE and data[header.scan + 4] == len(header.components):
         _check_restarts(
@@ -186,12 +186,12 @@ def _decode_with_pillow(data: bytes, header: JpegHeader) -> Array:
     except DECODER_ERRORS as error:
         raise undecodable(TRUNCATED if "truncated" in str(error) else CORRUPT, str(error)) from error
     if len(header.components) == 4:
-        return 255 - pixels  # Pillow takes all CMYK for inverted.
+        return 255 - pixels  # Pillow reads all CMYK as inverted.
     return pixels[:, :, None] if pixels.ndim == 2 else pixels
 
 
 def _check_restarts(data: bytes, position: int) -> None:
-    """Refuses a lone scan that holds any marker but those of its restarts, in turn, before the end marker."""
+    """Refuses a single scan with any marker before the end except its restart markers in order."""
     due = 0xD0
     for found in _MARKER.finditer(data, position):
         marker = found[1][0]
@@ -203,7 +203,7 @@ def _check_restarts(data: bytes, position: int) -> None:
 
 
 def cmyk_to_rgb(pixels: Array, inverted: bool) -> Array:
-    """RGB of CMYK as TensorFlow converts it (tensorflow/core/lib/jpeg/jpeg_mem.cc), without a colour profile.
+    """RGB of CMYK without a profile, as in TensorFlow (tensorflow/core/lib/jpeg/jpeg_mem.cc).
 
     Args:
         pixels: uint8 (height, width, 4).
@@ -220,7 +220,7 @@ def encode(pixels: Array, quality: int, subsampling: str = "420") -> bytes:
     Args:
         pixels: uint8 (height, width, 1 or 3).
         quality: 1 to 100.
-        subsampling: of the chroma: `420`, `422` or `444`; nothing to grey.
+        subsampling: of the chroma: `420`, `422` or `444`; no effect on grey.
 
     Raises:
         BadInput: larger than a JPEG may be.

@@ -1,4 +1,4 @@
-"""JPEG: a walk of the markers before the first scan, which costs microseconds (ITU-T T.81, annex B)."""
+"""JPEG: reads the segments before the first scan, which takes microseconds (ITU-T T.81, annex B)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from recordmill.transforms.images.reasons import CORRUPT, NOT_SUPPORTED, TRUNCAT
 
 APP0, APP1, APP2, APP14, COM = 0xE0, 0xE1, 0xE2, 0xEE, 0xFE
 SOI, EOI, SOS = 0xD8, 0xD9, 0xDA
-# Application segments and comments: what coefficients are not made of.
+# Application segments and comments: no coefficient depends on them.
 WORDS = frozenset((*range(APP0, APP0 + 16), COM))
 ICC_MARK = b"ICC_PROFILE\0"
 PROGRESSIVE = frozenset((0xC2, 0xCA))
@@ -26,7 +26,7 @@ _TENSORFLOW_PROCESSES = frozenset((0xC0, 0xC1, 0xC2, 0xC9, 0xCA))
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class JpegHeader:
-    """What stands before the first scan.
+    """The header: all segments before the first scan.
 
     Attributes:
         height: pixels.
@@ -35,10 +35,10 @@ class JpegHeader:
         precision: bits a sample.
         components: (id, horizontal sampling, vertical sampling, quantisation table) of each.
         jfif: whether there is a JFIF marker.
-        adobe: the colour transform of an Adobe marker; None where there is no such marker.
+        adobe: the colour transform of the Adobe marker; None if there is no such marker.
         orientation: EXIF, 1 to 8.
         scan: offset of the first scan's marker.
-        stray: whether bytes lie between the header's segments that belong to none.
+        stray: whether there are bytes between the segments that belong to none.
     """
 
     height: int
@@ -73,10 +73,10 @@ class JpegHeader:
 
 
 def read_header(data: bytes) -> JpegHeader:
-    """Walks the markers up to the first scan, and looks for the end marker behind it.
+    """Reads the segments up to the first scan, and searches for the end marker after it.
 
     Raises:
-        BadInput: truncated or damaged, too many pixels, or of a kind that nothing here decodes.
+        BadInput: truncated or damaged, too many pixels, or of an unsupported kind.
     """
     frame: tuple[int, int, int] | None = None
     jfif, stray, adobe, orientation, expected = False, False, None, 1, 2
@@ -171,7 +171,7 @@ def quantisation_tables(data: bytes) -> dict[int, list[int]]:
     """The tables defined before the first scan: 64 values each, in zigzag order (T.81, B.2.4.1).
 
     Raises:
-        BadInput: a table is cut off.
+        BadInput: a table is truncated.
     """
     tables: dict[int, list[int]] = {}
     for marker, start, end in segments(data):

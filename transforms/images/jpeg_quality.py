@@ -1,4 +1,4 @@
-"""The quality a JPEG was saved at, told by its quantisation tables.
+"""Estimates the quality of a JPEG from its quantisation tables.
 
 Measured on libjpeg's scale (IJG, jcparam.c): the example tables of ITU-T T.81, annex K, times a factor.
 """
@@ -22,43 +22,43 @@ _CHROMA = (17, 18, 18, 24, 21, 24, 47, 26, 26, 47, 99, 66, 56, 66, *(99,) * 50)
 def saved_at_or_below(data: bytes, header: JpegHeader, quality: int) -> bool:
     """Whether a JPEG's tables are no finer than those that libjpeg makes for `quality`.
 
-    Each table is compared with the one for its component (luma, or chroma): it is no finer where the
-    geometric mean of its 64 ratios to that is at least 1. Of libjpeg's own tables that is exactly
-    "saved at `quality` or less"; for those of cameras and of Photoshop it is so on the whole.
+    Each table is compared with libjpeg's for its component (luma or chroma): it is no finer if the geometric
+    mean of its 64 ratios to that is at least 1. For libjpeg's own tables this is exactly "saved at `quality`
+    or less"; for those of cameras and of Photoshop it is approximate.
 
     Args:
-        data: the whole file.
+        data: the file.
         header: its header.
         quality: 1 to 100.
 
     Returns:
-        False too where a table is missing, or the JPEG has none because it is lossless.
+        Also False if a table is missing, or the JPEG has none because it is lossless.
 
     Raises:
-        BadInput: a table is cut off.
+        BadInput: a table is truncated.
     """
     tables = _tables(data, header)
     return bool(tables) and all(_no_finer(table, chroma, quality) for table, chroma in tables)
 
 
 def estimated_quality(data: bytes, header: JpegHeader) -> int | None:
-    """The quality whose tables are nearest: 1 to 100; exact for libjpeg's own.
+    """The quality, 1 to 100, whose tables are nearest; exact for libjpeg's own.
 
     Args:
-        data: the whole file.
+        data: the file.
         header: its header.
 
     Returns:
-        None where a table is missing, or the JPEG is lossless.
+        None if a table is missing, or the JPEG is lossless.
 
     Raises:
-        BadInput: a table is cut off.
+        BadInput: a table is truncated.
     """
     return _nearest(_tables(data, header))
 
 
 def _tables(data: bytes, header: JpegHeader) -> tuple[tuple[tuple[int, ...], bool], ...]:
-    """Each (table, whether it is for chroma) that the components use; none where any is missing."""
+    """Each (table, whether it is for chroma) that the components use; empty if one is missing."""
     if header.process == LOSSLESS:
         return ()
     found = quantisation_tables(data)
@@ -74,7 +74,7 @@ def _tables(data: bytes, header: JpegHeader) -> tuple[tuple[tuple[int, ...], boo
 
 @functools.lru_cache(maxsize=1024)
 def _no_finer(table: tuple[int, ...], chroma: bool, quality: int) -> bool:
-    # The mean without a root, in whole numbers: a transposed table, as of a turned JPEG, is exactly equal.
+    # The product of integers, without a root: exactly equal for the transposed table of a turned JPEG.
     return math.prod(_baseline(table)) >= math.prod(_standard(chroma, quality))
 
 
@@ -96,7 +96,7 @@ def _distance(table: tuple[int, ...], standard: tuple[int, ...]) -> float:
 
 
 def _baseline(table: tuple[int, ...]) -> tuple[int, ...]:
-    """With the values that baseline may have: so libjpeg's tables of 16 bits become its tables of 8."""
+    """Limited to the values of baseline JPEG: libjpeg's 16-bit tables become its 8-bit tables."""
     return tuple(min(max(value, 1), 255) for value in table)
 
 

@@ -1,4 +1,4 @@
-"""A JPEG turned upright by its EXIF orientation, at the loss of as little as re-encoding can."""
+"""Turns a JPEG upright by its EXIF orientation, re-encoded with minimal loss."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from recordmill.transforms.images.jpeg import decode_components
 from recordmill.transforms.images.jpeg_header import JpegHeader, quantisation_tables
 from recordmill.transforms.images.reasons import NOT_SUPPORTED, undecodable
 
-# Zigzag order (T.81, figure A.6): the natural index of each value as a file holds it.
+# Zigzag order (T.81, figure A.6), in which files have the values: the natural index of each.
 _ZIGZAG = tuple(
     row * 8 + column
     for row, column in sorted(
@@ -27,9 +27,9 @@ _SUBSAMPLINGS = {(1, 1): "4:4:4", (2, 1): "4:2:2", (2, 2): "4:2:0"}
 def turned_jpeg(data: bytes, header: JpegHeader) -> bytes:
     """`data` upright, re-encoded with its own quantisation tables; no EXIF left, the colour profile kept.
 
-    Tables are transposed where height and width are exchanged. Subsampling is the source's where it can be:
-    4:2:2 on its side would be 4:4:0, which the encoder does not write, so it and everything rarer becomes
-    4:4:4, which costs some bytes and no colour, not 4:2:0, which would halve the colour once more.
+    Tables are transposed if height and width are exchanged. Subsampling is the source's if possible: a
+    transposed 4:2:2 would be 4:4:0, which the encoder does not write. It becomes 4:4:4, as do rarer kinds:
+    this costs some bytes, while 4:2:0 would halve the colour resolution again.
 
     Raises:
         BadInput: truncated or damaged.
@@ -46,7 +46,7 @@ def turned_jpeg(data: bytes, header: JpegHeader) -> bytes:
         )
         raise undecodable(NOT_SUPPORTED, detail) from error
     while len(qtables) > 1 and qtables[-1] == qtables[-2]:
-        qtables.pop()  # the last table serves all further components
+        qtables.pop()  # the last table applies to all further components
     return _encode(image, qtables, _subsampling(header, transposed), header, profile_of(data, "jpeg"))
 
 
@@ -60,7 +60,7 @@ def _pillow_image(pixels: Array, header: JpegHeader) -> Image.Image:
 
 
 def _natural(table: list[int], transposed: bool) -> list[int]:
-    """A table in natural order, as Pillow takes it."""
+    """A table in natural order, which Pillow expects."""
     natural = np.zeros(64, np.int64)
     natural[list(_ZIGZAG)] = table
     square = natural.reshape(8, 8)
@@ -96,5 +96,5 @@ def _encode(
     try:
         return save(progressive=header.process in (0xC2, 0xCA), optimize=True)
     except OSError:
-        # Both need the whole result in a buffer that Pillow sizes by guess; noise at quality 100 exceeds it.
+        # Both need a buffer for the result. Pillow guesses its size; noise at quality 100 exceeds it.
         return save(progressive=False, optimize=False)

@@ -1,4 +1,4 @@
-"""How like two pictures are: what is compared is what people see."""
+"""The similarity of two images, as they are displayed: upright, in sRGB, on a background."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from recordmill.transforms.images.policy import ImagePolicy
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Seen:
-    """A picture as people see it.
+    """An image as it is displayed.
 
     Attributes:
         pixels: uint8 (height, width, 1 or 3): upright, in sRGB, on the background.
-        dtype: that the pixels had.
+        dtype: of the original pixels.
     """
 
     pixels: Array
@@ -29,12 +29,12 @@ class Seen:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Likeness:
-    """How like its source a stored image is.
+    """The similarity of a stored image to its source.
 
     Attributes:
         ssim: of luma.
-        psnr: dB over all channels; infinite where no pixel differs.
-        identical: every pixel is the source's.
+        psnr: dB over all channels; infinite if no pixel differs.
+        identical: whether every pixel equals the source's.
     """
 
     ssim: float
@@ -43,12 +43,12 @@ class Likeness:
 
 
 def seen_image(image: Encoded, orientation: int, seen: ImagePolicy) -> Seen:
-    """An image as it is compared.
+    """The pixels of an image that are compared.
 
     Args:
-        image: its header read.
-        orientation: EXIF, 1 to 8, that it is turned by.
-        seen: makes the pixels that are compared: its format is a lossy one, and its alpha is flattened.
+        image: the opened file.
+        orientation: EXIF, 1 to 8.
+        seen: the policy for these pixels, with a lossy format and flattened alpha.
 
     Raises:
         BadInput: it cannot be decoded.
@@ -59,7 +59,7 @@ def seen_image(image: Encoded, orientation: int, seen: ImagePolicy) -> Seen:
 
 
 def likeness(source: Seen, stored: Seen) -> Likeness | None:
-    """How like two pictures are; None where they have not the same size."""
+    """The similarity of two images; None if their sizes differ."""
     one, other = source.pixels, stored.pixels
     if one.shape[:2] != other.shape[:2]:
         return None

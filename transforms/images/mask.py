@@ -1,4 +1,4 @@
-"""Masks whose pixel values are class ids: no value is ever changed, mixed or made up."""
+"""Masks whose pixel values are class ids: values are never changed or interpolated."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from recordmill.transforms.records import BadInput, Geometry
 
 WRONG_SIZE = "mask of another size than its image"
 
-# TIFF 6.0 and its technical notes: tags, and the compressions that lose: JPEG, old and new, JPEG 2000, WebP.
+# TIFF 6.0 and its technical notes: tags, and the lossy compressions: JPEG, old and new, JPEG 2000, WebP.
 _BITS, _COMPRESSION = 258, 259
 _LOSSY = frozenset((6, 7, 33003, 33005, 34712, 50001))
 _REMEDY = "save the class ids as a PNG, one channel or a palette"
 
 
 def moved_mask(geometry: Geometry, pixels: Array, fill: int) -> Array:
-    """A mask that lies on the stored image as it lay on the file's: each pixel is that nearest its centre.
+    """Transforms a mask of the file into one of the stored image, by nearest neighbour.
 
     Args:
-        geometry: where the image's pixels went.
-        pixels: uint8 or uint16 (height, width) or (height, width, 1), as the file's: not turned.
-        fill: the class id where the image is padded.
+        geometry: of the stored image.
+        pixels: uint8 or uint16 (height, width) or (height, width, 1), in the file's orientation.
+        fill: the class id of padding.
 
     Returns:
-        (geometry.height, geometry.width), with the channel that `pixels` has; no value that is neither in
-        `pixels` nor `fill`.
+        (geometry.height, geometry.width), with the channel of `pixels` if it has one; all values are from
+        `pixels`, or `fill`.
 
     Raises:
         BadInput: the mask is not of the image's size.
@@ -62,7 +62,7 @@ def moved_mask(geometry: Geometry, pixels: Array, fill: int) -> Array:
 
 
 def _nearest(side: int, scaled: int, start: int, count: int) -> Array:
-    """For each of `count` pixels from `start` that lies on the scaled picture: the pixel under its centre."""
+    """The source pixel under the centre of each of `count` pixels from `start` on the scaled picture."""
     at = np.arange(max(0, start), min(scaled, start + count), dtype=np.int64)
     indices: Array = (2 * at + 1) * side // (2 * scaled)
     return indices
@@ -77,7 +77,7 @@ def encode_mask(pixels: Array) -> bytes:
     height, width = pixels.shape[:2]
     depth = 8 * pixels.itemsize
     samples = np.ascontiguousarray(pixels, f">u{pixels.itemsize}").reshape(height, width)
-    # Every row without a filter: a third smaller for class ids than with those that suit photographs.
+    # Rows without a filter: for class ids a third smaller than with the filters for photographs.
     rows = np.zeros((height, 1 + width * pixels.itemsize), np.uint8)
     rows[:, 1:] = samples.view(np.uint8)
     # Level 8 is within 3 % of level 9, in less than half its time.
@@ -96,16 +96,15 @@ def pixel_counts(ids: Array) -> dict[int, int]:
 
 @internal_errors("decode")
 def decode_mask(data: bytes) -> Array:
-    """The class ids in a PNG, GIF, BMP or TIFF: palette indices, or grey samples as they are stored.
+    """The class ids in a PNG, GIF, BMP or TIFF: palette indices, or the stored grey samples.
 
-    Samples of 1, 2 or 4 bits are not spread over 0 to 255; transparency is not looked at; an orientation is
-    the image's to tell.
+    Samples of 1, 2 or 4 bits are not scaled to 0 to 255; transparency and EXIF orientation are ignored.
 
     Returns:
         uint8 or uint16 (height, width).
 
     Raises:
-        BadInput: damaged; in colour; of several frames; or of a format that need not keep every value.
+        BadInput: damaged; in colour; of several frames; or of a format that may change values.
     """
     if not data:
         raise undecodable(EMPTY)
@@ -120,7 +119,7 @@ def decode_mask(data: bytes) -> Array:
         picture = _tiff(data)
     else:
         if kind == "tga":
-            decode_raster(data, kind)  # which tells whether it is an image at all
+            decode_raster(data, kind)  # raises if it is not an image
         loses = " loses class ids when it is saved" if kind in ("jpeg", "webp") else " is not read as a mask"
         raise undecodable(NOT_SUPPORTED, f"a mask in {kind.upper()}, which{loses}: {_REMEDY}")
     if picture.pixels.shape[2] != 1:
@@ -132,7 +131,7 @@ def decode_mask(data: bytes) -> Array:
 
 def _png(data: bytes) -> Picture:
     header = png.read_header(data)
-    png.check_whole(data, header)
+    png.check_image_data(data, header)
     opaque = dataclasses.replace(header, transparency=b"") if header.color == png.GRAY else header
     picture = png_pixels.decode(data, opaque)
     pixels = _as_stored(picture.pixels, header.depth) if header.color == png.GRAY else picture.pixels
@@ -143,7 +142,7 @@ def _gif(data: bytes) -> Picture:
     image = open_gif(data)
     image.check()
     picture = image.decode()
-    # The second channel, where there is one, is the transparency of one colour.
+    # A second channel is the transparency of one colour.
     return dataclasses.replace(picture, pixels=picture.pixels[:, :, :1])
 
 
@@ -159,5 +158,5 @@ def _tiff(data: bytes) -> Picture:
 
 
 def _as_stored(pixels: Array, bits: int) -> Array:
-    """Grey samples of less than 8 bits, which decoders spread over 0 to 255, as they were."""
+    """The stored values of grey samples of less than 8 bits, which decoders scale to 0 to 255."""
     return pixels // (255 // ((1 << bits) - 1)) if bits < 8 else pixels

@@ -1,111 +1,169 @@
-"""Metadata of a file: EXIF, XMP and a comment, read from where each format holds them.
+"""Removes the metadata of a file without changing a pixel.
 
-JPEG with EXIF (CIPA DC-008) and XMP (part 3); PNG as in ISO/IEC 15948; WebP as in RFC 9649.
+JPEG as in ITU-T T.81, with JFIF (T.871); PNG as in ISO/IEC 15948; WebP as in RFC 9649; GIF as in GIF89a.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import io
+import re
+import struct
+from collections.abc import Iterator
 
-from PIL import Image
-
-from recordmill.transforms.images import png, png_text, webp_chunks
+from recordmill.transforms.images import gif, png, webp
 from recordmill.transforms.images.exif import EXIF_MARK
-from recordmill.transforms.images.jpeg_header import APP1, COM, segments
-from recordmill.transforms.images.pillow import DECODER_ERRORS
-
-XMP_MARK = b"http://ns.adobe.com/xap/1.0/\0"
-PNG_XMP, PNG_COMMENT = b"XML:com.adobe.xmp", b"Comment"
-
-_PILLOW_FORMATS = {"tiff": "TIFF", "avif": "AVIF", "gif": "GIF", "jpeg2000": "JPEG2000"}
-# What a TIFF says of the picture, not of how the file holds it (TIFF 6.0; EXIF 2.32, table 4).
-_COPYRIGHT = 0x8298
-_TIFF_DESCRIBES = frozenset(
-    (0x10E, 0x10F, 0x110, 0x112, 0x11A, 0x11B, 0x128, 0x131, 0x132, 0x13B, 0x13C, _COPYRIGHT)
+from recordmill.transforms.images.jpeg_header import (
+    ALONE,
+    APP0,
+    APP1,
+    APP2,
+    APP14,
+    EOI,
+    ICC_MARK,
+    SOI,
+    SOS,
+    WORDS,
+    segments,
+    written_segment,
 )
-_EXIF_IFD, _GPS_IFD = 0x8769, 0x8825
+from recordmill.transforms.images.reasons import TRUNCATED, undecodable
+
+# A marker behind entropy-coded data: neither a stuffed zero nor a restart.
+_MARKER = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")
+_FILLED_MARKER = re.compile(rb"\xff+[\x01-\xcf\xd8-\xfe]")  # slow to search for
+# Ancillary chunks that pixels depend on; drafts of the standard spelt two of them mDCv and cLLi.
+_PNG_KEPT = frozenset(b"tRNS gAMA cHRM sRGB iCCP sBIT bKGD pHYs cICP mDCV mDCv cLLI cLLi sPLT hIST".split())
+# Graphic control, and the application blocks for loops and colour profiles.
+_GIF_KEPT = (b"\xf9", b"\xff\x0bNETSCAPE", b"\xff\x0bICCRGBG1")
+_ORIENTATION = 0x112
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Metadata:
-    """What a file says beside its pixels; None where it says nothing.
+def stripped(data: bytes, image_format: str, orientation: int = 1) -> bytes:
+    """`data` without EXIF, XMP, IPTC, comments, thumbnails, second pictures and unknown blocks.
 
-    Attributes:
-        exif: a TIFF structure, from its byte order mark on: without `Exif\\0\\0`.
-        xmp: the XMP packet; of a JPEG the main one, without extended XMP.
-        comment: text, in whatever encoding the file has it.
-    """
-
-    exif: bytes | None = None
-    xmp: bytes | None = None
-    comment: bytes | None = None
-
-
-def metadata_of(data: bytes, kind: str) -> Metadata:
-    """What a file says beside its pixels.
+    Everything that pixels depend on stays byte for byte: image data, colour profile, gamma, density, JFIF,
+    Adobe. Check the result for damage, not `data`: libwebp reads damaged image data on into the next chunk,
+    which may have been removed.
 
     Args:
-        data: a whole file.
-        kind: as `sniff.image_kind` tells it.
+        data: a complete file.
+        image_format: as in `StoredImage`.
+        orientation: EXIF; if it is not 1, an EXIF block with the orientation alone is added.
+
+    Returns:
+        `data` itself if there is nothing to remove.
 
     Raises:
         BadInput: the file is damaged where the reader of its header would refuse it too.
     """
-    if kind == "jpeg":
-        return _of_jpeg(data)
-    if kind == "png":
-        return _of_png(data)
-    if kind == "webp":
-        chunks = dict(webp_chunks.chunks(data))
-        return _metadata(chunks.get(b"EXIF"), chunks.get(b"XMP "), None)
-    return _of_pillow(data, kind) if kind in _PILLOW_FORMATS else Metadata()
+    if image_format == "jpeg":
+        return _stripped_jpeg(data, orientation)
+    if image_format == "png":
+        return _stripped_png(data, orientation)
+    if image_format == "webp":
+        return _stripped_webp(data, orientation)
+    return _stripped_gif(data) if image_format == "gif" else data
 
 
-def _metadata(exif: bytes | None, xmp: bytes | None, comment: bytes | None) -> Metadata:
-    return Metadata((exif or b"").removeprefix(EXIF_MARK) or None, xmp or None, comment or None)
+def _orientation_alone(orientation: int) -> bytes | None:
+    if orientation == 1:
+        return None
+    return b"II*\0\x08\0\0\0\x01\0" + struct.pack("<HHIHHI", _ORIENTATION, 3, 1, orientation, 0, 0)
 
 
-def _of_jpeg(data: bytes) -> Metadata:
-    exif, xmp, comments = b"", b"", []
+def _stripped_jpeg(data: bytes, orientation: int) -> bytes:
+    parts, position, marker, changed = [data[:2]], 2, 0, orientation != 1
     for marker, start, end in segments(data):
-        if marker == APP1 and not exif and data.startswith(EXIF_MARK, start):
-            exif = data[start:end]
-        elif marker == APP1 and not xmp and data.startswith(XMP_MARK, start):
-            xmp = data[start + len(XMP_MARK) : end]
-        elif marker == COM:
-            comments.append(data[start:end])
-    return _metadata(exif, xmp, b"\n".join(comments))
+        bare = _bare_segment(data, marker, start, end)
+        # Bytes between segments are removed too: they may be the rest of a block whose length is wrong.
+        changed = changed or bare != data[position:end]
+        parts.append(bare)
+        position = end
+    if marker != SOS:
+        raise undecodable(TRUNCATED, "the JPEG ends within its header")
+    for begin, end in _cuts_behind(data, position):
+        changed = True
+        parts.append(data[position:begin])
+        position = end
+    if not changed:
+        return data
+    parts.append(data[position:])
+    result = b"".join(parts)
+    if exif := _orientation_alone(orientation):
+        # A JFIF segment comes first (T.871, 10.1).
+        start = 4 + int.from_bytes(result[4:6], "big") if result[6:11] == b"JFIF\0" else 2
+        result = result[:start] + written_segment(APP1, EXIF_MARK + exif) + result[start:]
+    return data if result == data else result
 
 
-def _of_png(data: bytes) -> Metadata:
-    chunks = [(kind, data[start + 8 : end - 4]) for kind, start, end in png.chunks(data) if kind != b"IDAT"]
-    exif = next((payload for kind, payload in chunks if kind == b"eXIf" and payload), b"")
-    texts = png_text.read_texts(chunks, png_text.RAW_EXIF | {PNG_XMP, PNG_COMMENT})
-    for name in sorted(png_text.RAW_EXIF, reverse=True):
-        if not exif and name in texts:
-            exif = png_text.raw_exif(texts[name])
-    return _metadata(exif, texts.get(PNG_XMP), texts.get(PNG_COMMENT))
+def _bare_segment(data: bytes, marker: int, start: int, end: int) -> bytes:
+    """A segment without metadata: all of it, its fixed fields, or nothing."""
+    size = end - start
+    if marker == APP0 and size >= 14 and data.startswith(b"JFIF\0", start):
+        return written_segment(APP0, data[start : start + 12] + b"\0\0")  # the last two: no thumbnail
+    if marker == APP14 and size >= 12 and data.startswith(b"Adobe", start):
+        return written_segment(APP14, data[start : start + 12])
+    icc = marker == APP2 and data.startswith(ICC_MARK, start)
+    if marker in WORDS and not icc:
+        return b""
+    return data[start - (2 if marker in ALONE else 4) : end]
 
 
-def _of_pillow(data: bytes, kind: str) -> Metadata:
-    try:
-        with Image.open(io.BytesIO(data), formats=(_PILLOW_FORMATS[kind],)) as image:
-            found = [image.info.get(name) for name in ("exif", "xmp", "comment")]
-            if kind == "tiff":
-                found[0] = _tiff_exif(image.getexif())
-    except DECODER_ERRORS:
-        return Metadata()
-    return _metadata(*(block if isinstance(block, bytes) else None for block in found))
+def _cuts_behind(data: bytes, position: int) -> Iterator[tuple[int, int]]:
+    """The ranges to remove after the first scan's header: segments between scans, all after the end marker.
+
+    After a damaged scan nothing is removed: the decoder may read what follows as image data.
+    """
+    while found := _MARKER.search(data, position):
+        start = found.end() + 2
+        marker = data[start - 3]
+        if marker == EOI:
+            if found.end() < len(data):
+                yield found.end(), len(data)
+            return
+        if marker in ALONE:
+            position = found.end()
+            continue
+        position = found.end() + int.from_bytes(data[found.end() : start], "big")
+        if marker == SOI or not start <= position <= len(data):
+            return
+        if not _bare_segment(data, marker, start, position):
+            if not _FILLED_MARKER.match(data, position):
+                return
+            yield found.start(), position
 
 
-def _tiff_exif(exif: Image.Exif) -> bytes:
-    """EXIF of a TIFF, whose own directory is where it lies."""
-    described = Image.Exif()
-    for tag, value in exif.items():
-        if tag in _TIFF_DESCRIBES:
-            described[tag] = value
-    for tag in (_EXIF_IFD, _GPS_IFD):
-        if tag in exif:
-            described[tag] = dict(exif.get_ifd(tag))
-    return described.tobytes() if len(described) else b""
+def _stripped_png(data: bytes, orientation: int) -> bytes:
+    parts, begin, end = [], 0, 0
+    for kind, start, end in png.chunks(data):
+        if kind[0] & 0x20 and kind not in _PNG_KEPT:
+            parts.append(data[begin:start])
+            begin = end
+    if not parts and end == len(data) and orientation == 1:
+        return data
+    parts.append(data[begin:end])
+    result = b"".join(parts)
+    if exif := _orientation_alone(orientation):
+        start = next(png.chunks(result))[2]
+        result = result[:start] + png.written_chunk(b"eXIf", exif) + result[start:]
+    return data if result == data else result
+
+
+def _stripped_webp(data: bytes, orientation: int) -> bytes:
+    picture = [chunk for chunk in webp.chunks(data) if chunk[0] in webp.PICTURE]
+    result = webp.written(picture, _orientation_alone(orientation))
+    return data if result == data else result
+
+
+def _stripped_gif(data: bytes) -> bytes:
+    parts, begin, position = [], 0, gif.first_block(data)
+    for start, end in gif.blocks(data):
+        position = end
+        # The control block of a plain text stays: decoders that skip the text apply it to the next image.
+        extension = data[start] == gif.EXTENSION
+        if extension and end <= len(data) and not data.startswith(_GIF_KEPT, start + 1):
+            parts.append(data[begin:start])
+            begin = end
+    end = position + 1 if data[position : position + 1] == bytes([gif.TRAILER]) else len(data)
+    if not parts and end == len(data):
+        return data
+    return b"".join((*parts, data[begin:end]))

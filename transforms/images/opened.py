@@ -1,4 +1,4 @@
-"""The header of an image, whatever its format."""
+"""Opens an image of any format: reads its header."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def opened(data: bytes) -> Encoded:
     """Reads the header of an image.
 
     Args:
-        data: the whole file.
+        data: the file.
 
     Raises:
         BadInput: stage `decode`, with the reason and the remedy.
@@ -87,7 +87,7 @@ def _open_jpeg(data: bytes) -> Encoded:
         data,
         kept,
         header.orientation,
-        functools.partial(jpeg.check_whole, data, header),
+        functools.partial(jpeg.check_image_data, data, header),
         lambda: Picture(jpeg.decode(data, header)),
         header.height * header.width,
         lambda height, width: Picture(jpeg.decode_scaled(data, header, height, width)),
@@ -109,7 +109,7 @@ def _open_png(data: bytes) -> Encoded:
 
     def decode() -> Picture:
         if kept is None:
-            png.check_whole(data, header)
+            png.check_image_data(data, header)
         return dataclasses.replace(png_pixels.decode(data, header), frames=frames)
 
     return Encoded(
@@ -117,7 +117,7 @@ def _open_png(data: bytes) -> Encoded:
         data,
         kept,
         header.orientation,
-        functools.partial(png.check_whole, data, header),
+        functools.partial(png.check_image_data, data, header),
         decode,
         header.height * header.width,
     )

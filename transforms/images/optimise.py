@@ -1,4 +1,4 @@
-"""Lossless optimisation: fewer bytes for the very same picture, compared with the source each time."""
+"""Lossless optimisation: fewer bytes for the same pixels, which are compared for each image."""
 
 from __future__ import annotations
 
@@ -9,70 +9,66 @@ import numpy as np
 
 from recordmill.transforms.images import jpeg, jpeg_header, png, png_pixels
 from recordmill.transforms.images.exif import Array
-from recordmill.transforms.images.jpeg_huffman import huffman_optimised
 from recordmill.transforms.records import BadInput
 
 OPTIMIZED, DIFFERED = "optimized", "optimize_differed"
 
-# Wherever these markers stand: between scans there are tables, too, and no scan's bits look like a marker.
+# Tables may also lie between scans; entropy-coded bytes never look like a marker.
 _TABLES_AND_SCANS = re.compile(rb"\xff([\xc4\xda])(?=..)", re.DOTALL)
 MOST_PIXELS = 50_000_000
-"""Of larger images an optimiser takes minutes and gigabytes: they are left as they are."""
+"""Larger images are left as they are: an optimiser would take minutes and gigabytes."""
 
-# What mozjpeg reads: arithmetic coding it does not.
+# The processes that mozjpeg reads; arithmetic coding is not among them.
 _HUFFMAN = frozenset((0xC0, 0xC1, 0xC2))
-# In fewer bytes than this, the headers of progressive scans may take more than the scans save.
-_SMALL = 16_384
 _PIXELS = (b"IHDR", b"PLTE", b"IDAT", b"IEND")
 
 
 def optimised(data: bytes, image_format: str, mode: str) -> tuple[bytes, str | None]:
-    """A finished JPEG or PNG in fewer bytes: the same pixels, and all else that the file says.
+    """Makes an encoded JPEG or PNG smaller; its pixels and its metadata stay the same.
 
     Args:
         data: the file.
         image_format: `jpeg` or `png`; others are left as they are.
-        mode: `lossless` gives a sequential JPEG better Huffman tables, which costs no time to decode;
-            `lossless-progressive` makes JPEGs progressive. PNGs are compressed better in both.
+        mode: `lossless` compresses PNGs better; `lossless-progressive` also makes JPEGs progressive.
 
     Returns:
         The smaller file and `optimized`; or `data` and None where nothing is gained; or `data` and
-        `optimize_differed` where the optimiser failed, or changed what the file decodes to.
+        `optimize_differed` where the optimiser failed, or changed the decoded pixels.
 
     Raises:
         BadInput: it is damaged.
     """
-    if image_format == "jpeg":
-        return _optimised_jpeg(data, progressive=mode == "lossless-progressive")
     if image_format == "png":
         return _optimised_png(data)
+    if image_format == "jpeg" and mode == "lossless-progressive":
+        return _optimised_jpeg(data)
     return data, None
 
 
-def _optimised_jpeg(data: bytes, progressive: bool) -> tuple[bytes, str | None]:
+def _optimised_jpeg(data: bytes) -> tuple[bytes, str | None]:
     header = jpeg_header.read_header(data)
     if header.height * header.width > MOST_PIXELS:
         return data, None
-    # First of all, since mozjpeg ends the whole process over damage that it meets.
+    # First, since mozjpeg ends the whole process when it meets damage.
     before = jpeg.decode_components(data, header)
-    if any(marker == jpeg_header.APP2 and content.startswith(b"MPF\0") for marker, content in _said(data)):
-        return data, None  # It tells the offsets of further pictures in the file.
-    if progressive and (header.process not in _HUFFMAN or _has_large_coefficients(data)):
+    if any(
+        marker == jpeg_header.APP2 and content.startswith(b"MPF\0") for marker, content in _metadata(data)
+    ):
+        return data, None  # It holds the offsets of further pictures in the file.
+    if header.process not in _HUFFMAN or _has_large_coefficients(data):
         return data, None
-    smaller = _progressive(data) if progressive else huffman_optimised(data, header)
-    if smaller is None and progressive:
+    smaller = _progressive(data)
+    if smaller is not None and len(smaller) >= len(data):
+        return data, None
+    if smaller is None or not _is_same_jpeg(data, header, before, smaller):
         return data, DIFFERED
-    if progressive and len(data) < _SMALL:
-        sequential = huffman_optimised(data, header)
-        if sequential is not None and smaller is not None and len(sequential) <= len(smaller):
-            smaller = sequential
-    if smaller is None or len(smaller) >= len(data):
-        return data, None
-    return (smaller, OPTIMIZED) if _is_same_jpeg(data, header, before, smaller) else (data, DIFFERED)
+    return smaller, OPTIMIZED
 
 
 def _has_large_coefficients(data: bytes) -> bool:
-    """Whether the Huffman tables provide for more than 8-bit samples give: mozjpeg ends the process over it.
+    """Whether the Huffman tables allow coefficients that are too large for 8-bit samples.
+
+    mozjpeg ends the whole process when it meets such a coefficient.
 
     Baseline has at most 11 bits for a DC difference and 10 for an AC coefficient (T.81, tables F.1 and F.2);
     the first scans of a progressive file leave out the lowest bits, and so have fewer.
@@ -96,9 +92,9 @@ def _has_large_coefficients(data: bytes) -> bool:
 
 
 def _progressive(data: bytes) -> bytes | None:
-    """What mozjpeg makes of it, under the source's own application segments and comments; None if it fails.
+    """The JPEG as mozjpeg rewrites it, with the source's application segments and comments; None if it fails.
 
-    mozjpeg would write a JFIF or an Adobe segment of its own, which may change how others take the colours.
+    mozjpeg's own JFIF or Adobe segment is left out: it may change how other decoders read the colours.
     """
     from mozjpeg_lossless_optimization import COPY_MARKERS, optimize  # type: ignore[import-untyped]
 
@@ -106,7 +102,7 @@ def _progressive(data: bytes) -> bytes | None:
         result: bytes = optimize(data, copy=COPY_MARKERS.NONE)
     except ValueError:
         return None
-    own = b"".join(jpeg_header.written_segment(marker, content) for marker, content in _said(data))
+    own = b"".join(jpeg_header.written_segment(marker, content) for marker, content in _metadata(data))
     rest = b""
     position = 2
     for marker, start, end in jpeg_header.segments(result):
@@ -116,8 +112,8 @@ def _progressive(data: bytes) -> bytes | None:
     return result[:2] + own + rest + result[position:]
 
 
-def _said(data: bytes) -> list[tuple[int, bytes]]:
-    """The application segments and comments before the first scan: all but what the pixels are made of."""
+def _metadata(data: bytes) -> list[tuple[int, bytes]]:
+    """The application segments and comments before the first scan."""
     return [
         (marker, data[start:end])
         for marker, start, end in jpeg_header.segments(data)
@@ -126,14 +122,14 @@ def _said(data: bytes) -> list[tuple[int, bytes]]:
 
 
 def _is_same_jpeg(data: bytes, header: jpeg_header.JpegHeader, before: Array, smaller: bytes) -> bool:
-    """Whether both decode to the same, with the same header but for its process, and the same metadata."""
+    """Whether pixels, metadata and header (except for the process) are equal."""
     try:
         found = jpeg_header.read_header(smaller)
         after = jpeg.decode_components(smaller, found)
     except BadInput:
         return False
     as_before = dataclasses.replace(found, process=header.process, scan=header.scan, stray=header.stray)
-    return as_before == header and _said(smaller) == _said(data) and np.array_equal(before, after)
+    return as_before == header and _metadata(smaller) == _metadata(data) and np.array_equal(before, after)
 
 
 def _optimised_png(data: bytes) -> tuple[bytes, str | None]:
@@ -150,9 +146,9 @@ def _optimised_png(data: bytes) -> tuple[bytes, str | None]:
 
 
 def _recoded(data: bytes, header: png.PngHeader) -> bytes | None:
-    """oxipng's pixel data among the source's own chunks; None if it fails.
+    """The source with oxipng's pixel data; None if it fails.
 
-    oxipng sees no other chunk: a damaged one would fail it, and what a chunk says is to stay.
+    oxipng gets no other chunks: it would refuse a damaged one, and they must not change.
     """
     import oxipng
 
@@ -165,12 +161,12 @@ def _recoded(data: bytes, header: png.PngHeader) -> bytes | None:
             color_type_reduction=False,
             palette_reduction=False,
             grayscale_reduction=False,
-            interlace=None,  # as it is; without this word, none
+            interlace=None,  # as in the source; by default oxipng removes interlacing
         )
         found = png.read_header(result)
     except (oxipng.PngError, BadInput):
         return None
-    # In true colour a palette is a mere hint, which oxipng drops.
+    # With true colour a palette is only a hint, which oxipng drops.
     deciding = (b"IHDR", b"PLTE") if header.color == png.PALETTE else (b"IHDR",)
     if [result[start:end] for kind, start, end in found.chunks if kind in deciding] != [
         content for kind, content in essential if kind in deciding
@@ -183,11 +179,11 @@ def _recoded(data: bytes, header: png.PngHeader) -> bytes | None:
 
 
 def _is_same_png(data: bytes, header: png.PngHeader, recoded: bytes) -> bool:
-    """Whether both decode to the same samples or indices, and all chunks but the pixels' are the same."""
+    """Whether samples or palette indices, and all chunks but IDAT, are equal."""
     before = png_pixels.decode(data, header)
     try:
         found = png.read_header(recoded)
-        png.check_whole(recoded, found)
+        png.check_image_data(recoded, found)
         after = png_pixels.decode(recoded, found)
     except BadInput:
         return False

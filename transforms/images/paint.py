@@ -1,4 +1,4 @@
-"""Pixels as they shall be stored: decoded, turned, in sRGB, flattened, recoloured, resized, in this order."""
+"""Makes the pixels to store: decoded, turned, in sRGB, flattened, recoloured, resized, in this order."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Painted:
     """A picture ready to be encoded.
 
     Attributes:
-        picture: palette indices only where its colours are the file's own.
-        geometry: where the file's pixels are in it.
+        picture: has palette indices only if its colours are unchanged.
+        geometry: from the file's pixels to these.
         actions: what was done to the pixels.
-        see_through: whether a pixel is not opaque; False where nobody had to look.
-        profile: the ICC profile that the colours are in; None where that is sRGB, or not known.
+        see_through: whether a pixel is not opaque; False if this was not needed.
+        profile: the ICC profile of the colours; None if it is sRGB or unknown.
     """
 
     picture: Picture
@@ -40,26 +40,26 @@ class Painted:
 
     @property
     def is_new(self) -> bool:
-        """Whether size or colours were asked for that the file has not."""
+        """Whether the policy changed size or colours."""
         return not _ASKED_FOR.isdisjoint(self.actions)
 
     def with_pixels(self, pixels: Array, *actions: str) -> Painted:
-        """Other pixels, which are colours, and what was done for them."""
+        """A copy with other pixels (colours, not indices) and the actions that made them."""
         picture = dataclasses.replace(self.picture, pixels=pixels, palette=b"", palette_alpha=b"")
         new = tuple(action for action in actions if action not in self.actions)
         return dataclasses.replace(self, picture=picture, actions=(*self.actions, *new))
 
 
 def painted(image: Encoded, orientation: int, policy: ImagePolicy) -> Painted:
-    """The picture that `policy` asks for.
+    """The picture, as `policy` requires it.
 
     Args:
-        image: its header read.
-        orientation: EXIF, 1 to 8, that it is turned by.
+        image: the opened file.
+        orientation: EXIF, 1 to 8.
         policy: how images are stored.
 
     Raises:
-        BadInput: damaged; or transparent, which --alpha=fail refuses.
+        BadInput: damaged; or transparent, with --alpha=fail.
     """
     profile = icc.profile_of(image.data, image.kind)
     lossy = policy.image_format in LOSSY
@@ -83,13 +83,13 @@ def painted(image: Encoded, orientation: int, policy: ImagePolicy) -> Painted:
 
 
 def is_resized(geometry: Geometry) -> bool:
-    """Whether the stored image has another size than the upright one, or a frame."""
+    """Whether the stored image has another size than the upright one, or is padded or cropped."""
     upright = (geometry.upright_height, geometry.upright_width)
     return is_scaled(geometry) or upright != (geometry.height, geometry.width)
 
 
 def _decoded(image: Encoded, orientation: int, policy: ImagePolicy, profile: bytes | None) -> Painted:
-    """The upright picture, maybe smaller than the file's, but not than its geometry's."""
+    """The upright picture; it may be scaled down while decoding, but not below the size of its geometry."""
     geometry, picture = None, None
     if policy.resizes and image.decode_scaled is not None and image.kept is not None:
         geometry = plan_geometry(image.kept.height, image.kept.width, orientation, policy)
@@ -106,7 +106,7 @@ def _decoded(image: Encoded, orientation: int, policy: ImagePolicy, profile: byt
 
 
 def _printed(inks: Array, orientation: int, policy: ImagePolicy, profile: bytes) -> Painted | None:
-    """An image in CMYK by its own profile: its inks hold colours that the conversion without one loses."""
+    """A CMYK image, converted by its profile: without it, colours would be lost."""
     pixels = icc.to_srgb(inks, profile, cmyk=True)
     if pixels is None:
         return None
@@ -127,7 +127,7 @@ def _upright(picture: Picture, geometry: Geometry, profile: bytes | None) -> Pai
 
 
 def _in_srgb(work: Painted, policy: ImagePolicy) -> Painted:
-    """In sRGB where colours are encoded anew; 16 bits a sample keep their profile."""
+    """Converts to sRGB if colours are encoded again; 16-bit samples keep their profile."""
     pixels = work.picture.pixels
     anew = policy.image_format in LOSSY or policy.repaints or policy.alpha == "flatten"
     if work.profile is None or pixels.dtype != np.uint8 or not anew:
@@ -138,7 +138,7 @@ def _in_srgb(work: Painted, policy: ImagePolicy) -> Painted:
 
 
 def _on_background(work: Painted, policy: ImagePolicy) -> Painted:
-    """Without alpha where nothing shows through, or nothing shall."""
+    """Removes alpha if all pixels are opaque, or if the policy flattens."""
     if work.picture.pixels.shape[2] in (1, 3):
         return work
     pixels, see_through = split_alpha(work.picture.pixels)

@@ -1,4 +1,4 @@
-"""Decoded pixels, and what of them must not be lost on the way to another format."""
+"""Decoded pixels, with the properties that must survive a change of format."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Picture:
 
     Attributes:
         pixels: uint8 or uint16 (height, width, 1 to 4): grey, grey and alpha, RGB, RGBA; or palette indices.
-        palette: RGB bytes of each index; empty where the pixels are colours themselves.
-        palette_alpha: alpha of the first indices; opaque beyond.
+        palette: RGB bytes of each index; empty if the pixels are colours.
+        palette_alpha: alpha of the first indices; the others are opaque.
         narrowed: whether the source has more bits a sample than these pixels.
-        turned: whether the decoder has turned them upright already.
-        frames: how many frames or pages the source has; this is the first.
+        turned: whether they are already upright.
+        frames: number of frames or pages of the source; this is the first.
     """
 
     pixels: Array
@@ -38,11 +38,11 @@ class Picture:
     frames: int = 1
 
     def upright(self, orientation: int) -> Picture:
-        """This picture turned by an EXIF orientation."""
+        """This picture, turned by an EXIF orientation."""
         return dataclasses.replace(self, pixels=turned(self.pixels, orientation), turned=True)
 
     def expanded(self) -> Array:
-        """The colours themselves: palette indices become RGB, or RGBA where the palette has alpha."""
+        """The colours: palette indices become RGB, or RGBA if the palette has alpha."""
         if not self.palette:
             return self.pixels
         table = np.zeros((256, 3), np.uint8)
@@ -56,7 +56,7 @@ class Picture:
 
 
 def split_alpha(pixels: Array) -> tuple[Array, bool]:
-    """Pixels without their alpha channel, and whether that hides anything.
+    """Pixels without their alpha channel, and whether any was not opaque.
 
     Args:
         pixels: (height, width, 1 to 4).
@@ -79,10 +79,10 @@ def to_eight_bits(pixels: Array) -> Array:
 
 
 def encode_png(pixels: Array, palette: bytes = b"", palette_alpha: bytes = b"") -> bytes:
-    """An 8-bit PNG, or one of palette indices as they are.
+    """An 8-bit PNG, or one with palette indices.
 
     Args:
-        pixels: uint8 (height, width, 1 to 4); indices where there is a palette.
+        pixels: uint8 (height, width, 1 to 4); indices if there is a palette.
         palette: RGB bytes.
         palette_alpha: alpha of the first indices.
     """

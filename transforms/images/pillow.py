@@ -1,4 +1,4 @@
-"""Turns Pillow's errors into failures, and silences libtiff."""
+"""Converts Pillow's errors to BadInput, and silences libtiff."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from recordmill.transforms.images.reasons import (
 )
 from recordmill.transforms.records import BadInput
 
-# What Pillow's readers are known to raise on bad data. MemoryError is not among them: it is the machine's.
+# Errors that Pillow's readers raise on bad data. MemoryError is left out: its cause is the machine.
 DECODER_ERRORS = (
     OSError,
     EOFError,
@@ -40,7 +40,7 @@ def silence_libtiff() -> None:
 
     It prints errors to standard error; Pillow raises them too.
     """
-    # Not found if libtiff is built into Pillow, or left out of it.
+    # Not found if libtiff is linked statically into Pillow, or missing.
     set_handler = getattr(ctypes.CDLL(_imaging.__file__), "TIFFSetErrorHandler", None)
     if set_handler is not None:
         set_handler.argtypes, set_handler.restype = [ctypes.c_void_p], ctypes.c_void_p
@@ -48,7 +48,7 @@ def silence_libtiff() -> None:
 
 
 def named(error: BaseException) -> BadInput:
-    """A decoder's error as the BadInput that it means."""
+    """The BadInput for an error of a decoder."""
     detail = str(error) or type(error).__name__
     if detail.lstrip("-").isdigit():
         detail = f"decoder error {detail}"

@@ -1,4 +1,4 @@
-"""PNG: its chunks, and checks as strict as libpng's (ISO/IEC 15948)."""
+"""PNG: its chunks, and checks as strict as those of libpng (ISO/IEC 15948)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 
-from recordmill.transforms.images.exif import read_orientation
-from recordmill.transforms.images.png_text import RAW_EXIF, raw_exif, read_texts
+from recordmill.transforms.images.exif import EXIF_MARK, read_orientation
 from recordmill.transforms.images.reasons import CORRUPT, NOT_SUPPORTED, TRUNCATED, check_pixels, undecodable
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -25,13 +24,17 @@ _COLORSPACES = {GRAY: "Grayscale", RGB: "RGB", PALETTE: "RGB", GRAY_ALPHA: "Gray
 _ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 _ANIMATION = frozenset((b"acTL", b"fcTL", b"fdAT"))
 _WIDEST_WINDOW = 1 << 15
-# Bytes of a stream that are inflated at a time, and bytes that are checked after the pixels.
+# Keywords of text in which ImageMagick stores EXIF as hexadecimal digits.
+_RAW_EXIF = frozenset((b"Raw profile type exif", b"Raw profile type APP1"))
+_LONGEST_KEYWORD = 80  # with its zero byte
+_LONGEST_TEXT = 1 << 22
+# Bytes inflated at a time, and the most bytes after the pixels that are checked.
 _PIECE, _MOST_EXTRA = 1 << 13, 1 << 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PngHeader:
-    """A PNG's structure; every critical chunk's checksum is right.
+    """A PNG's structure; the checksum of every critical chunk is correct.
 
     Attributes:
         height: pixels.
@@ -39,9 +42,9 @@ class PngHeader:
         depth: bits a sample.
         color: the colour type, 0, 2, 3, 4 or 6.
         interlaced: Adam7.
-        transparency: the tRNS chunk; empty where there is none.
+        transparency: the tRNS chunk; empty if there is none.
         orientation: EXIF, 1 to 8.
-        animated: APNG with more frames than one.
+        animated: APNG with more than one frame.
         chunks: (type, start, end) of every chunk, from its length through its checksum.
     """
 
@@ -57,7 +60,7 @@ class PngHeader:
 
     @property
     def channels(self) -> int:
-        """As tf.io.decode_image decodes it."""
+        """The channels that tf.io.decode_image decodes."""
         if self.color == PALETTE:
             return 4 if self.transparency else 3
         return SAMPLES[self.color]
@@ -69,7 +72,7 @@ class PngHeader:
 
     @property
     def colorspace(self) -> str:
-        """A palette counts as the colours in it."""
+        """For a palette, that of its colours."""
         return "RGBA" if self.color == PALETTE and self.transparency else _COLORSPACES[self.color]
 
 
@@ -106,7 +109,7 @@ def chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
     """(type, start, end) of each chunk, from its length through its checksum.
 
     Raises:
-        BadInput: truncated, or damaged; only critical chunks' checksums are looked at.
+        BadInput: truncated, or damaged; only the checksums of critical chunks are verified.
     """
     position = len(SIGNATURE)
     while True:
@@ -145,13 +148,13 @@ def _check_order(kinds: list[bytes]) -> None:
 
 
 def _transparency(data: bytes, chunks: tuple[tuple[bytes, int, int], ...], color: int, colors: int) -> bytes:
-    """The tRNS chunk that libpng heeds: the first that is undamaged, in its place and of the right length.
+    """The tRNS chunk that libpng uses: the first that is undamaged, in order and of the right length.
 
     Args:
-        data: the whole file.
-        chunks: as `chunks` has them.
+        data: the file.
+        chunks: as from `chunks`.
         color: the colour type.
-        colors: of the palette, as many as the bits of a pixel tell apart.
+        colors: palette entries that a pixel of this depth can address.
     """
     if color not in (GRAY, RGB, PALETTE):
         return b""
@@ -170,22 +173,44 @@ def _transparency(data: bytes, chunks: tuple[tuple[bytes, int, int], ...], color
 
 
 def _is_sound(data: bytes, start: int, end: int) -> bool:
-    """Whether a chunk's checksum is right."""
+    """Whether a chunk's checksum is correct."""
     return zlib.crc32(data[start + 4 : end - 4]) == int.from_bytes(data[end - 4 : end], "big")
 
 
 def _orientation(data: bytes, chunks: tuple[tuple[bytes, int, int], ...]) -> int:
+    """The EXIF orientation, from an eXIf chunk or from the first text with each keyword of _RAW_EXIF."""
     tried: set[bytes] = set()
     for kind, start, end in chunks:
         if kind == b"eXIf":
             return read_orientation(data[start + 8 : end - 4])
         if kind in (b"tEXt", b"zTXt") and data.startswith(b"Raw profile type ", start + 8):
-            texts = read_texts([(kind, data[start + 8 : end - 4])], RAW_EXIF - tried)
-            tried |= texts.keys()
-            block = next(map(raw_exif, texts.values()), b"")
-            if block:
-                return read_orientation(block)
+            keyword = data[start + 8 : min(start + 8 + _LONGEST_KEYWORD, end - 4)].partition(b"\0")[0]
+            if keyword not in _RAW_EXIF or keyword in tried:
+                continue
+            tried.add(keyword)
+            text = data[start + 9 + len(keyword) : end - 4]
+            if exif := _raw_exif(text if kind == b"tEXt" else _inflated(text[1:])):
+                return read_orientation(exif)
     return 1
+
+
+def _inflated(packed: bytes) -> bytes:
+    """The text; empty if it is damaged, or longer than 4 MiB."""
+    inflate = zlib.decompressobj()
+    try:
+        text = inflate.decompress(packed, _LONGEST_TEXT)
+    except zlib.error:
+        return b""
+    return text if inflate.eof else b""
+
+
+def _raw_exif(text: bytes) -> bytes:
+    """EXIF from a name, a length and hexadecimal lines; empty if that is not what the text holds."""
+    try:
+        block = bytes.fromhex(b"".join(text.split(None, 2)[2:]).decode("ascii"))
+    except ValueError:
+        return b""
+    return block if block.removeprefix(EXIF_MARK).startswith((b"II", b"MM")) else b""
 
 
 def written_chunk(kind: bytes, payload: bytes) -> bytes:
@@ -194,16 +219,16 @@ def written_chunk(kind: bytes, payload: bytes) -> bytes:
 
 
 def without_animation(data: bytes, header: PngHeader) -> bytes:
-    """The still image that an APNG shows where animation is not known."""
+    """The still image of an APNG, for decoders without animation."""
     return SIGNATURE + b"".join(
         data[start:end] for kind, start, end in header.chunks if kind not in _ANIMATION
     )
 
 
 def stays_within_window(data: bytes, header: PngHeader) -> bool:
-    """Whether the zlib stream reaches back no further than the window that it declares, as libpng demands.
+    """Whether the zlib stream refers back no further than the window that it declares, as libpng requires.
 
-    It costs nothing where the window is the widest, or holds all pixels. Damage is not told apart here.
+    It costs nothing if the window is the widest, or holds all pixels. Other damage is not detected.
     """
     rows = _rows(header)
     idats = (start for kind, start, end in header.chunks if kind == b"IDAT" and end > start + 12)
@@ -216,7 +241,7 @@ def stays_within_window(data: bytes, header: PngHeader) -> bool:
     position, piece = 0, b""
     try:
         for size in (size for count, size in rows for _ in range(count)):
-            left = size  # One row at a time, as libpng: a longer output would serve as a window, too.
+            left = size  # One row at a time, like libpng: a longer output would act as a window.
             while left and not inflate.eof and (piece or position < len(stream)):
                 if not piece:
                     piece, position = stream[position : position + _PIECE], position + _PIECE
@@ -227,7 +252,7 @@ def stays_within_window(data: bytes, header: PngHeader) -> bool:
     return True
 
 
-def check_whole(data: bytes, header: PngHeader) -> None:
+def check_image_data(data: bytes, header: PngHeader) -> None:
     """Inflates all pixels, and checks their number, every row's filter, and the end of the stream.
 
     Raises:

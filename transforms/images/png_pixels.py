@@ -1,4 +1,4 @@
-"""PNG pixels in and out, 16 bits a sample included, for which Pillow has no colour mode (ISO/IEC 15948)."""
+"""Decodes and encodes PNG pixels, also with 16-bit colour, which Pillow has no mode for (ISO/IEC 15948)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from recordmill.transforms.images.png import (
 
 
 def decode(data: bytes, header: PngHeader) -> Picture:
-    """The pixels: palettes as indices and palette, 16 bits as they are, transparency as alpha.
+    """The pixels: palettes as indices and palette, 16 bits unchanged, transparency as alpha.
 
     Raises:
         BadInput: truncated or damaged.
@@ -45,7 +45,7 @@ def decode(data: bytes, header: PngHeader) -> Picture:
 
 
 def _essential(data: bytes, header: PngHeader) -> bytes:
-    """`data` without text, profiles and animation: nothing but pixels can then trip a decoder."""
+    """`data` without text, profiles and animation, so that only damaged pixels can fail the decoder."""
     kept = (b"IHDR", b"PLTE", b"IDAT", b"IEND")
     return SIGNATURE + b"".join(data[start:end] for kind, start, end in header.chunks if kind in kept)
 
@@ -61,7 +61,7 @@ def _pixels(essential: bytes, header: PngHeader) -> Array:
 
 
 def _deep_pixels(essential: bytes, image: ImageFile.ImageFile, color: int) -> Array:
-    """16 bits a sample: Pillow unpacks the high bytes and the low ones, each in a pass of its own."""
+    """16 bits a sample: Pillow unpacks the high bytes and the low ones, each in its own pass."""
     if color == GRAY_ALPHA:
         # Two 16-bit samples are the four bytes of an RGBA pixel.
         image.tile = [tile._replace(args="RGBA") for tile in image.tile]
@@ -76,7 +76,7 @@ def _deep_pixels(essential: bytes, image: ImageFile.ImageFile, color: int) -> Ar
 
 
 def _with_key(pixels: Array, header: PngHeader) -> Array:
-    """Pixels with an alpha channel: 0 where they have the colour that tRNS names."""
+    """Pixels with an alpha channel: 0 for the colour that tRNS names."""
     key = np.frombuffer(header.transparency, ">u2").astype(np.uint16)
     if header.depth < 8:
         key = key * (255 // ((1 << header.depth) - 1))
@@ -104,7 +104,7 @@ def encode_deep(pixels: Array) -> bytes:
 
 
 def encoded_rows(rows: bytes, height: int, width: int, depth: int, color: int, level: int) -> bytes:
-    """A PNG of rows that are filtered already, each behind the byte that says how.
+    """A PNG of filtered rows, each after the byte that names its filter.
 
     Args:
         rows: all of them.

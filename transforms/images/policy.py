@@ -1,4 +1,4 @@
-"""What is done with images: the choices of one conversion."""
+"""How images are stored: the settings of a conversion."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FITS = ("stretch", "pad", "crop")
 COLORS = ("keep", "rgb", "gray")
 OPTIMIZATIONS = ("none", "lossless", "lossless-progressive")
 ALPHAS = ("keep", "flatten", "fail")
-METADATA = ("auto", "strip", "keep")
+METADATA = ("auto", "strip")
 VALIDATIONS = ("decode", "header")
 EXIF_POLICIES = ("apply", "ignore")
 
@@ -47,16 +47,16 @@ class ImagePolicy:
         fit: how `size` is reached: `stretch`, `pad` (all of the picture, centred on the background) or
             `crop` (the middle, filled).
         color: `rgb` or `gray` make every image that; transparency is `alpha`'s.
-        optimize: `lossless` makes JPEGs and PNGs smaller without a change of any pixel;
-            `lossless-progressive` makes JPEGs progressive for that, which decode slower.
+        optimize: `lossless` makes PNGs smaller without changing a pixel; `lossless-progressive` also makes
+            JPEGs progressive, which are smaller and decode slower.
         alpha: transparency is kept, laid on the background (`flatten`), or fails the image (`fail`).
         background: RGB, 0 to 255, beneath what is flattened, and around what is padded.
-        metadata: EXIF, XMP, IPTC, comments: `auto` leaves files that are kept as they are, and encodes others
-            without; `strip` takes them from files that are kept too; `keep` carries all but IPTC over.
+        metadata: EXIF, XMP, IPTC, comments: `auto` does not change kept files, and encodes others without;
+            `strip` also removes them from kept files.
         target_ssim: for jpeg: the quality of each image is the least whose luma SSIM to the source is this.
 
     Raises:
-        ValueError: a value that may not be, or one that nothing would heed; the message names the flag.
+        ValueError: a value that is not allowed, or that has no effect; the message names the flag.
     """
 
     image_format: str = "keep"
@@ -117,10 +117,10 @@ class ImagePolicy:
         return self.image_format == "jpeg" or (self.image_format == "keep" and self.repaints)
 
     def check_heeded(self, given: Collection[str]) -> None:
-        """Refuses flags that contradict each other, or that nothing heeds.
+        """Refuses flags that contradict each other, or that have no effect.
 
         Args:
-            given: names of the fields that somebody has set.
+            given: names of the fields that are set.
 
         Raises:
             ValueError: naming both flags.
@@ -151,9 +151,9 @@ class ImagePolicy:
         elif self.color == "gray":
             found.append(("subsampling", "is of colours, and --color is gray"))
         if self.image_format not in LOSSY:
-            found.append(("reencode", f"only --image_format=jpeg or webp heeds; {chosen}"))
+            found.append(("reencode", f"only --image_format=jpeg or webp uses; {chosen}"))
         if self.image_format != "jpeg":
-            found.append(("target_ssim", f"only --image_format=jpeg heeds; {chosen}"))
+            found.append(("target_ssim", f"only --image_format=jpeg uses; {chosen}"))
         if self.size is None:
             found.append(("fit", "says how --size is reached, which is not given"))
         if self.alpha != "flatten" and self.fit != "pad":

@@ -1,4 +1,4 @@
-"""Every other format, decoded by Pillow; no bit of a pixel is lost unnoticed."""
+"""Decodes all other formats with Pillow; lost bits are detected."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from recordmill.transforms.images.reasons import (
     check_pixels,
     undecodable,
 )
-from recordmill.transforms.images.webp_chunks import chunks
+from recordmill.transforms.images.webp import chunks
 from recordmill.transforms.records import BadInput, StoredImage
 
 _FORMATS = {
@@ -42,7 +42,7 @@ _FORMATS = {
 }
 _TIFF_ORIENTATION, _TIFF_BITS = 274, 258
 _UNDO = {6: 8, 8: 6}
-# Modes that become another without loss, or (CMYK, YCbCr) by the one conversion there is without a profile.
+# Conversions of modes without loss, or (CMYK, YCbCr) the only one without a profile.
 _CONVERSIONS = {
     "1": "L",
     "PA": "RGBA",
@@ -56,7 +56,7 @@ _NATIVE = "L" if sys.byteorder == "little" else "B"
 
 
 def open_raster(data: bytes, kind: str) -> Encoded:
-    """An image that is always decoded, since TensorFlow does not read its format.
+    """Opens an image that is always decoded, because TensorFlow does not read its format.
 
     Raises:
         BadInput: not an image, damaged, too many pixels, or of a kind that nothing here decodes.
@@ -69,7 +69,7 @@ def open_raster(data: bytes, kind: str) -> Encoded:
 
 
 def open_webp(data: bytes) -> Encoded:
-    """A WebP; a still one is kept, unless it has alpha that its header denies: decoders differ about that.
+    """Opens a WebP. A still one is kept, unless its header denies its alpha: decoders differ about that.
 
     Raises:
         BadInput: damaged, or too many pixels.
@@ -88,7 +88,7 @@ def open_webp(data: bytes) -> Encoded:
 
 
 def decode_raster(data: bytes, kind: str) -> Picture:
-    """The first frame, as it is stored: not turned.
+    """The first frame, in the orientation of the file.
 
     Raises:
         BadInput: not an image, damaged, too many pixels, or more than 16 bits a sample.
@@ -122,13 +122,13 @@ def _opened(data: bytes, kind: str) -> ImageFile.ImageFile:
         raise _truncated_webp(data) or named(error) from error
     check_pixels(*image.size)
     if kind == "gif":
-        # In one piece: after an early end of the codes, Pillow would continue with the next block.
+        # In one block: after an early end of the codes, Pillow would continue with the next block.
         image.decodermaxblock = len(data)
     return image
 
 
 def _truncated_webp(data: bytes) -> BadInput | None:
-    """What ails a RIFF file that is shorter than it says; libwebp does not tell."""
+    """The error of a RIFF file that is shorter than its header claims; libwebp does not report it."""
     size = 8 + int.from_bytes(data[4:8], "little")
     if data[:4] != b"RIFF" or len(data) >= size:
         return None
@@ -144,7 +144,7 @@ def _orientation(image: Image.Image) -> int:
 
 
 def _count_frames(image: Image.Image) -> int:
-    """Frames or pages; where those behind the first are damaged, they are not wanted anyway."""
+    """The number of frames or pages; 1 if those after the first are damaged, because they are not used."""
     try:
         return int(getattr(image, "n_frames", 1))
     except DECODER_ERRORS:
@@ -154,7 +154,7 @@ def _count_frames(image: Image.Image) -> int:
 
 
 def _deep_tiff(data: bytes, image: ImageFile.ImageFile) -> Picture | None:
-    """A TIFF of 16 bits in RGB or RGBA: Pillow unpacks high bytes and low bytes, each in a pass of its own.
+    """A TIFF of 16 bits in RGB or RGBA: Pillow unpacks high bytes and low bytes, each in its own pass.
 
     Returns:
         None for every other TIFF.
@@ -172,7 +172,7 @@ def _deep_tiff(data: bytes, image: ImageFile.ImageFile) -> Picture | None:
 
 
 def with_colored_palette(data: bytes) -> bytes:
-    """A BMP whose palette is surely not grey: Pillow takes indices into those for samples of 8 bits or 1.
+    """The BMP with a palette that is not grey: Pillow reads indices into a grey one as samples.
 
     Raises:
         BadInput: truncated.
@@ -193,7 +193,7 @@ def _bmp_palette(data: bytes) -> tuple[int, int]:
 
 
 def _is_misread(image: Image.Image, data: bytes) -> bool:
-    """Whether Pillow has taken the indices of a BMP for samples of another number of bits."""
+    """Whether Pillow has read the indices of a BMP as samples of another number of bits."""
     return image.mode in ("1", "L") and _bmp_palette(data)[0] != (1 if image.mode == "1" else 8)
 
 
@@ -235,8 +235,8 @@ def _shallow(image: Image.Image, data: bytes, kind: str) -> Picture:
 
 
 def _refuse_wide(image: Image.Image, kind: str) -> None:
-    """Refuses what neither 8 nor 16 bits a sample can hold."""
-    # A 16-bit PGM is in mode I too, since Pillow has it so.
+    """Refuses samples that neither 8 nor 16 bits can hold."""
+    # Pillow reads a 16-bit PGM in mode I too.
     known = image.mode in ("L", "P", "RGB", "RGBA", "LA", *_CONVERSIONS) or image.mode.startswith("I;16")
     if not known and not (image.mode == "I" and kind == "pnm"):
         detail = (
@@ -266,7 +266,7 @@ def _with_key(pixels: Array, key: Any) -> Array:
 
 
 def _bits(image: Image.Image, data: bytes, kind: str) -> int:
-    """Bits a sample of the source, where its format may have more than 8."""
+    """Bits per sample of the source, for formats that may have more than 8; else 8."""
     if kind == "tiff":
         bits: Any = getattr(image, "tag_v2", {}).get(_TIFF_BITS, (8,))
         return max(bits) if isinstance(bits, tuple) and bits else 8

@@ -1,4 +1,4 @@
-"""Why an image fails: the fixed vocabulary that failures are counted by, and the size limit."""
+"""The reasons by which failed images are counted, and the size limits."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ TOO_MANY_PIXELS = "too many pixels"
 NOT_SUPPORTED = "not supported"
 WRONG_LENGTH = "wrong number of bytes"
 
-# Twice Pillow's default MAX_IMAGE_PIXELS: what Pillow itself takes for a decompression bomb.
+# Twice Pillow's default MAX_IMAGE_PIXELS: above this, Pillow itself assumes a decompression bomb.
 MAX_PIXELS = 178_956_970
 # tf.io.decode_image refuses a JPEG of this many samples or more (pixels times components).
 TENSORFLOW_SAMPLES = 1 << 29
-# libpng's limit, which TensorFlow does not change; what is not stored as it is becomes a PNG.
+# libpng's limit, also in TensorFlow; images that are not kept become PNGs.
 MAX_SIDE = 1_000_000
 
 
@@ -26,7 +26,7 @@ def undecodable(reason: str, detail: str = "") -> BadInput:
 
 
 def check_pixels(width: int, height: int, samples: int = 3) -> None:
-    """Refuses an image by its header's claim, before anything is allocated.
+    """Checks the size that a header claims, before anything is allocated.
 
     Args:
         width: pixels.
@@ -34,7 +34,7 @@ def check_pixels(width: int, height: int, samples: int = 3) -> None:
         samples: per pixel.
 
     Raises:
-        BadInput: no pixels at all, or more than may be decoded.
+        BadInput: no pixels, or too many.
     """
     if width < 1 or height < 1:
         raise undecodable(CORRUPT, f"its header claims {width}x{height} pixels")

@@ -9,9 +9,9 @@ from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.geometry import is_scaled
 from recordmill.transforms.records import Geometry
 
-# Pillow stretches its filters by the scale, so that nothing aliases. Bicubic (a = -0.5) rings less than
-# Lanczos, keeps as much detail but for 0.1 to 0.3 dB, and takes four fifths of the time; cheaper ones lose
-# about twice that.
+# Pillow scales its filters with the image, so nothing aliases. Bicubic (a = -0.5) rings less than Lanczos,
+# keeps as much detail except for 0.1 to 0.3 dB, and takes four fifths of the time; cheaper filters lose about
+# twice that.
 _FILTER = Image.Resampling.BICUBIC
 
 _MODES = {2: "LA", 3: "RGB", 4: "RGBA"}
@@ -19,15 +19,15 @@ _Box = tuple[float, float, float, float]
 
 
 def resized(pixels: Array, geometry: Geometry, background: tuple[int, int, int]) -> Array:
-    """A picture in the size of the stored image.
+    """Scales, crops or pads a picture to the size of the stored image.
 
-    Colours count by their alpha, so that hidden ones do not show at edges. Only what is not cropped away is
+    Colours are weighted by alpha, so that transparent ones do not bleed at edges. Cropped pixels are not
     computed.
 
     Args:
-        pixels: uint8 or uint16 (height, width, 1 to 4), upright: all of them, or a JPEG's scaled decode.
-        geometry: where the pixels go.
-        background: RGB, 0 to 255, laid around the picture where it is padded, and opaque there.
+        pixels: uint8 or uint16 (height, width, 1 to 4), upright: at full size, or a JPEG's scaled decode.
+        geometry: of the stored image.
+        background: RGB, 0 to 255: the opaque colour of padding.
 
     Returns:
         (geometry.height, geometry.width, channels): a grey picture padded with another colour becomes RGB.
@@ -53,10 +53,10 @@ def resized(pixels: Array, geometry: Geometry, background: tuple[int, int, int])
 
 
 def _extent(pixels: Array, geometry: Geometry) -> _Box:
-    """What the picture covers of `pixels`: left, top, right, bottom.
+    """The area of `pixels` that the picture covers: left, top, right, bottom.
 
-    A scaled decode rounds its sides up, so its last row and column of the file's orientation are covered in
-    part only; leaving that out would shift the far side by up to a pixel.
+    A scaled decode rounds its sides up, so its last row and column, in the file's orientation, are only
+    partly covered. Otherwise the far side would shift by up to a pixel.
     """
     height, width = pixels.shape[:2]
     eighths = min(8, 8 * height // geometry.upright_height, 8 * width // geometry.upright_width)
@@ -78,7 +78,7 @@ def _resampled(pixels: Array, height: int, width: int, box: _Box) -> Array:
         image = Image.fromarray(pixels[:, :, 0], "L")
     else:
         image = Image.fromarray(pixels, _MODES[channels])
-    # Pillow itself multiplies colours by their alpha for this, and divides them by it afterwards.
+    # Pillow multiplies colours by their alpha before this, and divides them afterwards.
     scaled = image.resize((width, height), _FILTER, box)
     return np.asarray(scaled).reshape(height, width, channels)
 
@@ -104,7 +104,7 @@ def _resampled_deep(pixels: Array, height: int, width: int, box: _Box) -> Array:
 
 
 def _padded(part: Array, geometry: Geometry, background: tuple[int, int, int]) -> Array:
-    """`part` in its place, the background around it."""
+    """`part` at its position, with the background around it."""
     channels = part.shape[2]
     if channels < 3 and len(set(background)) > 1:
         gray, alpha = part[:, :, :1], part[:, :, 1:]

@@ -1,4 +1,4 @@
-"""The real format of an image, told from its first bytes, never from its name."""
+"""Detects the format of an image by its first bytes, never by its name."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ _REMEDIES = {
 
 
 def image_kind(data: bytes) -> str:
-    """What `data` really is.
+    """The format of `data`.
 
     Returns:
         `jpeg`, `png`, `gif`, `bmp`, `webp`, `tiff`, `avif`, `jpeg2000`, `pnm`, `pcx`, `qoi`, `sgi`, or `tga`
-        for all else: TGA has no signature, so only its decoder can tell.
+        for everything else: TGA has no signature, so only its decoder can recognise it.
 
     Raises:
-        BadInput: a known format that nothing here decodes, with the remedy; or a PNG with a broken signature.
+        BadInput: a known but unsupported format, with the remedy; or a PNG with a broken signature.
     """
     kind = _by_signature(data)
     if kind in _REMEDIES:

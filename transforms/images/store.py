@@ -1,4 +1,4 @@
-"""The image step: the bytes of a file in, the image of a record out."""
+"""Converts the bytes of an image file into the image of a record."""
 
 from __future__ import annotations
 
@@ -13,10 +13,7 @@ from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.geometry import is_identity, plan_geometry
 from recordmill.transforms.images.jpeg_quality import saved_at_or_below
 from recordmill.transforms.images.jpeg_turn import turned_jpeg
-from recordmill.transforms.images.metadata import metadata_of
-from recordmill.transforms.images.metadata_put import with_metadata
-from recordmill.transforms.images.metadata_strip import stripped
-from recordmill.transforms.images.metadata_upright import upright
+from recordmill.transforms.images.metadata import stripped
 from recordmill.transforms.images.opened import opened, opened_pixels
 from recordmill.transforms.images.optimise import optimised
 from recordmill.transforms.images.paint import Painted, is_resized, painted
@@ -32,17 +29,17 @@ _ALPHA = "alpha_kept"
 
 
 def store_image(data: bytes, policy: ImagePolicy) -> StoredImage:
-    """Turns an image file into what a record stores.
+    """Converts an image file into the image of a record.
 
-    Actions: first what became of the bytes: `kept`, `reencoded` (a JPEG or WebP as such again), `transcoded`
-    to another format, `decoded` to pixels. Then what was done to the pixels: `rotated`, `first_frame`, `srgb`
-    (converted from another profile), `flattened`, `recolored`, `resized`. Then why the file was left alone,
-    where another format was asked for: `coarse_enough` (saved at or below the quality), `not_smaller`,
+    Actions: first the kind of the result: `kept`, `reencoded` (in the same format), `transcoded` to another
+    format, `decoded` to pixels. Then changes of the pixels: `rotated`, `first_frame`, `srgb` (converted from
+    another profile), `flattened`, `recolored`, `resized`. Then the reason why the file was not encoded again,
+    or is not in the requested format: `coarse_enough` (saved at or below the quality), `not_smaller`,
     `alpha_kept`, `ssim_missed` (no quality reaches the target). Then `stripped` of its metadata, and
-    `optimized`; `optimize_differed` where that would have changed a pixel, and was not done.
+    `optimized`, or `optimize_differed` if that would have changed a pixel and was not done.
 
     Args:
-        data: the whole file.
+        data: the file.
         policy: how images are stored.
 
     Raises:
@@ -52,7 +49,7 @@ def store_image(data: bytes, policy: ImagePolicy) -> StoredImage:
 
 
 def store_pixels(pixels: bytes, shape: tuple[int, int, int], policy: ImagePolicy) -> StoredImage:
-    """Turns raw pixels into what a record stores: a PNG in keep mode.
+    """Converts raw pixels into the image of a record: a PNG with `--image_format=keep`.
 
     Args:
         pixels: uint8, row by row.
@@ -60,14 +57,14 @@ def store_pixels(pixels: bytes, shape: tuple[int, int, int], policy: ImagePolicy
         policy: how images are stored.
 
     Raises:
-        BadInput: the number of bytes is not the shape's, or as `store_image`.
+        BadInput: the number of bytes does not match the shape, or as in `store_image`.
     """
     return store_opened(opened_pixels(pixels, shape), policy)
 
 
 @internal_errors("encode")
 def store_opened(image: Encoded, policy: ImagePolicy) -> StoredImage:
-    """As `store_image`, of an image whose header has been read."""
+    """As `store_image`, for an image that is already opened."""
     orientation = image.orientation if policy.exif == "apply" else 1
     stored = _stored(image, orientation, policy)
     stored = _with_metadata(stored, image, policy)
@@ -80,7 +77,7 @@ def store_opened(image: Encoded, policy: ImagePolicy) -> StoredImage:
 
 
 def _stored(image: Encoded, orientation: int, policy: ImagePolicy) -> StoredImage:
-    """As the file has it where that is as wanted, else encoded anew."""
+    """The file unchanged if it meets the policy, else encoded again."""
     own = _untouched(image, orientation, policy)
     looks = policy.alpha != "keep" or policy.color != "keep"
     if own is not None and not (looks and _may_be_clear(image, own)):
@@ -101,7 +98,7 @@ def _stored(image: Encoded, orientation: int, policy: ImagePolicy) -> StoredImag
 
 
 def _untouched(image: Encoded, orientation: int, policy: ImagePolicy) -> StoredImage | None:
-    """The file as it is, unless its size, orientation or colours shall be others."""
+    """The file unchanged, unless the policy changes its size, orientation or colours."""
     kept = image.kept
     if kept is None or orientation != 1:
         return None
@@ -114,12 +111,12 @@ def _untouched(image: Encoded, orientation: int, policy: ImagePolicy) -> StoredI
 
 
 def _may_be_clear(image: Encoded, own: StoredImage) -> bool:
-    """Whether pixels may be transparent: those of a PNG by its one transparent colour, too."""
+    """Whether pixels may be transparent, also by the transparent colour of a PNG."""
     return own.channels in (2, 4) or (image.kind == "png" and bool(png.read_header(image.data).transparency))
 
 
 def _as_wanted(own: StoredImage, policy: ImagePolicy) -> tuple[str, ...] | None:
-    """Why the file may stay as it is; None where its pixels have to be looked at."""
+    """The reasons to keep the file; None if its pixels must be decoded first."""
     if policy.image_format in ("keep", "png"):
         return () if policy.image_format in ("keep", own.image_format) else None
     if policy.image_format != own.image_format or policy.reencode == "always":
@@ -139,7 +136,7 @@ def _only_turned(image: Encoded, policy: ImagePolicy) -> tuple[str, ...] | None:
 
 
 def _turned(image: Encoded, notes: tuple[str, ...]) -> StoredImage:
-    """A JPEG upright, in its own quality."""
+    """A JPEG turned upright, at its own quality."""
     if image.kept is None:
         raise ValueError("only a JPEG that could be kept can be turned as one")
     header = jpeg_header.read_header(image.kept.data)
@@ -157,12 +154,12 @@ def _turned(image: Encoded, notes: tuple[str, ...]) -> StoredImage:
 
 
 def _encoded(image: Encoded, own: StoredImage | None, work: Painted, policy: ImagePolicy) -> StoredImage:
-    """Encoded anew, unless that is worse than the file as it is.
+    """The image encoded again, unless that is worse than the file.
 
     Args:
         image: the source.
-        own: it stored by its own bytes, where that would do.
-        work: its pixels as they shall be.
+        own: the unchanged file, if the policy allows it.
+        work: the pixels to store.
         policy: how images are stored.
     """
     image_format = policy.image_format
@@ -216,7 +213,7 @@ def _as_lossy(
 
 
 def _jpeg(pixels: Array, policy: ImagePolicy) -> tuple[bytes, int | None]:
-    """A JPEG and the quality that was chosen for it; no bytes where none reaches the target."""
+    """A JPEG and the quality that was chosen for it; no bytes if none reaches the target."""
     if policy.target_ssim is None:
         return jpeg.encode(pixels, policy.jpeg_quality, policy.subsampling), None
     found = encode_to_target(pixels, policy.target_ssim, policy.subsampling)
@@ -226,7 +223,7 @@ def _jpeg(pixels: Array, policy: ImagePolicy) -> tuple[bytes, int | None]:
 def _not_larger(
     image: Encoded, own: StoredImage | None, work: Painted, new: StoredImage, policy: ImagePolicy
 ) -> StoredImage:
-    """`new`, or the file as it is where that takes no more bytes; a turned one as it is but for that."""
+    """The smaller of `new` and the file; the file is turned at its own quality if it is not upright."""
 
     def size(stored: StoredImage) -> int:
         return len(_with_metadata(stored, image, policy).data)
@@ -234,7 +231,7 @@ def _not_larger(
     if own is not None:
         return _left_alone(image, own, "not_smaller") if size(new) >= size(own) else new
     only_turned = image.kind == "jpeg" and image.kept is not None and not work.is_new
-    # Turned in its own quality it loses something too, which no target has been held against.
+    # Turning at its own quality is lossy too, and its loss has not been compared with the target.
     if only_turned and image.kept is not None and policy.target_ssim is None:
         if size(new) < size(image.kept):
             return new
@@ -244,8 +241,8 @@ def _not_larger(
 
 
 def _left_alone(image: Encoded, own: StoredImage, *notes: str) -> StoredImage:
-    """The file as it is, after its pixels have been looked at."""
-    # A JPEG's decoding has proven it whole; others' decoders are laxer than the check.
+    """The file unchanged, after its pixels were decoded."""
+    # Decoding a JPEG detects all damage; the decoders of other formats are less strict than the check.
     if image.kind != "jpeg":
         image.check()
     return _noted(own, *notes)
@@ -288,7 +285,7 @@ def _as_pixels(pixels: Array, image_format: str, actions: tuple[str, ...]) -> St
 
 
 def _with_metadata(stored: StoredImage, image: Encoded, policy: ImagePolicy) -> StoredImage:
-    """Metadata taken away from a file that stays as it is, or given to one that does not."""
+    """Removes metadata from a kept file; adds the orientation to an encoded one that is not upright."""
     from_file = image.kept is not None and stored.data is image.kept.data
     lies = image.orientation if policy.exif == "ignore" else 1
     if from_file and policy.metadata != "strip":
@@ -298,18 +295,10 @@ def _with_metadata(stored: StoredImage, image: Encoded, policy: ImagePolicy) -> 
         if data is stored.data:
             return stored
         if stored.image_format == "webp":
-            opened(data).check()  # libwebp reads damaged pixels on into the metadata that was behind them
+            opened(data).check()  # libwebp reads damaged pixels on into the metadata after them
         return _noted(stored, "stripped", data=data)
-    if stored.image_format not in ("jpeg", "png", "webp"):
+    if lies == 1 or stored.image_format not in ("jpeg", "png", "webp"):
         return stored
-    if policy.metadata == "keep":
-        carried = metadata_of(image.data, image.kind)
-        if stored.geometry is not None and policy.exif == "apply":
-            carried = upright(carried, stored.height, stored.width)
-        return dataclasses.replace(stored, data=with_metadata(stored.data, stored.image_format, carried))
-    if lies == 1:
-        return stored
-    # Its pixels lie as the file's do, and so it has to say as much.
     return dataclasses.replace(stored, data=stripped(stored.data, stored.image_format, lies))
 
 

@@ -1,4 +1,4 @@
-"""The smallest JPEG that is similar enough to its source."""
+"""Finds the smallest JPEG that is similar enough to its source."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import simplejpeg
 
 from recordmill.transforms.images import compare, jpeg
 
-# 63 of them, so that six probes find any.
+# 63 qualities: six steps of a bisection find any.
 QUALITIES = (*range(20, 57, 2), *range(57, 101))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Encoded:
+class TargetJpeg:
     """A JPEG that is similar enough.
 
     Attributes:
         data: the file.
-        quality: that it was encoded at.
+        quality: of the encoder.
         ssim: of its luma to the source's.
     """
 
@@ -30,11 +30,11 @@ class Encoded:
     ssim: float
 
 
-def encode_to_target(pixels: npt.NDArray[Any], target: float, subsampling: str) -> Encoded | None:
+def encode_to_target(pixels: npt.NDArray[Any], target: float, subsampling: str) -> TargetJpeg | None:
     """The JPEG of the least quality whose luma has a structural similarity to `pixels` of at least `target`.
 
-    Found by bisection over QUALITIES, with at most six encodes. Similarity need not rise with every step of
-    quality; what is returned has been measured to reach the target, whether or not a lower quality would too.
+    A bisection over QUALITIES, with at most six encodes. Similarity does not always rise with quality: the
+    result was measured to reach the target, but a lower quality might reach it too.
 
     Args:
         pixels: uint8 (height, width, 1 or 3).
@@ -42,7 +42,7 @@ def encode_to_target(pixels: npt.NDArray[Any], target: float, subsampling: str) 
         subsampling: of the chroma: `420`, `422` or `444`.
 
     Returns:
-        None where no quality that was tried, 100 among them, reaches the target.
+        None if no quality that was tried, up to 100, reaches the target.
 
     Raises:
         BadInput: larger than a JPEG may be.
@@ -62,8 +62,8 @@ def encode_to_target(pixels: npt.NDArray[Any], target: float, subsampling: str) 
 
 def _measured(
     pixels: npt.NDArray[Any], source: npt.NDArray[np.uint8], quality: int, subsampling: str
-) -> Encoded:
+) -> TargetJpeg:
     data = jpeg.encode(pixels, quality, subsampling)
-    # Not the JPEG's own luma: saturated colours are clipped where they become RGB again.
+    # Not the JPEG's own luma: saturated colours are clipped when they are converted to RGB.
     decoded = simplejpeg.decode_jpeg(data, "GRAY" if pixels.shape[2] == 1 else "RGB")
-    return Encoded(data, quality, compare.ssim(source, compare.luma(decoded)))
+    return TargetJpeg(data, quality, compare.ssim(source, compare.luma(decoded)))

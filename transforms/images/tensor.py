@@ -1,4 +1,4 @@
-"""Pixels as a serialized tensor."""
+"""Serialises pixels as a TensorProto."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _field(number: int, payload: bytes) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    """A number as protocol buffers write it."""
+    """A varint of protocol buffers."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

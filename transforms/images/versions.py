@@ -1,4 +1,4 @@
-"""Which codecs decide the bytes that come out."""
+"""The versions of the codecs that determine the stored bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DISTRIBUTIONS = ("mozjpeg-lossless-optimization", "pyoxipng")
 
 
 def codec_versions() -> dict[str, str]:
-    """Name and version of every library whose change may change a stored byte; part of a dataset's digest."""
+    """Name and version of each library that may change a stored byte; part of a dataset's digest."""
     found = {
         "pillow": PIL.__version__,
         "simplejpeg": simplejpeg.__version__,

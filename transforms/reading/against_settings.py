@@ -35,9 +35,13 @@ def config_of(manifest: Mapping[str, Any], source: SourceConfig) -> DatasetConfi
         source: that it was made from.
 
     Raises:
-        ValueError: it was made by a version that knows other settings.
+        ValueError: this version does not have one of its settings.
     """
-    config = DatasetConfig.from_json(manifest["config"])
+    try:
+        config = DatasetConfig.from_json(manifest["config"])
+    except ValueError as error:
+        detail = f"the dataset was made with a setting that this version does not have: {error}"
+        raise ValueError(detail) from error
     # What a manifest calls the schema of records without images is no name that people give.
     names = [name.strip() for name in config.schema.split(",")]
     schema = config.schema if SCHEMAS.keys() >= set(names) else "auto"

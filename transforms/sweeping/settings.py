@@ -68,9 +68,9 @@ def settings(config: SweepConfig) -> tuple[Setting, ...]:
             ImagePolicy(exif=exif, optimize="lossless-progressive"),
         ),
         *_jpegs(config, "PNG to JPEG", "png to jpeg", "needed", "none"),
-        *_jpegs(config, "PNG to JPEG", "png to jpeg", "needed", "lossless"),
+        *_jpegs(config, "PNG to JPEG", "png to jpeg", "needed", "lossless-progressive"),
         *_jpegs(config, "re-encoded", "re-encoded", "always", "none"),
-        *_jpegs(config, "re-encoded", "re-encoded", "always", "lossless"),
+        *_jpegs(config, "re-encoded", "re-encoded", "always", "lossless-progressive"),
         *(
             Setting(f"WebP, q{quality}", "webp", quality, _lossy(config, "webp", quality, reencode="always"))
             for quality in config.qualities

@@ -14,7 +14,7 @@ MEANINGS = {
     "re-encoded": "Every image is encoded as a JPEG of the quality q, JPEGs once more.",
     "png to jpeg, optimised": "As PNG to JPEG; then every JPEG is made smaller, and no pixel changes.",
     "re-encoded, optimised": "As re-encoded; then every JPEG is made smaller, and no pixel changes.",
-    "lossless": "Files as they are, but JPEGs and PNGs are made smaller, and no pixel changes; "
+    "lossless": "Files as they are, but PNGs are made smaller, and no pixel changes; "
     "progressive JPEGs are the smallest, and take longer to decode.",
     "webp": "Every image is encoded as a lossy WebP of the quality q.",
     "target ssim": "Each image becomes a JPEG of the least quality whose SSIM to its source is that given; "

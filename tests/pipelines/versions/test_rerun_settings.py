@@ -43,7 +43,7 @@ def differs(rerun: Rerun, folder: Path, reason: str, *flags: str, compared: bool
         ("--exif=ignore", '--exif was "apply", is "ignore"'),
         ("--optimize=lossless", '--optimize was "none", is "lossless"'),
         ("--validate=header", '--validate was "decode", is "header"'),
-        ("--metadata=keep", '--metadata was "auto", is "keep"'),
+        ("--metadata=strip", '--metadata was "auto", is "strip"'),
         ("--schema=imagenet", '--schema was "auto", is "imagenet"'),
         ("--seed=1", "--seed was 0, is 1"),
         ("--order=key", '--order was "shuffled", is "key"'),

@@ -1,0 +1,1 @@
+"""Conversions whose bytes are recorded."""
