@@ -1,4 +1,4 @@
-"""PlanDataset: what is decided from the whole list of records, before the first image is written."""
+"""PlanDataset: all decisions that need the complete list of records, before the first image is written."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from recordmill.transforms.storage.write_faults import free_bytes, naming_faults
 from recordmill.transforms.survey import Surveyed, SurveyRecords
 
 _LOGGER = logging.getLogger(__name__)
-# Room that a disk must have beside the estimate.
+# Free space that a disk must have, relative to the estimate.
 _DISK_MARGIN = 1.05
 
 
@@ -84,12 +84,12 @@ def make_plan(
     run: Run | None,
     recipe: Recipe | None = None,
 ) -> DatasetPlan:
-    """The plan, with the run's folder made ready, and failures.jsonl as far as the list tells.
+    """The plan, with the run's folder made ready, and failures.jsonl with the failures of the listing.
 
     Raises:
         JobError: another job is at work there, no records, an empty split, not enough disk space, …
     """
-    if config.dataset_version is None:  # a version that is whole already is moved to its place first
+    if config.dataset_version is None:  # a complete version is published first
         recheck_output(output, config.overwrite)
     if run is not None:
         with naming_faults(output):
@@ -191,7 +191,7 @@ def _check_space(output: str, plan: DatasetPlan) -> None:
     free = free_bytes(output)
     needed = plan.estimated_bytes - kept_bytes(output)
     if needed * _DISK_MARGIN > free:
-        if plan.previous is not None:  # shards that are taken over whole need no room
+        if plan.previous is not None:  # unchanged shards need no room
             progress.add_note(f"up to {decimal(needed)} will be written, and {decimal(free)} are free there")
             return
         raise JobError(

@@ -1,4 +1,4 @@
-"""WriteShards: references to whole, unpublished shards; images are loaded where their shard is written."""
+"""WriteShards: references to complete, unpublished shards; images are loaded where their shard is written."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _RETRIES_AHEAD = 16
 
 
 class WriteShards(beam.PTransform):
-    """Surveyed -> PCollection[ShardReport]: whole shards, in order, unpublished.
+    """Surveyed -> PCollection[ShardReport]: complete shards, in order, unpublished.
 
     A shard that gets no record has no report.
 
@@ -80,7 +80,7 @@ class WriteShards(beam.PTransform):
 
 
 class AssignShards(beam.DoFn):
-    """(split, references) -> (shard, references); key and place of repeated keys to `repeated`."""
+    """(split, references) -> (shard, references); key and origin of repeated keys to `repeated`."""
 
     def start_bundle(self) -> None:
         """Nothing collected; the plan may be another one."""
@@ -100,10 +100,10 @@ class AssignShards(beam.DoFn):
         for reference in items([batch]):
             if self._repeated:
                 yield from if_repeated(reference, self._repeated)
-            place = first + shard_index(reference, split_plan)
-            full = self._batches.add(place, reference)
+            number = first + shard_index(reference, split_plan)
+            full = self._batches.add(number, reference)
             if full is not None:
-                yield place, full
+                yield number, full
         if self._batches.full:
             yield from self._batches.rest()
 
@@ -121,7 +121,7 @@ def ordered(batches: Iterable[bytes], by_key: bool) -> list[bytes]:
 
 
 class _Retry(NamedTuple):
-    """A shard of the version before, while the records that it lacks are tried again.
+    """A shard of the previous version, while the records that it lacks are retried.
 
     Attributes:
         state: of the shard as it is to be.
@@ -141,8 +141,8 @@ class _Retry(NamedTuple):
 class WriteShardsFn(beam.DoFn):
     """(shard, batches of references) -> ShardReport.
 
-    A shard that an earlier run has finished from the same references and settings is not written again, nor
-    is one that the version before has. The others are handed to writer processes as they come, and reported
+    A shard that an earlier run or the previous version has made from the same references and settings is not
+    written again. The others are handed to writer processes as they come, and reported
     when the bundle ends.
 
     Args:
@@ -185,8 +185,8 @@ class WriteShardsFn(beam.DoFn):
             lock.keep(self._run.locked, self._run.token)
             with naming_faults(self._folder):
                 self._sizes = files.sizes(self._folder)
-        place, batches = element
-        split, shard = self._shards[place]
+        number, batches = element
+        split, shard = self._shards[number]
         references = ordered(batches, self._config.order == "key")
         digest = shard_digest(self._settings_digest, references, self._run.scratch)
         state = ShardState(self._folder, split, shard, digest)
@@ -202,8 +202,8 @@ class WriteShardsFn(beam.DoFn):
         """Waits for the shards that are still written."""
         try:
             while self._retries:
-                if (known := self._tried_again()) is not None:
-                    yield in_global_window(_counted(known))
+                if (report := self._tried_again()) is not None:
+                    yield in_global_window(_counted(report))
             for report in self._writer.finish() if self._writer is not None else ():
                 before = self._before.get((report.split, report.shard))
                 report = msgspec.structs.replace(report, is_same=before == report.file.sha256)
@@ -231,7 +231,7 @@ class WriteShardsFn(beam.DoFn):
             before = whole_shard(plan.previous, plan.splits[state.split].num_shards, state)
         if before is None or not before.header.stats.failed or before.header.stats.unknown:
             return self._report(state, before, plan, references)
-        # The records that it lacks are tried again: if they fail as they did, it is the same.
+        # The records that it lacks are retried: if they fail again, it is the same.
         if self._writer is None:
             self._start(plan)
         assert self._executor is not None
@@ -269,7 +269,7 @@ class WriteShardsFn(beam.DoFn):
     def _finished(
         self, state: ShardState, before: WholeShard | None, references: Sequence[bytes]
     ) -> ShardReport | None:
-        """The report of a shard that an earlier run has written, or the version before."""
+        """The report of a shard that an earlier run has written, or the previous version."""
         if before is not None and before.is_same:
             with naming_faults(state.path):
                 return before.report(state)
@@ -286,7 +286,7 @@ class WriteShardsFn(beam.DoFn):
         return report
 
     def _take_over(self, plan: DatasetPlan, split: str, shard: int) -> TakeOver | None:
-        """What the records of a shard may be taken over from; None where there are no versions."""
+        """The previous version's records of a shard; None where there are no versions."""
         if not self._run.version:
             return None
         previous, by_key = plan.previous, self._config.order == "key"

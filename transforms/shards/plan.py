@@ -69,11 +69,11 @@ class DatasetPlan:
         label_counts: fewest and most labels of one record.
         has_images: whether records have images at all.
         records: of all splits.
-        source_bytes: of their images, where the listing told.
+        source_bytes: of their images, where the listing has their size.
         digest: of the list of records.
         replaces: sha256 of the manifest of the dataset that is replaced; empty where there is none.
-        previous: the version that is taken over from; None where there is none.
-        previous_version: number of the version before, whether it can be taken over from or not.
+        previous: the version that is reused; None where there is none.
+        previous_version: number of the previous version, whether it can be reused or not.
         not_taken: why it cannot; empty where it can, or where there is none.
     """
 
@@ -95,17 +95,17 @@ class DatasetPlan:
         return sum(split.estimated_bytes for split in self.splits.values())
 
     def shards(self) -> list[tuple[str, int]]:
-        """(split, shard) of each planned shard; its place in the list is its number in the shuffle."""
+        """(split, shard) of each planned shard; its index in the list is its number in the shuffle."""
         return [(name, shard) for name, split in self.splits.items() for shard in range(split.num_shards)]
 
     def first_shards(self) -> dict[str, int]:
-        """The place in `shards` of each split's first shard."""
-        places = {}
-        place = 0
+        """The index in `shards` of each split's first shard."""
+        numbers = {}
+        number = 0
         for name, split in self.splits.items():
-            places[name] = place
-            place += split.num_shards
-        return places
+            numbers[name] = number
+            number += split.num_shards
+        return numbers
 
 
 def plan_dataset(
@@ -120,8 +120,7 @@ def plan_dataset(
         totals: of the list.
         config: of the dataset.
         sample_cache: path of a file that keeps what a sample was measured to take.
-        previous: the version that is taken over from: as many shards are made as it has, unless others are
-            asked for.
+        previous: the version that is reused, also its number of shards unless another is asked for.
 
     Raises:
         JobError: an empty split, a name clash, labels that do not fit: one line that names it.
@@ -206,14 +205,14 @@ def _check_known(found: Iterable[str], config: DatasetConfig) -> None:
     """Raises JobError for a split that `--writer=beam` has no writer for."""
     if config.writer != "beam":
         return
-    known = beam_splits(config)
+    prepared = beam_splits(config)
     for name in sorted(found):
-        if name not in known:
+        if name not in prepared:
             every = ",".join(f"{split}=N" for split in sorted(found))
             raise JobError(
-                f"split {name!r} has records, but --writer=beam is ready for {', '.join(known)} only: it has "
-                f"to know all splits beforehand; name them with --num_shards={every}, others by --splits, "
-                "or use --writer=shards (in Python, DatasetConfig.split_names)"
+                f"split {name!r} has records, but --writer=beam is ready for {', '.join(prepared)} only: it "
+                f"has to know all splits beforehand; name them with --num_shards={every}, others by "
+                "--splits, or use --writer=shards (in Python, DatasetConfig.split_names)"
             )
 
 
@@ -308,7 +307,7 @@ def _num_shards(name: str, size: int, records: int, config: DatasetConfig) -> in
 
 
 def _previous_sizes(totals: Totals, previous: PreviousVersion | None) -> dict[str, int]:
-    """Bytes of each split, were records as large as in the version before; empty where there is none."""
+    """Bytes of each split, were records as large as in the previous version; empty where there is none."""
     before = previous.splits if previous is not None else {}
     records = sum(split.records for split in before.values())
     size = sum(split.size for split in before.values())

@@ -1,4 +1,4 @@
-"""Reads a shard that something else has written: proves it whole, and notes what its report needs."""
+"""Reads a shard that another writer has written: proves it complete, and collects its report."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def shard_of_name(path: str) -> tuple[str, int]:
 
 
 def read_back(path: str) -> ShardReport:
-    """Reads a shard once, whole; writes its index beside it, under a name that no other attempt uses.
+    """Reads all of a shard, once; writes its index next to it, under a name that no other attempt uses.
 
     Raises:
         JobError: it is damaged, or the machine does not let it be read or the index be written.

@@ -1,4 +1,4 @@
-"""What writing a shard, or a part of one, came to."""
+"""The result of writing a shard, or a part of one."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class WriteStats(msgspec.Struct):
         annotations: what was stored: `objects`, `class` (masks), …; `images_without_objects`.
         notes: annotations that were clipped or dropped, by reason.
         statistics: of the written records.
-        work: what it took: `source_reads` (files), `images` (through the codecs, or the check of their
+        work: done for it: `source_reads` (files), `images` (through the codecs, or the check of their
             header), `masks` (made).
-        taken_over: records whose images are those of the version before.
+        taken_over: records whose images are those of the previous version.
         unknown: records of which a file may change unseen.
     """
 
@@ -106,8 +106,8 @@ class ShardFile(msgspec.Struct, frozen=True):
         size: bytes.
         sha256: of the file, in hex.
         stats: counts.
-        state_path: of what it was made from, record by record: of a part, lines alone; None where there are
-            no versions.
+        state_path: of its rows, or with a header of its state (see `record_state`); None where there are no
+            versions.
         state_sha256: of that file, in hex; empty for a part.
     """
 
@@ -139,8 +139,8 @@ class ShardReport(msgspec.Struct, frozen=True):
         shard: number within the split.
         file: the finished file.
         reused: an earlier run had finished it.
-        taken_whole: its files are those of the version before.
-        is_same: so they would be: it is the same shard, made from the same.
+        taken_whole: its files are those of the previous version.
+        is_same: whether the shard is identical to the previous version's.
     """
 
     split: str

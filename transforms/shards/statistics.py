@@ -27,7 +27,7 @@ _ASPECTS = (-12, 12)
 _BOX_SIDES = (-16, 0)
 _four_floats = struct.Struct("<4f")
 _BOX = "image/object/bbox/"
-# Schema `imagenet` has the classes of objects beside their boxes.
+# Schema `imagenet` has the classes of objects next to their boxes.
 _OBJECT_LABELS = (f"{_BOX}label",)
 # Class masks of an image, by their name in `Placed.masks`. If a record has several, they are equal.
 _CLASS_MASKS = ("class_png", "class_raw", "panoptic_category_png")
@@ -82,7 +82,7 @@ class Statistics(msgspec.Struct):
         widths: of images, by bin: the bin b has those of 2^(b/2) pixels, rounded.
         heights: likewise.
         aspects: width over height, by bin: the bin b has those of 2^(b/4), rounded; from -12 to 12.
-        labels: class ids of whole images, each counted once a label.
+        labels: class ids of images, each counted once a label.
         objects: class ids of objects.
         pixels: number of pixels of each class id in the masks of images; 255 is the ignore label.
         pixel_images: number of images whose mask has a class id, by class id.
@@ -192,7 +192,7 @@ class Statistics(msgspec.Struct):
             self.most = size
 
     def _add_box(self, box: Sides, size: tuple[int, int]) -> None:
-        # As records store them: who counts again from those finds the same.
+        # As records store them, so that counting stored records gives the same.
         xmin, ymin, xmax, ymax = _four_floats.unpack(_four_floats.pack(*box))
         width, height = xmax - xmin, ymax - ymin
         is_area = width > 0 and height > 0
@@ -205,10 +205,10 @@ class Statistics(msgspec.Struct):
 
 def _bin(value: float, to_double: int, limits: tuple[int, int] | None = None) -> int:
     """The bin of a positive value, where so many bins double it."""
-    place = to_double * math.log2(value)
+    position = to_double * math.log2(value)
     if limits is not None:
-        place = min(max(place, limits[0]), limits[1])
-    return round(place)
+        position = min(max(position, limits[0]), limits[1])
+    return round(position)
 
 
 def _aspect_bin(width: float, height: float) -> int:
@@ -234,7 +234,7 @@ def _by_reference(one: tuple[str, bytes]) -> bytes:
 
 
 class Counted(NamedTuple):
-    """What `Statistics.add` takes beside the sizes of images.
+    """The arguments of `Statistics.add` after the sizes of images.
 
     Attributes:
         labels: class ids of the whole image, or of the sequence and of its steps.
@@ -268,7 +268,7 @@ class CountedFeatures:
 
     @property
     def has_labels(self) -> bool:
-        """Whether labels of whole images are counted."""
+        """Whether labels of images are counted."""
         return bool(self._labels)
 
     @property
@@ -310,5 +310,5 @@ def _class_pixels(masks: Mapping[str, bytes]) -> Mapping[int, int]:
 
 
 def is_lossy(images: Iterable[StoredImage]) -> bool:
-    """Whether an image was encoded anew in a format that changes pixels."""
+    """Whether an image was re-encoded in a format that changes pixels."""
     return any(image.image_format in LOSSY and not _ENCODED.isdisjoint(image.actions) for image in images)

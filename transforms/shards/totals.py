@@ -1,4 +1,4 @@
-"""What the whole list of records adds up to, before any image is read: mergeable, small, order-free."""
+"""Totals of the list of records, before any image is read: mergeable, small, whatever the order."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import heapq
 from collections import Counter
 from collections.abc import Collection, Iterable
 
+import msgspec
+
 from recordmill.transforms.examples.columns import ColumnTypes
 from recordmill.transforms.records import Annotations, ClassNames, ImageRecord, JobError
 from recordmill.transforms.shards.hashing import DEFAULT_SPLIT, key_digest
 from recordmill.transforms.shards.packing import Content, content_of, pack_record, unpack_record
-from recordmill.transforms.shards.statistics import MOST_BOXES
+from recordmill.transforms.shards.statistics import MOST_BOXES, add_counts
 
 _SAMPLE_SIZE = 32
 _KEYS_SAMPLE_SIZE = 1024
@@ -27,11 +29,11 @@ class LowestHashes:
     heap: list[tuple[int, bytes]] = dataclasses.field(default_factory=list)
 
     def wants(self, hashed: int) -> bool:
-        """Whether an item of this hash would be taken."""
+        """Whether an item of this hash would be kept."""
         return len(self.heap) < self.size or -hashed > self.heap[0][0]
 
     def add(self, hashed: int, item: bytes) -> None:
-        """Takes the item if its hash is low enough."""
+        """Keeps the item if its hash is low enough."""
         if len(self.heap) < self.size:
             heapq.heappush(self.heap, (-hashed, item))
         elif -hashed > self.heap[0][0]:
@@ -47,15 +49,14 @@ class LowestHashes:
         return [item for _, item in sorted(self.heap, reverse=True)]
 
 
-@dataclasses.dataclass(slots=True)
-class SplitTotals:
+class SplitTotals(msgspec.Struct):
     """Counts of the records of one split.
 
     Attributes:
         records: number of records.
         source_bytes: size of their stored images, as listed.
         keys: a sample of their keys.
-        labels: labels of whole images, of sequences and of their steps.
+        labels: labels of images, of sequences and of their steps.
         objects: classes of objects.
         objects_per_record: number of records by their number of objects; more than 100 count as 100.
         labelled: records with a label.
@@ -64,10 +65,10 @@ class SplitTotals:
 
     records: int = 0
     source_bytes: int = 0
-    keys: LowestHashes = dataclasses.field(default_factory=lambda: LowestHashes(_KEYS_SAMPLE_SIZE))
-    labels: Counter[str | int] = dataclasses.field(default_factory=Counter)
-    objects: Counter[str | int] = dataclasses.field(default_factory=Counter)
-    objects_per_record: Counter[int] = dataclasses.field(default_factory=Counter)
+    keys: LowestHashes = msgspec.field(default_factory=lambda: LowestHashes(_KEYS_SAMPLE_SIZE))
+    labels: Counter[str | int] = msgspec.field(default_factory=Counter)
+    objects: Counter[str | int] = msgspec.field(default_factory=Counter)
+    objects_per_record: Counter[int] = msgspec.field(default_factory=Counter)
     labelled: int = 0
     unlabelled: int = 0
 
@@ -91,14 +92,8 @@ class SplitTotals:
 
     def merge(self, other: SplitTotals) -> None:
         """Adds the counts of `other`."""
-        self.records += other.records
-        self.source_bytes += other.source_bytes
+        add_counts(self, other)
         self.keys.merge(other.keys)
-        self.labels.update(other.labels)
-        self.objects.update(other.objects)
-        self.objects_per_record.update(other.objects_per_record)
-        self.labelled += other.labelled
-        self.unlabelled += other.unlabelled
 
 
 @dataclasses.dataclass(slots=True)
@@ -140,8 +135,8 @@ class Classes:
         """The classes that hold for a dataset with these labels; None where nothing defines any."""
         if self.names:
             return self.names
-        known = {*self.optional.values(), *self.optional}
-        return self.optional if self.optional and known.issuperset(labels) else None
+        defined = {*self.optional.values(), *self.optional}
+        return self.optional if self.optional and defined.issuperset(labels) else None
 
 
 @dataclasses.dataclass(slots=True)
@@ -153,13 +148,13 @@ class Totals:
         segment_labels: classes of the segments of masks.
         label_counts: fewest and most labels of one record.
         with_image: records that have an image.
-        unsized: records with an image whose size is not known.
+        unsized: records with an image of unknown size.
         columns: the types of the free features.
         attributes: of the objects' attributes.
         steps: of the lists of sequences.
         annotated: what records have, as in `FeatureSettings`.
         classes: that sources define.
-        digest: sum of the records' hashes, modulo 2**128: tells one source's state from another's.
+        digest: sum of the records' hashes, modulo 2**128: differs between states of the source.
         sample: a few packed records.
     """
 
@@ -196,7 +191,7 @@ class Totals:
 
     @property
     def source_bytes(self) -> int:
-        """Bytes of the stored images, as far as their sizes are known."""
+        """Bytes of the stored images that have a known size."""
         return sum(split.source_bytes for split in self.splits.values())
 
     def add(self, record: ImageRecord, hashed: int, content: Content) -> None:
@@ -248,7 +243,7 @@ class Totals:
         return [unpack_record(packed) for packed in self.sample.items()]
 
     def _add_details(self, annotations: Annotations) -> None:
-        """Takes in what is known beyond labels and free features."""
+        """Counts what a record has next to labels and free features."""
         found = self.annotated
         for one in annotations.objects:
             if one.attributes:

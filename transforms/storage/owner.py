@@ -33,10 +33,9 @@ class Owner:
         host: name of the machine.
         pid: of the process.
         started: UTC, ISO 8601.
-        command: that people know the job by.
-        place: which boot of which machine, and which of its containers, numbers processes so; empty where
-            that cannot be told.
-        born: when the process began, by the machine's clock: numbers are given anew.
+        command: of the job, for messages.
+        place: boot and container of the machine, within which a pid is unique; empty where unknown.
+        born: when the process began, by the machine's clock, since pids are reused.
     """
 
     token: str
@@ -55,7 +54,7 @@ class Owner:
         return Owner(token, socket.gethostname(), pid, now, command, _place(), _born(pid) or 0.0)
 
     def is_gone(self) -> bool:
-        """Whether it was a process of this machine, and is none any more; False where that is not known."""
+        """Whether it was a process of this machine and has ended; False where that is unknown."""
         return bool(self.place) and self.place == _place() and _born(self.pid) != self.born
 
     def is_dead_here(self) -> bool:
@@ -86,7 +85,7 @@ class Owner:
 
 @functools.cache
 def _place() -> str:
-    """Linux tells its boot, and the namespace of process numbers; elsewhere a name is not enough."""
+    """On Linux the boot, and the namespace of pids; empty elsewhere, where a host name is not enough."""
     with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as boot:
         return f"{socket.gethostname()} {boot.read().strip()} {os.stat('/proc/self/ns/pid').st_ino}"
     return ""

@@ -1,4 +1,4 @@
-"""What runs leave under `.recordmill`: how it is recognised, recovered and removed.
+"""Folders of runs under `.recordmill`: how they are recognised, recovered and removed.
 
 A run's folder has a marker, `run.json`. In a folder without one, only a scratch folder with its own marker is
 removed. In a folder with one, files with the names that runs give are removed, except those that were there
@@ -79,8 +79,8 @@ def strange_entries(output: str) -> list[str]:
         return [RUNS]
     strange = []
     for path, is_folder, _ in files.entries(runs):
-        known = _marker(path) is not None or _is_ours(path) if is_folder else lock.is_lock_file(path)
-        if not known:
+        is_ours = _marker(path) is not None or _is_ours(path) if is_folder else lock.is_lock_file(path)
+        if not is_ours:
             strange.append(os.path.relpath(path, output))
     return strange
 
@@ -91,7 +91,7 @@ def has_runs(output: str) -> bool:
 
 
 def has_withdrawn(output: str) -> bool:
-    """Whether a run, or one before it, was to replace a dataset: other files may be beside what it left."""
+    """Whether a run, or one before it, was to replace a dataset: other files may be next to what it left."""
     return any((_marker(folder) or {}).get("replaces") is True for folder in run_folders(output))
 
 
@@ -122,9 +122,9 @@ def mark_run(run: Run, version: str) -> None:
 
 
 def settle_runs(run: Run) -> int:
-    """Settles what earlier jobs left, for a run that is marked; may be cut off anywhere, and repeated.
+    """Recovers from earlier jobs, for a run that is marked; may be interrupted anywhere, and repeated.
 
-    What a publication that was cut off had made is taken back. The finished shards of the same run stay.
+    An interrupted publication is undone. The finished shards of the same run stay.
 
     Returns:
         The number of finished shards that are removed because version 0.1 of recordmill wrote their states.
@@ -202,7 +202,7 @@ def kept_bytes(output: str) -> int:
 
 
 def failures_path(run: Run) -> str:
-    """Where the run's failures.jsonl goes: beside a published dataset, whose own stays, under the run."""
+    """The path of the run's failures.jsonl: in its own folder while the output has a published dataset."""
     published = files.exists(os.path.join(run.output, MANIFEST))
     return os.path.join(run.folder if published else run.output, FAILURES)
 
@@ -231,7 +231,7 @@ def _is_unfinished_marker(path: str) -> bool:
 
 
 def _made_in(folder: str) -> Iterator[files.Found]:
-    """The files that runs made in a run's folder, without scratch folder, marker and note of publication."""
+    """The files that runs made in a run's folder, without scratch folder, marker and journal."""
     marker = _marker(folder)
     if marker is None:
         return
