@@ -1,4 +1,4 @@
-"""What a plain Beam pipeline does with the same files: Create, Reshuffle, Map, WriteToTFRecord.
+"""A plain Beam pipeline for the same files: Create, Reshuffle, Map, WriteToTFRecord.
 
 python -m benchmarks.beam_baseline PHOTOS OUTPUT
 """

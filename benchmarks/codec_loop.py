@@ -1,8 +1,8 @@
-"""The least that an image step can cost: read, decode, encode, throw away; one process a core.
+"""The minimum cost of re-encoding images: read, decode, encode, discard; one process per core.
 
 python -m benchmarks.codec_loop PHOTOS PROCESSES [SHORT_SIDE]
 
-At quality 90 and 4:2:0; with SHORT_SIDE also scaled down to it, as `recordmill convert --short_side` does.
+At quality 90 and 4:2:0; with SHORT_SIDE images are also scaled down to it, as by `convert --short_side`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SUFFIXES = (".jpg", ".png")
 
 
 def recode(path: Path, short_side: int) -> int:
-    """Decodes an image, scales it down if asked to, encodes it, and returns the length of the result."""
+    """Decodes an image, scales it down to `short_side` if not 0, encodes it, and returns the length."""
     data = path.read_bytes()
     if path.suffix == ".png":
         pixels = np.asarray(Image.open(io.BytesIO(data)))
@@ -43,7 +43,7 @@ def _scaled(size: Sequence[int], short_side: int) -> tuple[int, int]:
 
 
 def main(photos: str, processes: str, short_side: str = "0") -> None:
-    """Recodes every file of a folder, and prints how many bytes come of it."""
+    """Re-encodes every file of a folder, and prints the total of bytes."""
     paths = [path for path in Path(photos).rglob("*") if path.suffix in _SUFFIXES]
     work = functools.partial(recode, short_side=int(short_side))
     with multiprocessing.get_context("spawn").Pool(int(processes)) as pool:

@@ -1,4 +1,4 @@
-"""Who is measured: recordmill's own command, and what people would do without it."""
+"""The commands that are measured: recordmill's, and those that people would use instead."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from benchmarks.inputs import Inputs
 from recordmill.pipelines.runner_flags import available_cores
 
 Arguments = Callable[[Path, Path], list[str]]
-"""(input, output) -> the arguments of `python` that convert the one to the other."""
+"""(input, output) -> the arguments of `python` for the conversion."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
-    """One way to do a job.
+    """One way to convert a folder.
 
     Attributes:
-        name: for the table.
-        arguments: of its command.
-        action: what recordmill's manifest must say of every image; None for the others.
+        name: in the table.
+        arguments: of the command.
+        action: of every image, in recordmill's manifest; None for the others.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Contender:
     action: str | None = None
 
     def check(self, output: Path, images: int) -> None:
-        """Raises RuntimeError where recordmill did anything but `action`, or not to every image."""
+        """Raises RuntimeError unless the action of every image is `action`."""
         if self.action is None:
             return
         manifest = json.loads((output / "manifest.json").read_text(encoding="utf-8"))
@@ -83,7 +83,7 @@ class MemoryCase:
 
 
 def memory_cases(inputs: Inputs) -> list[MemoryCase]:
-    """recordmill with two workers on everything that has a limit, and the others on all images."""
+    """recordmill with two workers on each input with a limit, and the others on all images."""
     ways = (("kept, header", HEADER_FLAGS), ("kept, decode", ()), ("q90", Q90_FLAGS))
     cases = [
         MemoryCase(f"{name}, {size} JPEGs", convert(*flags, TWO_WORKERS), source, 350 * _MB)

@@ -1,4 +1,4 @@
-"""Draws images with content, for samples, tests and benchmarks: no data is shipped.
+"""Draws images for samples, tests and benchmarks, so that the repository needs no data.
 
 python -m benchmarks.drawings build/sample
 """
@@ -48,7 +48,7 @@ def draw_folder(folder: Path, each: int = 20) -> Iterator[Path]:
 
 
 def main() -> None:
-    """Draws the sample that `make convert` takes when it is given no input."""
+    """Draws the sample that `make convert` converts by default."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder

@@ -1,4 +1,4 @@
-"""What is to be reached, against what was measured."""
+"""The goals of `benchmarks.write`, compared with the measurements."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from benchmarks.contenders import (
 from benchmarks.inputs import Inputs
 from benchmarks.measure import Peaks, Speeds, megabytes, processes_importing
 
-# Beam pickles a transform of its own to some bytes more or less each time.
+# The size of one of Beam's pickled transforms varies by some bytes.
 _GRAPH_JITTER = 1.005
 
 
 @dataclasses.dataclass(frozen=True)
 class Goal:
-    """One thing to reach, and whether it is."""
+    """A goal, and whether it is met."""
 
     name: str
     limit: str
@@ -37,7 +37,7 @@ class Goal:
 
 
 def speed_goals(speeds: Speeds) -> list[Goal]:
-    """The ratios to reach, of whole commands; and ten images."""
+    """Ratios of complete commands, and the time for ten images."""
     goals = []
     for ours, theirs, least in ((KEPT_HEADER, BEAM, 6.0), (KEPT_HEADER, LOOP, 0.8), (Q90, CODEC, 0.85)):
         ratio = speeds[theirs.name].whole / speeds[ours.name].whole
@@ -48,7 +48,7 @@ def speed_goals(speeds: Speeds) -> list[Goal]:
 
 
 def memory_goals(cases: Sequence[MemoryCase], peaks: Peaks) -> list[Goal]:
-    """Every limit, and that ten times the images take no more than 1.15 times the memory."""
+    """All limits; and ten times the images use at most 1.15 times the memory."""
     goals = [
         Goal(
             f"peak RSS, {case.name}",
@@ -66,7 +66,7 @@ def memory_goals(cases: Sequence[MemoryCase], peaks: Peaks) -> list[Goal]:
 
 
 def tensorflow_goal(inputs: Inputs, output: Path) -> Goal:
-    """That no process of a conversion imports TensorFlow, where it could."""
+    """No process of a conversion imports TensorFlow, although it is installed."""
     shutil.rmtree(output, ignore_errors=True)
     arguments = convert(TWO_WORKERS)(inputs.all_images, output)
     processes, importing = processes_importing(arguments)
@@ -77,7 +77,7 @@ def tensorflow_goal(inputs: Inputs, output: Path) -> Goal:
 
 
 def graph_goals(inputs: Inputs, output: Path) -> list[Goal]:
-    """That a job's graph does not grow with its input."""
+    """The job graph does not grow with the input."""
     goals = []
     for source, few, many in (
         ("folder", inputs.ten_images, inputs.all_images),
@@ -92,7 +92,7 @@ def graph_goals(inputs: Inputs, output: Path) -> list[Goal]:
 
 
 def job_graph_bytes(source: str, path: Path, output: Path) -> int:
-    """Bytes of the pipeline that converts `path`, as `convert` builds it; nothing is run."""
+    """Bytes of the pipeline that `convert` builds for `path`; it is not run."""
     import apache_beam as beam
 
     from recordmill.transforms.config import DatasetConfig

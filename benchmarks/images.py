@@ -1,16 +1,15 @@
-"""Speed of what is done to images, side by side with a bare loop of the codecs, all in one run.
+"""Speed of re-encoding and resizing, compared with a bare loop of the codecs.
 
 python -m benchmarks.images
 python -m benchmarks.images --images 300 --repeats 1
 
-Draws its inputs once, into --work: JPEGs of quality 95 and PNGs of the same pictures. Every measurement is of
-a whole command, from the start of its process to its end; recordmill writes a dataset, the loop throws its
-results away. The contenders take turns, A B A B; times are medians.
+Draws its inputs once, into --work: JPEGs of quality 95, and a quarter as many PNGs of the same pictures.
+Every measurement is of a complete command, from the start of its process to its end; recordmill writes a
+dataset, the loop discards its results. The contenders alternate; times are medians.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import shutil
 import statistics
@@ -20,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.contenders import Contender, convert
-from benchmarks.inputs import TEN, draw_jpegs, draw_pngs, once, own_folder
+from benchmarks.inputs import TEN, benchmark_parser, draw_jpegs, draw_pngs, once, own_folder
 from benchmarks.measure import Times, wall_seconds
 from benchmarks.report import machine, markdown_table
 from recordmill.pipelines.runner_flags import available_cores
@@ -30,7 +29,7 @@ _LEAST = 0.85
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One thing to do with a folder of images, by recordmill and by the loop."""
+    """A conversion of a folder, by recordmill and by the loop."""
 
     name: str
     kind: str
@@ -38,7 +37,7 @@ class Job:
 
     @property
     def ours(self) -> Contender:
-        """recordmill's command, that must re-encode every image."""
+        """recordmill's command, which re-encodes every image."""
         flags = ["--image_format=jpeg", "--reencode=always"]
         if self.short_side:
             flags.append(f"--short_side={self.short_side}")
@@ -62,17 +61,8 @@ JOBS = tuple(
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs all of it and prints the table."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.images",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "--images", type=int, default=20_000, help="JPEGs, and a quarter as many PNGs (default: 20000)"
-    )
-    parser.add_argument("--repeats", type=int, default=3, help="rounds (default: 3)")
-    parser.add_argument("--work", type=Path, default=Path("build/benchmarks"), help="folder of the inputs")
+    """Runs all jobs and prints the table."""
+    parser = benchmark_parser("images", __doc__, images=20_000, repeats=3)
     args = parser.parse_args(argv)
     if args.images < 4 * TEN or args.repeats < 1:
         parser.error(f"--images must be at least {4 * TEN}, --repeats at least 1")
@@ -111,7 +101,7 @@ def _seconds(contender: Contender, source: Path, output: Path) -> float:
 
 
 def _table(times: dict[str, Times], images: dict[str, int]) -> str:
-    """A row a job: rates, and ours over the loop's, as a whole and beyond what ten images take."""
+    """A row for each job: rates, and our rate over the loop's, with and without start-up."""
     rows = []
     for job in JOBS:
         ours, loop = times[job.ours.name], times[job.loop.name]

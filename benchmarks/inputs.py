@@ -1,7 +1,8 @@
-"""Draws what is measured, into a cache folder: JPEGs like a camera's, digits as IDX files, a manifest."""
+"""Draws the inputs of benchmarks into a cache folder: JPEGs, digits as IDX files, a manifest."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import csv
 import dataclasses
@@ -18,8 +19,29 @@ from PIL import Image, ImageDraw, ImageFont
 from benchmarks.drawings import SHAPES, draw
 
 TEN = 10
-_DRAWINGS = 240  # distinct ones; every file differs by a comment segment
+_DRAWINGS = 240  # distinct drawings; files of the same drawing differ in a comment segment
 _DIGIT_SIDE = 28
+
+
+def benchmark_parser(name: str, doc: str | None, images: int, repeats: int) -> argparse.ArgumentParser:
+    """The parser of a benchmark, with the flags that all have.
+
+    Args:
+        name: of its module in `benchmarks`.
+        doc: its docstring.
+        images: default of --images.
+        repeats: default of --repeats.
+    """
+    parser = argparse.ArgumentParser(
+        prog=f"python -m benchmarks.{name}",
+        description=doc,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--images", type=int, default=images, help=f"JPEGs of about 70 KB (default: {images})")
+    add("--repeats", type=int, default=repeats, help=f"rounds (default: {repeats})")
+    add("--work", type=Path, default=Path("build/benchmarks"), help="folder of the inputs")
+    return parser
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,9 +70,9 @@ class Inputs:
 
 
 def draw_inputs(work: Path, images: int, digits: int, rows: int) -> Inputs:
-    """Draws what `work` does not hold yet, and reads every image once so that all of them are cached.
+    """Draws the inputs that are not in `work` yet, and reads every image once, so that all are cached.
 
-    Paths are equally long whatever the numbers: a longer path would make a job graph larger.
+    All paths have the same length: a longer path would make a job graph larger.
     """
 
     def jpegs(number: int) -> Path:
@@ -107,7 +129,7 @@ def _png(index: int) -> bytes:
 
 
 def with_comment(jpeg: bytes, comment: bytes) -> bytes:
-    """A JPEG with a COM segment (ITU-T T.81, B.2.4.5) after its first segment, which JFIF wants first."""
+    """A JPEG with a COM segment (ITU-T T.81, B.2.4.5) after its first segment, which must be JFIF."""
     first_end = 4 + int.from_bytes(jpeg[4:6], "big")
     segment = b"\xff\xfe" + struct.pack(">H", len(comment) + 2) + comment
     return jpeg[:first_end] + segment + jpeg[first_end:]
@@ -131,7 +153,7 @@ def draw_digits(folder: Path, number: int) -> None:
 
 
 def draw_manifest(path: Path, number: int) -> None:
-    """Writes a CSV of features alone: an integer, a number, and two texts."""
+    """Writes a CSV of features only: an integer, a number, and two texts."""
     random = np.random.default_rng(0)
     scores = random.normal(0, 1, number)
     with path.open("w", encoding="utf-8", newline="") as file:
@@ -142,7 +164,7 @@ def draw_manifest(path: Path, number: int) -> None:
 
 
 def once(path: Path, make: Callable[[Path, int], None], number: int) -> Path:
-    """`path`, which is made complete if it does not exist."""
+    """`path`, which `make` creates if it does not exist; it is never partial."""
     if not path.exists():
         with own_folder(path.parent) as folder:
             make(folder / path.name, number)

@@ -1,4 +1,4 @@
-"""Runs a command as a process of its own, and measures it: wall time, or memory, or what it imports."""
+"""Runs a command in its own process, and measures wall time, memory or imports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import psutil
 
 ROOT = Path(__file__).parent.parent
 _SAMPLE_SECONDS = 0.02
-_SAMPLES_PER_PSS = 10  # it costs the kernel a walk through all pages
+_SAMPLES_PER_PSS = 10  # PSS makes the kernel walk through all pages
 _WATCH = Path(__file__).parent / "watch"
 
 
@@ -25,9 +25,9 @@ class Memory:
     """The peaks of a process and all its descendants.
 
     Attributes:
-        rss: bytes, the sum of each process's own; what they share counts for each.
-        pss: bytes, what they share counted once; sampled more rarely than `rss`.
-        processes: most that there were at a time.
+        rss: bytes, the sum over processes; shared pages count for each.
+        pss: bytes, with shared pages counted once; sampled less often than `rss`.
+        processes: the largest number at a time.
     """
 
     rss: int = 0
@@ -42,7 +42,7 @@ class Memory:
 
 @dataclasses.dataclass
 class Times:
-    """Seconds of a contender, a figure a round: on ten images, and on all of them."""
+    """Seconds of a contender in each round: on ten images, and on all of them."""
 
     ten: list[float] = dataclasses.field(default_factory=list)
     everything: list[float] = dataclasses.field(default_factory=list)
@@ -54,7 +54,7 @@ class Times:
 
     @property
     def beyond_startup(self) -> float:
-        """What all images take more than ten do."""
+        """The time for all images minus the start-up."""
         return self.whole - self.startup
 
     @property
@@ -76,9 +76,9 @@ def wall_seconds(arguments: Sequence[str]) -> float:
     """Seconds from the start of `python <arguments>` to its end.
 
     Raises:
-        RuntimeError: it failed; with what it said.
+        RuntimeError: it failed; with its output.
     """
-    os.sync()  # nobody pays for what the one before has left to write
+    os.sync()  # pending writes of the previous command are not measured
     with tempfile.TemporaryFile() as said:
         start = time.perf_counter()
         process = _start(arguments, said.fileno())
@@ -103,7 +103,7 @@ def peak_memory(arguments: Sequence[str]) -> Memory:
 
 
 def processes_importing(arguments: Sequence[str]) -> tuple[int, int]:
-    """Python processes of `python <arguments>`, and how many of them imported TensorFlow or tried to."""
+    """The number of Python processes of `python <arguments>`, and of those that import TensorFlow."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as said:
         paths = [str(_WATCH), *filter(None, [os.environ.get("PYTHONPATH")])]
         extra = {"PYTHONPATH": os.pathsep.join(paths), "WATCH_FOLDER": folder}

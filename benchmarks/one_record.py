@@ -1,4 +1,4 @@
-"""One kept JPEG as a serialised Example: what the contenders that are not recordmill do with each file."""
+"""Converts a kept JPEG to a serialised Example, for the contenders other than recordmill."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def list_photos(folder: Path) -> list[Photo]:
 
 
 def photo_example(photo: Photo) -> bytes:
-    """The Example that recordmill makes of a JPEG with --validate=header, from the same parts."""
+    """The Example that recordmill writes for a JPEG with --validate=header, by the same functions."""
     with open(photo.path, "rb", buffering=0) as file:
         image = store_image(file.read(), _KEEP)
     return build_example(

@@ -1,4 +1,4 @@
-"""The same work without Beam: a hand-written loop, one process a core, one whole shard a task.
+"""The same work without Beam: a hand-written loop, one process per core, one shard per task.
 
 python -m benchmarks.process_loop PHOTOS OUTPUT PROCESSES
 """
@@ -21,14 +21,14 @@ _BUFFER = 1 << 18
 
 
 class ShardTask(NamedTuple):
-    """Files in their final order, and where they go."""
+    """The files of a shard in their final order, and the path of the shard."""
 
     photos: list[Photo]
     path: Path
 
 
 class ShardResult(NamedTuple):
-    """What the manifest says of a shard."""
+    """The manifest's entry for a shard."""
 
     file: str
     records: int
@@ -48,7 +48,7 @@ def write_shard(task: ShardTask) -> ShardResult:
 
 
 def main(photos: str, output: str, processes: str) -> None:
-    """Converts, in the order of a hash: the same shards again, whatever the order of listing."""
+    """Converts in the order of a hash, so that the shards do not depend on the order of listing."""
     folder = Path(output)
     folder.mkdir(parents=True)
     listed = list_photos(Path(photos))

@@ -1,11 +1,11 @@
-"""Speed of reading a dataset, side by side with what people use instead, all in one run.
+"""Speed of reading a dataset with `load_dataset`, TFDS and a hand-written pipeline.
 
 python -m benchmarks.read
 python -m benchmarks.read --images 400 --digits 2000 --repeats 3
 
 Draws its inputs once, into --work, and converts them. Every reader decodes every image, JPEGs scaled to
-224x224, in batches of 32, and is first shown to yield the same pixels and labels as the others. Readers take
-turns, A B C A B C, in one process; times are medians of epochs, after one that nobody counts.
+224x224, in batches of 32, and is first checked to yield the same pixels and labels as the others. Readers
+alternate in one process; times are medians of epochs, after one that does not count.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.contenders import convert
 from benchmarks.goals import Goal
-from benchmarks.inputs import draw_digits, draw_jpegs, once
+from benchmarks.inputs import benchmark_parser, draw_digits, draw_jpegs, once
 from benchmarks.measure import wall_seconds
 from benchmarks.report import goals_table, machine, markdown_table
 
@@ -42,7 +42,7 @@ _LEAST = {TFDS.name: 1.0, BY_HAND.name: 0.9}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs all of it and prints the tables."""
+    """Runs all epochs and prints the tables."""
     parser = _parser()
     args = parser.parse_args(argv)
     if min(args.images, args.digits, args.repeats) < 1:
@@ -63,21 +63,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.read",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--images", type=int, default=3000, help="JPEGs of about 70 KB (default: 3000)")
+    parser = benchmark_parser("read", __doc__, images=3000, repeats=5)
     parser.add_argument("--digits", type=int, default=10_000, help="PNGs of 28x28 (default: 10000)")
-    parser.add_argument("--repeats", type=int, default=5, help="epochs that count (default: 5)")
-    parser.add_argument("--work", type=Path, default=Path("build/benchmarks"), help="folder of the inputs")
     parser.add_argument("--output", type=Path, help="file to write the tables to, too")
     return parser
 
 
 def make_works(work: Path, images: int, digits: int) -> list[Work]:
-    """Draws and converts what `work` does not hold yet."""
+    """Draws and converts the inputs that are not in `work` yet."""
     jpegs = once(work / f"jpeg-{images:08d}", draw_jpegs, images)
     numbers = once(work / f"digits-{digits:08d}", draw_digits, digits)
     return [
@@ -97,11 +90,11 @@ def check_same(work: Work) -> None:
     """Raises RuntimeError unless all readers yield the same images with the same labels."""
     found = {reader.name: digest(reader.dataset(work)) for reader in READERS}
     if len(set(found.values())) > 1:
-        raise RuntimeError(f"{work.name}: the readers do not do the same work: {found}")
+        raise RuntimeError(f"{work.name}: the readers yield different images or labels: {found}")
 
 
 def time_epochs(works: Sequence[Work], repeats: int) -> dict[tuple[str, str], list[float]]:
-    """Times each reader `repeats` times, by turns."""
+    """Times each reader `repeats` times, alternately."""
     epochs: dict[tuple[str, str], list[float]] = {}
     for work in works:
         datasets = {reader.name: reader.dataset(work) for reader in READERS}
@@ -115,7 +108,7 @@ def time_epochs(works: Sequence[Work], repeats: int) -> dict[tuple[str, str], li
 
 
 def speed_table(images: Mapping[str, int], epochs: Epochs) -> str:
-    """A row a reader and work; ratios are of speeds, over TFDS and over the pipeline by hand."""
+    """A row for each reader and input, with its speed over TFDS and over the hand-written pipeline."""
     rows = []
     for (work, name), seconds in epochs.items():
         median = statistics.median(seconds)
@@ -131,7 +124,7 @@ def speed_table(images: Mapping[str, int], epochs: Epochs) -> str:
 
 
 def read_goals(epochs: Epochs) -> list[Goal]:
-    """That `load_dataset` is as fast as TFDS, and 0.9 times as fast as what is written by hand."""
+    """`load_dataset` is as fast as TFDS, and 0.9 times as fast as the hand-written pipeline."""
     goals = []
     for work in dict.fromkeys(work for work, _ in epochs):
         for other, least in _LEAST.items():

@@ -1,4 +1,4 @@
-"""Who reads a dataset: `load_dataset`, TFDS, and a tf.data pipeline written by hand; all do the same work."""
+"""Readers of a dataset: `load_dataset`, TFDS and a hand-written tf.data pipeline, which yield the same."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ BATCH = 32
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """What is done to every image.
+    """A dataset, and the size to which its images are scaled.
 
     Attributes:
-        name: for the table.
+        name: in the table.
         folder: of the dataset.
         channels: of its images.
-        size: height and width that they are scaled to; None for as they are.
+        size: height and width after scaling; None to leave them unchanged.
     """
 
     name: str
@@ -52,7 +52,7 @@ def _tfds(work: Work) -> Any:
     import tensorflow_datasets as tfds
 
     builder = tfds.builder_from_directory(str(work.folder))
-    # it would keep a dataset of less than 250 MB in memory after the first epoch
+    # TFDS would keep a dataset of less than 250 MB in memory after the first epoch
     config = tfds.ReadConfig(try_autocache=False)
     dataset = builder.as_dataset(split="train", as_supervised=True, read_config=config)
     if work.size is not None:
@@ -107,7 +107,7 @@ def digest(dataset: Any) -> tuple[int, int, int]:
 
 
 def epoch_seconds(dataset: Any) -> float:
-    """Seconds that one pass over a dataset takes."""
+    """Seconds for one pass over a dataset."""
     start = time.perf_counter()
     for _ in dataset:
         pass

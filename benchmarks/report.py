@@ -26,7 +26,7 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def speed_table(inputs: Inputs, speeds: Speeds) -> str:
-    """A row a contender; ratios are to the contender that it is measured against."""
+    """A row for each contender, with its speed over that of the contender it is compared with."""
     against = {KEPT_HEADER: LOOP, KEPT_DECODE: LOOP, BEAM: LOOP, LOOP: LOOP, Q90: CODEC, CODEC: CODEC}
     rows = []
     for contender, other in against.items():
@@ -57,7 +57,7 @@ def speed_table(inputs: Inputs, speeds: Speeds) -> str:
 
 
 def memory_table(cases: Sequence[MemoryCase], peaks: Peaks) -> str:
-    """A row a case."""
+    """A row for each case."""
     rows = []
     for case in cases:
         peak = peaks[case.name]
@@ -66,7 +66,7 @@ def memory_table(cases: Sequence[MemoryCase], peaks: Peaks) -> str:
 
 
 def goals_table(goals: Sequence[Goal]) -> str:
-    """A row a goal."""
+    """A row for each goal."""
     rows = [(goal.name, goal.limit, goal.measured, "yes" if goal.met else "**no**") for goal in goals]
     return markdown_table(("goal", "limit", "measured", "met"), rows)
 
@@ -82,7 +82,7 @@ def machine() -> str:
 
 
 def _processor() -> str:
-    """The processor's name, as Linux has it, or else its architecture."""
+    """The name of the processor from /proc/cpuinfo, or else its architecture."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

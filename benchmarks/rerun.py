@@ -11,7 +11,6 @@ another run. The shards of both must be the same, byte for byte.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import os
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.contenders import Q90_FLAGS, convert
-from benchmarks.inputs import TEN, draw_jpegs, once, own_folder, with_comment
+from benchmarks.inputs import TEN, benchmark_parser, draw_jpegs, once, own_folder, with_comment
 from benchmarks.measure import Memory, megabytes, peak_memory, wall_seconds
 from benchmarks.report import machine, markdown_table
 from recordmill.transforms.storage.files import file_sha256
@@ -145,15 +144,8 @@ class Found:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs all cases and prints the table."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.rerun",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--images", type=int, default=20_000, help="JPEGs of about 70 KB (default: 20000)")
+    parser = benchmark_parser("rerun", __doc__, images=20_000, repeats=3)
     parser.add_argument("--shards", type=int, default=64, help="of each dataset (default: 64)")
-    parser.add_argument("--repeats", type=int, default=3, help="rounds (default: 3)")
-    parser.add_argument("--work", type=Path, default=Path("build/benchmarks"), help="folder of the inputs")
     args = parser.parse_args(argv)
     if args.images < _LEAST_IMAGES or min(args.shards, args.repeats) < 1:
         parser.error(f"--images must be at least {_LEAST_IMAGES}, --shards and --repeats at least 1")

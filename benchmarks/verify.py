@@ -1,22 +1,21 @@
-"""Speed of `recordmill verify`, side by side with a bare decode of the same records, in one run.
+"""Speed of `recordmill verify`, compared with a bare decode of the same records.
 
 python -m benchmarks.verify
 python -m benchmarks.verify --images 500 --repeats 1
 
-Draws its images once, into --work, and converts them: as they are, and at quality 90. Each time is of a whole
-command, from the start of its process to its end; the contenders take turns, and times are medians.
+Draws its images once, into --work, and converts them: as they are, and at quality 90. Each time is of a
+complete command, from the start of its process to its end; the contenders alternate, and times are medians.
 """
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.goals import Goal
-from benchmarks.inputs import TEN, draw_jpegs, once, own_folder
+from benchmarks.inputs import TEN, benchmark_parser, draw_jpegs, once, own_folder
 from benchmarks.measure import wall_seconds
 from benchmarks.report import goals_table, machine
 
@@ -26,15 +25,8 @@ _SETTINGS = {"kept": (), "at quality 90": ("--image_format=jpeg", "--jpeg_qualit
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs all of it and prints the table."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.verify",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--images", type=int, default=20_000, help="JPEGs of about 70 KB (default: 20000)")
-    parser.add_argument("--repeats", type=int, default=3, help="rounds (default: 3)")
-    parser.add_argument("--work", type=Path, default=Path("build/benchmarks"), help="folder of the inputs")
+    """Runs all rounds and prints the table."""
+    parser = benchmark_parser("verify", __doc__, images=20_000, repeats=3)
     args = parser.parse_args(argv)
     if args.images < TEN or args.repeats < 1:
         parser.error(f"--images must be at least {TEN}, --repeats at least 1")
@@ -55,8 +47,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             )
             wall_seconds(("-m", "recordmill.pipelines.cli", *convert, *flags))
             goals.append(goal(name, *times(output, args.repeats)))
-    told = f"{machine()}. {args.images:,} JPEGs of 480x360; {_PROCESSES} processes; rounds: {args.repeats}."
-    print(f"{told}\n\n{goals_table(goals)}")
+    facts = f"{machine()}. {args.images:,} JPEGs of 480x360; {_PROCESSES} processes; rounds: {args.repeats}."
+    print(f"{facts}\n\n{goals_table(goals)}")
 
 
 def times(dataset: Path, repeats: int) -> tuple[float, float]:
@@ -79,7 +71,7 @@ def times(dataset: Path, repeats: int) -> tuple[float, float]:
 
 
 def goal(name: str, verify: float, decode: float) -> Goal:
-    """How many times as long a verification takes."""
+    """The time of a verification over that of the bare decode."""
     ratio = verify / decode
     measured = f"{ratio:.2f} ({verify:.2f} s over {decode:.2f} s)"
     return Goal(f"time of verify over a bare decode, images {name}", f"≤ {LIMIT}", measured, ratio <= LIMIT)

@@ -1,8 +1,8 @@
-"""The least that a verification can cost: every record read, its image decoded, one process a core.
+"""The minimum cost of a verification: reads every record and decodes its image, one process per core.
 
 python -m benchmarks.verify_loop DATASET PROCESSES
 
-No checksum, no digest, no manifest: the frames of each shard by its index, the image of each by its key.
+It checks nothing: frames are found by the index of each shard, images by the name of their feature.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Part(NamedTuple):
 
 
 def decode_part(part: Part) -> int:
-    """Decodes the images of some records; how many pixels they have."""
+    """Decodes the images of some records, and returns their number of pixels."""
     pixels = 0
     with open(part.path, "rb") as file:
         for offset, length in part.frames:
@@ -49,7 +49,7 @@ def decode_part(part: Part) -> int:
 
 
 def main(dataset: str, processes: str) -> None:
-    """Decodes all images, and prints how many pixels they have."""
+    """Decodes all images, and prints their number of pixels."""
     parts = []
     for index in sorted(Path(dataset, "index").glob("*.idx")):
         lines = [line.split() for line in index.read_text("ascii").splitlines()]

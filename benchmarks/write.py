@@ -1,10 +1,10 @@
-"""Speed and memory of conversions, side by side with what people use instead, all in one run.
+"""Speed and memory of conversions, compared with a plain Beam pipeline and hand-written loops.
 
 python -m benchmarks.write
 python -m benchmarks.write --images 500 --rows 20000 --digits 1000 --repeats 1
 
-Draws its inputs once, into --work. Every measurement is of a whole command, from the start of its process to
-its end. The contenders take turns, A B C A B C; times are medians, memory is the highest of all rounds. The
+Draws its inputs once, into --work. Every measurement is of a complete command, from the start of its process
+to its end. The contenders alternate; times are medians, memory is the highest of all rounds. The
 plain Beam pipeline holds everything in memory: the full size takes 9 GB of it, and some 5 GB of disk.
 """
 
@@ -19,13 +19,13 @@ from pathlib import Path
 
 from benchmarks.contenders import CONTENDERS, Contender, MemoryCase, memory_cases
 from benchmarks.goals import graph_goals, memory_goals, speed_goals, tensorflow_goal
-from benchmarks.inputs import TEN, Inputs, draw_inputs, own_folder
+from benchmarks.inputs import TEN, Inputs, benchmark_parser, draw_inputs, own_folder
 from benchmarks.measure import Memory, Peaks, Speeds, Times, megabytes, peak_memory, wall_seconds
 from benchmarks.report import goals_table, machine, memory_table, speed_table
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs all of it and prints the tables."""
+    """Runs all rounds and prints the tables."""
     parser = _parser()
     args = parser.parse_args(argv)
     if args.images < TEN or min(args.digits, args.rows, args.repeats) < 1:
@@ -63,16 +63,9 @@ def _measured(args: argparse.Namespace, inputs: Inputs, facts: str, output: Path
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.write",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--images", type=int, default=20_000, help="JPEGs of about 70 KB (default: 20000)")
+    parser = benchmark_parser("write", __doc__, images=20_000, repeats=3)
     parser.add_argument("--digits", type=int, default=10_000, help="images in IDX files (default: 10000)")
     parser.add_argument("--rows", type=int, default=1_000_000, help="of the manifest (default: 1000000)")
-    parser.add_argument("--repeats", type=int, default=3, help="rounds (default: 3)")
-    parser.add_argument("--work", type=Path, default=Path("build/benchmarks"), help="folder of the inputs")
     parser.add_argument("--output", type=Path, help="file to write the tables to, too")
     return parser
 

@@ -31,7 +31,7 @@ def test_readers_do_the_same_work(works: list[Work]) -> None:
 def test_a_reader_that_does_less_is_found(works: list[Work], monkeypatch: pytest.MonkeyPatch) -> None:
     less = Reader(TFDS.name, lambda work: BY_HAND.dataset(work).take(1))
     monkeypatch.setattr(read, "READERS", (RECORDMILL, less))
-    with pytest.raises(RuntimeError, match="digits: the readers do not do the same work"):
+    with pytest.raises(RuntimeError, match="digits: the readers yield different images or labels"):
         read.check_same(works[1])
 
 

@@ -1,4 +1,4 @@
-"""The frozen dataclasses that flow between the steps of a conversion. Imports no Beam."""
+"""The immutable values that flow between the steps of a conversion. Imports no Beam."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ import dataclasses
 import json
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
 
 from recordmill.transforms.flags import as_parameters
 
 SPLIT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 """What may be a split's name: part of its shards' names, and of TFDS's split expressions."""
 
-Scalar = str | int | float | bool | bytes
-FeatureValue = Scalar | tuple[Scalar, ...]
+if TYPE_CHECKING:
+    Scalar = str | int | float | bool | bytes
+    FeatureValue = Scalar | tuple[Scalar, ...]
+else:
+    Scalar = FeatureValue = Any  # msgspec decodes no union of text and bytes
 
 
 class BadInput(Exception):
@@ -57,8 +62,7 @@ class JobError(Exception):
         super().__init__(as_parameters(message))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True, array_like=True):
     """An input that is not in the dataset: failed, or skipped on purpose.
 
     Attributes:
@@ -89,8 +93,11 @@ class Failure:
         return json.dumps(line, ensure_ascii=False)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ImageRef:
+class _Tagged(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", rename=lambda name: name[0]):
+    """Encoded as a map with a tag: one of the kinds that `AnnotatedObject.mask` holds."""
+
+
+class ImageRef(_Tagged, frozen=True, tag=1):
     """Where an image's stored bytes are.
 
     Attributes:
@@ -128,8 +135,7 @@ class Box(NamedTuple):
     ymax: float
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Rle:
+class Rle(_Tagged, frozen=True, tag=2):
     """A mask as COCO's run lengths, column by column, beginning with a run of zeros.
 
     Attributes:
@@ -147,16 +153,14 @@ Polygons = tuple[tuple[float, ...], ...]
 """The outlines of one object's parts, each x, y, x, y, … in the unit of its annotations."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Part:
+class Part(msgspec.Struct, frozen=True, array_like=True):
     """A part of an object, as PASCAL VOC has heads, hands and feet."""
 
     name: str
     box: Box
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class AnnotatedObject:
+class AnnotatedObject(msgspec.Struct, frozen=True, array_like=True):
     """One object in an image.
 
     Attributes:
@@ -174,11 +178,10 @@ class AnnotatedObject:
     mask: Polygons | Rle | ImageRef | None = None
     keypoints: tuple[tuple[float, float, int], ...] = ()
     parts: tuple[Part, ...] = ()
-    attributes: Mapping[str, Scalar] = dataclasses.field(default_factory=dict)
+    attributes: Mapping[str, Scalar] = {}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(msgspec.Struct, frozen=True, array_like=True):
     """What one id of a panoptic PNG stands for.
 
     Attributes:
@@ -196,8 +199,7 @@ IGNORE = 255
 """The class id of pixels that no trainer shall look at."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class MaskImage:
+class MaskImage(msgspec.Struct, frozen=True, array_like=True):
     """An image whose pixels are classes or objects, of the size of the picture.
 
     Attributes:
@@ -212,8 +214,7 @@ class MaskImage:
     segments: tuple[Segment, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Steps:
+class Steps(msgspec.Struct, frozen=True, array_like=True):
     """What a SequenceExample has at each step.
 
     Attributes:
@@ -224,11 +225,10 @@ class Steps:
 
     frames: tuple[ImageRef, ...] = ()
     labels: tuple[tuple[str | int, ...], ...] = ()
-    lists: Mapping[str, tuple[FeatureValue, ...]] = dataclasses.field(default_factory=dict)
+    lists: Mapping[str, tuple[FeatureValue, ...]] = {}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Annotations:
+class Annotations(msgspec.Struct, frozen=True, array_like=True):
     """What is known of an image beside its pixels.
 
     Attributes:
@@ -248,15 +248,19 @@ class Annotations:
     """
 
     labels: tuple[str | int, ...] = ()
-    features: Mapping[str, FeatureValue] = dataclasses.field(default_factory=dict)
+    features: Mapping[str, FeatureValue] = {}
     objects: tuple[AnnotatedObject, ...] = ()
     captions: tuple[str, ...] = ()
-    masks: Mapping[str, MaskImage] = dataclasses.field(default_factory=dict)
+    masks: Mapping[str, MaskImage] = {}
     size: tuple[int, int] | None = None
     relative: bool = False
     upright: bool = False
     source_id: str = ""
     steps: Steps | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.masks) > 1:  # equal annotations are encoded as equal bytes
+            msgspec.structs.force_setattr(self, "masks", dict(sorted(self.masks.items())))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -274,8 +278,7 @@ class ClassNames:
     optional: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ImageRecord:
+class ImageRecord(msgspec.Struct, frozen=True, array_like=True):
     """A reference to one image, and its annotations: a few hundred bytes, whatever the image's size.
 
     Attributes:

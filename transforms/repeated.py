@@ -8,7 +8,7 @@ import apache_beam as beam
 
 from recordmill.transforms.records import ImageRecord
 from recordmill.transforms.shards.hashing import key_digest
-from recordmill.transforms.shards.packing import reference_record
+from recordmill.transforms.shards.references import reference_record
 
 REPEATED = "repeated"
 """Tag of (key, place) of the records whose keys may not be unique."""

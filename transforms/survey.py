@@ -105,10 +105,10 @@ class SurveyFn(beam.DoFn):
         if isinstance(element, ImageRecord):
             try:
                 record = with_split(element, self._config, self._pattern)
-            except BadInput as error:
-                element = error.failure()
-            else:
                 batch = self._survey.add(record)
+            except BadInput as error:
+                element = error.failure(element.key)
+            else:
                 if batch is not None:
                     yield record.split, batch
                 if self._survey.hashes.full:

@@ -22,11 +22,11 @@ from recordmill.transforms.records import ImageRecord, JobError
 from recordmill.transforms.repeated import REPEATED, if_repeated, repeated_keys
 from recordmill.transforms.shards import progress
 from recordmill.transforms.shards.batching import Batches, items
-from recordmill.transforms.shards.packing import reference_record
 from recordmill.transforms.shards.part import EncodedBatch, EncodeTask
 from recordmill.transforms.shards.plan import DatasetPlan, shard_index, writer_processes
 from recordmill.transforms.shards.pool import ProcessExecutor
 from recordmill.transforms.shards.previous import MaskMap
+from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.report import ShardReport
 from recordmill.transforms.shards.reuse import TakeOver, WholeShard, whole_shard
 from recordmill.transforms.shards.state import ShardState, shard_digest
@@ -188,7 +188,7 @@ class WriteShardsFn(beam.DoFn):
         number, batches = element
         split, shard = self._shards[number]
         references = ordered(batches, self._config.order == "key")
-        digest = shard_digest(self._settings_digest, references, self._run.scratch)
+        digest = shard_digest(self._settings_digest, references)
         state = ShardState(self._folder, split, shard, digest)
         try:
             report = self._begun(state, plan, references)

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -167,8 +168,8 @@ def test_a_record_has_exactly_these_keys_and_its_specs_parse_it(
     assert schema.name == name
     attributes = ATTRIBUTES if annotated == EVERYTHING else {}
     columns = {"age": Column("int64", ())}
-    record = dataclasses.replace(
-        RECORD, annotations=dataclasses.replace(RECORD.annotations, features={"age": 5})
+    record = msgspec.structs.replace(
+        RECORD, annotations=msgspec.structs.replace(RECORD.annotations, features={"age": 5})
     )
     settings = _settings(annotated, attributes=attributes, columns=columns)
     payload = build_example(schema.features(record, IMAGE, PLACED, settings))
@@ -298,7 +299,7 @@ def test_the_object_detection_api_reads_it() -> None:
     }
     integers = ("area", "weight", "is_crowd", "difficult", "truncated", "group_of")
     objects = tuple(
-        dataclasses.replace(one, attributes=dict.fromkeys(integers, number))
+        msgspec.structs.replace(one, attributes=dict.fromkeys(integers, number))
         for number, one in enumerate(OBJECTS)
     )
     settings = _settings(EVERYTHING, attributes=dict.fromkeys(integers, Column("int64", (None,))))

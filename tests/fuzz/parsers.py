@@ -26,7 +26,7 @@ from collections.abc import Iterator, Sequence
 from typing import IO, Any, NamedTuple
 
 from recordmill.transforms.records import BadInput, ClassNames, Failure, ImageRecord, JobError
-from recordmill.transforms.shards.packing import pack_record
+from recordmill.transforms.shards.references import pack_record
 from recordmill.transforms.sources.detection import detect
 from recordmill.transforms.sources.registry import SOURCES
 from recordmill.transforms.sources.source import Item, SourceConfig

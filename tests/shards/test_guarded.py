@@ -15,11 +15,11 @@ from benchmarks.drawings import draw
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import Annotations, ImageRecord, ImageRef, JobError
 from recordmill.transforms.shards.beacon import Beacon, Step
-from recordmill.transforms.shards.packing import pack_reference
 from recordmill.transforms.shards.part import EncodeTask, PartTask, write_part
 from recordmill.transforms.shards.plan import plan_dataset
 from recordmill.transforms.shards.pool import ProcessExecutor
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
+from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.sample import measure
 from recordmill.transforms.shards.state import ShardState
 from recordmill.transforms.shards.totals import total

@@ -4,7 +4,6 @@ import pytest
 
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import AnnotatedObject, Annotations, Box, ImageRecord, ImageRef, JobError
-from recordmill.transforms.shards.packing import pack_reference
 from recordmill.transforms.shards.plan import (
     beam_splits,
     plan_dataset,
@@ -13,6 +12,7 @@ from recordmill.transforms.shards.plan import (
     shard_index,
     writer_processes,
 )
+from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.statistics import Statistics
 from recordmill.transforms.shards.totals import total
 from tests.shards.planned import plan, records

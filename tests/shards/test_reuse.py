@@ -18,13 +18,13 @@ from recordmill.transforms.examples.features import build_example, bytes_feature
 from recordmill.transforms.framing import read_records
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.records import AnnotatedObject, Annotations, Box, ImageRecord, ImageRef, Steps
-from recordmill.transforms.shards.fingerprint import is_known, source_fingerprint
-from recordmill.transforms.shards.packing import pack_reference
+from recordmill.transforms.shards.fingerprint import is_versioned, source_fingerprint
 from recordmill.transforms.shards.part import PartTask, join_parts, write_part
 from recordmill.transforms.shards.plan import plan_dataset
 from recordmill.transforms.shards.previous import MaskMap, PreviousSplit, PreviousVersion, ShardPaths
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from recordmill.transforms.shards.record_state import DamagedStateError, Spans, read_state, write_state
+from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.report import ShardFile
 from recordmill.transforms.shards.reuse import TakeOver, whole_shard
 from recordmill.transforms.shards.state import ShardState
@@ -83,7 +83,7 @@ def test_images_and_masks_are_taken_over_and_examples_made_anew(tmp_path: Path) 
     (tmp_path / "0.jpg").write_bytes(picture(100))
     now = [drawn(tmp_path, number) for number in (0, 1, 2, 4, 5, 6, 7)]
     outlined = AnnotatedObject("cat", Box(1, 1, 9, 9), ((1.0, 1.0, 9.0, 1.0, 9.0, 9.0),))
-    now[1] = dataclasses.replace(now[1], annotations=Annotations(objects=(outlined,)))
+    now[1] = msgspec.structs.replace(now[1], annotations=Annotations(objects=(outlined,)))
     now.append(drawn(tmp_path, 9, "ape"))
     second = written(now, tmp_path / "second", taken(first))
     anew = written(now, tmp_path / "anew", None)
@@ -201,7 +201,7 @@ def test_a_shard_that_is_the_same_is_taken_whole(tmp_path: Path) -> None:
 
 def test_what_it_tells_of_its_records_is_told_again(tmp_path: Path) -> None:
     clipped = AnnotatedObject("cat", Box(1, 1, 900, 30))
-    records = [dataclasses.replace(drawn(tmp_path, 1), annotations=Annotations(objects=(clipped,)))]
+    records = [msgspec.structs.replace(drawn(tmp_path, 1), annotations=Annotations(objects=(clipped,)))]
     file = written(records, tmp_path / "made", TakeOver())
     assert file.failures_path is not None
     told = Path(file.failures_path).read_text()
@@ -246,10 +246,10 @@ def test_fingerprints_tell_states_apart() -> None:
     frames = Annotations(steps=Steps(frames=(ref, ref)))
     every = [
         record,
-        dataclasses.replace(record, key="b"),
-        dataclasses.replace(record, size=8),
+        msgspec.structs.replace(record, key="b"),
+        msgspec.structs.replace(record, size=8),
         *(
-            dataclasses.replace(record, image=dataclasses.replace(ref, **change))
+            msgspec.structs.replace(record, image=msgspec.structs.replace(ref, **change))
             for change in (
                 {"uri": "/b.jpg"},
                 {"version": 6},
@@ -274,11 +274,11 @@ def test_what_may_change_unseen_has_no_fingerprint() -> None:
     unknown = ImageRef("/a.jpg")
     assert source_fingerprint(ImageRecord("a", unknown)) == ""
     assert source_fingerprint(ImageRecord("a", None)) == ""
-    assert not is_known(ImageRecord("a", unknown))
+    assert not is_versioned(ImageRecord("a", unknown))
     one = AnnotatedObject("cat", mask=unknown)
     known = ImageRef("/a.jpg", version=3)
-    assert not is_known(ImageRecord("a", known, annotations=Annotations(objects=(one,))))
-    assert is_known(ImageRecord("a", known))
+    assert not is_versioned(ImageRecord("a", known, annotations=Annotations(objects=(one,))))
+    assert is_versioned(ImageRecord("a", known))
 
 
 @given(st.lists(st.binary(max_size=3), min_size=1, max_size=6), st.permutations(range(6)))

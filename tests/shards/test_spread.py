@@ -5,7 +5,7 @@ from collections import Counter
 
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import ImageRecord, ImageRef
-from recordmill.transforms.shards.packing import pack_reference, reference_record
+from recordmill.transforms.shards.references import pack_reference, reference_record
 from recordmill.transforms.shards.spread import encode_tasks, group_of_reference, source_bytes_of_task
 from tests.shards.planned import plan, records
 

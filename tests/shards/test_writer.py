@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import Annotations, ImageRecord, ImageRef, JobError
 from recordmill.transforms.shards import process
-from recordmill.transforms.shards.packing import pack_reference
 from recordmill.transforms.shards.part import PartTask, join_parts, write_part
 from recordmill.transforms.shards.plan import plan_dataset
 from recordmill.transforms.shards.pool import ProcessExecutor
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
+from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.report import ShardFile
 from recordmill.transforms.shards.state import ShardState, shard_digest
 from recordmill.transforms.shards.totals import total

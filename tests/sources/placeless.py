@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 from recordmill.transforms.records import Failure, ImageRecord
 
@@ -10,6 +10,6 @@ from recordmill.transforms.records import Failure, ImageRecord
 def without_place(item: ImageRecord | Failure) -> ImageRecord | Failure:
     """An entry without URI and version, and without what a message tells of places."""
     if isinstance(item, Failure):
-        return dataclasses.replace(item, detail="")
+        return msgspec.structs.replace(item, detail="")
     assert item.image is not None
-    return dataclasses.replace(item, image=dataclasses.replace(item.image, uri="", version=0))
+    return msgspec.structs.replace(item, image=msgspec.structs.replace(item.image, uri="", version=0))

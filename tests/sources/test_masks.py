@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from PIL import Image
@@ -358,7 +358,7 @@ def test_images_that_share_a_mask_fail(
         "masks/1.png may belong to each; --exclude all but one",
     )
     assert [item for item in items if isinstance(item, Failure)] == [
-        dataclasses.replace(fault, key=image) for image in sorted(images)
+        msgspec.structs.replace(fault, key=image) for image in sorted(images)
     ]
     assert pairs(items, tmp_path) == ({"images/2.jpg": ("masks/2.png", None)} if options else {})
     kept = listed(place, exclude=(images[0],), **options)

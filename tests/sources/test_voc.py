@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
+import msgspec
 import numpy as np
 import pytest
 from PIL import Image
@@ -77,7 +77,8 @@ def placeless(item: Item) -> Item:
         return item
     if isinstance(item, ImageRecord):
         masks = {kind: MaskImage(ImageRef(""), mask.colors) for kind, mask in item.annotations.masks.items()}
-        item = dataclasses.replace(item, annotations=dataclasses.replace(item.annotations, masks=masks))
+        annotations = msgspec.structs.replace(item.annotations, masks=masks)
+        item = msgspec.structs.replace(item, annotations=annotations)
     return without_place(item)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import os
 import socket
@@ -10,6 +9,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from recordmill.transforms.records import BadInput, ImageRef
@@ -192,7 +192,7 @@ def test_faults_that_pass_do_not_show(
 ) -> None:
     calls = failing(monkeypatch, name, times, number)
     reader = LocalReader()
-    assert reader.read(dataclasses.replace(ref, uri=container)) == bytes(range(ref.offset, 100))
+    assert reader.read(msgspec.structs.replace(ref, uri=container)) == bytes(range(ref.offset, 100))
     assert (calls() > times, len(waits)) == (True, times)
     reader.close()
 

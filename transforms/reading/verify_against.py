@@ -20,9 +20,9 @@ from recordmill.transforms.reading.verify_tally import Fault, Tally, merged
 from recordmill.transforms.reading.verify_tasks import PIXELS_A_BYTE, Verified, verified
 from recordmill.transforms.records import BadInput
 from recordmill.transforms.shards.beacon import SLOW_TIMES, Step
-from recordmill.transforms.shards.packing import reference_record
 from recordmill.transforms.shards.part import EncodedBatch, EncodeTask
 from recordmill.transforms.shards.record_encoder import Progress, RecordEncoder, RecordSettings
+from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.storage.files import read_bytes
 from recordmill.transforms.storage.layout import FAILURES
 from recordmill.transforms.storage.reader import ImageReader

@@ -20,9 +20,9 @@ from recordmill.transforms.reading.verify_shard import DAMAGED, RecordRange, sca
 from recordmill.transforms.reading.verify_tally import Fault, Tally, merged
 from recordmill.transforms.records import BadInput, ImageRecord, ImageRef
 from recordmill.transforms.shards.beacon import SLOW_TIMES, Step
-from recordmill.transforms.shards.packing import pack_reference
 from recordmill.transforms.shards.part import EncodedBatch, EncodeTask
 from recordmill.transforms.shards.record_encoder import Progress, RecordEncoder, RecordSettings
+from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.report import WriteStats
 from recordmill.transforms.storage.write_faults import naming_faults
 

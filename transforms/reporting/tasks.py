@@ -13,9 +13,9 @@ from typing import Any
 
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.shards.packing import reference_record
 from recordmill.transforms.shards.part import EncodedBatch, EncodeTask
 from recordmill.transforms.shards.record_encoder import Progress, RecordEncoder
+from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.report import WriteStats
 from recordmill.transforms.storage.reader import ImageReader
 

@@ -1,49 +1,75 @@
-"""What stored images and masks were made from, as short hashes: equal ones need not be made anew."""
+"""Short hashes of what records, stored images and masks are made from: what has an equal one is reused."""
 
 from __future__ import annotations
 
 import hashlib
-import json
+from collections.abc import Iterable
+
+from msgspec.structs import replace
 
 from recordmill.transforms.annotations.place import OF_CLASSES, OF_OBJECTS
 from recordmill.transforms.examples.labels import LabelMap
-from recordmill.transforms.records import ImageRecord
-from recordmill.transforms.shards.annotation_json import details, files_of, ref_identity
+from recordmill.transforms.records import Annotations, ImageRecord, ImageRef
+from recordmill.transforms.shards.plain_values import encode
 
-_BYTES = 16
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=repr).encode
+DIGEST_BYTES = 16
+_NO_FILE = ImageRef("")
+
+
+def digest_of(data: bytes) -> bytes:
+    """A hash of `DIGEST_BYTES` bytes."""
+    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
+
+
+def files_of(record: ImageRecord) -> list[ImageRef]:
+    """The image of a record, its frames and its masks."""
+    files = _annotation_files(record.annotations)
+    return files if record.image is None else [record.image, *files]
+
+
+def has_details(annotations: Annotations) -> bool:
+    """Whether there is more than labels and free features."""
+    return annotations != Annotations(annotations.labels, annotations.features)
+
+
+def is_versioned(record: ImageRecord) -> bool:
+    """Whether the version is known of every file that a record is made from."""
+    return all(ref.version for ref in files_of(record))
+
+
+def listed_content(record: ImageRecord) -> bytes:
+    """The content of a record: all that is listed, except where it lies and where it is listed."""
+    return encode((record.key, record.split, record.size, _without_files(record.annotations)))
+
+
+def record_digest(record: ImageRecord, content: bytes) -> bytes:
+    """The hash of what determines a record's bytes: its `listed_content`, and its files in their versions."""
+    return digest_of(content + encode(_identities(files_of(record))))
 
 
 def source_fingerprint(record: ImageRecord) -> str:
-    """Of the images of a record: which, and in which state; empty where it has none, or that is unknown."""
+    """Identifies the images of a record and their versions; empty if it has none, or one is unknown."""
     refs = [record.image] if record.image is not None else []
     if record.annotations.steps is not None:
         refs += record.annotations.steps.frames
     if not refs or any(ref.version == 0 for ref in refs):
         return ""
-    return _hashed([record.key, record.size, [ref_identity(ref) for ref in refs]])
-
-
-def is_known(record: ImageRecord) -> bool:
-    """Whether the state is known of every file that a record is made from."""
-    return all(ref.version for ref in files_of(record))
+    return digest_of(encode((record.key, record.size, _identities(refs)))).hex()
 
 
 def annotations_fingerprint(
     record: ImageRecord, labels: LabelMap, needs: frozenset[str], mask_map: str
 ) -> str:
-    """Of the masks of a record, beside its images: its annotations, and the ids that its classes have.
-
-    Empty where the state of a file that they speak of is unknown.
+    """Identifies what the masks of a record are made from, except its images; empty if a version is unknown.
 
     Args:
         record: the record.
         labels: ids of classes.
-        needs: what of `Placed` is wanted.
-        mask_map: tells which ids the values of masks are stored as.
+        needs: the fields of `Placed` that are needed.
+        mask_map: identifies the ids that the values of masks are stored as.
     """
     annotations = record.annotations
-    found, refs = details(annotations)
+    refs = _annotation_files(annotations)
     if any(ref.version == 0 for ref in refs):
         return ""
     ids: list[object] = []
@@ -53,8 +79,33 @@ def annotations_fingerprint(
         ids += sorted((type(label).__name__, str(label), labels.ids.get(label)) for label in used)
     if "class" in annotations.masks and needs & OF_CLASSES:
         ids.append(mask_map)
-    return _hashed([found, [ref_identity(ref) for ref in refs], ids, sorted(needs)])
+    drawn = replace(_without_files(annotations), labels=(), features={})
+    return digest_of(encode((drawn, _identities(refs), ids, sorted(needs)))).hex()
 
 
-def _hashed(parts: list[object]) -> str:
-    return hashlib.blake2b(_encode(parts).encode("utf-8", "surrogatepass"), digest_size=_BYTES).hexdigest()
+def _identities(refs: Iterable[ImageRef]) -> list[ImageRef]:
+    """References without their locations where the version is a hash of the bytes: spools lie elsewhere."""
+    return [ref if ref.version >= 0 else replace(ref, uri="", offset=0) for ref in refs]
+
+
+def _annotation_files(annotations: Annotations) -> list[ImageRef]:
+    files = [one.mask for one in annotations.objects if isinstance(one.mask, ImageRef)]
+    if annotations.steps is not None:
+        files += annotations.steps.frames
+    return files + [mask.image for mask in annotations.masks.values()]
+
+
+def _without_files(annotations: Annotations) -> Annotations:
+    """Annotations whose frames and masks are no particular files."""
+    if not _annotation_files(annotations):
+        return annotations
+    steps = annotations.steps
+    return replace(
+        annotations,
+        objects=tuple(
+            replace(one, mask=_NO_FILE) if isinstance(one.mask, ImageRef) else one
+            for one in annotations.objects
+        ),
+        masks={name: replace(mask, image=_NO_FILE) for name, mask in annotations.masks.items()},
+        steps=steps and replace(steps, frames=(_NO_FILE,) * len(steps.frames)),
+    )

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from recordmill.transforms.internal_errors import log_once
 from recordmill.transforms.records import BadInput, JobError
 from recordmill.transforms.shards.beacon import SLOW_TIMES, Beacon, Position, Step
-from recordmill.transforms.shards.packing import reference_record
 from recordmill.transforms.shards.part import EncodeTask, JoinTask, PartTask
 from recordmill.transforms.shards.process import WriterProcess, give_back, take
 from recordmill.transforms.shards.record_encoder import Progress, RecordSettings
+from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.worker import OUT_OF_MEMORY, Advance, Answer, Fault, Result, Task, Traceback
 
 IMAGE_SECONDS = 120.0

@@ -12,11 +12,12 @@ from recordmill.transforms.records import SPLIT_NAME, BadInput, ImageRecord
 DEFAULT_SPLIT = "train"
 _SPLIT_SALT = b"recordmill/split"
 _SHARD_SALT = b"recordmill/shard"
-_HASH_SPACE = 1 << 64
+HASH_BYTES = 8
+_HASH_SPACE = 1 << 8 * HASH_BYTES
 
 
 def _hash64(text: str, salt: bytes) -> bytes:
-    return hashlib.blake2b(text.encode("utf-8"), digest_size=8, key=salt).digest()
+    return hashlib.blake2b(text.encode("utf-8"), digest_size=HASH_BYTES, key=salt).digest()
 
 
 def key_digest(key: str) -> int:

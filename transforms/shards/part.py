@@ -15,10 +15,10 @@ import msgspec
 
 from recordmill.transforms.examples.tfrecord import RecordWriter, index_lines
 from recordmill.transforms.records import BadInput, Failure
-from recordmill.transforms.shards.fingerprint import is_known, source_fingerprint
-from recordmill.transforms.shards.packing import reference_record
+from recordmill.transforms.shards.fingerprint import is_versioned, source_fingerprint
 from recordmill.transforms.shards.record_encoder import Progress, RecordEncoder
 from recordmill.transforms.shards.record_state import ENDING, header_of, row_bytes, write_state
+from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.report import ShardFile, WriteStats, merged
 from recordmill.transforms.shards.reuse import TakeOver
 from recordmill.transforms.shards.state import ShardState
@@ -256,7 +256,7 @@ def write_part(
             if rows is not None and take is not None:
                 source = source_fingerprint(record) if encoded.is_as_listed else ""
                 rows.write(row_bytes(take.sort_key(references[number], record), source, encoded))
-            stats.unknown += not (encoded.is_as_listed and is_known(record))
+            stats.unknown += not (encoded.is_as_listed and is_versioned(record))
     with open(f"{path}.idx", "w", encoding="ascii") as index:
         index.writelines(index_lines(writer.lengths))
     return ShardFile(

@@ -28,12 +28,11 @@ from recordmill.transforms.records import (
     Steps,
     StoredImage,
 )
-from recordmill.transforms.shards.annotation_json import has_details
 from recordmill.transforms.shards.beacon import SLOW_TIMES, Beacon, Step
-from recordmill.transforms.shards.fingerprint import annotations_fingerprint
-from recordmill.transforms.shards.packing import reference_record
+from recordmill.transforms.shards.fingerprint import annotations_fingerprint, has_details
 from recordmill.transforms.shards.read_ahead import Loading, read_ahead
 from recordmill.transforms.shards.record_state import EncodedRecord
+from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.report import WriteStats
 from recordmill.transforms.shards.reuse import TakeOver
 from recordmill.transforms.shards.statistics import CountedFeatures, is_lossy

@@ -14,7 +14,6 @@ import msgspec
 from recordmill.transforms.framing import read_frames
 from recordmill.transforms.records import Failure, ImageRecord
 from recordmill.transforms.shards.fingerprint import source_fingerprint
-from recordmill.transforms.shards.packing import reference_record
 from recordmill.transforms.shards.previous import PreviousVersion, ShardPaths
 from recordmill.transforms.shards.record_state import (
     DamagedStateError,
@@ -23,6 +22,7 @@ from recordmill.transforms.shards.record_state import (
     StateHeader,
     read_state,
 )
+from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.report import ShardFile, ShardReport, WriteStats
 from recordmill.transforms.shards.state import ShardState
 from recordmill.transforms.storage import files

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Iterator
 
 from recordmill.transforms.config import MIB
-from recordmill.transforms.shards.packing import reference_record, reference_shard
 from recordmill.transforms.shards.part import EncodeTask
 from recordmill.transforms.shards.plan import DatasetPlan
+from recordmill.transforms.shards.references import reference_record, reference_shard
 
 # On average.
 _GROUP_RECORDS = 64

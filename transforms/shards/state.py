@@ -5,25 +5,21 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-import struct
 from collections.abc import Iterable, Mapping, Sequence
-from json.encoder import encode_basestring
 
 import msgspec
 
 from recordmill.transforms.records import BadInput, Failure
-from recordmill.transforms.shards.annotation_json import files_of
-from recordmill.transforms.shards.packing import reference_record, without_origin
+from recordmill.transforms.shards.fingerprint import files_of
+from recordmill.transforms.shards.references import reference_digest, reference_record
 from recordmill.transforms.shards.report import ShardFile, ShardReport
 from recordmill.transforms.shards.statistics import decode_counter, in_order
 from recordmill.transforms.storage import files
 from recordmill.transforms.storage.durable import write_bytes
 from recordmill.transforms.storage.layout import STATE_ENDING
-from recordmill.transforms.storage.paths import real_path
 from recordmill.transforms.storage.reader import ImageReader
 
 _FORMAT_VERSION = 7
-_length = struct.Struct("<I").pack
 
 
 class _State(msgspec.Struct):
@@ -126,7 +122,7 @@ def _is_name(name: str) -> bool:
     return os.path.basename(name) == name and name not in ("", ".", "..") and "\0" not in name
 
 
-def shard_digest(settings: str, references: Iterable[bytes], scratch: str = "") -> str:
+def shard_digest(settings: str, references: Iterable[bytes]) -> str:
     """The digest of a shard: of the digest of its settings, and of its references in their order.
 
     A row that moves to another line of its manifest is the same.
@@ -134,15 +130,10 @@ def shard_digest(settings: str, references: Iterable[bytes], scratch: str = "") 
     Args:
         settings: digest of them.
         references: packed.
-        scratch: folder of what sources unpack, which lies elsewhere for each version.
     """
     hashed = hashlib.sha256(settings.encode())
-    elsewhere = encode_basestring(scratch and real_path(scratch))[1:-1].encode()
     for reference in references:
-        deciding = without_origin(reference)
-        if elsewhere:
-            deciding = deciding.replace(elsewhere, b"")
-        hashed.update(_length(len(deciding)) + deciding)
+        hashed.update(reference_digest(reference))
     return hashed.hexdigest()
 
 

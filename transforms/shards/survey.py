@@ -10,8 +10,10 @@ import numpy as np
 
 from recordmill.transforms.records import ImageRecord
 from recordmill.transforms.shards.batching import Batches
+from recordmill.transforms.shards.fingerprint import listed_content
 from recordmill.transforms.shards.hashing import key_digest
-from recordmill.transforms.shards.packing import content_of, pack_reference, plain_record
+from recordmill.transforms.shards.plain_values import plain_record
+from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.totals import Totals
 from recordmill.transforms.storage.spool import Spool
 
@@ -73,10 +75,15 @@ class Survey:
         self.references: Batches[str] = Batches()
 
     def add(self, record: ImageRecord) -> bytes | None:
-        """Takes a record that has its split; the batch of its split's references if that filled it."""
+        """Takes a record that has its split; the batch of its split's references if that filled it.
+
+        Raises:
+            BadInput: an integer of more than 64 bits.
+        """
         record = plain_record(record)
-        content, held = content_of(record, self._spool)
+        content = listed_content(record)
+        reference = pack_reference(record, self._seed, content, self._spool)
         hashed = key_digest(record.key)
         self.totals.add(record, hashed, content)
         self.hashes.add(hashed)
-        return self.references.add(str(record.split), pack_reference(record, self._seed, held))
+        return self.references.add(str(record.split), reference)

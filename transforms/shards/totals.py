@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import heapq
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -12,8 +11,9 @@ import msgspec
 
 from recordmill.transforms.examples.columns import ColumnTypes
 from recordmill.transforms.records import Annotations, ClassNames, ImageRecord, JobError
+from recordmill.transforms.shards.fingerprint import digest_of, has_details, listed_content
 from recordmill.transforms.shards.hashing import DEFAULT_SPLIT, key_digest
-from recordmill.transforms.shards.packing import Content, content_of, pack_record, unpack_record
+from recordmill.transforms.shards.references import pack_record, unpack_record
 from recordmill.transforms.shards.statistics import MOST_BOXES, add_counts
 
 _SAMPLE_SIZE = 32
@@ -194,8 +194,8 @@ class Totals:
         """Bytes of the stored images that have a known size."""
         return sum(split.source_bytes for split in self.splits.values())
 
-    def add(self, record: ImageRecord, hashed: int, content: Content) -> None:
-        """Counts one record in, given its `key_digest` and its `content_of`."""
+    def add(self, record: ImageRecord, hashed: int, content: bytes) -> None:
+        """Counts one record in, given its `key_digest` and its `listed_content`."""
         name = record.split or DEFAULT_SPLIT
         split = self.splits.get(name)
         if split is None:
@@ -206,7 +206,7 @@ class Totals:
         if labels:
             self.annotated.add("labels")
         split.add_classes(record.annotations)
-        if content.is_detailed:
+        if has_details(record.annotations):
             self._add_details(record.annotations)
         self._count_labels(len(labels), len(labels))
         if record.image is not None:
@@ -214,10 +214,10 @@ class Totals:
             self.unsized += not record.size
         if record.annotations.features:
             self.columns.observe(record.annotations.features)
-        self.digest = (self.digest + _content_hash(content.text)) % _DIGEST_SPACE
+        self.digest = (self.digest + int.from_bytes(digest_of(content), "big")) % _DIGEST_SPACE
         # The sample does not depend on the seed: a plan's figures are the same for all seeds.
         if self.sample.wants(hashed):
-            self.sample.add(hashed, pack_record(record, content))
+            self.sample.add(hashed, pack_record(record))
         if split.keys.wants(hashed):
             split.keys.add(hashed, record.key.encode("utf-8"))
 
@@ -284,7 +284,7 @@ def total(records: Iterable[ImageRecord], untyped: bool = False) -> Totals:
     """The totals of `records`."""
     totals = Totals(untyped)
     for record in records:
-        totals.add(record, key_digest(record.key), content_of(record)[0])
+        totals.add(record, key_digest(record.key), listed_content(record))
     return totals
 
 
@@ -294,7 +294,3 @@ def merged_totals(parts: Iterable[Totals], untyped: bool) -> Totals:
     for part in parts:
         result.merge(part)
     return result
-
-
-def _content_hash(content: str) -> int:
-    return int.from_bytes(hashlib.blake2b(content.encode(), digest_size=16).digest(), "big")

@@ -6,6 +6,8 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator
 
+import msgspec
+
 from recordmill.transforms.records import (
     AnnotatedObject,
     Annotations,
@@ -220,14 +222,14 @@ class _Listing:
 
     def _web_object(self, one: WebObject, folder: str) -> AnnotatedObject:
         if not self._with_masks:
-            return dataclasses.replace(one.shape, mask=None)
+            return msgspec.structs.replace(one.shape, mask=None)
         if one.shape.mask is not None:
-            return dataclasses.replace(one.shape, box=None)
+            return msgspec.structs.replace(one.shape, box=None)
         mask = self._tree.masks.get(folder + one.mask_file)
         if mask is None:
             raise BadInput("annotations", "mask not found", f"{folder}{one.mask_file}")
         self._used_masks.add(mask.key)
-        return dataclasses.replace(one.shape, mask=mask.ref)
+        return msgspec.structs.replace(one.shape, mask=mask.ref)
 
     def _of_image(self, file: TreeFile, image: TreeFile, annotations: Annotations) -> ImageRecord | Failure:
         self._images.claim(image, file.key)

@@ -12,6 +12,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from recordmill.transforms.records import (
     BadInput,
     Failure,
@@ -225,8 +227,8 @@ class _Records:
         if record.annotations.features.keys() & lists.keys():
             both = sorted(record.annotations.features.keys() & lists.keys())
             raise BadInput("manifest", "a name in the context and in the lists", ", ".join(both))
-        annotations = dataclasses.replace(record.annotations, steps=Steps(tuple(frames), lists=lists))
-        return dataclasses.replace(record, annotations=annotations, size=size)
+        annotations = msgspec.structs.replace(record.annotations, steps=Steps(tuple(frames), lists=lists))
+        return msgspec.structs.replace(record, annotations=annotations, size=size)
 
 
 def _parts(item: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

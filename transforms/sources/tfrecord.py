@@ -11,6 +11,8 @@ import itertools
 import zlib
 from collections.abc import Callable, Iterator
 
+import msgspec
+
 from recordmill.transforms.framing import HEAD_BYTES, DamagedRecordError, Frame, read_frames
 from recordmill.transforms.records import BadInput, Failure, ImageRecord, ImageRef
 from recordmill.transforms.sources.formats.tfrecord_classes import Classes
@@ -265,8 +267,8 @@ def _rest(file: TreeFile, error: Exception) -> str:
 
 
 def _labelled(found: Found, label: str) -> ImageRecord:
-    annotations = dataclasses.replace(found.record.annotations, labels=(label,))
-    return dataclasses.replace(found.record, annotations=annotations)
+    annotations = msgspec.structs.replace(found.record.annotations, labels=(label,))
+    return msgspec.structs.replace(found.record, annotations=annotations)
 
 
 def _first_paths(config: SourceConfig) -> list[tuple[str, str]]:

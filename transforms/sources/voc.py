@@ -6,6 +6,8 @@ import dataclasses
 import itertools
 from collections.abc import Iterator
 
+import msgspec
+
 from recordmill.transforms.flags import flag_with
 from recordmill.transforms.records import (
     AnnotatedObject,
@@ -364,4 +366,4 @@ def _boxed(one: AnnotatedObject) -> AnnotatedObject:
     if not one.mask:
         return one
     polygons: Polygons = one.mask if isinstance(one.mask, tuple) else ()
-    return dataclasses.replace(one, box=one.box or box_around(polygons), mask=None)
+    return msgspec.structs.replace(one, box=one.box or box_around(polygons), mask=None)

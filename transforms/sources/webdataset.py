@@ -12,6 +12,8 @@ import dataclasses
 import json
 from collections.abc import Generator, Iterable, Iterator
 
+import msgspec
+
 from recordmill.transforms.records import (
     Annotations,
     BadInput,
@@ -223,7 +225,7 @@ class _Shards:
         try:
             annotations = self._annotations(sample)
             if self._label_pattern is not None:
-                annotations = dataclasses.replace(annotations, labels=(self._label_pattern.label(key),))
+                annotations = msgspec.structs.replace(annotations, labels=(self._label_pattern.label(key),))
         except BadInput as fault:
             return failed(key, fault)
         return ImageRecord(

@@ -10,9 +10,9 @@ from recordmill.transforms.examples.tfrecord import FRAME_BYTES
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.internal_errors import internal_errors
 from recordmill.transforms.records import BadInput, Failure, ImageRecord, StoredImage
-from recordmill.transforms.shards.packing import reference_record
 from recordmill.transforms.shards.part import EncodedBatch, EncodeTask
 from recordmill.transforms.shards.record_encoder import Progress, RecordEncoder, RecordSettings
+from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.report import WriteStats
 from recordmill.transforms.storage.reader import ImageReader
 from recordmill.transforms.storage.write_faults import naming_faults

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 from collections.abc import Iterator, Mapping
+
+import msgspec
 
 from recordmill.transforms.records import (
     AnnotatedObject,
@@ -92,8 +93,8 @@ class _Image:
 
     def __init__(self, record: ImageRecord) -> None:
         if not record.annotations.features:
-            annotations = dataclasses.replace(record.annotations, features=_NO_FEATURES)
-            record = dataclasses.replace(record, annotations=annotations)
+            annotations = msgspec.structs.replace(record.annotations, features=_NO_FEATURES)
+            record = msgspec.structs.replace(record, annotations=annotations)
         self.record = record
         self.size: tuple[int, int] | None = None
         self.relative: bool | None = None
@@ -150,7 +151,7 @@ class _Image:
         objects = tuple(_object(columns, *values) for values in json.loads(b"[%s]" % self.boxes[:-1]))
         known = self.record.annotations
         more = itertools.islice(self.labels or (), len(set(known.labels)), None)
-        annotations = dataclasses.replace(
+        annotations = msgspec.structs.replace(
             known,
             labels=(*known.labels, *more),
             features=known.features if self.features is None else self.features,
@@ -158,7 +159,7 @@ class _Image:
             size=self.size,
             relative=bool(self.relative),
         )
-        return dataclasses.replace(self.record, annotations=annotations)
+        return msgspec.structs.replace(self.record, annotations=annotations)
 
 
 def _object(columns: list[tuple[str, ...]], label: str | int, at: int, *values: Scalar) -> AnnotatedObject:

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+import msgspec
+
 from recordmill.transforms.records import (
     AnnotatedObject,
     Annotations,
@@ -304,7 +306,7 @@ def _tiny_box(row: ListedRow | None) -> tuple[AnnotatedObject, ...]:
 def _of_synset(one: AnnotatedObject, labels: tuple[str | int, ...]) -> AnnotatedObject:
     """An object whose name is its synset: some files have the word, and then the image's synset is meant."""
     if len(labels) == 1 and SYNSET.fullmatch(str(labels[0])) and not SYNSET.fullmatch(str(one.label)):
-        return dataclasses.replace(one, label=labels[0])
+        return msgspec.structs.replace(one, label=labels[0])
     return one
 
 

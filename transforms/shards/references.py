@@ -1,0 +1,122 @@
+"""References: what is held in memory, and shuffled, for each image.
+
+A reference is the hash that orders it, the digest of what determines its record's bytes, and the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from recordmill.transforms.records import Annotations, ImageRecord, ImageRef
+from recordmill.transforms.shards.fingerprint import DIGEST_BYTES, listed_content, record_digest
+from recordmill.transforms.shards.hashing import HASH_BYTES, order_hash, shard_of
+from recordmill.transforms.shards.plain_values import encode
+from recordmill.transforms.storage.spool import Spool
+
+# In place of the key's own characters at the end of a URI. No path holds a NUL.
+_KEY = "\0"
+# Bytes of annotations that a reference holds: more are spooled.
+_HELD = 192
+_START = HASH_BYTES + DIGEST_BYTES
+_NO_ANNOTATIONS = Annotations()
+
+Read = Callable[[ImageRef], bytes]
+
+
+class _Packed(msgspec.Struct, frozen=True, array_like=True):
+    """A record, and where its annotations lie if they are spooled."""
+
+    record: ImageRecord
+    spooled: ImageRef | None = None
+
+
+_decode = msgspec.msgpack.Decoder(_Packed).decode
+_decode_annotations = msgspec.msgpack.Decoder(Annotations).decode
+
+
+def pack_record(record: ImageRecord, spool: Spool | None = None) -> bytes:
+    """`record` as about 80 bytes and its key; the same bytes for equal records.
+
+    Args:
+        record: to pack.
+        spool: takes annotations that are large; None to pack them too.
+
+    Raises:
+        BadInput, UnicodeEncodeError: as `encode`.
+    """
+    image = record.image
+    if image is not None and image.uri.endswith(record.key):
+        record = replace(record, image=replace(image, uri=image.uri[: -len(record.key)] + _KEY))
+    packed = encode(_Packed(record))
+    if spool is not None and len(packed) > _HELD:
+        annotations = encode(record.annotations)
+        if len(annotations) > _HELD:
+            packed = encode(_Packed(replace(record, annotations=_NO_ANNOTATIONS), spool.add(annotations)))
+    return packed
+
+
+def unpack_record(packed: bytes, read: Read | None = None) -> ImageRecord:
+    """The record that `pack_record` packed.
+
+    Args:
+        packed: the record.
+        read: reads annotations that were spooled; None to leave them out.
+    """
+    found = _decode(packed)
+    record, image = found.record, found.record.image
+    if image is not None and image.uri.endswith(_KEY):
+        record = replace(record, image=replace(image, uri=image.uri[:-1] + record.key))
+    if found.spooled is not None and read is not None:
+        record = replace(record, annotations=_decode_annotations(read(found.spooled)))
+    _restore_tuples(record.annotations)
+    return record
+
+
+def _restore_tuples(annotations: Annotations) -> None:
+    """Makes values that are lists, once decoded, tuples again."""
+    groups: list[Any] = [annotations.features, *(one.attributes for one in annotations.objects)]
+    for values in groups:
+        for name, value in values.items():
+            if type(value) is list:
+                values[name] = tuple(value)
+    lists: Any = annotations.steps.lists if annotations.steps is not None else {}
+    for name, values in lists.items():
+        lists[name] = tuple(tuple(value) if type(value) is list else value for value in values)
+
+
+def pack_reference(
+    record: ImageRecord, seed: int, content: bytes | None = None, spool: Spool | None = None
+) -> bytes:
+    """The reference of a record; references sort by their hashes.
+
+    Args:
+        record: to refer to.
+        seed: of the order.
+        content: its `listed_content`, if it is at hand.
+        spool: as in `pack_record`.
+
+    Raises:
+        BadInput, UnicodeEncodeError: as `encode`.
+    """
+    packed = pack_record(record, spool)
+    digest = record_digest(record, listed_content(record) if content is None else content)
+    return order_hash(record.key, seed) + digest + packed
+
+
+def reference_shard(reference: bytes, num_shards: int) -> int:
+    """The shard of a reference within its split."""
+    return shard_of(reference[:HASH_BYTES], num_shards)
+
+
+def reference_digest(reference: bytes) -> bytes:
+    """The digest of what determines the bytes of a reference's record."""
+    return reference[HASH_BYTES:_START]
+
+
+def reference_record(reference: bytes, read: Read | None = None) -> ImageRecord:
+    """The record of a reference; `read` as in `unpack_record`."""
+    return unpack_record(reference[_START:], read)
