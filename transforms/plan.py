@@ -123,9 +123,7 @@ def make_plan(
     if (warning := slots_warning(config, len(plan.shards()))) is not None:
         _warn(warning)
     if not_taken:
-        _warn(
-            f"nothing is taken over from {f'version {before}' if before else 'a version before'}: {not_taken}"
-        )
+        _warn(f"nothing of {f'version {before}' if before else 'a previous version'} is reused: {not_taken}")
     progress.set_totals(plan.records, plan.source_bytes)
     return plan
 

@@ -214,7 +214,7 @@ class WriteShardsFn(beam.DoFn):
             self.teardown()
             self._log.finish()
         if self._reused:
-            progress.add_note(f"{self._reused} shards were finished before, and are kept")
+            progress.add_note(f"reusing {self._reused} finished shard{'' if self._reused == 1 else 's'}")
 
     def teardown(self) -> None:
         """Lets the processes go."""

@@ -1,4 +1,4 @@
-"""Other settings, codecs or programs: nothing is taken over, it says why, and the bytes are from scratch."""
+"""Other settings, codecs or programs: nothing is reused, it says why, and the bytes are from scratch."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_it_is_printed(some: Rerun, tmp_path: Path, capsys: pytest.CaptureFixtur
     told = "--jpeg_quality was 80, is 81; --seed was 0, is 1"
     differs(some, tmp_path, told, "--jpeg_quality=81", "--seed=1")
     printed = " ".join(capsys.readouterr().out.split())
-    assert f"taken over nothing of version 1.0.0: {told}" in printed
+    assert f"reused nothing of version 1.0.0: {told}" in printed
 
 
 @pytest.mark.slow
