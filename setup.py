@@ -25,6 +25,7 @@ setup(
     package_dir={"recordmill.pipelines": "pipelines", "recordmill.transforms": "transforms"},
     package_data={
         "recordmill": ["py.typed"],
+        "recordmill.transforms.pages": ["templates/*"],
         "recordmill.transforms.shards": ["manifest.schema.json"],
     },
     install_requires=[

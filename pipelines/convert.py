@@ -56,7 +56,7 @@ def _converted(argv: Sequence[str], prog: str) -> int:
 
 def _set_up() -> None:
     from recordmill.pipelines.beam_job import set_up_logging
-    from recordmill.transforms.shards import own_process
+    from recordmill.transforms.workers import own_process
 
     own_process.set_up()
     set_up_logging(verbose=False)

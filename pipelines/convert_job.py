@@ -22,8 +22,8 @@ from recordmill.pipelines.options import ConvertOptions
 from recordmill.pipelines.quiet_threads import quiet_threads
 from recordmill.pipelines.runner_flags import DIRECT_RUNNER, listing_parts
 from recordmill.transforms.records import JobError
-from recordmill.transforms.shards import process, progress
-from recordmill.transforms.shards.brief import source_facts
+from recordmill.transforms.shards import progress
+from recordmill.transforms.shards.class_overview import source_facts
 from recordmill.transforms.shards.plan import fewest_shards, slots_warning
 from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.files import exists
@@ -31,6 +31,7 @@ from recordmill.transforms.storage.layout import MANIFEST
 from recordmill.transforms.storage.paths import is_remote
 from recordmill.transforms.storage.scratch import scratch_folder
 from recordmill.transforms.storage.versions import latest_version
+from recordmill.transforms.workers import process
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -133,7 +134,7 @@ def _show_result(options: ConvertOptions, published: str) -> None:
 def _run_job(options: ConvertOptions) -> str:
     """Runs the whole job; returns the folder that readers see."""
     if options.dataset.workers > 1:
-        process.prestart(options.dataset.workers)
+        process.prestart(options.dataset.workers, "recordmill.transforms.shards.part")
     pipeline, token, published = _assembled(options)
     if options.on_a_cluster:
         interruption.leave("the job may go on where it runs: cancel it there, or see what it publishes\n")

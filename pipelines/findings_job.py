@@ -19,8 +19,8 @@ from recordmill.pipelines.display import job_lines, progress_display
 from recordmill.pipelines.options import direct_args
 from recordmill.pipelines.quiet_threads import quiet_threads
 from recordmill.pipelines.runner_flags import DIRECT_RUNNER, code_to_send, is_on_a_cluster
-from recordmill.transforms.shards import process
 from recordmill.transforms.storage.scratch import scratch_folder
+from recordmill.transforms.workers import process
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -93,7 +93,7 @@ def run_job(options: JobOptions, workers: int, assemble: Assemble, unfinished: s
     try:
         with progress_display("quiet" if options.quiet else options.progress):
             if workers > 1:
-                process.prestart(workers)
+                process.prestart(workers, "recordmill.transforms.images.store")
             import_beam(options.runner != DIRECT_RUNNER)
             pipeline = assemble(options.beam_args)
             is_quiet = options.runner != DIRECT_RUNNER and not options.verbose

@@ -31,9 +31,9 @@ from rich.console import Console
 from recordmill.pipelines import flag_values
 from recordmill.pipelines.flag_parser import HelpFormatter, Parser, add_switch
 from recordmill.pipelines.inspection_json import as_json, file_name
-from recordmill.pipelines.inspection_page import page
 from recordmill.pipelines.inspection_records import record_lines
 from recordmill.pipelines.inspection_sheet import check_sheet, write_sheet
+from recordmill.pipelines.inspection_summary import summary_lines
 from recordmill.pipelines.inspection_text import Line, printed
 from recordmill.transforms.flags import as_flags
 from recordmill.transforms.framing import DamagedRecordError
@@ -43,8 +43,8 @@ from recordmill.transforms.reading.survey_records import Taken, first_records, n
 from recordmill.transforms.reading.survey_sample import SAMPLE_RECORDS, Inspected, Limits, inspected
 from recordmill.transforms.reading.survey_shown import WHOLE, Shortness, shown_record
 from recordmill.transforms.records import JobError
-from recordmill.transforms.shards import own_process
 from recordmill.transforms.storage.places import check_place
+from recordmill.transforms.workers import own_process
 
 _COLUMNS = 6
 _PICTURES = 24
@@ -172,7 +172,7 @@ def _run(parser: Parser, args: argparse.Namespace) -> int:
     if args.json:
         _print_json(as_json(found, records, args.images))
     else:
-        _print_page(found, records, sheet)
+        _print_summary(found, records, sheet)
     return 0 if found.sound else 1
 
 
@@ -245,9 +245,11 @@ def _print_json(content: dict[str, Any]) -> None:
         console.out(text, highlight=False)
 
 
-def _print_page(found: Inspected, records: Sequence[dict[str, Any]], sheet: tuple[str, int] | None) -> None:
+def _print_summary(
+    found: Inspected, records: Sequence[dict[str, Any]], sheet: tuple[str, int] | None
+) -> None:
     console, room = _console()
-    lines = page(found, room)
+    lines = summary_lines(found, room)
     for record in records:
         lines += [Line(""), *record_lines(record, found.names, found.dataset.renames, room)]
     if sheet is not None:

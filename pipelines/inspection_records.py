@@ -26,7 +26,7 @@ def record_lines(
     if record["kind"] == "not_looked_into":
         return [*lines, *paragraph("too large to be looked into", room, 2)]
     if record["kind"] == "other":
-        content = f"no tf.train.Example: {_bytes(record['content'])}"
+        content = f"not a tf.train.Example: {_bytes(record['content'])}"
         return [*lines, *paragraph(content, room, 2)]
     rows = []
     for name, feature in record["features"].items():

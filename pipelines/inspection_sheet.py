@@ -19,25 +19,25 @@ _MOST_BYTES = 256 << 20  # of records that are held at once
 
 
 def check_sheet(path: str) -> None:
-    """Raises ValueError, saying what to do, unless a contact sheet can be written to a path."""
+    """Raises ValueError, with a remedy, unless a contact sheet can be written to `path`."""
     if not path.lower().endswith(".png"):
-        raise ValueError(f"--images is {path!r}; it is written as PNG: call it so, as sheet.png")
+        raise ValueError(f"--images is {path!r}; it is written as PNG; give a name such as sheet.png")
     from recordmill.transforms.reading.sheet import is_sheet
 
-    place = absolute(path)
+    full_path = absolute(path)
     try:
-        places.check_place(place)
-        if is_remote(place):
-            there = places.has_bucket(place)
+        places.check_place(full_path)
+        if is_remote(full_path):
+            has_folder = places.has_bucket(full_path)
         else:
-            there = places.is_folder(os.path.dirname(place)) and not places.is_folder(place)
-        if there and not files.may_replace(place, is_sheet):
+            has_folder = places.is_folder(os.path.dirname(full_path)) and not places.is_folder(full_path)
+        if has_folder and not files.may_replace(full_path, is_sheet):
             raise ValueError("inspect did not write that file; give another path, or remove the file")
     except (ValueError, OSError) as error:
-        said = getattr(error, "strerror", None) or error
-        raise ValueError(f"--images is {path!r}: {said}") from error
-    if not there:
-        raise ValueError(f"--images is {path!r}; give a file in a folder that is there")
+        reason = getattr(error, "strerror", None) or error
+        raise ValueError(f"--images is {path!r}: {reason}") from error
+    if not has_folder:
+        raise ValueError(f"--images is {path!r}; give a file in an existing folder")
 
 
 def write_sheet(path: str, found: Inspected, pictures: int, columns: int) -> int:
@@ -79,7 +79,7 @@ def _held(records: Iterator[Taken | BadInput]) -> Iterator[Taken | BadInput]:
 
 
 def _write(path: str, data: bytes) -> None:
-    """Writes a whole file, or leaves the old one."""
+    """Writes the complete file, or leaves the old one."""
     from recordmill.transforms.reading.sheet import is_sheet
 
     with naming_faults(path):

@@ -1,4 +1,4 @@
-"""Makes report.html of a finished dataset, or of any TFRecords: what is in them, as a page to look at.
+"""Makes report.html of a published dataset, or of any TFRecords: a page that shows what they hold.
 
 recordmill report out/
 recordmill report gs://bucket/out
@@ -18,14 +18,14 @@ from recordmill.pipelines import flag_values
 from recordmill.pipelines.flag_parser import HelpFormatter, Parser
 from recordmill.transforms.flags import as_flags
 from recordmill.transforms.records import JobError
-from recordmill.transforms.shards import own_process
+from recordmill.transforms.workers import own_process
 
 if TYPE_CHECKING:
     from recordmill.transforms.reading.dataset import Dataset
 
 _STATUS = (
-    "exit status: 0 the page is written, 1 something of the dataset could not be read or the page not be "
-    "written, 2 the call was wrong, 130 interrupted"
+    "exit status: 0 the page is written; 1 a file of the dataset could not be read, or the page not written; "
+    "2 the call was wrong; 130 interrupted"
 )
 
 
@@ -35,21 +35,21 @@ def report_parser(prog: str) -> Parser:
         prog=prog,
         allow_abbrev=False,
         formatter_class=HelpFormatter,
-        description="Makes report.html: what is in a dataset, as a page that fetches nothing.",
+        description="Makes report.html: one page that shows what a dataset holds and fetches nothing.",
         epilog=_STATUS,
     )
     parser.add_argument(
         "path",
         type=flag_values.path,
         metavar="PATH",
-        help="folder of a dataset, or of versions of one, of which the latest is taken; a TFRecord file, or "
-        "a pattern such as out/train-*; local or gs://",
+        help="folder of a dataset, or of its versions (the latest is used); a TFRecord file, or a pattern "
+        "such as out/train-*; local or gs://",
     )
     parser.add_argument(
         "--output",
         type=flag_values.path,
         metavar="FILE",
-        help="the page; PATH/report.html where PATH is a dataset of recordmill",
+        help="the page (default: PATH/report.html if PATH is a dataset that recordmill wrote)",
     )
     return parser
 
@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pi
 
 
 def _write(args: argparse.Namespace, parser: Parser) -> int:
-    """Gathers what there is to tell, and writes the page."""
+    """Gathers the findings and writes the page."""
     from recordmill.transforms.reading.dataset import find_dataset
     from recordmill.transforms.reporting.findings import gather
     from recordmill.transforms.reporting.page import html_text
@@ -84,9 +84,9 @@ def _write(args: argparse.Namespace, parser: Parser) -> int:
         output = _output(args.output, dataset)
     except ValueError as error:
         parser.error(str(error))
-    report, failures, complaints = _beside(dataset)
+    report, failures, complaints = _published_files(dataset)
     findings = gather(dataset, dataset.manifest, report, failures)
-    complaints += [f"{name}: {told}" for name, told in findings.damages]
+    complaints += [f"{name}: {damage}" for name, damage in findings.damages]
     with naming_faults(output):
         files.check_replaceable(output, is_sealed_page)
         write_text(output, seal(html_text(findings)))
@@ -98,10 +98,10 @@ def _write(args: argparse.Namespace, parser: Parser) -> int:
 
 
 def _output(given: str | None, dataset: Dataset) -> str:
-    """Where the page goes.
+    """The path of the page.
 
     Raises:
-        ValueError: nothing tells, or something else is there; one line.
+        ValueError: it is not given and has no default, or another file is there; one line.
     """
     from recordmill.transforms.storage import files, places
     from recordmill.transforms.storage.layout import REPORT
@@ -111,8 +111,8 @@ def _output(given: str | None, dataset: Dataset) -> str:
     if given is None:
         if not dataset.is_whole:
             raise ValueError(
-                f"PATH is {dataset.path!r}, which is no whole dataset of recordmill; --output FILE tells "
-                "where its page goes"
+                f"PATH is {dataset.path!r}, which is not a complete dataset of recordmill; give the path of "
+                "the page with --output FILE"
             )
         given = f"{dataset.folder}/{REPORT}"
     path = absolute(given)
@@ -126,12 +126,12 @@ def _output(given: str | None, dataset: Dataset) -> str:
     return path
 
 
-def _beside(dataset: Dataset) -> tuple[dict[str, Any] | None, str | None, list[str]]:
-    """What lies beside the shards of a whole dataset.
+def _published_files(dataset: Dataset) -> tuple[dict[str, Any] | None, str | None, list[str]]:
+    """The files next to the shards of a complete dataset.
 
     Returns:
-        report.json, parsed, or None where the records have to be counted; the path of failures.jsonl, or
-        None; and what is wrong with any of them.
+        report.json, parsed, or None if the records have to be counted; the path of failures.jsonl, or
+        None; and an error message for each damaged file.
     """
     from recordmill.transforms.reporting.findings import check_report, read_failures
     from recordmill.transforms.storage.files import read_bytes
@@ -148,7 +148,7 @@ def _beside(dataset: Dataset) -> tuple[dict[str, Any] | None, str | None, list[s
             check_report(report)
         except (ValueError, RecursionError) as error:
             report = None
-            complaints.append(f"{path} is damaged, so that the records were counted: {error}")
+            complaints.append(f"{path} is damaged, so the records were counted: {error}")
     failures: str | None = f"{dataset.folder}/{FAILURES}"
     try:
         read_failures(f"{failures}")

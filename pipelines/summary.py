@@ -14,7 +14,7 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from recordmill.pipelines.estimate import Estimate
-from recordmill.transforms.shards.brief import class_texts, source_facts
+from recordmill.transforms.shards.class_overview import class_texts, source_facts
 from recordmill.transforms.shards.plausibility import DataWarning
 from recordmill.transforms.storage.files import read_text
 from recordmill.transforms.storage.layout import DATASET_INFO, LATEST, REPORT

@@ -2,83 +2,37 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 
 from rich.console import Console
 from rich.filesize import decimal
 
-from recordmill.transforms.sweeping.palette import STYLES
-from recordmill.transforms.sweeping.results import Row, Sweep
-from recordmill.transforms.sweeping.wording import rate_text, remarks, ssim_text
+from recordmill.transforms.pages.text import rate_text
+from recordmill.transforms.sweeping.groups import GROUPS
+from recordmill.transforms.sweeping.results import COLUMNS, Column, Row, Sweep, remarks
 
 _NONE = "-"
 Line = Sequence[str]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Column:
-    """A figure: its name, its unit, and how it is written; the short way where there is little room."""
-
-    title: str
-    unit: str
-    full: Callable[[Row], str]
-    short_unit: str
-    short: Callable[[Row], str]
-
-
-def _column(
-    title: str,
-    unit: str,
-    full: Callable[[Row], str],
-    short_unit: str | None = None,
-    short: Callable[[Row], str] | None = None,
-) -> _Column:
-    return _Column(title, unit, full, unit if short_unit is None else short_unit, short or full)
-
-
-_COLUMNS = (
-    _column(
-        "TFRecord",
-        "bytes",
-        lambda row: f"{row.tfrecord_bytes:,}",
-        short=lambda row: _short_size(row.tfrecord_bytes),
-    ),
-    _column("ratio", "to files", lambda row: _number(row.ratio, "{:.3f}"), ""),
-    _column(
-        "an image",
-        "bytes",
-        lambda row: _number(row.bytes_per_image, "{:,.0f}"),
-        short=lambda row: _short_size(row.bytes_per_image),
-    ),
-    _column(
-        "encode",
-        "images/s",
-        lambda row: rate_text(row.encode_rate, _NONE),
-        "img/s",
-        lambda row: _short_rate(row.encode_rate),
-    ),
-    _column(
-        "decode",
-        "images/s",
-        lambda row: rate_text(row.decode_rate, _NONE),
-        "img/s",
-        lambda row: _short_rate(row.decode_rate),
-    ),
-    _column("SSIM", "mean", lambda row: ssim_text(row.ssim_mean, _NONE)),
-    _column("SSIM", "worst", lambda row: ssim_text(row.ssim_worst, _NONE)),
-    _column("PSNR", "dB", lambda row: _number(row.psnr_mean, "{:.1f}")),
-)
-# What a terminal that is too narrow for all goes without, first the first.
+# The shorter unit and text of a column, by its title, for a terminal without room for exact figures.
+_SHORT: dict[str, tuple[str, Callable[[Row], str]]] = {
+    "TFRecord": ("bytes", lambda row: _short_size(row.tfrecord_bytes)),
+    "ratio": ("", lambda row: _NONE if row.ratio is None else f"{row.ratio:.3f}"),
+    "an image": ("bytes", lambda row: _short_size(row.bytes_per_image)),
+    "encode": ("img/s", lambda row: _short_rate(row.encode_rate)),
+    "decode": ("img/s", lambda row: _short_rate(row.decode_rate)),
+}
+# Columns that a narrow terminal leaves out, in this order.
 _DISPENSABLE = ("PSNR", "an image", "decode", "encode")
 
 
 def print_table(sweep: Sweep, console: Console | None = None) -> None:
-    """Prints one row a setting, and what has to be known to read it.
+    """Prints one row a setting, and how to read it.
 
-    A terminal without room for whole names has them under a heading for each group, and rounded figures; a
-    narrower one goes without some columns, and says so. What is not a terminal gets everything, a row a line.
+    Without room for complete names, a terminal gets a heading for each group and rounded figures; a narrower
+    one lacks some columns, which are named. Output that is not a terminal gets everything, a row a line.
     """
     # Names from the data are shown as they are, brackets and all.
     console = console or Console(markup=False, highlight=False, emoji=False)
@@ -101,8 +55,8 @@ def print_table(sweep: Sweep, console: Console | None = None) -> None:
 
 def _layout(rows: Sequence[Row], room: int | None) -> tuple[list[str], list[str]]:
     """The lines of the table, header first, and the columns that had no room."""
-    columns = list(_COLUMNS)
-    lines = _aligned(_whole(rows, columns), 2)
+    columns = list(COLUMNS)
+    lines = _aligned(_exact(rows, columns), 2)
     if _fits(lines, room):
         return lines, []
     lines = _aligned(_grouped(rows, columns), 2)
@@ -134,28 +88,31 @@ def _aligned(lines: Sequence[Line], gap: int) -> list[str]:
     return texts
 
 
-def _whole(rows: Sequence[Row], columns: Sequence[_Column]) -> list[Line]:
-    """Two lines of header, and a line for each row, with whole names and exact figures."""
+def _exact(rows: Sequence[Row], columns: Sequence[Column]) -> list[Line]:
+    """Two lines of header, and a line for each row, with complete names and exact figures."""
     header: list[Line] = [
         ["", *(column.title for column in columns)],
         ["setting", *(column.unit for column in columns)],
     ]
-    return header + [[row.setting.name, *(column.full(row) for column in columns)] for row in rows]
+    return header + [[row.setting.name, *(column.text(row) or _NONE for column in columns)] for row in rows]
 
 
-def _grouped(rows: Sequence[Row], columns: Sequence[_Column]) -> list[Line]:
+def _grouped(rows: Sequence[Row], columns: Sequence[Column]) -> list[Line]:
     """The same with short names, under a heading for each group whose settings have a value."""
     lines: list[Line] = [
         ["", *(column.title for column in columns)],
-        ["setting", *(column.short_unit for column in columns)],
+        [
+            "setting",
+            *(_SHORT.get(column.title, (column.unit,))[0] for column in columns),
+        ],
     ]
     for group, members in itertools.groupby(rows, key=lambda row: row.setting.group):
         for place, row in enumerate(members):
             value = row.setting.value
             if place == 0 and value is not None:
-                lines.append([STYLES[group].label])
+                lines.append([GROUPS[group].label])
             name = row.setting.name if value is None else f"  {_value(value)}"
-            lines.append([name, *(column.short(row) for column in columns)])
+            lines.append([name, *(_short(row, column) for column in columns)])
     return lines
 
 
@@ -172,15 +129,19 @@ def _refusals(rows: Sequence[Row]) -> list[str]:
     return [f"{count:,} refused by {'; '.join(names)}" for count, names in found.items()]
 
 
+def _short(row: Row, column: Column) -> str:
+    if column.title in _SHORT:
+        return _SHORT[column.title][1](row)
+    return column.text(row) or _NONE
+
+
 def _short_size(size: float | None) -> str:
     return _NONE if size is None else decimal(round(size)).replace(" bytes", " B")
 
 
 def _short_rate(rate: float | None) -> str:
-    if rate is None or rate < 10_000:
-        return rate_text(rate, _NONE)
+    if rate is None:
+        return _NONE
+    if rate < 10_000:
+        return rate_text(rate)
     return f"{rate / 1e3:,.0f}k" if rate < 1e6 else f"{rate / 1e6:,.1f}M"
-
-
-def _number(value: float | None, form: str) -> str:
-    return _NONE if value is None else form.format(value)

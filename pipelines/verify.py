@@ -31,10 +31,11 @@ from recordmill.pipelines.findings_job import run_job
 from recordmill.pipelines.runner_flags import DIRECT_RUNNER, listing_parts
 from recordmill.pipelines.verify_options import VerifyOptions, parse_verify, report_in, scratch_beside
 from recordmill.pipelines.verify_table import print_verified
-from recordmill.transforms.shards import own_process, progress
+from recordmill.transforms.shards import progress
 from recordmill.transforms.storage.files import read_text
 from recordmill.transforms.storage.paths import absolute
 from recordmill.transforms.storage.scratch import scratch_folder
+from recordmill.transforms.workers import own_process
 
 if TYPE_CHECKING:
     import apache_beam as beam

@@ -29,6 +29,7 @@ ALLOWED = {
         "transforms.storage",
         "transforms.sources",
     ),
+    "transforms.workers": ("transforms.internal_errors", "transforms.records", "transforms.workers"),
     "transforms.config": ("transforms.flags", "transforms.records", "transforms.images.policy"),
     "transforms.shards": (
         "transforms.internal_errors",
@@ -40,6 +41,7 @@ ALLOWED = {
         "transforms.examples",
         "transforms.framing",
         "transforms.shards",
+        "transforms.workers",
     ),
     "transforms.reading": (
         "transforms.internal_errors",
@@ -53,7 +55,9 @@ ALLOWED = {
         "transforms.sources",
         "transforms.shards",
         "transforms.reading",
+        "transforms.workers",
     ),
+    "transforms.pages": ("transforms.sources", "transforms.pages"),
     "transforms.reporting": (
         "transforms.records",
         "transforms.storage",
@@ -62,9 +66,10 @@ ALLOWED = {
         "transforms.framing",
         "transforms.sources",
         "transforms.shards",
-        "transforms.sweeping",
         "transforms.reading",
+        "transforms.pages",
         "transforms.reporting",
+        "transforms.workers",
     ),
     "transforms.sweeping": (
         "transforms.internal_errors",
@@ -73,7 +78,9 @@ ALLOWED = {
         "transforms.images",
         "transforms.examples",
         "transforms.shards",
+        "transforms.pages",
         "transforms.sweeping",
+        "transforms.workers",
     ),
     "transforms": ("transforms",),
     "pipelines": ("transforms", "pipelines"),
@@ -93,9 +100,11 @@ WITHOUT_BEAM = (
     "transforms.examples",
     "transforms.sources",
     "transforms.shards",
+    "transforms.pages",
     "transforms.sweeping",
     "transforms.reading",
     "transforms.reporting",
+    "transforms.workers",
     "pipelines",
 )
 

@@ -14,7 +14,7 @@ from rich.filesize import decimal
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import ClassNames, Failure, ImageRecord, JobError
 from recordmill.transforms.shards import progress
-from recordmill.transforms.shards.brief import class_overview
+from recordmill.transforms.shards.class_overview import class_overview
 from recordmill.transforms.shards.memory import shuffle_warning
 from recordmill.transforms.shards.plan import DatasetPlan, plan_dataset, planned_statistics, slots_warning
 from recordmill.transforms.shards.plausibility import data_warnings

@@ -6,7 +6,7 @@ import itertools
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 
@@ -48,10 +48,23 @@ from recordmill.transforms.storage.publication import (
 from recordmill.transforms.storage.runs import discard_run, end_run, remove_run
 from recordmill.transforms.storage.versions import expose, remove_old_versions
 from recordmill.transforms.storage.write_faults import naming_faults
-from recordmill.transforms.written import Written
 
 _SUMMARY = "summary"
 _LOGGER = logging.getLogger(__name__)
+
+
+class Written(NamedTuple):
+    """What a writer of shards yields: complete, unpublished shards.
+
+    Attributes:
+        reports: of the shards.
+        encoded: (split, counts of its encoding), if the reports count records alone; else None.
+        failures: the records that failed, if no file that a report names has them; else None.
+    """
+
+    reports: beam.PCollection[ShardReport]
+    encoded: beam.PCollection[tuple[str, WriteStats]] | None = None
+    failures: beam.PCollection[Failure] | None = None
 
 
 class Publish(beam.PTransform):
@@ -298,7 +311,7 @@ def _described(
         yield SETTINGS, settings_text(recipe, edges, masks)
     report = report_json(reconciled.statistics, settings)
     yield REPORT_DATA, report_text(report)
-    yield REPORT, report_page(output, manifest, report, os.path.join(output, FAILURES), settings)
+    yield REPORT, report_page(output, manifest, report, os.path.join(output, FAILURES))
     yield from companions(reconciled, config, run.version).items()
 
 

@@ -13,7 +13,7 @@ import msgspec
 from recordmill.transforms.flags import as_parameters
 
 SPLIT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
-"""What may be a split's name: part of its shards' names, and of TFDS's split expressions."""
+"""The names that a split may have: they are part of shard names and of TFDS's split expressions."""
 
 if TYPE_CHECKING:
     Scalar = str | int | float | bool | bytes
@@ -23,14 +23,13 @@ else:
 
 
 class BadInput(Exception):
-    """One input that cannot go into the dataset, and why: the only error that becomes a failed record.
+    """An input that cannot go into the dataset: the only error that becomes a failed record.
 
     Args:
-        stage: what was being done: `list`, `manifest`, `annotations`, `load`, `decode`, `encode` or `build`.
-        reason: a short sentence without particulars, the same for all inputs that fail alike:
-            failures are counted by it.
-        detail: the particulars, and the remedy where there is one.
-        key: the record's key; left empty by code that only sees bytes, filled in by its caller.
+        stage: the step that failed: `list`, `manifest`, `annotations`, `load`, `decode`, `encode` or `build`.
+        reason: a short sentence, the same for all inputs that fail alike: failures are counted by it.
+        detail: the values of this input, and the remedy if there is one.
+        key: the record's key; code that sees only bytes leaves it empty, and its caller sets it.
     """
 
     def __init__(self, stage: str, reason: str, detail: str = "", key: str = "") -> None:
@@ -55,7 +54,7 @@ class JobError(Exception):
     """The job cannot continue because of the input or the machine.
 
     Args:
-        message: one line, with flags; in the error they are parameters of the Python API.
+        message: one line that names flags; the error names the parameters of the Python API instead.
     """
 
     def __init__(self, message: str) -> None:
@@ -66,12 +65,12 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
     """An input that is not in the dataset: failed, or skipped on purpose.
 
     Attributes:
-        key: of the record, or of the file or row that is none.
-        stage: what was being done.
-        reason: without particulars.
-        detail: the particulars.
-        skipped: it was left out on purpose.
-        kept: the record is in the dataset; an annotation of it is not, or was changed.
+        key: of the record, or of the file or row that is not a record.
+        stage: the step that failed.
+        reason: as of `BadInput`.
+        detail: as of `BadInput`.
+        skipped: the input was left out on purpose.
+        kept: the record was written, but one of its annotations was changed or dropped.
     """
 
     key: str
@@ -103,15 +102,14 @@ class ImageRef(_Tagged, frozen=True, tag=1):
     Attributes:
         uri: a local path without links (`os.path.realpath`), or a URI.
         offset: first byte, for an image inside a container.
-        length: number of bytes; None for a whole file.
-        pixels: (height, width, channels) where the bytes are raw uint8 pixels, row by row; None
-            where they are an encoded image.
-        version: tells one state of the stored bytes from another: a number of a local file's size and time of
-            modification; of an object one of its bytes, or for a range of it its generation; below 0 one of
-            the bytes themselves, which have left their container; 0 where it is not known.
-        wrapping: empty where the bytes are the image's own; `zip:<packed size>:<size>:<CRC-32>` where they
-            are a member of a ZIP archive, from its local header on, stored or deflated, and maybe with bytes
-            of the next one behind it.
+        length: number of bytes; None for the complete file.
+        pixels: (height, width, channels) of raw uint8 pixels, row by row; None for an encoded image.
+        version: changes when the stored bytes change. Of a local file, a hash of size and modification time;
+            of an object, a hash of its content, and of a range of one, its generation. Negative: minus a
+            hash of bytes that were unpacked from a container. 0 if it is unknown.
+        wrapping: empty if the bytes are the image's own; `zip:<packed size>:<size>:<CRC-32>` if they are a
+            member of a ZIP archive, from its local header on, stored or deflated; bytes of the next member
+            may follow.
     """
 
     uri: str
@@ -123,7 +121,7 @@ class ImageRef(_Tagged, frozen=True, tag=1):
 
 
 BOXES = ("clip", "drop", "fail")
-"""What becomes of boxes that reach outside their image, or have no area: `--boxes`."""
+"""How boxes that reach outside their image, or have no area, are treated: `--boxes`."""
 
 
 class Box(NamedTuple):
@@ -141,7 +139,7 @@ class Rle(_Tagged, frozen=True, tag=2):
     Attributes:
         height: pixels.
         width: pixels.
-        counts: the runs; or, as text, what pycocotools compresses them to.
+        counts: the runs; or text, as pycocotools compresses them.
     """
 
     height: int
@@ -165,12 +163,12 @@ class AnnotatedObject(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         label: class name or id, as the source has it.
-        box: around it; None where its mask alone tells.
+        box: around it; None if only its mask gives its extent.
         mask: polygons, run lengths, or an image of the picture's size that is not 0 where the object is.
-        keypoints: x, y and COCO's visibility: 0 not labelled (x and y are 0), 1 hidden, 2 seen.
+        keypoints: x, y and COCO's visibility: 0 not labelled (x and y are 0), 1 hidden, 2 visible.
         parts: with boxes of their own.
-        attributes: what else is known of it, by name: `is_crowd`, `area` (square pixels), `difficult`, …;
-            stored as image/object/<name>. A value that is absent is left out.
+        attributes: other values by name: `is_crowd`, `area` (square pixels), `difficult`, …; stored as
+            image/object/<name>. An absent value is left out.
     """
 
     label: str | int
@@ -182,12 +180,12 @@ class AnnotatedObject(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Segment(msgspec.Struct, frozen=True, array_like=True):
-    """What one id of a panoptic PNG stands for.
+    """A segment of a panoptic PNG.
 
     Attributes:
         id: R + 256 G + 65536 B of its pixels.
         label: class, as the source has it.
-        is_thing: it is one object, not stuff.
+        is_thing: whether it is one object, not stuff.
     """
 
     id: int
@@ -196,16 +194,16 @@ class Segment(msgspec.Struct, frozen=True, array_like=True):
 
 
 IGNORE = 255
-"""The class id of pixels that no trainer shall look at."""
+"""The class id of pixels that trainers ignore."""
 
 
 class MaskImage(msgspec.Struct, frozen=True, array_like=True):
     """An image whose pixels are classes or objects, of the size of the picture.
 
     Attributes:
-        image: the file: grey or palette where the values are ids, else RGB.
-        colors: (0xRRGGBB, class id) of a mask in colours; empty where the values are ids. A colour that is
-            not among them fails the record.
+        image: the file: grey or palette if the values are ids, else RGB.
+        colors: (0xRRGGBB, class id) of a mask in colours; empty if the values are ids. Any other colour
+            fails the record.
         segments: of a panoptic mask.
     """
 
@@ -215,12 +213,12 @@ class MaskImage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Steps(msgspec.Struct, frozen=True, array_like=True):
-    """What a SequenceExample has at each step.
+    """The steps of a SequenceExample.
 
     Attributes:
-        frames: the image of each step; none, or one a step of every other list that has any.
+        frames: the image of each step. Empty, or as long as `labels` if there are any.
         labels: of each step; likewise.
-        lists: other values by name, a scalar or a tuple a step; lists may differ in length.
+        lists: other values by name, a scalar or a tuple for each step; lists may differ in length.
     """
 
     frames: tuple[ImageRef, ...] = ()
@@ -229,21 +227,20 @@ class Steps(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Annotations(msgspec.Struct, frozen=True, array_like=True):
-    """What is known of an image beside its pixels.
+    """The annotations of an image.
 
     Attributes:
-        labels: class names or ids of the whole image, as the source has them; several for multi-label data.
-        features: free features by name, in the order of the source. A value that is absent is
-            left out, not None.
+        labels: class names or ids of the image, as the source has them; several for multi-label data.
+        features: free features by name, in the order of the source. An absent value is left out, not None.
         objects: in the order of the source.
         captions: sentences.
         masks: by what their pixels are: `class`, `instance` (0 is no object) or `panoptic`.
-        size: (height, width) that the annotations were made for; None where the source does not tell. A
-            record whose image has another one fails.
-        relative: coordinates are shares of width and height, 0 to 1; else pixels.
-        upright: coordinates are those of the picture turned by its EXIF orientation; False where they are
-            of the pixels as the file has them. `size` decides where it fits one of the two alone.
-        source_id: what the source calls the image, where that is not its key.
+        size: (height, width) that the annotations were made for; None if the source does not state it. A
+            record whose image has another size fails.
+        relative: coordinates are normalised to [0, 1]; else in pixels.
+        upright: coordinates refer to the picture turned by its EXIF orientation; False if they refer to the
+            pixels as the file has them. If `size` fits only one of the two, `size` decides.
+        source_id: the source's id of the image, if that is not its key.
         steps: of a sequence, whose `image` is None.
     """
 
@@ -265,12 +262,12 @@ class Annotations(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ClassNames:
-    """Classes that a source defines beside its records: one of the things it lists.
+    """Classes that a source defines: one of the elements that it lists.
 
     Attributes:
-        names: by the source's own id, which is the stored one but for --label_offset.
-        texts: what people call a class whose name is a code (a synset, a Freebase id), by name.
-        optional: heeded only where every label of the dataset is among the names.
+        names: by the source's own id; the stored id is the sum of it and --label_offset.
+        texts: display names of classes whose name is a code (a synset, a Freebase id), by name.
+        optional: used only if every label of the dataset is among the names.
     """
 
     names: Mapping[int, str]
@@ -282,12 +279,12 @@ class ImageRecord(msgspec.Struct, frozen=True, array_like=True):
     """A reference to one image, and its annotations: a few hundred bytes, whatever the image's size.
 
     Attributes:
-        key: dataset-relative, unique and stable, with `/` between parts: decides split, shard and order.
-        image: where its bytes are; None for records that are features alone.
+        key: dataset-relative, unique and stable, with `/` between parts: determines split, shard and order.
+        image: where its bytes are; None for records of features alone.
         split: the source's own split, or None.
-        annotations: labels, boxes, free features and what else there is.
+        annotations: labels, boxes, free features and so on.
         origin: where the source lists it (`labels.csv, line 12`), for messages; may be empty.
-        size: bytes of the stored image where the listing tells, else 0.
+        size: bytes of the stored image if the listing has them, else 0.
     """
 
     key: str
@@ -304,14 +301,14 @@ class ImageRecord(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Geometry:
-    """How the pixels of a file came to lie in the stored image: turned, then scaled, then padded or cropped.
+    """How the pixels of a file are mapped to the stored image: turned, then scaled, then padded or cropped.
 
     Attributes:
         orientation: EXIF, 1 to 8: how the file's pixels were turned.
-        upright_height: pixels, once turned.
-        upright_width: pixels, once turned.
-        scaled_height: pixels, once resized.
-        scaled_width: pixels, once resized.
+        upright_height: pixels, after turning.
+        upright_width: pixels, after turning.
+        scaled_height: pixels, after resizing.
+        scaled_width: pixels, after resizing.
         top: row of the stored image in which the resized picture begins; negative where it is cropped.
         left: column in which it begins.
         height: pixels of the stored image.
@@ -335,16 +332,16 @@ class StoredImage:
 
     Attributes:
         data: the bytes of image/encoded.
-        image_format: `jpeg`, `png`, `gif`, `bmp`, `webp`, `raw` or `tensor`: what the bytes are.
+        image_format: `jpeg`, `png`, `gif`, `bmp`, `webp`, `raw` or `tensor`.
         height: pixels.
         width: pixels.
-        channels: as `tf.io.decode_image` decodes it with channels=0, or as stored for raw and tensor.
+        channels: as `tf.io.decode_image` with channels=0 decodes it, or as stored for raw and tensor.
         dtype: of the decoded pixels, `uint8` or `uint16`.
         colorspace: `RGB`, `Grayscale`, `CMYK`, `RGBA` or `GrayscaleAlpha`, of the stored bytes.
-        actions: what was done and why, each a name that manifest.json counts.
-        geometry: where the pixels of the source went; None where they are where they were.
-        jpeg_quality: that --target_ssim chose, 0 where the source was kept; None where it was not asked for.
-        flattened_bytes: what an image that is stored with its alpha would take without.
+        actions: what was done and why; manifest.json counts these names.
+        geometry: the mapping of the source's pixels; None if they did not move.
+        jpeg_quality: chosen by --target_ssim, 0 if the source was kept; None without --target_ssim.
+        flattened_bytes: the size without alpha of an image that is stored with alpha.
     """
 
     data: bytes

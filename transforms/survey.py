@@ -1,4 +1,4 @@
-"""SurveyRecords: the one pass over what a source yields, before anything is decided."""
+"""SurveyRecords: one pass over the list of records: references to shuffle, totals, and hashes of the keys."""
 
 from __future__ import annotations
 
@@ -16,8 +16,12 @@ from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.failures import FailureLog
 from recordmill.transforms.metrics import count, count_left_out
 from recordmill.transforms.records import BadInput, ClassNames, Failure, ImageRecord
-from recordmill.transforms.shards.hashing import with_split
-from recordmill.transforms.shards.survey import Survey, repeated_hashes
+from recordmill.transforms.repeated import KeyHashes, repeated_hashes
+from recordmill.transforms.shards.batching import Batches
+from recordmill.transforms.shards.fingerprint import listed_content
+from recordmill.transforms.shards.hashing import key_digest, with_split
+from recordmill.transforms.shards.plain_values import plain_record
+from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.totals import Totals
 from recordmill.transforms.storage.owner import make_marked_folder
 from recordmill.transforms.storage.paths import is_remote
@@ -34,7 +38,7 @@ class Surveyed(NamedTuple):
         references: (split, batch of references).
         totals: a few elements, to be merged.
         repeated: hashes of keys that may not be unique.
-        failures: what the source listed and is no record.
+        failures: listed inputs that are not records.
     """
 
     references: beam.PCollection[tuple[str, bytes]]
@@ -75,7 +79,12 @@ class SurveyRecords(beam.PTransform):
 
 
 class SurveyFn(beam.DoFn):
-    """One entry after the other; totals and what is not handed on yet when the bundle ends."""
+    """One entry after the other; totals, and batches that are not full, when the bundle ends.
+
+    Args:
+        config: of the dataset.
+        scratch: as of `SurveyRecords`.
+    """
 
     def __init__(self, config: DatasetConfig, scratch: str | None = None) -> None:
         self._config = config
@@ -88,31 +97,32 @@ class SurveyFn(beam.DoFn):
         if self._scratch is not None:
             make_marked_folder(self._scratch)
             self._spool = Spool(self._scratch, uuid.uuid4().hex, 0)
-        self._survey = Survey(self._config.seed, self._config.untyped_features, self._spool)
+        self.totals = Totals(self._config.untyped_features)
+        self._hashes = KeyHashes()
+        self._references: Batches[str] = Batches()
         self._read = 0
         self._log = FailureLog()
 
     def process(self, element: ImageRecord | Failure | ClassNames) -> Iterator[Any]:
         """One entry."""
         if isinstance(element, ClassNames):
-            self._survey.totals.classes.add(element)
+            self.totals.classes.add(element)
             return
         self._read += 1
         if self._read == _COUNTED_AT_ONCE:
-            # A whole source may be one bundle, and people look at how far it has come.
+            # A complete source may be one bundle, and people follow the count.
             count("read", self._read)
             self._read = 0
         if isinstance(element, ImageRecord):
             try:
-                record = with_split(element, self._config, self._pattern)
-                batch = self._survey.add(record)
+                batch = self._add(with_split(element, self._config, self._pattern))
             except BadInput as error:
                 element = error.failure(element.key)
             else:
                 if batch is not None:
-                    yield record.split, batch
-                if self._survey.hashes.full:
-                    yield from (TaggedOutput(_HASHES, pair) for pair in self._survey.hashes.take())
+                    yield batch
+                if self._hashes.full:
+                    yield from (TaggedOutput(_HASHES, pair) for pair in self._hashes.take())
                 return
         count_left_out(element)
         self._log.add(element)
@@ -120,14 +130,29 @@ class SurveyFn(beam.DoFn):
 
     def finish_bundle(self) -> Iterator[Any]:
         """The rest."""
-        survey = self._survey
         if self._spool is not None:
             self._spool.close()
         count("read", self._read)
         self._log.finish()
-        yield from map(in_global_window, survey.references.rest())
-        yield from (TaggedOutput(_HASHES, in_global_window(pair)) for pair in survey.hashes.take())
-        yield TaggedOutput(_TOTALS, in_global_window(survey.totals))
+        yield from map(in_global_window, self._references.rest())
+        yield from (TaggedOutput(_HASHES, in_global_window(pair)) for pair in self._hashes.take())
+        yield TaggedOutput(_TOTALS, in_global_window(self.totals))
+
+    def _add(self, record: ImageRecord) -> tuple[str, bytes] | None:
+        """Counts a record and adds its reference to the batch of its split: the split and the batch if full.
+
+        Raises:
+            BadInput: an integer of more than 64 bits.
+        """
+        record = plain_record(record)
+        content = listed_content(record)
+        reference = pack_reference(record, self._config.seed, content, self._spool)
+        hashed = key_digest(record.key)
+        self.totals.add(record, hashed, content)
+        self._hashes.add(hashed)
+        split = str(record.split)
+        batch = self._references.add(split, reference)
+        return None if batch is None else (split, batch)
 
 
 def in_global_window(value: Any) -> WindowedValue:

@@ -17,7 +17,7 @@ from recordmill.transforms import coders as _coders  # noqa: F401  (registers th
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.flags import naming_parameters
 from recordmill.transforms.plan import PlanDataset
-from recordmill.transforms.publish import Publish
+from recordmill.transforms.publish import Publish, Written
 from recordmill.transforms.records import ClassNames, Failure, ImageRecord
 from recordmill.transforms.shards.manifest import Provenance
 from recordmill.transforms.shards.recipe import Recipe, program_versions
@@ -28,7 +28,6 @@ from recordmill.transforms.storage.versions import check_home, staging_folder, v
 from recordmill.transforms.survey import SurveyRecords
 from recordmill.transforms.write_shards import WriteShards
 from recordmill.transforms.write_tfrecords import WriteTFRecords
-from recordmill.transforms.written import Written
 
 _COMMAND_LENGTH = 200
 

@@ -10,17 +10,17 @@ import apache_beam as beam
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.encode import EncodeExamples
 from recordmill.transforms.metrics import count
+from recordmill.transforms.publish import Written
 from recordmill.transforms.shards.plan import DatasetPlan, beam_splits
 from recordmill.transforms.shards.read_back import read_back, shard_of_name
 from recordmill.transforms.shards.report import ShardReport
 from recordmill.transforms.sink import WriteToTFRecord
 from recordmill.transforms.storage.layout import Run
 from recordmill.transforms.survey import Surveyed
-from recordmill.transforms.written import Written
 
 
 class WriteTFRecords(beam.PTransform):
-    """Surveyed -> Written: whole shards, in the runner's order, unpublished.
+    """Surveyed -> Written: complete shards, in the runner's order, unpublished.
 
     Args:
         config: of the dataset.
@@ -65,7 +65,7 @@ def read_back_planned(path: str, plan: DatasetPlan) -> Iterator[ShardReport]:
 
 
 def _num_shards(split: str, config: DatasetConfig) -> int:
-    """What WriteToTFRecord is told: 0 leaves it to the runner."""
+    """The argument of WriteToTFRecord: 0 leaves the number to the runner."""
     if isinstance(config.num_shards, Mapping):
         return config.num_shards.get(split, 0)
     return config.num_shards or 0

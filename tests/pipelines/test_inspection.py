@@ -137,7 +137,7 @@ def test_a_dataset_of_ours(out: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_a_sample_says_so(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = told(capsys, out, "--sample=4", "--records=0")
-    assert "\n  records      12, as the manifest says\n" in page
+    assert "\n  records      12, from the manifest\n" in page
     assert (
         "\n  read         a sample: 4 records, " in page and "the first of 2 files; --all reads all" in page
     )
@@ -266,7 +266,7 @@ def test_what_the_manifest_says_is_compared(
     ("data", "said", "status"),
     [
         (b"", "\n  records  0, all read\n", 0),
-        (b"\xff\xd8\xff\xe0 a picture", "nothing that begins like TFRecords", 1),
+        (b"\xff\xd8\xff\xe0 a picture", "no TFRecords", 1),
         (b"\x05\0\0\0\0\0\0\0\xea\xb2\x04\x3ehello", "the file ends in it", 1),
     ],
 )
@@ -285,9 +285,9 @@ def test_records_that_are_no_examples(tmp_path: Path, capsys: pytest.CaptureFixt
         file.write(b"hello")
         file.write(bytes(200))
     page = told(capsys, tmp_path / "x.tfrecord")
-    assert "- 2 records are no tf.train.Example: only sizes are known\n" in page
+    assert "- 2 records without a tf.train.Example: only sizes are shown\n" in page
     assert "5 to 200 bytes each" in page
-    assert "  no tf.train.Example: 'hello'\n" in page
+    assert "  not a tf.train.Example: 'hello'\n" in page
 
 
 def test_a_list_of_images_and_a_key_without_a_letter(
@@ -318,7 +318,10 @@ def test_a_list_of_images_and_a_key_without_a_letter(
         (("{out}", "--sample=0"), "--sample: 0 is below 1"),
         (("{out}", "--sample=3", "--all"), "--sample is 3, and --all reads every record"),
         (("{out}", "--images=sheet.jpg"), "--images is 'sheet.jpg'; it is written as PNG"),
-        (("{out}", "--images=none/sheet.png"), "--images is 'none/sheet.png'; give a file in a folder"),
+        (
+            ("{out}", "--images=none/sheet.png"),
+            "--images is 'none/sheet.png'; give a file in an existing",
+        ),
         (("{out}", "--columns=3"), "--columns is of the contact sheet; give --images sheet.png too"),
         (("{out}", "--record=99"), "--record is '99'; it may be 0 to 11"),
     ],
@@ -372,7 +375,9 @@ def test_what_a_bucket_does_not_tell_is_estimated(
     found = as_json(capsys, f"{bucket}/alone", "--sample=2")
     assert not found["records"]["exact"] and 2 <= found["records"]["count"] <= 2 * count
     assert found["files"][0]["records"]["by"] == "estimate"
-    assert re.search(r"\n  records +about \d+, by the size", told(capsys, f"{bucket}/alone", "--sample=2"))
+    assert re.search(
+        r"\n  records +about \d+, estimated from the size", told(capsys, f"{bucket}/alone", "--sample=2")
+    )
 
 
 def test_it_starts_with_no_more_than_it_needs() -> None:

@@ -110,7 +110,7 @@ def test_a_damaged_report_json(dataset: Path, capsys: pytest.CaptureFixture[str]
     assert run(dataset) == 1
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith(
-        f"recordmill report: {dataset}/report.json is damaged, so that the records were counted"
+        f"recordmill report: {dataset}/report.json is damaged, so the records were counted"
     )
     assert "21" in words(dataset / "report.html")
 
@@ -118,7 +118,7 @@ def test_a_damaged_report_json(dataset: Path, capsys: pytest.CaptureFixture[str]
 def test_a_damaged_list_of_failures(dataset: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (dataset / "failures.jsonl").write_text("{}\n")
     assert run(dataset) == 1
-    assert "failures.jsonl' does not hold what it should" in capsys.readouterr().err
+    assert "failures.jsonl' is damaged" in capsys.readouterr().err
     assert "decode:" in words(dataset / "report.html")
 
 
@@ -132,8 +132,8 @@ def test_a_damaged_shard_is_named(dataset: Path, capsys: pytest.CaptureFixture[s
     assert run(dataset) == 1
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith(f"recordmill report: {shard.name}: record 0 at byte 0: its ")
-    assert second == "recordmill report: val-00000-of-00002.tfrecord: it is not there"
-    assert "val-00000-of-00002.tfrecord: it is not there" in words(dataset / "report.html")
+    assert second == "recordmill report: val-00000-of-00002.tfrecord: missing"
+    assert "val-00000-of-00002.tfrecord: missing" in words(dataset / "report.html")
 
 
 def test_tfrecords_of_others(published: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,8 +22,17 @@ def test_help_imports_next_to_nothing() -> None:
         "except SystemExit as stop:\n    assert stop.code == 0"
     )
     assert (
-        imported(code, "numpy", "PIL", "rich.table", "apache_beam", "google.protobuf", "http.client") == set()
+        imported(
+            code, "numpy", "PIL", "rich.table", "apache_beam", "google.protobuf", "http.client", "jinja2"
+        )
+        == set()
     )
+
+
+def test_templates_are_read_when_a_page_is_made() -> None:
+    modules = ("sweep", "publish_report", "reporting.tasks", "reporting.page", "sweeping.page")
+    imports = "; ".join(f"import recordmill.transforms.{name}" for name in modules)
+    assert imported(imports, "jinja2", "markupsafe", "matplotlib") == set()
 
 
 SLOW = pytest.mark.slow

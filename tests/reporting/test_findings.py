@@ -259,7 +259,7 @@ def test_failures_by_kind_the_first_of_many(tmp_path: Path) -> None:
     assert [one.key for one in found["changed"]] == ["y"]
     for bad in ("{", "[]", '{"key": "a"}', "[" * 100_000):
         path.write_text(bad)
-        with pytest.raises(ValueError, match="failures.jsonl' does not hold what it should"):
+        with pytest.raises(ValueError, match="failures.jsonl' is damaged"):
             read_failures(str(path))
 
 
@@ -277,7 +277,7 @@ def test_failures_by_kind_the_first_of_many(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_report(report: Any) -> None:
-    with pytest.raises(ValueError, match="report.json does not hold what it should"):
+    with pytest.raises(ValueError, match="report.json is damaged"):
         check_report(report)
 
 

@@ -2,11 +2,17 @@
 
 from collections import Counter
 
-from recordmill.transforms.reporting.overview import overview
+from recordmill.transforms.reporting.findings import Findings
 from recordmill.transforms.reporting.page import html_text
 from recordmill.transforms.shards.statistics import Statistics
 from tests.reporting.found import EVIL, RTL, findings, manifest, statistics
 from tests.sweeping.test_page import Page
+
+
+def overview(found: Findings) -> str:
+    """The first section."""
+    text = html_text(found)
+    return text[text.index("<h2>Overview</h2>") :].partition("</h2>")[2].partition("</section>")[0]
 
 
 def said(text: str) -> list[str]:
@@ -55,4 +61,4 @@ def test_warnings() -> None:
 def test_it_is_the_first_section() -> None:
     text = html_text(findings(statistics={"train": Statistics(records=9, labels=Counter({0: 9}))}))
     assert text.index('<section id="overview">') < text.index('<section id="outcome">')
-    assert '<p class="warning"><b><bdi>all 9 labels are &#x27;cat&#x27;</bdi>.</b> <bdi' in text
+    assert '<p class="warning"><b><bdi>all 9 labels are &#39;cat&#39;</bdi>.</b> <bdi' in text

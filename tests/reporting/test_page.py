@@ -7,19 +7,17 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from recordmill.transforms.reporting.balance import MOST_CLASSES, balance, pixel_balance
-from recordmill.transforms.reporting.page import html_text
-from recordmill.transforms.reporting.wording import (
-    ACTIONS,
-    aspect_rows,
-    box_count_rows,
-    quality_rows,
-    share_text,
-    shown,
-    side_rows,
-    size_rows,
-    size_text,
+from recordmill.transforms.pages.histograms import (
+    aspect_bars,
+    box_count_bars,
+    box_size_bars,
+    quality_bars,
+    side_bars,
 )
+from recordmill.transforms.pages.render import name_markup
+from recordmill.transforms.pages.text import share_text, size_text
+from recordmill.transforms.reporting.balance import MOST_CLASSES
+from recordmill.transforms.reporting.page import ACTIONS, html_text
 from recordmill.transforms.shards.statistics import Statistics
 from recordmill.transforms.storage.sealed import is_sealed, seal
 from tests.reporting.found import EVIL, RTL, findings, manifest, picture
@@ -28,6 +26,20 @@ from tests.sweeping.test_page import Page
 
 def said(text: str) -> str:
     return "".join(Page(text).texts)
+
+
+def part(text: str, start: str, end: str) -> str:
+    return text[text.index(start) :].partition(end)[0]
+
+
+def classes(labels: dict[int, str], **splits: Statistics) -> str:
+    """The class balance on a page."""
+    text = html_text(findings(statistics=splits, labels=labels)).partition("<h2>Class balance</h2>")[2]
+    return part(text, "<h3>", "</section>") if text else ""
+
+
+def labelled(counts: dict[int, int]) -> Statistics:
+    return Statistics(labels=Counter(counts))
 
 
 def test_names_are_escaped() -> None:
@@ -45,12 +57,12 @@ def test_names_are_escaped() -> None:
 
 
 def test_a_name_cannot_turn_or_hide_what_is_around_it() -> None:
-    assert shown(RTL) == "<bdi>a\\u202egnp.x</bdi>"
-    assert shown("a\nb\0") == "<bdi>a\\nb\\x00</bdi>"
-    assert shown("חתול <") == "<bdi>חתול &lt;</bdi>"
-    assert shown("\udcff") == "<bdi>\\xff</bdi>"
-    assert shown("a/b") == '<bdi dir="ltr">a/<wbr>b</bdi>'
-    assert shown("x" * 500) == f"<bdi>{'x' * 60}…{'x' * 60}</bdi>"
+    assert name_markup(RTL) == "<bdi>a\\u202egnp.x</bdi>"
+    assert name_markup("a\nb\0") == "<bdi>a\\nb\\x00</bdi>"
+    assert name_markup("חתול <") == "<bdi>חתול &lt;</bdi>"
+    assert name_markup("\udcff") == "<bdi>\\xff</bdi>"
+    assert name_markup("a/b") == '<bdi dir="ltr">a/<wbr>b</bdi>'
+    assert name_markup("x" * 500) == f"<bdi>{'x' * 60}…{'x' * 60}</bdi>"
     assert RTL not in "".join(Page(html_text(findings())).texts)
 
 
@@ -100,7 +112,7 @@ def test_counts_and_reasons() -> None:
         ("5", "box clipped"),
     ]
     assert "Annotations that were changed: 5" in text
-    assert text.count("Each of them") == 2 and "The first 1 of them by key" in text
+    assert text.count("All of them") == 2 and "The first 1 by key" in text
     assert "Nothing failed" not in text
 
 
@@ -125,7 +137,7 @@ def test_size_before_and_after() -> None:
     assert actions == [("reencoded", "80.0", "12"), ("kept", "26.7", "4")]
     assert "2 images kept their transparency, in 3.00 kB" in said(text)
     assert "would save 2.00 kB" in said(text)
-    assert '<span>86–90</span><div><i style="width:80.0%"></i>9</div>' in text
+    assert '<span>q86–90</span><div><i style="width:80.0%"></i>9</div>' in text
 
 
 def test_what_was_done_is_explained_for_every_action_that_there_is() -> None:
@@ -184,21 +196,20 @@ def test_pixels_of_masks() -> None:
 
 
 def test_masks_without_class_names_and_without_ignored_pixels() -> None:
-    words = said(pixel_balance({"train": masked({0: 7, 4: 3})}, {}))
+    words = said(classes({}, train=masked({0: 7, 4: 3})))
     assert "2 classes. 0 has the most (7), 4 the fewest (3)" in words and "ignore" not in words
-    assert pixel_balance({"train": masked({})}, {0: "a"}) == ""
-    words = said(pixel_balance({"train": masked({255: 9})}, {1: "a"}))
+    assert classes({0: "a"}, train=masked({})) == ""
+    words = said(classes({1: "a"}, train=masked({255: 9})))
     ignored = "100 % of all pixels have the ignore label 255 and are not in the table: train 9."
-    assert words == f"Pixels of masks\n{ignored}\n"
+    assert words.strip() == f"Pixels of masks\n{ignored}"
 
 
 def test_only_the_largest_classes_have_a_line() -> None:
-    counts = {"train": Counter({one: 100 - one for one in range(60)})}
-    text = balance("Labels", "label", counts, {})
+    text = classes({}, train=labelled({one: 100 - one for one in range(60)}))
     assert text.count("<tr>") == 1 + MOST_CLASSES + 1
     rest = sum(100 - one for one in range(MOST_CLASSES, 60))
     assert f'<i>20 other classes</i></th><td><div class="share"><div></div><b>{rest:,}</b>' in text
-    assert balance("Labels", "label", {"train": Counter()}, {0: "a"}) == ""
+    assert classes({0: "a"}, train=Statistics()) == ""
 
 
 def test_images_and_boxes() -> None:
@@ -208,7 +219,7 @@ def test_images_and_boxes() -> None:
     text = html_text(findings(statistics={"train": statistics}))
     assert "The smallest is 100 × 100 pixels, the largest 400 × 100." in text
     assert "2 boxes in 2 images; 1 of them without any." in text
-    assert "Stored beside the images: 7 class masks." in text
+    assert "Stored with the images: 7 class masks." in text
     assert '<span>42–59 %</span><div><i style="width:80.0%"></i>1</div>' in text
     assert '<span>over 7.34</span><div><i style="width:80.0%"></i>1</div>' in text
     assert "<span>363–512</span>" not in text and "<span>305–430</span>" in text
@@ -248,7 +259,7 @@ def test_classes_with_many_pictures_have_headings() -> None:
 def test_shards_and_origin() -> None:
     text = html_text(findings())
     assert '<code title="' + "12ab" * 16 + '">12ab12ab12ab…</code>' in text
-    assert "<td>not there</td>" in text
+    assert "<td>missing</td>" in text
     words = said(text)
     assert "jpeg_quality90" in words.replace("\n", "") and "pillow12.1.1" in words.replace("\n", "")
     assert "rename" not in words
@@ -281,7 +292,7 @@ def test_links_lead_to_sections() -> None:
 def test_a_side_is_in_its_bin(width: int) -> None:
     statistics = Statistics()
     statistics.add([(width, 50)])
-    [(title, count)] = [row for row in size_rows(statistics.widths) if row[1]]
+    [(title, count)] = [row for row in side_bars(statistics.widths) if row[1]]
     ends = [int(end) for end in title.replace(",", "").split("–")]
     assert count == 1 and ends[0] <= width <= ends[-1]
 
@@ -289,16 +300,16 @@ def test_a_side_is_in_its_bin(width: int) -> None:
 @pytest.mark.parametrize(
     ("rows", "titles"),
     [
-        (size_rows({2: 1, 4: 2}), [("2", 1), ("3", 0), ("4", 2)]),
-        (aspect_rows({-12: 1}), [("under 0.14", 1)]),
-        (aspect_rows({0: 1, 1: 0, 12: 2})[:1], [("0.92–1.09", 1)]),
-        (side_rows({0: 5, -1: 2}), [("59–84 %", 2), ("84–100 %", 5)]),
-        (side_rows({-16: 5}), [("under 0.5 %", 5)]),
-        (box_count_rows({0: 1, 7: 2, 9: 1}), [("0", 1), ("1", 0), ("2", 0), ("3", 0), ("4", 0), ("5–9", 3)]),
-        (box_count_rows({100: 1})[-1:], [("100 and more", 1)]),
-        (quality_rows({"0": 2}), [("source kept", 2)]),
-        (quality_rows({"100": 1, "90": 1, "91": 4}), [("86–90", 1), ("91–95", 4), ("96–100", 1)]),
-        (size_rows({}), []),
+        (side_bars({2: 1, 4: 2}), [("2", 1), ("3", 0), ("4", 2)]),
+        (aspect_bars({-12: 1}), [("under 0.14", 1)]),
+        (aspect_bars({0: 1, 1: 0, 12: 2})[:1], [("0.92–1.09", 1)]),
+        (box_size_bars({0: 5, -1: 2}), [("59–84 %", 2), ("84–100 %", 5)]),
+        (box_size_bars({-16: 5}), [("under 0.5 %", 5)]),
+        (box_count_bars({0: 1, 7: 2, 9: 1}), [("0", 1), ("1", 0), ("2", 0), ("3", 0), ("4", 0), ("5–9", 3)]),
+        (box_count_bars({100: 1})[-1:], [("100 and more", 1)]),
+        (quality_bars({0: 2}), [("source kept", 2)]),
+        (quality_bars({100: 1, 90: 1, 91: 4}), [("q86–90", 1), ("q91–95", 4), ("q96–100", 1)]),
+        (side_bars({}), []),
     ],
 )
 def test_bins(rows: list[tuple[str, int]], titles: list[tuple[str, int]]) -> None:
@@ -339,10 +350,10 @@ def test_shares(share: float, text: str) -> None:
     ],
 )
 def test_how_far_classes_are_apart(counts: dict[int, int], text: str) -> None:
-    told = balance("Labels", "label", {"train": Counter(counts)}, {1: "a", 2: "b"})
-    assert f"<p>{text}</p>" in re.sub("</?bdi>", "", told)
+    found = classes({1: "a", 2: "b"}, train=labelled(counts))
+    assert f"<p>{text}</p>" in re.sub("</?bdi>", "", found)
 
 
 def test_a_split_without_any_label() -> None:
-    told = balance("Labels", "label", {"train": Counter({1: 2}), "val": Counter()}, {1: "a"})
-    assert "<b><bdi>val</bdi></b> has no label at all." in told
+    found = classes({1: "a"}, train=labelled({1: 2}), val=Statistics())
+    assert "<b><bdi>val</bdi></b> has no label at all." in found

@@ -10,10 +10,11 @@ from hypothesis.extra import numpy as arrays
 from PIL import Image
 
 from benchmarks.drawings import draw
+from recordmill.transforms.images.crop import CROP_SIDE, most_changed
+from recordmill.transforms.images.original import Original
 from recordmill.transforms.images.store import store_image
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.sweeping.crops import CROP_SIDE, Worst, crops_of, most_changed
-from recordmill.transforms.sweeping.measure import Original
+from recordmill.transforms.sweeping.crops import Worst, crops_of
 from recordmill.transforms.sweeping.settings import SweepConfig, settings
 from tests.images.drawn import encoded, tensorflow_pixels
 

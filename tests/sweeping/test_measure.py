@@ -7,10 +7,11 @@ import pytest
 from PIL import Image
 
 from benchmarks.drawings import draw
+from recordmill.transforms.images.original import Original
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.store import store_image
 from recordmill.transforms.records import BadInput, Failure, StoredImage
-from recordmill.transforms.sweeping.measure import Measure, Original, measured
+from recordmill.transforms.sweeping.measure import Measure, measured
 from recordmill.transforms.sweeping.results import Setting
 from recordmill.transforms.sweeping.settings import SweepConfig, settings
 from tests.images.drawn import Array, deep_png, encoded, gradient, psnr, tensorflow_pixels, with_orientation

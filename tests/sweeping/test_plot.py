@@ -1,6 +1,5 @@
 import dataclasses
 import io
-import itertools
 import re
 import xml.etree.ElementTree as ElementTree
 
@@ -9,9 +8,8 @@ import pytest
 from PIL import Image
 
 from recordmill.transforms.sweeping import plot
-from recordmill.transforms.sweeping.labels import Label, place_labels
-from recordmill.transforms.sweeping.palette import DARK, DARK_PAPER, STYLES
-from recordmill.transforms.sweeping.results import GROUPS, Row, Sweep
+from recordmill.transforms.sweeping.groups import DARK, DARK_PAPER, GROUPS
+from recordmill.transforms.sweeping.results import Row, Sweep
 from tests.sweeping.found import FILES, RAW, WORSE, lossy, row, sweep
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -35,9 +33,9 @@ def test_png_has_its_size_and_every_color(drawn: dict[str, bytes]) -> None:
     assert image.size == (plot.WIDTH, plot.HEIGHT)
     levels = np.array(image).astype(np.uint32)
     seen = {f"#{value:06x}" for value in np.unique(levels @ np.array([1 << 16, 1 << 8, 1], np.uint32))}
-    used = {STYLES[found.setting.group].color for found in sweep().rows}
+    used = {GROUPS[found.setting.group].color for found in sweep().rows}
     assert used <= seen
-    assert not {style.color for style in STYLES.values()} - used & seen
+    assert not {style.color for style in GROUPS.values()} - used & seen
 
 
 def test_svg_is_the_same_again(drawn: dict[str, bytes]) -> None:
@@ -116,9 +114,8 @@ def test_the_scale_is_undone() -> None:
     assert (np.diff(plot._stretched(ssims)) > 0).all()
 
 
-@pytest.mark.slow
-def test_settings_of_one_size_have_labels_apart() -> None:
-    """Where there is nothing but JPEGs, whole groups lie on each other."""
+def test_optimised_settings_are_drawn_beside_those_of_the_same_pixels_and_labels() -> None:
+    """All groups lie on each other if there is nothing but JPEGs."""
     groups = ("png to jpeg", "re-encoded", "png to jpeg, optimised", "re-encoded, optimised")
     rows = [
         row(lossy(group, f"{group} {quality}", quality), 20 * quality, quality / 100, quality / 110)
@@ -126,38 +123,19 @@ def test_settings_of_one_size_have_labels_apart() -> None:
         for quality in (95, 90, 85, 75)
     ]
     svg = plot.render(of(*rows))["sweep.svg"]
-    assert all(texts(svg).count(f"q{quality}") == 8 for quality in (95, 90, 85, 75))
-
-
-def test_labels_lie_apart_within_the_area_and_off_the_markers() -> None:
-    labels = [
-        Label(f"q{place}", 200 + 3 * (place % 4), 150 + 2 * place, 24, 11, "#000000") for place in range(14)
-    ]
-    curve = np.array([(label.x, label.y) for label in labels])
-    places = place_labels(labels, [curve], (0, 0, 400, 300))
-    boxes = [(left, bottom, left + 24, bottom + 11) for left, bottom in places]
-    for one, other in itertools.combinations(boxes, 2):
-        assert one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
-    for left, bottom, right, top in boxes:
-        assert left >= 0 and bottom >= 0 and right <= 400 and top <= 300
-        assert not any(left < label.x < right and bottom < label.y < top for label in labels)
-
-
-def test_a_label_in_a_corner_stays_within() -> None:
-    (place,) = place_labels([Label("corner", 99, 99, 40, 10, "#000000")], [], (0, 0, 100, 100))
-    assert 0 <= place[0] <= 60 and 0 <= place[1] <= 90
+    assert all(texts(svg).count(f"q{quality}") == 4 for quality in (95, 90, 85, 75))
+    assert [len(points) for points in drawn_at(*rows)] == [16, 16]
 
 
 def test_every_group_has_a_style_of_its_own() -> None:
-    assert set(STYLES) == set(GROUPS)
-    looks = {(style.marker, style.dashed) for style in STYLES.values()}
-    assert len(looks) == len({style.color for style in STYLES.values()}) == len(GROUPS)
+    looks = {(style.marker, style.dashed) for style in GROUPS.values()}
+    assert len(looks) == len({style.color for style in GROUPS.values()}) == len(GROUPS)
 
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_labels_can_be_read(group: str) -> None:
-    assert contrast(STYLES[group].color, "#ffffff") >= 4.2
-    assert contrast(STYLES[group].dark, DARK_PAPER) >= 4.5
+    assert contrast(GROUPS[group].color, "#ffffff") >= 4.2
+    assert contrast(GROUPS[group].dark, DARK_PAPER) >= 4.5
 
 
 def contrast(one: str, other: str) -> float:

@@ -25,17 +25,17 @@ _MOST_NAMES = 100_000
 _MOST_KEPT = 512
 
 UNREADABLE = (DamagedRecordError, FileNotFoundError, EOFError, zlib.error)
-"""What is wrong with a shard for good."""
+"""Errors of a damaged or missing shard; trying again does not help."""
 
 
 class RecordPlace(NamedTuple):
-    """Where a record is.
+    """The location of a record.
 
     Attributes:
         path: of its shard.
         split: of its shard.
         number: in its shard, from 0.
-        offset: of its frame; None where the shard is compressed, or has no index.
+        offset: of its frame; None if the shard is compressed, or has no index.
         length: of its frame; None likewise.
     """
 
@@ -47,7 +47,7 @@ class RecordPlace(NamedTuple):
 
 
 class _Spread:
-    """Some of the things that pass by, spread evenly, however many there are."""
+    """An even sample of bounded size of the records that are added."""
 
     def __init__(self) -> None:
         self._step = 1
@@ -65,14 +65,14 @@ class _Spread:
 
 @dataclasses.dataclass
 class Count:
-    """What was counted.
+    """The figures of a dataset, counted from its records.
 
     Attributes:
         statistics: by split.
         labels: class name by id; classes that are stored by name alone have negative ids, in the order in
             which they were met.
         records: by path of the shard; of a damaged one those before the damage.
-        damages: path of a shard, and what is wrong with it.
+        damages: path of a damaged shard, and the damage.
         faults: records that could not be understood, by reason.
         places: of some records, spread evenly.
     """
@@ -112,13 +112,13 @@ def _count_shard(shard: ShardEntry, split: str, counting: _Counting, found: Coun
                 except BadInput as fault:
                     found.faults[fault.reason] = found.faults.get(fault.reason, 0) + 1
     except UNREADABLE as error:
-        told = "it is not there" if isinstance(error, FileNotFoundError) else str(error)
-        found.damages.append((shard.path, told))
+        damage = "missing" if isinstance(error, FileNotFoundError) else str(error)
+        found.damages.append((shard.path, damage))
     found.records[shard.path] = number + 1
 
 
 class _Reader(RecordReader):
-    """Parses a record once, whoever asks."""
+    """Parses each record only once."""
 
     def __init__(self, renames: Mapping[str, str]) -> None:
         super().__init__((), tuple(renames.items()))
@@ -132,7 +132,7 @@ class _Reader(RecordReader):
 
 
 class _Counting:
-    """Finds in a record what is counted of it."""
+    """Reads the counted values of a record."""
 
     def __init__(self, labels: Mapping[int, str], renames: Mapping[str, str]) -> None:
         self._reader = _Reader(renames)
@@ -142,10 +142,10 @@ class _Counting:
         self.spread = _Spread()
 
     def add(self, payload: bytes, statistics: Statistics) -> None:
-        """Counts a record; one that cannot be understood too.
+        """Counts a record, also one that cannot be parsed.
 
         Raises:
-            BadInput: why it cannot.
+            BadInput: the record cannot be parsed.
         """
         try:
             features, _ = self._reader.features(payload)
@@ -161,8 +161,8 @@ class _Counting:
             images += annotations.steps.frames
             labels += [label for step in annotations.steps.labels for label in step]
         objects = annotations.objects
-        told = Fields(payload, features, _refer).shape()
-        sizes, fault = _sizes(payload, images, (told.width or 0, told.height or 0))
+        shape = Fields(payload, features, _refer).shape()
+        sizes, fault = _sizes(payload, images, (shape.width or 0, shape.height or 0))
         pixels: dict[int, int] = {}
         try:
             pixels = _pixels(payload, annotations.masks.get("class"))
@@ -189,18 +189,18 @@ class _Counting:
         if isinstance(label, int):
             return label
         if label not in self._ids:
-            known = {name: number for number, name in self.labels.items()} if self._is_named else {}
-            self._ids[label] = known.get(label, -1 - len(self._ids))
+            ids = {name: number for number, name in self.labels.items()} if self._is_named else {}
+            self._ids[label] = ids.get(label, -1 - len(self._ids))
             self.labels.setdefault(self._ids[label], label)
         return self._ids[label]
 
 
 def _sizes(
-    payload: bytes, images: list[ImageRef], told: tuple[int, int]
+    payload: bytes, images: list[ImageRef], stored: tuple[int, int]
 ) -> tuple[list[tuple[int, int]], BadInput | None]:
-    """Width and height of each image, and what was wrong with one; 0 in `told` is not told."""
-    if all(side > 0 for side in told):
-        return [told] * len(images), None
+    """Width and height of each image, and what was wrong with one; a 0 in `stored` means unknown."""
+    if all(side > 0 for side in stored):
+        return [stored] * len(images), None
     sizes: list[tuple[int, int]] = []
     fault = None
     for image in images:

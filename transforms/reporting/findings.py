@@ -1,4 +1,4 @@
-"""What report.html tells of a dataset: its manifest, figures, failures, and pictures of some records."""
+"""The findings that report.html shows: manifest, figures, failures, and pictures of some records."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Crop:
 
     Attributes:
         key: of the record.
-        ssim: of the whole image.
+        ssim: of the complete image.
         before: PNG.
         after: PNG, of the same size.
-        source_bytes: of the whole image.
+        source_bytes: of the complete image.
         stored_bytes: likewise.
     """
 
@@ -53,9 +53,9 @@ class Shard:
     Attributes:
         file: its name.
         split: that it is of.
-        records: in it; None where nothing tells.
-        size: bytes; None where it is not there.
-        sha256: in hex; empty where no manifest tells.
+        records: in it; None if unknown.
+        size: bytes; None if the file is missing.
+        sha256: in hex; empty without a manifest.
     """
 
     file: str
@@ -67,11 +67,11 @@ class Shard:
 
 @dataclasses.dataclass(frozen=True)
 class Findings:
-    """What the page tells.
+    """The content of the page.
 
     Attributes:
-        name: of the dataset, as its manifest has it; else what its folder, or file, is called.
-        manifest: parsed; None where there is none.
+        name: of the dataset, from its manifest; else of its folder or file.
+        manifest: parsed; None if there is none.
         labels: class name by id.
         statistics: by split, in the order of the manifest.
         shards: in their order.
@@ -95,47 +95,47 @@ class Findings:
 
 
 def gather(
-    place: str | Dataset,
+    location: str | Dataset,
     manifest: Mapping[str, Any] | None,
     report: Mapping[str, Any] | None,
     failures_path: str | None,
     has_samples: bool = True,
 ) -> Findings:
-    """What there is to tell of a dataset; a few records of a few shards are read.
+    """The findings of a dataset; a few records of a few shards are read.
 
     Args:
-        place: folder of the dataset, where its manifest need not lie yet; or what `find_dataset` found.
-        manifest: parsed; None where there is none.
+        location: folder of the dataset, which may have no manifest yet; or a result of `find_dataset`.
+        manifest: parsed; None if there is none.
         report: report.json, parsed; None if there is none. Without it, or if an earlier program version
             wrote it, all records are read and counted.
-        failures_path: of failures.jsonl; None where there is none.
+        failures_path: of failures.jsonl; None if there is none.
         has_samples: whether records are drawn.
 
     Raises:
         OSError: something cannot be read now.
         ValueError: `report` or failures.jsonl is damaged; one line.
     """
-    dataset = place if isinstance(place, Dataset) else _dataset(place, manifest)
-    whole = manifest if dataset.is_whole else None
+    dataset = location if isinstance(location, Dataset) else _dataset(location, manifest)
+    complete = manifest if dataset.is_whole else None
     count = count_records(dataset) if report is None or _is_old(report) else None
     labels = dataset.labels if count is None else count.labels
     places = places_in(dataset) if count is None else count.places
     return Findings(
-        name=(whole or {}).get("config", {}).get("name") or _called(dataset.path),
-        manifest=whole,
+        name=(complete or {}).get("config", {}).get("name") or _called(dataset.path),
+        manifest=complete,
         labels=labels,
         statistics=count.statistics if count is not None else _statistics(report or {}),
         shards=_shards(dataset, count),
         failures=read_failures(failures_path) if failures_path is not None else {},
         crops=_crops(report or {}),
         samples=samples(places, labels, dataset.renames) if has_samples else (),
-        damages=tuple((_name(path), told) for path, told in count.damages) if count is not None else (),
+        damages=tuple((_name(path), damage) for path, damage in count.damages) if count is not None else (),
         faults=count.faults if count is not None else {},
     )
 
 
 def _called(path: str) -> str:
-    """What a file or a folder is called; that of a version of TFDS's by the dataset too."""
+    """The name of a file or a folder; for a version folder of TFDS, with that of the dataset."""
     folder, name = os.path.split(path)
     return f"{os.path.basename(folder)} {name}" if _VERSION.fullmatch(name) else name or path
 
@@ -163,7 +163,7 @@ def _dataset(folder: str, manifest: Mapping[str, Any] | None) -> Dataset:
 
 
 def check_report(report: Mapping[str, Any]) -> None:
-    """Raises ValueError, one line, unless it is what report.json holds."""
+    """Raises ValueError, one line, if report.json is damaged."""
     if not _is_old(report):
         _statistics(report)
     _crops(report)
@@ -174,14 +174,14 @@ def _is_old(report: Mapping[str, Any]) -> bool:
     try:
         return int(report["format_version"]) < REPORT_FORMAT_VERSION
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"report.json does not hold what it should: {error!r}") from error
+        raise ValueError(f"report.json is damaged: {error!r}") from error
 
 
 def _statistics(report: Mapping[str, Any]) -> dict[str, Statistics]:
     try:
         return {split: Statistics.from_json(found) for split, found in report["splits"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"report.json does not hold what it should: {error!r}") from error
+        raise ValueError(f"report.json is damaged: {error!r}") from error
 
 
 def _crops(report: Mapping[str, Any]) -> tuple[Crop, ...]:
@@ -198,7 +198,7 @@ def _crops(report: Mapping[str, Any]) -> tuple[Crop, ...]:
             for crop in report.get("crops", ())
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"report.json does not hold what it should: {error!r}") from error
+        raise ValueError(f"report.json is damaged: {error!r}") from error
 
 
 def _shards(dataset: Dataset, count: Count | None) -> tuple[Shard, ...]:
@@ -223,7 +223,7 @@ def read_failures(path: str) -> dict[str, tuple[Failure, ...]]:
     """The first lines of failures.jsonl of each kind: `failed`, `skipped`, `changed`; the file may be long.
 
     Raises:
-        FileNotFoundError: there is none.
+        FileNotFoundError: the file is missing.
         ValueError: it is damaged; one line.
     """
     found: dict[str, list[Failure]] = {"failed": [], "skipped": [], "changed": []}
@@ -235,16 +235,16 @@ def read_failures(path: str) -> dict[str, tuple[Failure, ...]]:
                 if len(found[kind]) < MOST_FAILURES:
                     found[kind].append(failure)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(f"{path!r} does not hold what it should: {error!r}") from error
+        raise ValueError(f"{path!r} is damaged: {error!r}") from error
     return {kind: tuple(failures) for kind, failures in found.items()}
 
 
 def _short_lines(file: BinaryIO) -> Iterator[bytes]:
-    """Lines of a file; those that are too long to be shown are passed over."""
-    is_whole = True
+    """Lines of a file, without those that are too long to be shown."""
+    is_complete = True
     while line := file.readline(_MOST_LINE):
-        was_whole, is_whole = is_whole, len(line) < _MOST_LINE or line.endswith(b"\n")
-        if was_whole and is_whole:
+        was_complete, is_complete = is_complete, len(line) < _MOST_LINE or line.endswith(b"\n")
+        if was_complete and is_complete:
             yield line
 
 

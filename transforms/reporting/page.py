@@ -1,67 +1,177 @@
-"""report.html: what is in a dataset and how it came to be, in one file that fetches nothing.
+"""report.html: what a dataset holds and how it was made.
 
-Every text of the data goes through html.escape; the page's own policy forbids scripts and requests. It tells
-nothing of the time at which it is made, so that a dataset has one page.
+The page does not depend on the time at which it is made: the same dataset has the same page.
 """
 
 from __future__ import annotations
 
-from recordmill.transforms.reporting.balance import balance, pixel_balance
-from recordmill.transforms.reporting.figures import images, objects
-from recordmill.transforms.reporting.findings import Findings
-from recordmill.transforms.reporting.origin import provenance, shards
-from recordmill.transforms.reporting.outcome import outcome, sizes
-from recordmill.transforms.reporting.overview import overview
-from recordmill.transforms.reporting.page_style import STYLE
-from recordmill.transforms.reporting.pictures import changes, pictures
-from recordmill.transforms.reporting.wording import counted, shown, size_text
-from recordmill.transforms.sweeping.markup import document
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-_SEAL = f"<!-- seal: {'0' * 64} -->"
+from recordmill.transforms.pages.histograms import (
+    aspect_bars,
+    box_count_bars,
+    box_size_bars,
+    quality_bars,
+    side_bars,
+)
+from recordmill.transforms.pages.render import render_page
+from recordmill.transforms.reporting.balance import class_balances
+from recordmill.transforms.reporting.findings import Findings
+from recordmill.transforms.reporting.samples import Sample
+from recordmill.transforms.shards.class_overview import class_overview, class_texts, source_facts
+from recordmill.transforms.shards.plausibility import data_warnings
+from recordmill.transforms.shards.statistics import Statistics
+
+# Classes have headings if they have so many samples on average.
+_SAMPLES_UNDER_HEADING = 3
+
+ACTIONS = {
+    "kept": "stored byte for byte",
+    "reencoded": "encoded again in the same format",
+    "transcoded": "encoded in another format",
+    "decoded": "stored as pixels",
+    "optimized": "compressed better, with the same pixels",
+    "resized": "stored in another size",
+    "rotated": "turned as the EXIF orientation says",
+    "flattened": "alpha laid on the background",
+    "recolored": "stored with other colour channels",
+    "srgb": "converted to sRGB",
+    "first_frame": "animated; the first frame is stored",
+    "coarse_enough": "already saved at the requested quality or below",
+    "not_smaller": "kept, because encoding again would save nothing",
+    "alpha_kept": "transparent, which the requested format cannot be",
+    "ssim_missed": "no quality reaches the requested SSIM",
+    "stripped": "stored without metadata",
+    "optimize_differed": "not optimized, because pixels would change",
+}
+"""What was done to images, by the name under which the manifest counts it."""
 
 
 def html_text(findings: Findings) -> str:
     """The page; its last comment has room for its seal (`recordmill.transforms.storage.sealed.seal`)."""
-    sections = {
-        "overview": ("Overview", overview(findings)),
-        "outcome": ("Read and written", outcome(findings)),
-        "size": ("Size before and after", sizes(findings)),
-        "classes": ("Class balance", _classes(findings)),
-        "images": ("Images", images(findings)),
-        "objects": ("Objects and masks", objects(findings)),
-        "samples": ("Samples", pictures(findings.samples)),
-        "changes": ("Before and after encoding", changes(findings.crops)),
-        "shards": ("Shards", shards(findings.shards)),
-        "origin": ("How it was made", provenance(findings.manifest)),
-    }
-    there = {name: found for name, found in sections.items() if found[1]}
-    links = "".join(f'<a href="#{name}">{title}</a>' for name, (title, _) in there.items())
-    parts = [
-        f"<h1>{shown(findings.name)}</h1>\n{_lead(findings)}",
-        f'<nav aria-label="on this page">{links}</nav>',
-        *(
-            f'<section id="{name}">\n<h2>{title}</h2>\n{body}</section>'
-            for name, (title, body) in there.items()
-        ),
-        _SEAL,
-    ]
-    return document(f"Dataset {findings.name}", STYLE, parts)
-
-
-def _lead(findings: Findings) -> str:
-    records = sum(one.records for one in findings.statistics.values())
-    size = sum(shard.size or 0 for shard in findings.shards)
-    shards = f"{counted(len(findings.shards), 'shard')} of {size_text(size)}"
-    return f'<p class="quiet">{counted(records, "record")} · {shards}</p>'
-
-
-def _classes(findings: Findings) -> str:
-    statistics = findings.statistics
-    labels = {split: one.labels for split, one in statistics.items()}
-    found = {split: one.objects for split, one in statistics.items()}
-    parts = (
-        balance("Labels of images", "label", labels, findings.labels),
-        balance("Objects", "object", found, findings.labels),
-        pixel_balance(statistics, findings.labels),
+    manifest = findings.manifest or {}
+    total = Statistics()
+    for one in findings.statistics.values():
+        total.merge(one)
+    return render_page(
+        "report.html",
+        findings=findings,
+        total=total,
+        records=total.records,
+        facts=_facts(findings),
+        warnings=data_warnings(findings.statistics, findings.labels),
+        balances=class_balances(findings.statistics, findings.labels),
+        stored=_stored(manifest.get("annotations", {}).get("stored", {})),
+        formats=manifest.get("formats", {}),
+        sample_groups=_sample_groups(findings.samples),
+        **_outcome(findings),
+        **_charts(total),
+        **_changes(manifest),
+        origins=_origins(manifest) if manifest else (),
     )
-    return "".join(parts)
+
+
+def _facts(findings: Findings) -> dict[str, str]:
+    """Source, schema and classes, by title."""
+    facts = {}
+    if findings.manifest is not None:
+        reason = findings.manifest["provenance"].get("source_reason", "")
+        facts = source_facts(findings.manifest["source"], reason)
+        facts["schema"] = findings.manifest["config"].get("schema", "?")
+    classes = class_overview(findings.statistics, findings.labels)
+    return {**facts, **class_texts(classes, len(findings.labels))}
+
+
+def _outcome(findings: Findings) -> dict[str, Any]:
+    """Title, meaning, reasons and failures, of records that were left out or changed."""
+    if findings.manifest is None:
+        return {"left_out": ()}
+    reasons = findings.manifest.get("reasons", {})
+    changed = findings.manifest.get("annotations", {}).get("changed", {})
+    changes = [{"reason": reason, "count": count} for reason, count in changed.items()]
+    kinds = (
+        ("failed", "Failed", "Not in the dataset: they could not be used.", reasons.get("failed", ())),
+        ("skipped", "Skipped", "Left out on purpose.", reasons.get("skipped", ())),
+        ("changed", "Annotations that were changed", "Their records are in the dataset.", changes),
+    )
+    return {"left_out": [(*kind, findings.failures.get(name, ())) for name, *kind in kinds]}
+
+
+def _changes(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Bytes before and after, what was done to images, and the chosen qualities, as bars."""
+    titles = {"source": "images in the source", "encoded": "images as stored", "shards": "shards"}
+    size = manifest.get("bytes", {})
+    actions = sorted(manifest.get("actions", {}).items(), key=lambda one: (-one[1], one[0]))
+    qualities = manifest.get("jpeg_qualities") or {}
+    return {
+        "size_bars": [(title, size[name]) for name, title in titles.items() if size.get(name)],
+        "actions": actions,
+        "action_notes": ACTIONS,
+        "qualities": quality_bars({int(quality): count for quality, count in qualities.items()}),
+    }
+
+
+def _charts(total: Statistics) -> dict[str, Any]:
+    """Histograms of images and of boxes: title, caption and bars."""
+    return {
+        "image_charts": (
+            ("Width", "images by width in pixels", side_bars(total.widths)),
+            ("Height", "images by height in pixels", side_bars(total.heights)),
+            ("Aspect ratio", "images by width ÷ height; above 1 is wide", aspect_bars(total.aspects)),
+        ),
+        "box_charts": (
+            ("Boxes in an image", "images by number of boxes", box_count_bars(total.boxes_per_image)),
+            (
+                "Box size",
+                "boxes by the root of their share of the image",
+                box_size_bars(total.box_sides),
+            ),
+            ("Box aspect ratio", "boxes by width ÷ height in pixels", aspect_bars(total.box_aspects)),
+        ),
+    }
+
+
+def _stored(stored: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Stored annotations: objects, images without objects, or masks of some kind; and their number."""
+    return [
+        ((name if name.endswith("objects") else f"{name} masks").replace("_", " "), count)
+        for name, count in stored.items()
+        if count
+    ]
+
+
+def _sample_groups(samples: Sequence[Sample]) -> list[tuple[str | None, list[Sample]]]:
+    """Samples under the name of their class, or all without a heading if classes have few."""
+    groups = [(name, list(found)) for name, found in itertools.groupby(samples, lambda one: one.group)]
+    if len(groups) == 1 or len(samples) < _SAMPLES_UNDER_HEADING * len(groups):
+        return [(None, list(samples))]
+    return [*groups]
+
+
+def _origins(manifest: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Source, flags and packages; a heading and pairs each.
+
+    The job and its time are only in the manifest: the same records have the same page.
+    """
+    facts = {
+        f"source {name}" if name != "kind" else "source": one for name, one in manifest["source"].items()
+    }
+    facts |= {
+        "version": manifest.get("version", ""),
+        "recordmill": manifest["recordmill"],
+        "configuration": manifest["config_digest"],
+    }
+    config = {name: value for name, value in manifest["config"].items() if value not in (None, {}, [])}
+    parts = (
+        ("", facts.items()),
+        ("Configuration", sorted(config.items())),
+        ("Packages", sorted(manifest["provenance"]["packages"].items())),
+    )
+    return [(title, [(name, _value(one)) for name, one in pairs if one != ""]) for title, pairs in parts]
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

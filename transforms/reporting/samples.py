@@ -14,7 +14,8 @@ from recordmill.transforms.images.exif import Array
 from recordmill.transforms.reading.dataset import Dataset, ShardEntry
 from recordmill.transforms.reading.drawing import draw, fault_picture
 from recordmill.transforms.reading.shard import frames, read_index, record_at
-from recordmill.transforms.reading.sheet import Part, caption
+from recordmill.transforms.reading.sheet import Part
+from recordmill.transforms.reading.sheet import caption as caption_of
 from recordmill.transforms.reading.stored_record import StoredRecord, stored_record
 from recordmill.transforms.records import BadInput
 from recordmill.transforms.reporting.count import RecordPlace
@@ -42,9 +43,9 @@ class Sample(NamedTuple):
         group: class that it is shown for; empty where the record has none.
         key: of the record.
         split: of the record.
-        size: height and width of the stored image; None where it has none, or where that is not known.
-        told: its classes, with the colours that they are drawn in, or its caption.
-        picture: JPEG, boxes and masks drawn; of an image that cannot be decoded it says why.
+        size: height and width of the stored image; None if there is none, or if they are unknown.
+        caption: its classes, with the colours that they are drawn in, or its stored caption.
+        picture: JPEG with boxes and masks; the reason, if the image cannot be decoded.
         pixels: height and width of the picture.
     """
 
@@ -52,7 +53,7 @@ class Sample(NamedTuple):
     key: str
     split: str
     size: tuple[int, int] | None
-    told: tuple[Part, ...]
+    caption: tuple[Part, ...]
     picture: bytes
     pixels: tuple[int, int]
 
@@ -92,7 +93,7 @@ def _places(shard: ShardEntry, split: str, most: int) -> list[RecordPlace]:
     try:
         index = read_index(shard.index)
     except (ValueError, FileNotFoundError):
-        return []  # there is enough to show without it
+        return []  # other shards have samples
     return [
         RecordPlace(shard.path, split, number, index.offsets[number], index.lengths[number])
         for number in spread(range(len(index)), most)
@@ -187,7 +188,7 @@ def _payload(place: RecordPlace) -> bytes | None:
     try:
         return record_at(place.path, place.offset or 0, place.length or 0)
     except _DAMAGES:
-        return None  # what reads the whole shard tells of it
+        return None  # reading the complete shard reports the damage
 
 
 def _read(
@@ -210,11 +211,11 @@ def _classes(record: StoredRecord | BadInput) -> frozenset[str]:
         return frozenset(named or steps)
     if record.class_mask is None:
         return frozenset()
-    return frozenset(text for color, text in caption(record)[0] if color is not None)
+    return frozenset(text for color, text in caption_of(record)[0] if color is not None)
 
 
 def _sample(group: str, place: RecordPlace, record: StoredRecord | BadInput) -> Sample:
-    told, key = caption(record)[:-1], record.key
+    caption, _ = caption_of(record)
     size = None
     if isinstance(record, BadInput):
         pixels = fault_picture(record, _SIDE)
@@ -224,9 +225,7 @@ def _sample(group: str, place: RecordPlace, record: StoredRecord | BadInput) -> 
         with contextlib.suppress(BadInput):
             size = image.size() if image is not None else None
     height, width = pixels.shape[:2]
-    return Sample(
-        group, key, place.split, size, tuple(told[0] if told else ()), _small(pixels), (height, width)
-    )
+    return Sample(group, record.key, place.split, size, tuple(caption), _small(pixels), (height, width))
 
 
 def _small(pixels: Array) -> bytes:

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 BATCH_BYTES = 64 << 10
 HELD_BYTES = 256 << 20
-"""Of all open batches: with very many keys, they are handed on before they are full."""
+"""The most bytes of all open batches: with very many keys, they are yielded before they are full."""
 
 _LENGTH = struct.Struct("<I")
 
@@ -16,7 +16,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Batches(Generic[K]):
-    """Collects items by key; gives a batch of a key back when it is full."""
+    """Collects items by key; returns the batch of a key when it is full."""
 
     def __init__(self) -> None:
         self._open: dict[K, bytearray] = {}
@@ -28,7 +28,7 @@ class Batches(Generic[K]):
         return self._held >= HELD_BYTES
 
     def add(self, key: K, item: bytes) -> bytes | None:
-        """Takes an item; the key's batch if that filled it."""
+        """Adds an item; the key's batch if it is full."""
         batch = self._open.get(key)
         if batch is None:
             batch = self._open[key] = bytearray()
@@ -51,8 +51,8 @@ class Batches(Generic[K]):
 def items(batches: Iterable[bytes]) -> Iterator[bytes]:
     """The items of batches."""
     for batch in batches:
-        place = 0
-        while place < len(batch):
-            start = place + _LENGTH.size
-            place = start + _LENGTH.unpack_from(batch, place)[0]
-            yield batch[start:place]
+        end = 0
+        while end < len(batch):
+            start = end + _LENGTH.size
+            end = start + _LENGTH.unpack_from(batch, end)[0]
+            yield batch[start:end]

@@ -6,6 +6,8 @@ import hashlib
 import re
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import SPLIT_NAME, BadInput, ImageRecord
 
@@ -26,7 +28,7 @@ def key_digest(key: str) -> int:
 
 
 def order_hash(key: str, seed: int) -> bytes:
-    """8 bytes, big-endian, that decide a record's shard and its place in it; `seed` shuffles anew."""
+    """8 bytes, big-endian, that determine a record's shard and its position in it; `seed` shuffles."""
     return _hash64(key, b"%s/%d" % (_SHARD_SALT, seed))
 
 
@@ -36,16 +38,16 @@ def shard_of(hashed: bytes, num_shards: int) -> int:
 
 
 def split_of(group: str, fractions: Mapping[str, float]) -> str:
-    """The split of a group: a place in [0, 1) from its hash, against the running sum of `fractions`.
+    """The split of a group: its hash as a number in [0, 1), compared with the running sum of `fractions`.
 
-    No seed: a record stays in its split whatever else is asked for.
+    There is no seed: a record stays in its split whatever the flags are.
     """
-    place = int.from_bytes(_hash64(group, _SPLIT_SALT), "big") / _HASH_SPACE
+    number = int.from_bytes(_hash64(group, _SPLIT_SALT), "big") / _HASH_SPACE
     edge = 0.0
     name = ""
     for name, fraction in fractions.items():
         edge += fraction
-        if place < edge:
+        if number < edge:
             return name
     return name  # fractions that add up to 0.999… by rounding
 
@@ -54,7 +56,7 @@ def with_split(record: ImageRecord, config: DatasetConfig, pattern: re.Pattern[s
     """`record` with the split that it goes into; `pattern` is `config.group_pattern`, compiled.
 
     Raises:
-        BadInput: no group to tell the split by, or a split whose name no shard could carry.
+        BadInput: no group, or the name of the split cannot be part of a shard's name.
     """
     if config.splits:
         split = split_of(group_of(record, config.group_by, pattern), config.splits)
@@ -65,11 +67,11 @@ def with_split(record: ImageRecord, config: DatasetConfig, pattern: re.Pattern[s
             raise BadInput("manifest", "not a split name", detail, record.key)
     if split == record.split:
         return record
-    return ImageRecord(record.key, record.image, split, record.annotations, record.origin, record.size)
+    return replace(record, split=split)
 
 
 def group_of(record: ImageRecord, field: str | None, pattern: re.Pattern[str] | None) -> str:
-    """What must stay in one split: the field's value, the pattern's match in the key, or the key itself.
+    """The group of a record, which stays in one split: a field's value, a match in the key, or the key.
 
     Raises:
         BadInput: a record without the field, or a key that the pattern does not match.

@@ -21,7 +21,7 @@ from recordmill.transforms.examples.tfds import (
     supervised_keys,
 )
 from recordmill.transforms.images.versions import codec_versions
-from recordmill.transforms.shards.brief import class_overview
+from recordmill.transforms.shards.class_overview import class_overview
 from recordmill.transforms.shards.previous import SETTINGS, shard_name
 from recordmill.transforms.shards.recipe import package_version
 from recordmill.transforms.shards.reconcile import Reconciled

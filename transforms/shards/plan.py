@@ -35,7 +35,7 @@ _MOST_SHARDS = 99_999
 _SHARDS_PER_SLOT = 2
 # Framing of a record, and what its small features take.
 _RECORD_OVERHEAD = 400
-# Of values that are stored in lists, whose lengths need not be alike: as if some records had none.
+# For values that are stored in lists of any length: as if some records had none.
 _OF_LISTS = -1
 # Below both, a second process takes longer to start than the work does.
 _SPAWN_RECORDS = 500
@@ -49,7 +49,7 @@ class SplitPlan:
     Attributes:
         records: to write.
         estimated_bytes: of its shards.
-        num_shards: number of shards; 0 where the runner decides as it writes.
+        num_shards: number of shards; 0 if the runner decides while it writes.
         edges: with `--order=key`, the first key of each shard but the first.
     """
 
@@ -61,7 +61,7 @@ class SplitPlan:
 
 @dataclasses.dataclass(frozen=True)
 class DatasetPlan:
-    """All that is decided before the first image of the dataset is written.
+    """The decisions that are made before the first image of the dataset is written.
 
     Attributes:
         splits: by name, in order of name; shards are numbered through them for the shuffle.
@@ -69,12 +69,12 @@ class DatasetPlan:
         label_counts: fewest and most labels of one record.
         has_images: whether records have images at all.
         records: of all splits.
-        source_bytes: of their images, where the listing has their size.
+        source_bytes: of their images, as listed.
         digest: of the list of records.
-        replaces: sha256 of the manifest of the dataset that is replaced; empty where there is none.
-        previous: the version that is reused; None where there is none.
-        previous_version: number of the previous version, whether it can be reused or not.
-        not_taken: why it cannot; empty where it can, or where there is none.
+        replaces: sha256 of the manifest of the dataset that is replaced; empty if there is none.
+        previous: the previous version, if it can be reused; else None.
+        previous_version: number of the previous version, reusable or not.
+        not_taken: why it cannot be reused; empty if it can, or if there is none.
     """
 
     splits: Mapping[str, SplitPlan]
@@ -100,12 +100,12 @@ class DatasetPlan:
 
     def first_shards(self) -> dict[str, int]:
         """The index in `shards` of each split's first shard."""
-        numbers = {}
-        number = 0
+        indexes = {}
+        index = 0
         for name, split in self.splits.items():
-            numbers[name] = number
-            number += split.num_shards
-        return numbers
+            indexes[name] = index
+            index += split.num_shards
+        return indexes
 
 
 def plan_dataset(
@@ -119,8 +119,9 @@ def plan_dataset(
     Args:
         totals: of the list.
         config: of the dataset.
-        sample_cache: path of a file that keeps what a sample was measured to take.
-        previous: the version that is reused, also its number of shards unless another is asked for.
+        sample_cache: path of a file that keeps the measured size of a sample.
+        previous: the previous version, if it is reused: there are as many shards as it has, unless flags ask
+            for another number.
 
     Raises:
         JobError: an empty split, a name clash, labels that do not fit: one line that names it.
@@ -138,7 +139,7 @@ def plan_dataset(
                 raise JobError(
                     f"split {name!r} is empty: {where} names it, but records fall only into {found}"
                 )
-    _check_known(counts, config)
+    _check_prepared(counts, config)
     settings = record_settings(totals, config)
     sizes = _previous_sizes(totals, previous) or _estimated_sizes(totals, settings, sample_cache)
     splits = {}
@@ -162,7 +163,7 @@ def plan_dataset(
 
 
 def beam_splits(config: DatasetConfig) -> tuple[str, ...]:
-    """The splits that `--writer=beam` is ready for, as far as the call and the layout tell; sorted."""
+    """The splits that `--writer=beam` prepares for, from the call and the layout of the input; sorted."""
     names = (
         config.split_names
         or tuple(config.splits)
@@ -173,13 +174,13 @@ def beam_splits(config: DatasetConfig) -> tuple[str, ...]:
 
 
 def writer_processes(plan: DatasetPlan, workers: int) -> int:
-    """How many processes of our own the writing of a plan is worth, where there may be `workers`."""
+    """The number of worker processes that the records of a plan are worth, `workers` at most."""
     worthwhile = plan.records >= _SPAWN_RECORDS or plan.source_bytes >= _SPAWN_BYTES
     return max(workers, 1) if worthwhile else 1
 
 
 def slots_warning(config: DatasetConfig, shards: int) -> str | None:
-    """What to say where the shards, each of which one worker writes, are too few for all workers."""
+    """A warning if there are fewer shards, each written by one worker, than workers can use."""
     wanted = _SHARDS_PER_SLOT * config.worker_slots
     if config.writer != "shards" or shards >= wanted:
         return None
@@ -193,7 +194,7 @@ def slots_warning(config: DatasetConfig, shards: int) -> str | None:
 
 
 def fewest_shards(config: DatasetConfig) -> int | None:
-    """How many shards there will be, or more, as far as it is known before the list of records; or None."""
+    """The least number of shards, before records are listed; None if the flags do not determine it."""
     if config.num_shards is None:
         return None
     if isinstance(config.num_shards, Mapping):
@@ -201,18 +202,18 @@ def fewest_shards(config: DatasetConfig) -> int | None:
     return config.num_shards * max(len(config.splits or config.expected_splits), 1)
 
 
-def _check_known(found: Iterable[str], config: DatasetConfig) -> None:
+def _check_prepared(found: Iterable[str], config: DatasetConfig) -> None:
     """Raises JobError for a split that `--writer=beam` has no writer for."""
     if config.writer != "beam":
         return
-    prepared = beam_splits(config)
+    ready = beam_splits(config)
     for name in sorted(found):
-        if name not in prepared:
+        if name not in ready:
             every = ",".join(f"{split}=N" for split in sorted(found))
             raise JobError(
-                f"split {name!r} has records, but --writer=beam is ready for {', '.join(prepared)} only: it "
-                f"has to know all splits beforehand; name them with --num_shards={every}, others by "
-                "--splits, or use --writer=shards (in Python, DatasetConfig.split_names)"
+                f"split {name!r} has records, but --writer=beam is ready for {', '.join(ready)} only: it has "
+                f"to know all splits beforehand; name them with --num_shards={every}, others by --splits, "
+                "or use --writer=shards (in Python, DatasetConfig.split_names)"
             )
 
 
@@ -254,7 +255,7 @@ def record_settings(totals: Totals, config: DatasetConfig) -> RecordSettings:
 
 
 def planned_statistics(totals: Totals, settings: RecordSettings) -> dict[str, Statistics]:
-    """The figures of each split that are known before an image is read: records, labels and objects."""
+    """The statistics of each split before an image is read: records, labels and objects."""
     counted = CountedFeatures(settings.schema, settings.features)
     ids = settings.features.labels.ids
     found = {}
@@ -307,7 +308,7 @@ def _num_shards(name: str, size: int, records: int, config: DatasetConfig) -> in
 
 
 def _previous_sizes(totals: Totals, previous: PreviousVersion | None) -> dict[str, int]:
-    """Bytes of each split, were records as large as in the previous version; empty where there is none."""
+    """Bytes of each split, if records were as large as in the previous version; empty if there is none."""
     before = previous.splits if previous is not None else {}
     records = sum(split.records for split in before.values())
     size = sum(split.size for split in before.values())
@@ -320,7 +321,7 @@ def _previous_sizes(totals: Totals, previous: PreviousVersion | None) -> dict[st
 
 
 def _estimated_sizes(totals: Totals, settings: RecordSettings, sample_cache: str | None) -> dict[str, int]:
-    """Bytes of each split's records: what a sample of them takes, for each byte or each record."""
+    """Bytes of each split's records, from the size of a sample, per source byte or per record."""
     sampled, source, encoded = measure(totals.sampled(), settings, sample_cache)
     sizes = {}
     for name, split in totals.splits.items():
@@ -334,6 +335,6 @@ def _estimated_sizes(totals: Totals, settings: RecordSettings, sample_cache: str
 
 
 def _key_edges(split: SplitTotals, num_shards: int) -> tuple[str, ...]:
-    """First keys of the shards but the first, at even places of the sorted sample of keys."""
+    """First keys of all shards but the first: evenly spaced in the sorted sample of keys."""
     keys = sorted(key.decode("utf-8") for key in split.keys.items())
     return tuple(keys[len(keys) * shard // num_shards] for shard in range(1, num_shards))

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from recordmill.transforms.records import IGNORE
-from recordmill.transforms.shards.brief import quoted, summed
+from recordmill.transforms.shards.class_overview import quoted, summed
 from recordmill.transforms.shards.statistics import Statistics
 
 _TINY = 1000  # a split of less than 1/1000 of the largest is suspicious
@@ -172,13 +172,13 @@ def _normal(name: str) -> str:
     return _SEPARATORS.sub(" ", text.casefold()) if len(text) > 1 else text
 
 
-def _share(part: Mapping[str, int], whole: Mapping[str, int], noun: str, lacking: str) -> str:
+def _share(part: Mapping[str, int], total: Mapping[str, int], noun: str, lacking: str) -> str:
     """The number of items without a label or box, and the splits if there are several."""
     count = sum(part.values())
     verb = "has" if count == 1 else "have"
-    share = f"{count:,} of {sum(whole.values()):,} {noun}s {verb} no {lacking}"
-    found = [f"{name} {count:,} of {whole[name]:,}" for name, count in part.items() if count]
-    if len(whole) == 1:
+    share = f"{count:,} of {sum(total.values()):,} {noun}s {verb} no {lacking}"
+    found = [f"{name} {count:,} of {total[name]:,}" for name, count in part.items() if count]
+    if len(total) == 1:
         return share
     return f"{share} ({', '.join(found[:_MOST_NAMES])}{', …' if len(found) > _MOST_NAMES else ''})"
 

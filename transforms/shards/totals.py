@@ -1,4 +1,4 @@
-"""Totals of the list of records, before any image is read: mergeable, small, whatever the order."""
+"""Totals of the list of records, before any image is read: mergeable, small, independent of the order."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Classes:
     Attributes:
         names: by id.
         texts: by name.
-        optional: names by id that count where all labels are among them.
+        optional: names by id, used only if all labels are among them.
     """
 
     names: dict[int, str] = dataclasses.field(default_factory=dict)
@@ -111,7 +111,7 @@ class Classes:
     optional: dict[int, str] = dataclasses.field(default_factory=dict)
 
     def add(self, found: ClassNames) -> None:
-        """Takes in what a source defines.
+        """Adds the classes that a source defines.
 
         Raises:
             JobError: an id has another name already.
@@ -127,12 +127,12 @@ class Classes:
             self.texts[name] = min(text, self.texts.get(name, text))  # whatever the order
 
     def merge(self, other: Classes) -> None:
-        """Takes in what another part of the list defines."""
+        """Adds the classes of another part of the list."""
         self.add(ClassNames(other.names, other.texts))
         self.add(ClassNames(other.optional, optional=True))
 
     def of(self, labels: Collection[str | int]) -> dict[int, str] | None:
-        """The classes that hold for a dataset with these labels; None where nothing defines any."""
+        """The classes of a dataset with these labels; None if no source defines any."""
         if self.names:
             return self.names
         defined = {*self.optional.values(), *self.optional}
@@ -152,9 +152,9 @@ class Totals:
         columns: the types of the free features.
         attributes: of the objects' attributes.
         steps: of the lists of sequences.
-        annotated: what records have, as in `FeatureSettings`.
+        annotated: kinds of annotations, as in `FeatureSettings`.
         classes: that sources define.
-        digest: sum of the records' hashes, modulo 2**128: differs between states of the source.
+        digest: sum of the records' hashes, modulo 2**128: changes when the listed content changes.
         sample: a few packed records.
     """
 
@@ -191,11 +191,11 @@ class Totals:
 
     @property
     def source_bytes(self) -> int:
-        """Bytes of the stored images that have a known size."""
+        """Bytes of the stored images of known size."""
         return sum(split.source_bytes for split in self.splits.values())
 
     def add(self, record: ImageRecord, hashed: int, content: bytes) -> None:
-        """Counts one record in, given its `key_digest` and its `listed_content`."""
+        """Adds one record, given its `key_digest` and its `listed_content`."""
         name = record.split or DEFAULT_SPLIT
         split = self.splits.get(name)
         if split is None:
@@ -243,7 +243,7 @@ class Totals:
         return [unpack_record(packed) for packed in self.sample.items()]
 
     def _add_details(self, annotations: Annotations) -> None:
-        """Counts what a record has next to labels and free features."""
+        """Adds what a record has apart from labels and free features."""
         found = self.annotated
         for one in annotations.objects:
             if one.attributes:

@@ -10,42 +10,21 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from recordmill.transforms.images import compare
-from recordmill.transforms.images.encoded import Encoded
 from recordmill.transforms.images.icc import profile_of
 from recordmill.transforms.images.likeness import Likeness, Seen, likeness, seen_image
-from recordmill.transforms.images.opened import opened, opened_pixels
-from recordmill.transforms.images.picture import Array, Picture
+from recordmill.transforms.images.original import Original, opened_as_stored, seen_as_stored, seen_of
 from recordmill.transforms.images.policy import ImagePolicy
-from recordmill.transforms.images.store import store_image, store_pixels
 from recordmill.transforms.internal_errors import internal_errors
 from recordmill.transforms.records import BadInput, Failure, StoredImage
-from recordmill.transforms.shards.beacon import SLOW_TIMES, cpu_seconds
-from recordmill.transforms.shards.guarded import TAKES_TOO_LONG
 from recordmill.transforms.sweeping.results import Setting
+from recordmill.transforms.workers.pool import TAKES_TOO_LONG
+from recordmill.transforms.workers.position import SLOW_FACTOR, cpu_seconds
 
 RecordBytes = Callable[[StoredImage], int]
 """The bytes of the record that an image makes, frame and all."""
 
-# CPU time of this process: optimisers have threads of their own, and other processes are at work beside.
+# CPU time of this process: optimisers have their own threads, and other processes run at the same time.
 _clock = time.process_time
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Original:
-    """An image of the source: a file, or pixels of (height, width, channels)."""
-
-    data: bytes
-    shape: tuple[int, int, int] | None = None
-
-    def stored(self, policy: ImagePolicy) -> StoredImage:
-        """What a record stores of it."""
-        if self.shape is None:
-            return store_image(self.data, policy)
-        return store_pixels(self.data, self.shape, policy)
-
-    def opened(self) -> Encoded:
-        """Its header."""
-        return opened(self.data) if self.shape is None else opened_pixels(self.data, self.shape)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,47 +57,25 @@ def measured(
         original: the image.
         settings: to store it by.
         seen: makes the pixels that are compared.
-        record_bytes: tells the size of the record.
+        record_bytes: returns the size of the record.
 
     Raises:
         BadInput: the image cannot be decoded, or a setting takes too long for its size.
     """
     source = seen_of(original, seen)
-    limit = SLOW_TIMES * cpu_seconds(original.opened().pixels)
-    known: dict[tuple[str, bytes], Likeness | None] = {}
+    limit = SLOW_FACTOR * cpu_seconds(original.opened().pixels)
+    likenesses: dict[tuple[str, bytes], Likeness | None] = {}
     found: list[Measure | Failure] = []
     for setting in settings:
         start = _clock()
         try:
             with internal_errors("encode"):
-                found.append(_measured(original, setting, source, seen, record_bytes, known))
+                found.append(_measured(original, setting, source, seen, record_bytes, likenesses))
         except BadInput as error:
             found.append(error.failure())
         if _clock() - start > limit:
             raise BadInput("decode", TAKES_TOO_LONG, f"{setting.name}: more than {limit:.0f} seconds")
     return found
-
-
-def seen_of(original: Original, seen: ImagePolicy) -> Seen:
-    """The source as it is compared.
-
-    Raises:
-        BadInput: it cannot be decoded.
-    """
-    image = original.opened()
-    return seen_image(image, image.orientation if seen.exif == "apply" else 1, seen)
-
-
-def seen_as_stored(stored: StoredImage, seen: ImagePolicy) -> tuple[Seen, float]:
-    """A stored image as it is compared, and the seconds that its decoding takes.
-
-    Whatever it is turned by is done: readers of records do not turn.
-    """
-    start = _clock()
-    image = _opened(stored)
-    picture = image.decode()
-    seconds = _clock() - start
-    return seen_image(dataclasses.replace(image, decode=lambda: picture), 1, seen), seconds
 
 
 def warm_up(settings: Sequence[Setting]) -> None:
@@ -132,7 +89,7 @@ def warm_up(settings: Sequence[Setting]) -> None:
 def _stored(original: Original, settings: Sequence[Setting]) -> Iterator[StoredImage]:
     for setting in settings:
         stored = original.stored(setting.policy)
-        _opened(stored).decode()
+        opened_as_stored(stored).decode()
         yield stored
 
 
@@ -142,7 +99,7 @@ def _measured(
     source: Seen,
     seen: ImagePolicy,
     record_bytes: RecordBytes,
-    known: dict[tuple[str, bytes], Likeness | None],
+    likenesses: dict[tuple[str, bytes], Likeness | None],
 ) -> Measure:
     start = _clock()
     stored = original.stored(setting.policy)
@@ -151,11 +108,13 @@ def _measured(
     pixels, decode_seconds = seen_as_stored(stored, seen)
     # Many settings give the same bytes: every one that keeps the file does.
     which = (stored.image_format, hashlib.sha256(stored.data).digest())
-    if which not in known:
+    if which not in likenesses:
         if stored.image_format == "raw":
             source = _without_profile(original, source, seen)
-        known[which] = likeness(source, pixels)
-    return Measure(size, len(stored.data), encode_seconds, decode_seconds, known[which], stored.jpeg_quality)
+        likenesses[which] = likeness(source, pixels)
+    return Measure(
+        size, len(stored.data), encode_seconds, decode_seconds, likenesses[which], stored.jpeg_quality
+    )
 
 
 def _without_profile(original: Original, source: Seen, seen: ImagePolicy) -> Seen:
@@ -165,25 +124,3 @@ def _without_profile(original: Original, source: Seen, seen: ImagePolicy) -> See
         return source
     bare = dataclasses.replace(image, kind="pixels", inks=None)
     return seen_image(bare, image.orientation if seen.exif == "apply" else 1, seen)
-
-
-def _opened(stored: StoredImage) -> Encoded:
-    """A stored image, to be decoded."""
-    if stored.image_format != "raw":
-        return opened(stored.data)
-    return Encoded(
-        "pixels",
-        stored.data,
-        None,
-        1,
-        lambda: None,
-        lambda: Picture(_pixels(stored)),
-        stored.height * stored.width,
-    )
-
-
-def _pixels(stored: StoredImage) -> Array:
-    """Pixels as tf.io.decode_raw gives them: a copy."""
-    dtype = np.dtype(stored.dtype).newbyteorder("<")
-    flat = np.frombuffer(stored.data, dtype).astype(stored.dtype)
-    return flat.reshape(stored.height, stored.width, stored.channels)

@@ -1,4 +1,4 @@
-"""The folder of a sweep: whether it can take one, and how its files get there."""
+"""The output folder of a sweep: checks it, and writes the files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from recordmill.transforms.storage.paths import absolute, is_remote
 from recordmill.transforms.storage.write_faults import naming_faults
 
 SWEEP_JSON = "sweep.json"
-"""Written last: where it is, the others are whole."""
+"""Written last: if it is there, the other files are complete."""
 
 NAMES = ("sweep.csv", "sweep.png", "sweep.svg", "sweep.html", SWEEP_JSON)
 _SCRATCH = ".sweep-"

@@ -1,24 +1,14 @@
-"""What a sweep found: the dataclasses between those who measure and those who show."""
+"""The results of a sweep."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from recordmill.transforms.images.policy import ImagePolicy
-
-GROUPS = (
-    "pixels",
-    "files",
-    "png to jpeg",
-    "re-encoded",
-    "png to jpeg, optimised",
-    "re-encoded, optimised",
-    "lossless",
-    "webp",
-    "target ssim",
-)
-"""What a setting may be of."""
+from recordmill.transforms.pages.text import rate_text, ssim_text
+from recordmill.transforms.sweeping.groups import GROUPS
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -28,8 +18,8 @@ class Setting:
     Attributes:
         name: unique in the sweep, as people read it: `PNG to JPEG, q90, optimised`.
         group: one of GROUPS: settings that differ in `value` alone.
-        value: the quality, or the SSIM aimed at; None where there is no choice.
-        policy: what `convert` would be told.
+        value: the quality, or the target SSIM; None if there is neither.
+        policy: by which images are stored.
     """
 
     name: str
@@ -47,8 +37,8 @@ class Setting:
         given = []
         for field in dataclasses.fields(self.policy):
             value = getattr(self.policy, field.name)
-            told = field.name == "jpeg_quality" and value == self.value
-            if told or value != field.default:
+            is_quality = field.name == "jpeg_quality" and value == self.value
+            if is_quality or value != field.default:
                 given.append(f"--{field.name}={_flag_value(field.name, value)}")
         return " ".join(given)
 
@@ -119,11 +109,11 @@ class Crop:
     Attributes:
         key: of the image.
         setting: name of the setting.
-        ssim: of the whole image.
+        ssim: of the complete image.
         png: the part, from the stored image, as a PNG.
         source_png: the same part of the source, as a PNG.
         box: (top, left, height, width) of the part, in pixels of the image.
-        image_bytes: of the whole image as stored.
+        image_bytes: of the complete image as stored.
     """
 
     key: str
@@ -137,7 +127,7 @@ class Crop:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sweep:
-    """All that a sweep found.
+    """The results of a sweep.
 
     Attributes:
         input: as it was given.
@@ -188,3 +178,55 @@ def _flag_value(name: str, value: object) -> str:
     if isinstance(value, tuple):
         return "x".join(map(str, value)) if name == "size" else f"#{bytes(value).hex()}"
     return str(value)
+
+
+class Column(NamedTuple):
+    """A column of the table of a sweep: its title, its unit, and the text of a row; None if there is none."""
+
+    title: str
+    unit: str
+    text: Callable[[Row], str | None]
+
+
+def _optional(
+    form: Callable[[float], str], value: Callable[[Row], float | None]
+) -> Callable[[Row], str | None]:
+    def text(row: Row) -> str | None:
+        number = value(row)
+        return None if number is None else form(number)
+
+    return text
+
+
+COLUMNS = (
+    Column("TFRecord", "bytes", lambda row: f"{row.tfrecord_bytes:,}"),
+    Column("ratio", "to files", _optional("{:.3f}".format, lambda row: row.ratio)),
+    Column("an image", "bytes", _optional("{:,.0f}".format, lambda row: row.bytes_per_image)),
+    Column("encode", "images/s", _optional(rate_text, lambda row: row.encode_rate)),
+    Column("decode", "images/s", _optional(rate_text, lambda row: row.decode_rate)),
+    Column("SSIM", "mean", _optional(ssim_text, lambda row: row.ssim_mean)),
+    Column("SSIM", "worst", _optional(ssim_text, lambda row: row.ssim_worst)),
+    Column("PSNR", "dB", _optional("{:.1f}".format, lambda row: row.psnr_mean)),
+)
+"""In the order in which they are shown."""
+
+
+def remarks(sweep: Sweep) -> list[str]:
+    """How to read the figures of a sweep, and its notes."""
+    found = [
+        "TFRecord bytes count complete records: the stored image, its features and the frame. "
+        "The ratio compares them with the bytes of the input files.",
+        "Images a second are those of one process while others ran; they depend on the machine.",
+        "SSIM is of luma. PSNR is of all channels, averaged over the images that differ from their source. "
+        "An SSIM of 1 means the same pixels as the source.",
+    ]
+    policies = [row.setting.policy for row in sweep.rows if row.setting.policy.alpha == "flatten"]
+    if policies:
+        colors = ", ".join(sorted({f"#{bytes(policy.background).hex()}" for policy in policies}))
+        found.append(
+            f"Transparency is laid on the background ({colors}) if an image is encoded again, and for "
+            "every comparison. Settings that keep the files keep their transparency."
+        )
+    if any(row.failed for row in sweep.rows):
+        found.append("Images that a setting refused are not in its figures.")
+    return [*found, *sweep.notes]

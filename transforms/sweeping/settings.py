@@ -97,7 +97,7 @@ def notes(
     if config.alpha == "keep":
         found.append(
             "Transparent images keep their transparency: JPEG settings store them as PNG or WebP, without "
-            "loss; WebP settings encode them anew."
+            "loss; WebP settings encode them again."
         )
     if not converts:
         found.append("PNG to JPEG is left out: it converts no image of this input.")

@@ -13,7 +13,7 @@ from recordmill.transforms.sweeping.crops import Worst
 from recordmill.transforms.sweeping.measure import Measure
 from recordmill.transforms.sweeping.results import Row, Setting
 
-# Sums of floats depend on their order; sums of whole units do not.
+# Sums of floats depend on their order; sums of integers do not.
 _UNITS = 1 << 40
 
 

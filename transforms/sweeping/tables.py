@@ -6,13 +6,13 @@ Both have one row a setting, with the same names; a figure that could not be mea
     flags                         of `convert`, to store images so
     images, failed                stored, and refused by the setting
     source_bytes                  of the files that were stored
-    tfrecord_bytes, image_bytes   of whole records, and of the stored images alone
+    tfrecord_bytes, image_bytes   of complete records, and of the stored images alone
     ratio, bytes_per_image        tfrecord_bytes for a byte of the files, and for an image
     encode_images_per_second, decode_images_per_second   of one process
     compared, identical           images whose pixels were compared, and those that are the source's
     ssim_mean, ssim_worst, ssim_worst_key, psnr_mean     luma SSIM; PSNR in dB of the images that differ
 
-sweep.json has besides, for each row, encode_seconds, decode_seconds, qualities (how often --target_ssim chose
+sweep.json also has, for each row, encode_seconds, decode_seconds, qualities (how often --target_ssim chose
 which JPEG quality; 0 where the source was kept) and policy; and at its root format_version, input,
 source_kind, images, failures (a count for each reason), started, packages and notes.
 """

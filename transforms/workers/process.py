@@ -1,0 +1,155 @@
+"""Spawned interpreters that run tasks: each a fresh one, without Beam.
+
+Not `multiprocessing`: its spawned children import the program's main module again, and with it Beam, and
+a script without a main guard would start itself anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import weakref
+from multiprocessing.connection import Connection
+
+from recordmill.transforms.records import JobError
+from recordmill.transforms.workers.position import SharedPosition, create_file
+from recordmill.transforms.workers.worker import Preload
+
+# It sleeps on its socket, and imports nothing of ours before the first message.
+_BOOT = (
+    "import json, select, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "select.select([int(sys.argv[2])], [], []); "
+    "from recordmill.transforms.workers.worker import main; main(int(sys.argv[2]), int(sys.argv[3]))"
+)
+# glibc gives the memory of each decoded image back and takes it again for the next, page by page: a tenth of
+# the time of re-encoding. These are its own upper limits, from the start. Other systems do not read them.
+_ALLOCATION = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(64 << 20)}
+# A process that cannot even be killed (its disk does not answer) is left behind.
+_STOP_SECONDS = 5
+
+
+@dataclasses.dataclass(eq=False)
+class WorkerProcess:
+    """A spawned interpreter.
+
+    Attributes:
+        popen: the process.
+        connection: the socket to it.
+        position: what it is doing, in shared memory.
+        preload: module that it imports once it is woken; empty where it has been.
+    """
+
+    popen: subprocess.Popen[bytes]
+    connection: Connection
+    position: SharedPosition
+    preload: str
+
+    @staticmethod
+    def spawn(preload: str = "") -> WorkerProcess:
+        """Starts one, which sleeps until it gets a message."""
+        if _ending:
+            raise JobError("the program ends")
+        ours, theirs = socket.socketpair()
+        for end in (ours, theirs):
+            end.setblocking(True)  # whatever default Beam's parts for Google Cloud have set for all sockets
+        descriptor = create_file()
+        try:
+            position = SharedPosition(descriptor)
+            inherited = [theirs.fileno(), descriptor]
+            popen = subprocess.Popen(
+                [sys.executable, "-c", _BOOT, json.dumps(sys.path), *map(str, inherited)],
+                pass_fds=inherited,
+                stdin=subprocess.DEVNULL,
+                env={**_ALLOCATION, **os.environ},
+                # Ctrl-C is for this process alone: when it goes, the socket closes, and they go too.
+                start_new_session=True,
+            )
+        finally:
+            theirs.close()
+            os.close(descriptor)
+        process = WorkerProcess(popen, Connection(ours.detach()), position, preload)
+        _started.add(process)
+        return process
+
+    def wake(self) -> None:
+        """Lets it import what it needs."""
+        module, self.preload = self.preload, ""
+        if module:
+            with contextlib.suppress(OSError):  # whoever uses it will see that it has died
+                self.connection.send(Preload(module))
+
+    def stop(self) -> int | None:
+        """Ends it. Returns its exit status, negative for a signal."""
+        self.popen.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.popen.wait(_STOP_SECONDS)
+        self.connection.close()
+        return self.popen.returncode
+
+
+_idle: list[WorkerProcess] = []
+_started: weakref.WeakSet[WorkerProcess] = weakref.WeakSet()
+_ending = False
+_idle_lock = threading.Lock()
+
+
+def kill_all() -> None:
+    """Ends every process at once, and lets no other start: the program is about to end."""
+    global _ending
+    _ending = True
+    for process in list(_started):
+        process.popen.kill()
+
+
+def prestart(processes: int, preload: str) -> None:
+    """Starts processes that will be needed, while this one is still small and has time.
+
+    The first is woken at once, the others sleep until `wake_idle` or until they are used. Those that are not
+    used end with this process.
+
+    Args:
+        processes: how many.
+        preload: module of their tasks.
+    """
+    with _idle_lock:
+        _idle.extend(WorkerProcess.spawn(preload) for _ in range(processes - len(_idle)))
+        for process in _idle[:1]:
+            process.wake()
+
+
+def wake_idle() -> None:
+    """Lets started processes import what they need, while this one works."""
+    with _idle_lock:
+        for process in _idle:
+            process.wake()
+
+
+def stop_idle() -> None:
+    """Ends the processes that nothing uses."""
+    with _idle_lock:
+        while _idle:
+            _idle.pop().stop()
+
+
+def take() -> WorkerProcess:
+    """An idle process, or else a new one."""
+    with _idle_lock:
+        while _idle:
+            process = _idle.pop(0)
+            if process.popen.poll() is None:
+                process.wake()
+                return process
+            process.connection.close()
+        return WorkerProcess.spawn()
+
+
+def give_back(process: WorkerProcess) -> None:
+    """Keeps a process that has nothing to do for whoever needs one next."""
+    with _idle_lock:
+        _idle.insert(0, process)  # before those that are asleep
