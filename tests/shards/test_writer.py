@@ -1,9 +1,9 @@
 """Parts, joins, and the processes that write them."""
 
-import dataclasses
 import hashlib
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -118,9 +118,11 @@ def test_the_number_of_workers_changes_no_byte(tmp_path: Path, workers: int) -> 
     assert contents(reports[0].file) == contents(expected)
     assert reports[0].file.sha256 == expected.sha256
     assert contents(reports[1].file) == (b"", "", [])
-    assert train.reusable(references, sizes(str(tmp_path))) == dataclasses.replace(reports[0], reused=True)
-    assert val.reusable([], sizes(str(tmp_path))) == dataclasses.replace(reports[1], reused=True)
-    assert {path.suffix for path in tmp_path.iterdir()} == {".tfrecord", ".idx", ".json"}
+    assert train.reusable(references, sizes(str(tmp_path))) == msgspec.structs.replace(
+        reports[0], reused=True
+    )
+    assert val.reusable([], sizes(str(tmp_path))) == msgspec.structs.replace(reports[1], reused=True)
+    assert {path.suffix for path in tmp_path.iterdir()} == {".tfrecord", ".idx", ".state"}
     assert len(list(tmp_path.iterdir())) == 2 + 2 * 3
     assert sum(done) == 700
 

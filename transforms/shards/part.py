@@ -11,20 +11,21 @@ import shutil
 from collections.abc import Iterable, Sequence
 from typing import IO
 
-from recordmill.transforms.examples.index import index_lines
-from recordmill.transforms.examples.tfrecord import RecordWriter
+import msgspec
+
+from recordmill.transforms.examples.tfrecord import RecordWriter, index_lines
 from recordmill.transforms.records import BadInput, Failure
 from recordmill.transforms.shards.fingerprint import is_versioned, source_fingerprint
 from recordmill.transforms.shards.record_encoder import RecordEncoder
-from recordmill.transforms.shards.record_state import ENDING, header_of, row_line, write_state
+from recordmill.transforms.shards.record_state import ENDING, header_of, row_bytes, write_state
 from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.report import ShardFile, WriteStats, merged
+from recordmill.transforms.shards.reuse import TakeOver
 from recordmill.transforms.shards.state import ShardState
-from recordmill.transforms.shards.taking_over import TakeOver
 from recordmill.transforms.storage import objects
 from recordmill.transforms.storage.durable import write_text
+from recordmill.transforms.storage.files import stamp_of
 from recordmill.transforms.storage.paths import is_remote
-from recordmill.transforms.storage.stamp import stamp_of
 from recordmill.transforms.storage.write_faults import naming_faults
 from recordmill.transforms.workers.task import R, Task, Worker
 
@@ -85,7 +86,7 @@ class PartTask(_RecordsTask[ShardFile]):
         """Writes the failure of the only record."""
         with naming_faults(self.path):
             failure, stats = self._failure(error)
-            file = dataclasses.replace(
+            file = msgspec.structs.replace(
                 write_empty(self.path, has_state=self.take is not None),
                 failures_path=_write_failures([failure.to_json()], self.path),
                 stats=stats,
@@ -198,7 +199,7 @@ def _with_state(file: ShardFile, rows: str, digest: str, stamp: str) -> ShardFil
     stamp = stamp or stamp_of(file.path)[1]
     sha256 = write_state(path, header_of(file, digest, stamp, index, failures), rows)
     os.remove(rows)
-    return dataclasses.replace(file, state_path=path, state_sha256=sha256)
+    return msgspec.structs.replace(file, state_path=path, state_sha256=sha256)
 
 
 def _uploaded(file: ShardFile, folder: str) -> ShardFile:
@@ -209,7 +210,7 @@ def _uploaded(file: ShardFile, folder: str) -> ShardFile:
     paths = [path for path in file.paths if file.state_path is None or path != file.path]
     objects.in_parallel(functools.partial(_upload, folder), paths)
     _remove(file.paths)
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         file,
         path=_path_in(folder, file.path),
         index_path=_path_in(folder, file.index_path),
@@ -246,12 +247,12 @@ def write_part(
         writer = RecordWriter(stack.enter_context(open(f"{path}.tfrecord", "wb", buffering=_WRITE_BYTES)))
         rows = None
         if take is not None:
-            rows = stack.enter_context(open(f"{path}.rows", "w", encoding="utf-8", newline="\n"))
+            rows = RecordWriter(stack.enter_context(open(f"{path}.rows", "wb", buffering=_WRITE_BYTES)))
         for number, record, encoded in encoder.encode_all(references, stats, failures, take):
             writer.write(encoded.payload)
             if rows is not None and take is not None:
                 source = source_fingerprint(record) if encoded.is_as_listed else ""
-                rows.write(row_line(take.place(references[number], record), source, encoded))
+                rows.write(row_bytes(take.sort_key(references[number], record), source, encoded))
             stats.unknown += not (encoded.is_as_listed and is_versioned(record))
     with open(f"{path}.idx", "w", encoding="ascii") as index:
         index.writelines(index_lines(writer.lengths))

@@ -12,8 +12,8 @@ from concurrent.futures import Future
 from recordmill.transforms.shards.part import PartTask
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from recordmill.transforms.shards.report import ShardFile, ShardReport
+from recordmill.transforms.shards.reuse import TakeOver
 from recordmill.transforms.shards.state import ShardState
-from recordmill.transforms.shards.taking_over import TakeOver
 from recordmill.transforms.workers.pool import ITEM_SECONDS, ProcessExecutor
 from recordmill.transforms.workers.position import SLOW_FACTOR
 from recordmill.transforms.workers.task import Progress
