@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pi
 
 def _set_up() -> None:
     from recordmill.pipelines.running.beam_job import set_up_logging
-    from recordmill.transforms.shards import own_process
+    from recordmill.transforms.workers import own_process
 
     own_process.set_up()
     set_up_logging(verbose=False)

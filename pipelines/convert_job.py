@@ -56,6 +56,8 @@ def run(options: ConvertOptions) -> int:
 class _Conversion(Job):
     """The job that publishes a dataset."""
 
+    preload = "recordmill.transforms.shards.part"
+
     def __init__(self, options: ConvertOptions) -> None:
         super().__init__(options.dataset.workers, _UNFINISHED, is_remote(options.output))
         self._options = options

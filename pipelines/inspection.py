@@ -43,8 +43,8 @@ from recordmill.transforms.reading.survey_records import Taken, first_records, n
 from recordmill.transforms.reading.survey_sample import Inspected, Limits, inspected
 from recordmill.transforms.reading.survey_shown import WHOLE, Shortness, shown_record
 from recordmill.transforms.records import JobError
-from recordmill.transforms.shards import own_process
 from recordmill.transforms.storage.places import check_place
+from recordmill.transforms.workers import own_process
 
 
 def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pipelines.inspection") -> int:

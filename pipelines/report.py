@@ -18,7 +18,7 @@ from recordmill.pipelines.options.parser import Parser
 from recordmill.pipelines.options.reading import REPORT
 from recordmill.transforms.flags import as_flags
 from recordmill.transforms.records import JobError
-from recordmill.transforms.shards import own_process
+from recordmill.transforms.workers import own_process
 
 if TYPE_CHECKING:
     from recordmill.transforms.reading.dataset import Dataset

@@ -21,7 +21,7 @@ from recordmill.transforms.reading.parsing_code import parsing_code
 from recordmill.transforms.reading.parsing_config import input_readers, why_no_reader
 from recordmill.transforms.reading.parsing_dataset import described
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.shards import own_process
+from recordmill.transforms.workers import own_process
 
 
 def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pipelines.schema_code") -> int:

@@ -28,11 +28,12 @@ from recordmill.pipelines.options.sweep import SweepOptions, parse_sweep
 from recordmill.pipelines.running.beam_job import exit_status, set_up_logging
 from recordmill.pipelines.running.job import Job, run_job
 from recordmill.pipelines.sweep_table import print_table
-from recordmill.transforms.shards import own_process, progress
+from recordmill.transforms.shards import progress
 from recordmill.transforms.storage.files import read_text
 from recordmill.transforms.storage.paths import absolute
 from recordmill.transforms.sweeping.output import SWEEP_JSON
 from recordmill.transforms.sweeping.tables import read_json
+from recordmill.transforms.workers import own_process
 
 if TYPE_CHECKING:
     import apache_beam as beam

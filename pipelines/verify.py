@@ -31,10 +31,11 @@ from recordmill.pipelines.options.verify import VerifyOptions, parse_verify, rep
 from recordmill.pipelines.running.beam_job import exit_status, set_up_logging
 from recordmill.pipelines.running.job import Job, run_job
 from recordmill.pipelines.verify_table import print_verified
-from recordmill.transforms.shards import own_process, progress
+from recordmill.transforms.shards import progress
 from recordmill.transforms.storage.files import read_text
 from recordmill.transforms.storage.paths import absolute
 from recordmill.transforms.storage.scratch import scratch_folder
+from recordmill.transforms.workers import own_process
 
 if TYPE_CHECKING:
     import apache_beam as beam

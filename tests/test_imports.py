@@ -32,6 +32,7 @@ ALLOWED = {
         "transforms.storage",
         "transforms.sources",
     ),
+    "transforms.workers": ("transforms.internal_errors", "transforms.records", "transforms.workers"),
     "transforms.config": (
         "transforms.flags",
         "transforms.flag_values",
@@ -49,6 +50,7 @@ ALLOWED = {
         "transforms.examples",
         "transforms.framing",
         "transforms.shards",
+        "transforms.workers",
     ),
     "transforms.reading": (
         "transforms.internal_errors",
@@ -62,6 +64,7 @@ ALLOWED = {
         "transforms.sources",
         "transforms.shards",
         "transforms.reading",
+        "transforms.workers",
     ),
     "transforms.pages": ("transforms.sources", "transforms.pages"),
     "transforms.reporting": (
@@ -75,6 +78,7 @@ ALLOWED = {
         "transforms.reading",
         "transforms.pages",
         "transforms.reporting",
+        "transforms.workers",
     ),
     "transforms.sweeping": (
         "transforms.flags",
@@ -87,6 +91,7 @@ ALLOWED = {
         "transforms.shards",
         "transforms.pages",
         "transforms.sweeping",
+        "transforms.workers",
     ),
     "transforms": ("transforms",),
     "pipelines": ("transforms", "pipelines"),
@@ -111,6 +116,7 @@ WITHOUT_BEAM = (
     "transforms.sweeping",
     "transforms.reading",
     "transforms.reporting",
+    "transforms.workers",
     "pipelines",
 )
 

@@ -40,12 +40,13 @@ from recordmill.transforms.examples.registry import SCHEMAS
 from recordmill.transforms.examples.schema import DatasetSummary, SequenceSchema
 from recordmill.transforms.images import png
 from recordmill.transforms.images.reasons import MAX_PIXELS
-from recordmill.transforms.shards import beacon, guarded, memory, read_ahead
+from recordmill.transforms.shards import memory, read_ahead
 from recordmill.transforms.sources.formats.box_columns import CORNER_COLUMNS, LIST_COLUMN, SIDE_COLUMNS
 from recordmill.transforms.sources.formats.rows import IMAGE_COLUMNS, LABEL_COLUMNS, SPLIT_COLUMNS
 from recordmill.transforms.sources.names import SPLIT_NAMES, is_image_name
 from recordmill.transforms.sources.registry import SOURCES
 from recordmill.transforms.storage import cloud, containers, lock, object_lock
+from recordmill.transforms.workers import pool, position
 from tests.pipelines.conversion import by_key, examples, failures, manifest
 
 ROOT = Path(__file__).parents[1]
@@ -696,11 +697,12 @@ def test_the_folders_of_the_map_are_all_there_are() -> None:
 
 def test_the_limits_of_time_are_told() -> None:
     text = " ".join(README.split())
-    assert f"does not end within {guarded.IMAGE_SECONDS:g} seconds" in text
-    assert f"may take {beacon.IMAGE_CPU_SECONDS:g} seconds of processor time" in text
-    assert f"and {beacon.CPU_SECONDS_A_MEGAPIXEL:g} more for each megapixel" in text
+    assert f"does not end within {pool.ITEM_SECONDS:g} seconds" in text
+    assert f"may take {position.ITEM_CPU_SECONDS:g} seconds of processor time" in text
+    assert f"and {position.CPU_SECONDS_PER_MEGAPIXEL:g} more for each megapixel" in text
     assert (
-        f"{beacon.cpu_seconds(MAX_PIXELS):.0f} at the most, since images of more than {MAX_PIXELS:,}" in text
+        f"{position.cpu_seconds(MAX_PIXELS):.0f} at the most, since images of more than {MAX_PIXELS:,}"
+        in text
     )
     assert f"at most {png._LONGEST_TEXT >> 20} MiB a keyword" in text
     assert f"dead after {lock._DEAD_SECONDS:g} seconds without a sign of life" in text

@@ -16,13 +16,12 @@ from benchmarks.drawings import draw
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.images.likeness import Likeness
 from recordmill.transforms.records import Annotations, Failure, ImageRecord, ImageRef
-from recordmill.transforms.shards import process
-from recordmill.transforms.shards.report import WriteStats
 from recordmill.transforms.sweep import AddUpFn, MeasureSettings, SweptSource, reason_of
 from recordmill.transforms.sweeping.measure import Measure
 from recordmill.transforms.sweeping.settings import SweepConfig
 from recordmill.transforms.sweeping.sums import SweepSum
 from recordmill.transforms.sweeping.tasks import MeasuredImage
+from recordmill.transforms.workers import process
 from tests.patched import patched_site
 
 CONFIG = SweepConfig(qualities=(60,), targets=(), worst=2)
@@ -144,7 +143,7 @@ def test_an_output_that_holds_something_is_refused_in_the_pipeline_too(
 
 def test_the_combiner_adds_up_what_it_is_given() -> None:
     measures = (Measure(10, 5, 1.0, 2.0, Likeness(0.5, 20.0, False), 60),)
-    images = [MeasuredImage([], 0, WriteStats(), [], key, key.encode(), 100, measures) for key in ("b", "a")]
+    images = [MeasuredImage(key, key.encode(), 100, measures) for key in ("b", "a")]
     expected = SweepSum(1)
     for image in images:
         expected.add(image.key, image.reference, image.source_bytes, image.measures)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, as_completed
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -22,12 +21,15 @@ from recordmill.transforms.shards.batching import Batches, items
 from recordmill.transforms.shards.memory import shuffle_warning
 from recordmill.transforms.shards.part import EncodedBatch, EncodeTask
 from recordmill.transforms.shards.plan import DatasetPlan, writer_processes
-from recordmill.transforms.shards.pool import ProcessExecutor
+from recordmill.transforms.shards.record_encoder import RecordEncoder
 from recordmill.transforms.shards.references import reference_record, reference_shard
 from recordmill.transforms.shards.report import WriteStats
+from recordmill.transforms.shards.writer import encoder_pool
 from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.layout import Run
 from recordmill.transforms.survey import Surveyed, in_global_window
+from recordmill.transforms.task_fn import TaskFn
+from recordmill.transforms.workers.pool import ProcessExecutor
 
 _FAILURES = "failures"
 _GROUP_RECORDS = 64  # on average
@@ -152,10 +154,10 @@ class SpreadReferences(beam.DoFn):
         yield from map(in_global_window, self._batches.rest())
 
 
-class EncodeExamplesFn(beam.DoFn):
+class EncodeExamplesFn(TaskFn[str, EncodedBatch]):
     """((split, group), batches of references) -> payloads to the tag of the split, `Failure` to `failures`.
 
-    The main output is (split, WriteStats), when the bundle ends. Groups are handed to writer processes as
+    The main output is (split, WriteStats), when the bundle ends. Groups are handed to worker processes as
     they come; what these give back is yielded as soon as it is there, so that few are held.
 
     Args:
@@ -164,15 +166,15 @@ class EncodeExamplesFn(beam.DoFn):
     """
 
     def __init__(self, config: DatasetConfig, run: Run) -> None:
+        super().__init__(config.workers, progress.add_done)
         self._config = config
         self._run = run
-        self._executor: ProcessExecutor | None = None
-        self._pending: list[tuple[str, Future[EncodedBatch]]] = []
 
     def start_bundle(self) -> None:
-        """Nothing encoded, nor left by a bundle that failed; the plan may be another one."""
-        self.teardown()
+        """Nothing encoded; the plan may be another one."""
+        super().start_bundle()
         self._stats: dict[str, WriteStats] = {}
+        self._plan: DatasetPlan | None = None
         self._task_bytes = 0
         self._log = FailureLog()
 
@@ -185,61 +187,39 @@ class EncodeExamplesFn(beam.DoFn):
         """One group."""
         if message := repeated_keys(named):
             raise JobError(message)
+        if self._plan is None:
+            self._plan, self._task_bytes = plan, source_bytes_of_task(plan)
         (split, _), batches = element
-        try:
-            executor = self._executor or self._start(plan)
-            for task in encode_tasks(items(batches), self._task_bytes):
-                self._pending.append((split, executor.submit(task)))
-                for tag, value in self._done():
-                    yield beam.pvalue.TaggedOutput(tag, value)
-        except BaseException:
-            self.teardown()
-            raise
+        for task in encode_tasks(items(batches), self._task_bytes):
+            yield from self.submit(split, task)
 
     def finish_bundle(self) -> Iterator[Any]:
         """Waits for what is still encoded."""
         try:
-            while self._pending:
-                next(as_completed([future for _, future in self._pending]))
-                for tag, value in self._done():
-                    yield beam.pvalue.TaggedOutput(tag, in_global_window(value))
+            yield from super().finish_bundle()
         finally:
-            self.teardown()
             self._log.finish()
         yield from map(in_global_window, self._stats.items())
 
-    def teardown(self) -> None:
-        """Lets the processes go."""
-        if self._executor is not None:
-            self._executor.close()
-        self._executor = None
-        self._pending = []
-
-    def _start(self, plan: DatasetPlan) -> ProcessExecutor:
+    def start_pool(self) -> ProcessExecutor[RecordEncoder]:
+        """Processes that encode records of the plan."""
+        assert self._plan is not None
         lock.keep(self._run.locked, self._run.token)
-        warning = shuffle_warning(self._config, plan)
+        warning = shuffle_warning(self._config, self._plan)
         if warning is not None:
             progress.add_note(warning)
-        self._task_bytes = source_bytes_of_task(plan)
-        workers = writer_processes(plan, self._config.workers)
-        self._executor = ProcessExecutor(plan.settings, progress.add_done, workers)
-        return self._executor
+        workers = writer_processes(self._plan, self._config.workers)
+        return encoder_pool(self._plan.settings, progress.add_done, workers)
 
-    def _done(self) -> Iterator[tuple[str, bytes | Failure]]:
-        """(tag, value) of all that is done; forgets it."""
-        pending, self._pending = self._pending, []
-        done: list[tuple[str, Future[EncodedBatch]]] = []
-        for split, future in pending:
-            (done if future.done() else self._pending).append((split, future))
-        for split, future in done:
-            batch = future.result()
-            self._stats.setdefault(split, WriteStats()).merge(batch.stats)
-            count_written(batch.stats, batch.payload_bytes + batch.stats.written * FRAME_BYTES)
-            tag = _tag(split)
-            yield from ((tag, payload) for payload in batch.payloads)
-            for failure in batch.failures:
-                self._log.add(failure)
-                yield _FAILURES, failure
+    def results(self, split: str, batch: EncodedBatch) -> Iterator[beam.pvalue.TaggedOutput]:
+        """The payloads of a batch, and its failures."""
+        self._stats.setdefault(split, WriteStats()).merge(batch.stats)
+        count_written(batch.stats, batch.payload_bytes + batch.stats.written * FRAME_BYTES)
+        for payload in batch.payloads:
+            yield beam.pvalue.TaggedOutput(_tag(split), payload)
+        for failure in batch.failures:
+            self._log.add(failure)
+            yield beam.pvalue.TaggedOutput(_FAILURES, failure)
 
 
 def _tag(split: str) -> str:

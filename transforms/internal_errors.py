@@ -22,7 +22,8 @@ _receiver: Callable[[str, str], None] | None = None
 class internal_errors(contextlib.ContextDecorator):
     """Turns an exception that nothing expects into a BadInput, and logs its traceback.
 
-    BadInput, JobError and MemoryError pass through. A context manager and a decorator.
+    BadInput, JobError, MemoryError and the errors of the system pass through. A context manager and a
+    decorator.
 
     Args:
         stage: what is being done, as `BadInput` has it.
@@ -41,6 +42,8 @@ class internal_errors(contextlib.ContextDecorator):
         """Raises the BadInput."""
         if not isinstance(error, Exception) or isinstance(error, BadInput | JobError | MemoryError):
             return
+        if isinstance(error, OSError) and error.errno is not None:
+            return  # of the system; Pillow's own have no number
         text = _printable("".join(traceback.format_exception(error)), _LONGEST_TRACEBACK)
         log_once(f"{type(error).__name__} in {_origin(error)}", text)
         detail = _printable(text.rstrip().rpartition("\n")[2].partition(": ")[2], _LONGEST_DETAIL)

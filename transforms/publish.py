@@ -313,7 +313,7 @@ def _described(
         yield SETTINGS, settings_text(recipe, edges, masks)
     report = report_json(reconciled.statistics, settings)
     yield REPORT_DATA, report_text(report)
-    yield REPORT, report_page(output, manifest, report, os.path.join(output, FAILURES), settings)
+    yield REPORT, report_page(output, manifest, report, os.path.join(output, FAILURES))
     yield from companions(reconciled, config, run.version).items()
 
 

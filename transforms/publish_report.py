@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from recordmill.transforms.reporting.tasks import ChangedImage, ChangeTask, DrawnPage, PageTask
-from recordmill.transforms.shards.beacon import SLOW_TIMES
-from recordmill.transforms.shards.guarded import IMAGE_SECONDS, GuardedWriter
-from recordmill.transforms.shards.part import EncodedBatch, EncodeTask
+from recordmill.transforms.records import BadInput
+from recordmill.transforms.reporting.tasks import ChangeTask, PageTask
 from recordmill.transforms.shards.record_encoder import RecordSettings
 from recordmill.transforms.shards.statistics import MOST_REENCODED, Statistics
 from recordmill.transforms.storage.layout import REPORT_FORMAT_VERSION
 from recordmill.transforms.storage.sealed import seal
+from recordmill.transforms.workers.pool import ITEM_SECONDS, ProcessExecutor, worker_itself
+from recordmill.transforms.workers.position import SLOW_FACTOR
+from recordmill.transforms.workers.task import Worker, no_progress
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -49,7 +49,6 @@ def report_page(
     manifest: Mapping[str, Any],
     report: Mapping[str, Any],
     failures_path: str,
-    settings: RecordSettings,
 ) -> str:
     """The text of report.html, sealed; without pictures of records where they cannot be drawn.
 
@@ -58,16 +57,15 @@ def report_page(
         manifest: that will be published.
         report: of `report_json`.
         failures_path: of failures.jsonl.
-        settings: that records were encoded by.
     """
-    task = PageTask(output=output, manifest=manifest, report=report, failures_path=failures_path)
-    with _writer(settings) as writer:
-        found = _result(writer, task)
-    for failure in found.failures if found else ():
-        told = "report.html is without pictures of records (%s: %s); `recordmill report` makes it anew"
-        _LOGGER.warning(told, failure.reason, failure.detail)
-    text = found.text if isinstance(found, DrawnPage) else ""
-    return seal(text or task.text(has_samples=False))
+    task = PageTask(output, manifest, report, failures_path)
+    with _worker() as pool:
+        found = pool.submit(task).result()
+    if isinstance(found, str):
+        return seal(found)
+    message = "report.html is without pictures of records (%s: %s); `recordmill report` rebuilds it"
+    _LOGGER.warning(message, found.reason, found.detail)
+    return seal(task.text(has_samples=False))
 
 
 def reencoded_crops(
@@ -75,38 +73,20 @@ def reencoded_crops(
 ) -> Iterator[Mapping[str, Any]]:
     """The part that encoding has changed most, of each image that is remembered, before and after it.
 
-    One that cannot be read any more is left out: the dataset is whole without.
+    An image that cannot be read any more is left out: the dataset is complete without.
     """
     remembered = sorted((reference, key) for split in statistics for key, reference in split.reencoded)
     if not remembered:
         return
-    with _writer(settings) as writer:
+    with _worker() as pool:
         for reference, key in remembered[:MOST_REENCODED]:
-            found = _result(writer, ChangeTask([reference], policy=settings.policy))
-            for failure in found.failures if found else ():
-                _LOGGER.info("no picture of %r before and after its encoding: %s", key, failure.detail)
-            if isinstance(found, ChangedImage) and found.crop is not None:
-                yield found.crop
+            found = pool.submit(ChangeTask(reference, settings.policy)).result()
+            if isinstance(found, BadInput):
+                _LOGGER.info("no picture of %r before and after its encoding: %s", key, found.detail)
+            elif found is not None:
+                yield found
 
 
-def _result(writer: GuardedWriter, task: EncodeTask) -> EncodedBatch | None:
-    """What a task has come to; None where it was wrong itself, for which no dataset is lost."""
-    try:
-        found = writer.run(task)
-    except RuntimeError:
-        _LOGGER.exception("a picture of report.html is left out")
-        return None
-    assert isinstance(found, EncodedBatch)
-    return found
-
-
-@contextlib.contextmanager
-def _writer(settings: RecordSettings) -> Iterator[GuardedWriter]:
-    """A process that images may crash; one that is idle, where there is one."""
-    writer = GuardedWriter(settings, lambda *_: None, IMAGE_SECONDS * SLOW_TIMES)
-    idle = False
-    try:
-        yield writer
-        idle = True
-    finally:
-        writer.close(idle)
+def _worker() -> ProcessExecutor[Worker]:
+    """A process that images may crash; an idle one, where there is one."""
+    return ProcessExecutor(worker_itself, no_progress, 1, ITEM_SECONDS * SLOW_FACTOR)

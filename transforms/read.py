@@ -14,7 +14,7 @@ from typing import Any
 import apache_beam as beam
 
 from recordmill.transforms.records import BadInput, ClassNames, ImageRecord, JobError
-from recordmill.transforms.shards import process, progress
+from recordmill.transforms.shards import progress
 from recordmill.transforms.sources.detection import detect
 from recordmill.transforms.sources.registry import source_of
 from recordmill.transforms.sources.source import Item, PartedSource, SourceConfig
@@ -22,6 +22,7 @@ from recordmill.transforms.storage.listing import glance
 from recordmill.transforms.storage.marked import make_marked_folder
 from recordmill.transforms.storage.scratch import scratch_folder
 from recordmill.transforms.storage.zip_member import check_size
+from recordmill.transforms.workers import process
 
 _PROGRESS_STEP = 1000
 

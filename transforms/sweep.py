@@ -23,9 +23,6 @@ from recordmill.transforms.metrics import count, count_left_out
 from recordmill.transforms.records import Failure, JobError
 from recordmill.transforms.shards import progress
 from recordmill.transforms.shards.batching import items
-from recordmill.transforms.shards.beacon import SLOW_TIMES
-from recordmill.transforms.shards.guarded import IMAGE_SECONDS
-from recordmill.transforms.shards.part import EncodedBatch
 from recordmill.transforms.shards.plan import record_settings
 from recordmill.transforms.shards.record_encoder import RecordSettings
 from recordmill.transforms.shards.totals import Totals, merged_totals
@@ -36,8 +33,11 @@ from recordmill.transforms.sweeping.output import SWEEP_JSON, prepare_output, wr
 from recordmill.transforms.sweeping.results import Crop, Sweep, without_idle_conversions
 from recordmill.transforms.sweeping.settings import SweepConfig, notes, settings
 from recordmill.transforms.sweeping.sums import SweepSum
-from recordmill.transforms.sweeping.tasks import CroppedImage, CropTask, MeasuredImage, MeasureTask
-from recordmill.transforms.task_fn import TaskFn, no_progress
+from recordmill.transforms.sweeping.tasks import CropTask, MeasuredImage, MeasureTask
+from recordmill.transforms.task_fn import E, TaskFn
+from recordmill.transforms.workers.pool import ITEM_SECONDS
+from recordmill.transforms.workers.position import SLOW_FACTOR
+from recordmill.transforms.workers.task import Progress, R, no_progress
 
 _FAILURES = "failures"
 
@@ -101,7 +101,7 @@ class MeasureSettings(beam.PTransform):
             | "TakeReferences" >> beam.FlatMapTuple(lambda _, batch: items([batch])).with_output_types(bytes)
             | "SpreadReferences" >> beam.Reshuffle()
             | "MeasureImages"
-            >> beam.ParDo(MeasureFn(config, workers), side)
+            >> beam.ParDo(MeasureFn(config, workers, progress.add_done), side)
             .with_output_types(MeasuredImage, **{_FAILURES: Failure})
             .with_outputs(_FAILURES, main="measured")
         )
@@ -110,8 +110,7 @@ class MeasureSettings(beam.PTransform):
             total
             | "TakeWorst" >> beam.FlatMap(lambda total: total.worst).with_output_types(Worst)
             | "SpreadWorst" >> beam.Reshuffle()
-            | "CutCrops"
-            >> beam.ParDo(CropFn(config, workers), side).with_output_types(tuple[Worst, list[Crop]])
+            | "CutCrops" >> beam.ParDo(CropFn(config, workers)).with_output_types(tuple[Worst, list[Crop]])
         )
         failures = (
             (surveyed.failures, measured[_FAILURES])
@@ -162,16 +161,17 @@ def nothing_measured(reasons: Counter[str]) -> str:
     return message
 
 
-class _SweepFn(TaskFn):
-    """A task an image, which takes its time once for each setting.
+class _SweepFn(TaskFn[E, R]):
+    """One task for each image, which takes its time once for each setting.
 
     Args:
         config: of the sweep.
         workers: processes at most.
+        progress: is called with images that are done.
     """
 
-    def __init__(self, config: SweepConfig, workers: int) -> None:
-        super().__init__(workers, IMAGE_SECONDS * SLOW_TIMES * len(settings(config)))
+    def __init__(self, config: SweepConfig, workers: int, progress: Progress = no_progress) -> None:
+        super().__init__(workers, progress, ITEM_SECONDS * SLOW_FACTOR * len(settings(config)))
         self._config = config
 
     def start_bundle(self) -> None:
@@ -188,37 +188,35 @@ class _SweepFn(TaskFn):
             self._log.finish()
 
 
-class MeasureFn(_SweepFn):
+class MeasureFn(_SweepFn[None, MeasuredImage | Failure]):
     """Reference -> MeasuredImage; `Failure` to `failures`."""
 
     def process(self, reference: bytes, records: RecordSettings) -> Iterator[Any]:
         """One image."""
-        task = MeasureTask([reference], settings=self._settings, seen=self._config.seen, records=records)
-        yield from self.submit(None, task, records, progress.add_done)
+        yield from self.submit(None, MeasureTask(reference, self._settings, self._config.seen, records))
 
-    def results(self, about: Any, batch: EncodedBatch) -> Iterator[Any]:
+    def results(self, _: None, found: MeasuredImage | Failure) -> Iterator[Any]:
         """The image, or why it failed."""
-        for failure in batch.failures:
-            self._log.add(failure)
-            count_left_out(failure)
-            yield beam.pvalue.TaggedOutput(_FAILURES, failure)
-        if isinstance(batch, MeasuredImage) and batch.measures:
+        if isinstance(found, Failure):
+            self._log.add(found)
+            count_left_out(found)
+            yield beam.pvalue.TaggedOutput(_FAILURES, found)
+        else:
             count("measured")
-            yield batch
+            yield found
 
 
-class CropFn(_SweepFn):
+class CropFn(_SweepFn[Worst, list[Crop]]):
     """Worst -> (Worst, its crops)."""
 
-    def process(self, worst: Worst, records: RecordSettings) -> Iterator[Any]:
+    def process(self, worst: Worst) -> Iterator[Any]:
         """One image."""
-        task = CropTask([worst.reference], settings=self._settings, seen=self._config.seen, worst=worst)
-        yield from self.submit(worst, task, records, no_progress)
+        task = CropTask(worst.reference, self._settings, self._config.seen, worst)
+        yield from self.submit(worst, task)
 
-    def results(self, about: Any, batch: EncodedBatch) -> Iterator[Any]:
-        """The crops of an image that can still be read."""
-        if isinstance(batch, CroppedImage):
-            yield about, list(batch.crops)
+    def results(self, worst: Worst, crops: list[Crop]) -> Iterator[Any]:
+        """The crops of an image."""
+        yield worst, crops
 
 
 class AddUpFn(beam.CombineFn):

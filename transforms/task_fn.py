@@ -1,39 +1,44 @@
-"""TaskFn: hands tasks to processes that import no Beam, and yields what they give back."""
+"""TaskFn: hands tasks to processes that import no Beam, and yields their results."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Future, as_completed
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import apache_beam as beam
 
-from recordmill.transforms.shards.part import EncodedBatch, EncodeTask
-from recordmill.transforms.shards.pool import ProcessExecutor
-from recordmill.transforms.shards.record_encoder import Progress, RecordSettings
 from recordmill.transforms.survey import in_global_window
+from recordmill.transforms.workers.pool import ITEM_SECONDS, ProcessExecutor, worker_itself
+from recordmill.transforms.workers.task import Progress, R, Task, no_progress
+
+E = TypeVar("E")
 
 
-class TaskFn(beam.DoFn):
-    """Hands tasks to writer processes as they come, and yields what they give back, in whatever order.
+class TaskFn(beam.DoFn, Generic[E, R]):
+    """Hands tasks to worker processes as they come, and yields what becomes of their results, in any order.
 
     Args:
         workers: processes at most.
-        image_seconds: after which a process that is still at the same image hangs; None for the usual.
+        progress: is called with items that are done.
+        item_seconds: after which a process that is still at the same item hangs.
     """
 
-    def __init__(self, workers: int, image_seconds: float | None = None) -> None:
+    def __init__(
+        self, workers: int, progress: Progress = no_progress, item_seconds: float = ITEM_SECONDS
+    ) -> None:
         self._workers = max(workers, 1)
-        self._image_seconds = image_seconds
-        self._executor: ProcessExecutor | None = None
-        self._pending: list[tuple[Any, Future[EncodedBatch]]] = []
+        self._progress = progress
+        self._item_seconds = item_seconds
+        self._pool: ProcessExecutor[Any] | None = None
+        self._pending: list[tuple[E, Future[R]]] = []
 
     def start_bundle(self) -> None:
-        """Nothing handed out, nor left by a bundle that failed."""
+        """Forgets the tasks of a bundle that failed."""
         self.teardown()
 
     def finish_bundle(self) -> Iterator[Any]:
-        """Waits for what is still at work."""
+        """Waits for the tasks that are still running."""
         try:
             while self._pending:
                 next(as_completed([future for _, future in self._pending]))
@@ -44,41 +49,42 @@ class TaskFn(beam.DoFn):
 
     def teardown(self) -> None:
         """Lets the processes go."""
-        if self._executor is not None:
-            self._executor.close()
-        self._executor = None
+        if self._pool is not None:
+            self._pool.close()
+        self._pool = None
         self._pending = []
 
-    def results(self, about: Any, batch: EncodedBatch) -> Iterator[Any]:
-        """What is yielded of a task's result.
+    def start_pool(self) -> ProcessExecutor[Any]:
+        """The processes that tasks run in."""
+        return ProcessExecutor(worker_itself, self._progress, self._workers, self._item_seconds)
+
+    def results(self, element: E, result: R) -> Iterator[Any]:
+        """What is yielded for the result of a task.
 
         Args:
-            about: the element that it is of.
-            batch: the result.
+            element: that the task was submitted for.
+            result: of the task.
         """
         raise NotImplementedError
 
-    def submit(
-        self, about: Any, task: EncodeTask, records: RecordSettings, advance: Progress
-    ) -> Iterator[Any]:
+    def submit(self, element: E, task: Task[Any, R]) -> Iterator[Any]:
         """Hands out a task; yields what is done meanwhile."""
         try:
-            if self._executor is None:
-                self._executor = ProcessExecutor(records, advance, self._workers, self._image_seconds)
-            self._pending.append((about, self._executor.submit(task)))
+            self._pool = self._pool or self.start_pool()
+            self._pending.append((element, self._pool.submit(task)))
             yield from self._done()
         except BaseException:
             self.teardown()
             raise
 
     def _done(self) -> Iterator[Any]:
-        """The results of all that is done; forgets it."""
+        """The results of all tasks that are done; forgets them."""
         pending, self._pending = self._pending, []
-        done: list[tuple[Any, Future[EncodedBatch]]] = []
-        for about, future in pending:
-            (done if future.done() else self._pending).append((about, future))
-        for about, future in done:
-            yield from self.results(about, future.result())
+        done: list[tuple[E, Future[R]]] = []
+        for element, future in pending:
+            (done if future.done() else self._pending).append((element, future))
+        for element, future in done:
+            yield from self.results(element, future.result())
 
 
 def in_window(value: Any) -> Any:
@@ -86,7 +92,3 @@ def in_window(value: Any) -> Any:
     if isinstance(value, beam.pvalue.TaggedOutput):
         return beam.pvalue.TaggedOutput(value.tag, in_global_window(value.value))
     return in_global_window(value)
-
-
-def no_progress(records: int, source_bytes: int) -> None:
-    """The records are counted elsewhere."""

@@ -21,13 +21,12 @@ from recordmill.transforms.reading.verify_keys import ENTRY_BYTES, bucketed, rep
 from recordmill.transforms.reading.verify_report import REPEATED, report_of, write_report
 from recordmill.transforms.reading.verify_shard import RecordRange
 from recordmill.transforms.reading.verify_tally import Fault, Tally
-from recordmill.transforms.reading.verify_tasks import NO_SETTINGS, Verified, check_task, scan_task
+from recordmill.transforms.reading.verify_tasks import CheckTask, ScanTask, Verified
 from recordmill.transforms.records import JobError
 from recordmill.transforms.shards import progress
-from recordmill.transforms.shards.part import EncodedBatch
 from recordmill.transforms.storage.marked import remove_marked_folder
 from recordmill.transforms.storage.write_faults import naming_faults
-from recordmill.transforms.task_fn import TaskFn, in_window, no_progress
+from recordmill.transforms.task_fn import TaskFn, in_window
 from recordmill.transforms.verify_against import CompareWithSource, SourceAgain
 
 _SHARDS, _NAMES, _TALLIES, _KEYS, _PLACES = "shards", "names", "tallies", "keys", "places"
@@ -73,9 +72,9 @@ class VerifyShards(beam.PTransform):
             scanned["ranges"]
             | "SpreadRanges" >> beam.Reshuffle()
             | "CheckRecords"
-            >> beam.ParDo(CheckFn(self._workers), beam.pvalue.AsSingleton(opened["expected"])).with_outputs(
-                _KEYS, _PLACES, main="tallies"
-            )
+            >> beam.ParDo(
+                CheckFn(self._workers, progress.add_done), beam.pvalue.AsSingleton(opened["expected"])
+            ).with_outputs(_KEYS, _PLACES, main="tallies")
         )
         again = (
             checked[_KEYS]
@@ -130,24 +129,23 @@ class OpenFn(beam.DoFn):
             yield beam.pvalue.TaggedOutput(_SHARDS, (place, name, shard))
 
 
-class ScanFn(TaskFn):
+class ScanFn(TaskFn[None, Verified]):
     """Shard -> RecordRanges; to `tallies` what was found."""
 
     def process(self, shard: Shard) -> Iterator[Any]:
         """One shard."""
         place, name, entry = shard
-        yield from self.submit(None, scan_task(entry, name, place), NO_SETTINGS, no_progress)
+        yield from self.submit(None, ScanTask(entry, name, place))
 
-    def results(self, about: Any, batch: EncodedBatch) -> Iterator[Any]:
+    def results(self, _: None, found: Verified) -> Iterator[Any]:
         """Its records, and what is wrong with the file."""
-        if isinstance(batch, Verified):
-            progress.add_total(sum(len(records.lengths) for records in batch.ranges))
-            count_faults(batch.tally)
-            yield from batch.ranges
-            yield beam.pvalue.TaggedOutput(_TALLIES, batch.tally)
+        progress.add_total(sum(len(records.lengths) for records in found.ranges))
+        count_faults(found.tally)
+        yield from found.ranges
+        yield beam.pvalue.TaggedOutput(_TALLIES, found.tally)
 
 
-class CheckFn(TaskFn):
+class CheckFn(TaskFn[None, Verified]):
     """RecordRange -> Tally; to `keys` hashes of keys, by bucket; to `places` keys and where they are."""
 
     def start_bundle(self) -> None:
@@ -157,7 +155,7 @@ class CheckFn(TaskFn):
 
     def process(self, records: RecordRange, expected: Expected) -> Iterator[Any]:
         """Some records."""
-        yield from self.submit(None, check_task(records, expected), NO_SETTINGS, progress.add_done)
+        yield from self.submit(None, CheckTask(records, expected))
 
     def finish_bundle(self) -> Iterator[Any]:
         """Waits for what is still at work."""
@@ -165,17 +163,16 @@ class CheckFn(TaskFn):
         for pair in self._parted():
             yield in_window(pair)
 
-    def results(self, about: Any, batch: EncodedBatch) -> Iterator[Any]:
+    def results(self, _: None, found: Verified) -> Iterator[Any]:
         """What was found of them."""
-        if isinstance(batch, Verified):
-            count("verified", len(batch.keys) // ENTRY_BYTES)
-            count_faults(batch.tally)
-            yield batch.tally
-            for pair in batch.places:
-                yield beam.pvalue.TaggedOutput(_PLACES, pair)
-            self._keys += batch.keys
-            if len(self._keys) >= _KEYS_HELD:
-                yield from self._parted()
+        count("verified", len(found.keys) // ENTRY_BYTES)
+        count_faults(found.tally)
+        yield found.tally
+        for pair in found.places:
+            yield beam.pvalue.TaggedOutput(_PLACES, pair)
+        self._keys += found.keys
+        if len(self._keys) >= _KEYS_HELD:
+            yield from self._parted()
 
     def _parted(self) -> Iterator[Any]:
         entries, self._keys = bytes(self._keys), bytearray()

@@ -23,7 +23,6 @@ from recordmill.transforms.reading.verify_keys import StoredPlace
 from recordmill.transforms.reading.verify_tally import Fault, Tally
 from recordmill.transforms.reading.verify_tasks import Verified
 from recordmill.transforms.shards.batching import items
-from recordmill.transforms.shards.part import EncodedBatch
 from recordmill.transforms.shards.plan import record_settings
 from recordmill.transforms.shards.record_encoder import RecordSettings
 from recordmill.transforms.shards.references import reference_record
@@ -32,7 +31,7 @@ from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage.layout import MANIFEST
 from recordmill.transforms.storage.paths import absolute
 from recordmill.transforms.survey import SurveyRecords
-from recordmill.transforms.task_fn import TaskFn, in_window, no_progress
+from recordmill.transforms.task_fn import TaskFn, in_window
 
 _UNMATCHED = "unmatched"
 _STORED, _SOURCE, _FAILED = "stored", "source", "failed"
@@ -161,7 +160,7 @@ class PairFn(beam.DoFn):
             yield place, references[0]
 
 
-class CompareFn(TaskFn):
+class CompareFn(TaskFn[None, Verified]):
     """Pair -> Tally.
 
     Args:
@@ -192,12 +191,11 @@ class CompareFn(TaskFn):
         yield from map(in_window, early)
         yield from super().finish_bundle()
 
-    def results(self, about: Any, batch: EncodedBatch) -> Iterator[Any]:
+    def results(self, _: None, found: Verified) -> Iterator[Any]:
         """What was found of some records."""
-        if isinstance(batch, Verified):
-            for kind, times in batch.tally.faults.items():
-                count(f"faults/{kind}", times)
-            yield batch.tally
+        for kind, times in found.tally.faults.items():
+            count(f"faults/{kind}", times)
+        yield found.tally
 
     def _hand_out(self) -> Iterator[Any]:
         held, self._held = self._held, []
@@ -209,4 +207,4 @@ class CompareFn(TaskFn):
             settings=self._settings,
             config=self._config,
         )
-        yield from self.submit(None, task, self._settings, no_progress)
+        yield from self.submit(None, task)

@@ -24,20 +24,21 @@ from recordmill.transforms.shards import progress
 from recordmill.transforms.shards.batching import Batches, items
 from recordmill.transforms.shards.part import EncodedBatch
 from recordmill.transforms.shards.plan import DatasetPlan, shard_index, writer_processes
-from recordmill.transforms.shards.pool import ProcessExecutor
 from recordmill.transforms.shards.previous import MaskMap
+from recordmill.transforms.shards.record_encoder import RecordEncoder
 from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.report import ShardReport
 from recordmill.transforms.shards.state import ShardState, shard_digest
 from recordmill.transforms.shards.taking_over import TakeOver
 from recordmill.transforms.shards.whole import WholeShard, whole_shard
-from recordmill.transforms.shards.writer import ShardWriter
+from recordmill.transforms.shards.writer import ShardWriter, encoder_pool
 from recordmill.transforms.storage import files, lock
 from recordmill.transforms.storage.layout import Run
 from recordmill.transforms.storage.paths import is_remote
 from recordmill.transforms.storage.scratch import scratch_folder
 from recordmill.transforms.storage.write_faults import naming_faults
 from recordmill.transforms.survey import Surveyed, in_global_window
+from recordmill.transforms.workers.pool import ProcessExecutor
 
 # Shards whose references are held while some of their records are tried again.
 _RETRIES_AHEAD = 16
@@ -143,7 +144,7 @@ class WriteShardsFn(beam.DoFn):
     """(shard, batches of references) -> ShardReport.
 
     A shard that an earlier run has finished from the same references and settings is not written again, nor
-    is one that the version before has. The others are handed to writer processes as they come, and reported
+    is one that the version before has. The others are handed to worker processes as they come, and reported
     when the bundle ends.
 
     Args:
@@ -155,7 +156,7 @@ class WriteShardsFn(beam.DoFn):
         self._config = config
         self._run = run
         self._folder = run.shards
-        self._executor: ProcessExecutor | None = None
+        self._executor: ProcessExecutor[RecordEncoder] | None = None
         self._writer: ShardWriter | None = None
         self._scratch: str | None = None
         self._settings_digest = ""
@@ -298,7 +299,7 @@ class WriteShardsFn(beam.DoFn):
     def _start(self, plan: DatasetPlan) -> ShardWriter:
         workers = writer_processes(plan, self._config.workers)
         folder = self._working_folder()
-        self._executor = ProcessExecutor(plan.settings, progress.add_done, workers)
+        self._executor = encoder_pool(plan.settings, progress.add_done, workers)
         self._writer = ShardWriter(self._executor, folder, len(plan.shards()), workers)
         return self._writer
 

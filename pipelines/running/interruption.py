@@ -116,7 +116,7 @@ def _reusable_work(output: str, working: str) -> str:
 def _stop(number: int, _: FrameType | None) -> NoReturn:
     text = "interrupted; nothing was begun\n"
     if _job.message or _job.output is not None:
-        from recordmill.transforms.shards import process
+        from recordmill.transforms.workers import process
 
         process.kill_all()
         _end_programs()

@@ -14,9 +14,9 @@ from recordmill.pipelines.running import dataflow_job, interruption
 from recordmill.pipelines.running.beam_import import import_beam
 from recordmill.pipelines.running.beam_job import job_error, new_pipeline, run_to_end
 from recordmill.pipelines.running.display import job_lines, progress_display, quiet_threads
-from recordmill.transforms.shards import process
 from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.scratch import scratch_folder
+from recordmill.transforms.workers import process
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -29,7 +29,12 @@ class Job:
         workers: processes on this machine.
         uses_cloud: Beam itself reads or writes `gs://`.
         unfinished: what is true if the job does not come to its end: `nothing is published`.
+
+    Attributes:
+        preload: module that the processes import before their first task.
     """
+
+    preload = "recordmill.transforms.images.store"
 
     def __init__(self, workers: int, unfinished: str, uses_cloud: bool = False) -> None:
         self.workers = workers
@@ -60,7 +65,7 @@ def run_job(options: JobOptions, job: Job) -> bool:
     try:
         with progress_display(options.shown):
             if job.workers > 1:
-                process.prestart(job.workers)
+                process.prestart(job.workers, job.preload)
             pipeline = _assembled(options, job)
             if options.on_a_cluster:
                 interruption.set_message("the job may continue on its cluster: cancel it there\n")

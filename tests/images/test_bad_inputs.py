@@ -154,7 +154,7 @@ def test_nothing_reaches_standard_error_of_a_process_of_ours() -> None:
         "from recordmill.transforms.images.store import store_image\n"
         "from recordmill.transforms.images.policy import ImagePolicy\n"
         "from recordmill.transforms.records import BadInput\n"
-        "from recordmill.transforms.shards import own_process\n"
+        "from recordmill.transforms.workers import own_process\n"
         "own_process.set_up()\n"
         "for data in pickle.load(sys.stdin.buffer):\n"
         "    try: store_image(data, ImagePolicy('raw'))\n"

@@ -11,7 +11,7 @@ from unittest import mock
 from weakref import WeakKeyDictionary
 
 from recordmill.pipelines import cli
-from recordmill.transforms.shards import guarded, process
+from recordmill.transforms.workers import pool, process
 
 
 def _surroundings() -> list[object]:
@@ -20,30 +20,30 @@ def _surroundings() -> list[object]:
     return [environment, os.getcwd(), list(sys.path)]
 
 
-class _Writers:
-    """Writer processes that conversions leave for the next one, which need not import anything again.
+class _Workers:
+    """Worker processes that conversions leave for the next one, which need not import anything again.
 
     Only what was started in the same surroundings is used.
     """
 
     def __init__(self) -> None:
-        self._surroundings: WeakKeyDictionary[process.WriterProcess, list[object]] = WeakKeyDictionary()
-        self._spawn = process.WriterProcess.spawn
+        self._surroundings: WeakKeyDictionary[process.WorkerProcess, list[object]] = WeakKeyDictionary()
+        self._spawn = process.WorkerProcess.spawn
         self._take = process.take
         self._prestart = process.prestart
 
-    def spawn(self) -> process.WriterProcess:
-        started = self._spawn()
+    def spawn(self, preload: str = "") -> process.WorkerProcess:
+        started = self._spawn(preload)
         self._surroundings[started] = _surroundings()
         return started
 
-    def take(self) -> process.WriterProcess:
+    def take(self) -> process.WorkerProcess:
         self._forget_others()
         return self._take()
 
-    def prestart(self, processes: int) -> None:
+    def prestart(self, processes: int, preload: str) -> None:
         self._forget_others()
-        self._prestart(processes)
+        self._prestart(processes, preload)
 
     def _forget_others(self) -> None:
         here = _surroundings()
@@ -52,12 +52,11 @@ class _Writers:
             process._idle[:] = [each for each in process._idle if each not in others]
         for each in others:
             each.stop()
-            each.connection.close()
 
 
-_writers = _Writers()
-process.WriterProcess.spawn = _writers.spawn  # type: ignore[method-assign]
-guarded.take, process.prestart = _writers.take, _writers.prestart
+_workers = _Workers()
+process.WorkerProcess.spawn = _workers.spawn  # type: ignore[method-assign]
+pool.take, process.prestart = _workers.take, _workers.prestart
 
 
 def command(*args: object) -> int:

@@ -198,7 +198,7 @@ class Job:
                 self.written += 1
                 folder = scratch_folder() if is_remote(self.run.shards) else self.run.shards
                 path = os.path.join(folder, f"{SPLIT}-{shard:05d}-{uuid.uuid4().hex[:12]}")
-                file = PartTask(references, path, state).run(RecordEncoder(plan.settings), lambda *_: None)
+                file = PartTask(references, path, state).run(RecordEncoder(plan.settings))
                 report = ShardReport(SPLIT, shard, file)
             yield report
 

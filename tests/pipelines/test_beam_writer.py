@@ -23,7 +23,7 @@ from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.write import WriteDataset
 from tests.pipelines.comparison import assert_same_dataset, described, payloads, shards
 from tests.pipelines.conversion import convert, failures, manifest
-from tests.shards.failing_codec import failing_codec
+from tests.workers.failing_codec import failing_codec
 
 
 @pytest.fixture(scope="module")

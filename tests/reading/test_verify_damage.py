@@ -16,8 +16,8 @@ from recordmill.transforms.reading.dataset import ShardEntry
 from recordmill.transforms.reading.verify_dataset import Opened, open_dataset
 from recordmill.transforms.reading.verify_shard import scan_shard
 from recordmill.transforms.reading.verify_tally import MOST_NAMED, Fault, Tally, merged, tally_of
-from recordmill.transforms.reading.verify_tasks import NO_SETTINGS, check_task, scan_task
-from recordmill.transforms.shards.record_encoder import RecordEncoder
+from recordmill.transforms.reading.verify_tasks import CheckTask, ScanTask
+from recordmill.transforms.workers.task import Worker
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +42,13 @@ def out(published: Path, tmp_path: Path) -> Path:
 def verify(path: Path) -> Tally:
     """All that a verification finds but keys that are there twice, in this process."""
     opened = open_dataset(str(path))
-    encoder = RecordEncoder(NO_SETTINGS)
+    worker = Worker()
     tallies = [opened.tally]
     for place, shard in enumerate(opened.dataset.shards):
-        found = scan_task(shard, opened.name(shard.path), place).run(encoder, lambda *_: None)
+        found = ScanTask(shard, opened.name(shard.path), place).run(worker)
         tallies.append(found.tally)
         for records in found.ranges:
-            tallies.append(check_task(records, opened.expected).run(encoder, lambda *_: None).tally)
+            tallies.append(CheckTask(records, opened.expected).run(worker).tally)
     return merged(tallies)
 
 

@@ -17,13 +17,13 @@ from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.publish_report import reencoded_crops, report_page
 from recordmill.transforms.records import ImageRecord, ImageRef
-from recordmill.transforms.shards import process
 from recordmill.transforms.shards.plan import plan_dataset
 from recordmill.transforms.shards.record_encoder import RecordSettings
 from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.statistics import Statistics
 from recordmill.transforms.shards.totals import total
 from recordmill.transforms.storage.sealed import is_sealed
+from recordmill.transforms.workers import process
 from tests.patched import patched_site
 from tests.pipelines.conversion import convert
 
@@ -141,7 +141,7 @@ def test_a_page_whose_records_cannot_be_drawn(
         patched(tmp_path, monkeypatch, "recordmill.transforms.reporting.samples", patch),
         caplog.at_level(logging.WARNING, publish_report.__name__),
     ):
-        page = report_page(str(dataset), manifest, report, str(dataset / "failures.jsonl"), settings())
+        page = report_page(str(dataset), manifest, report, str(dataset / "failures.jsonl"))
     published = (dataset / "report.html").read_text()
     assert (page == published) == is_whole
     assert is_sealed(page.encode()) and page.count("<img") == (3 if is_whole else 0)

@@ -69,7 +69,7 @@ def written(
     references = sorted(pack_reference(record, 0) for record in records)
     state = ShardState(str(folder), "train", 0, "digest")
     task = PartTask(references, str(folder / name), state, take)
-    return task.run(RecordEncoder(settings(records)), lambda *_: None)
+    return task.run(RecordEncoder(settings(records)))
 
 
 def taken(file: ShardFile) -> TakeOver:
@@ -122,11 +122,9 @@ def test_parts_leave_the_state_of_the_whole(tmp_path: Path) -> None:
     records = [drawn(tmp_path, number) for number in range(6)]
     references = sorted(pack_reference(record, 0) for record in records)
     encoder = RecordEncoder(settings(records))
-    whole = write_part(references, str(tmp_path / "whole"), encoder, lambda *_: None, TakeOver())
+    whole = write_part(references, str(tmp_path / "whole"), encoder, TakeOver())
     parts = [
-        write_part(
-            references[start:end], str(tmp_path / f"part{start}-{end}"), encoder, lambda *_: None, TakeOver()
-        )
+        write_part(references[start:end], str(tmp_path / f"part{start}-{end}"), encoder, TakeOver())
         for start, end in ((0, 2), (2, 2), (2, 6))
     ]
     joined = join_parts(parts, str(tmp_path / "joined"))
@@ -144,14 +142,14 @@ def test_every_flipped_byte_is_made_anew(damaged: str, tmp_path: Path) -> None:
     encoder = RecordEncoder(settings(records))
     for at in range(0, len(good), 7):
         path.write_bytes(good[:at] + bytes([good[at] ^ 4]) + good[at + 1 :])
-        again = write_part(references, str(tmp_path / "again"), encoder, lambda *_: None, taken(first))
+        again = write_part(references, str(tmp_path / "again"), encoder, taken(first))
         assert again.sha256 == first.sha256, at
     path.write_bytes(good[: len(good) // 2])
-    again = write_part(references, str(tmp_path / "again"), encoder, lambda *_: None, taken(first))
+    again = write_part(references, str(tmp_path / "again"), encoder, taken(first))
     assert again.sha256 == first.sha256
     assert again.stats.work["images"] > 0
     path.unlink()
-    again = write_part(references, str(tmp_path / "again"), encoder, lambda *_: None, taken(first))
+    again = write_part(references, str(tmp_path / "again"), encoder, taken(first))
     assert (again.sha256, again.stats.work["images"]) == (first.sha256, 2)
 
 
@@ -162,7 +160,7 @@ def test_a_shard_in_the_place_of_another_is_not_taken_for_it(tmp_path: Path) -> 
     encoder = RecordEncoder(plan_dataset(total(records), config).settings)
     references = [pack_reference(record, 0) for record in records]
     first = PartTask(references, str(tmp_path / "one"), ShardState(str(tmp_path), "train", 0, ""), TakeOver())
-    kept = first.run(encoder, lambda *_: None)
+    kept = first.run(encoder)
     payload = next(read_records(io.BytesIO(Path(kept.path).read_bytes())))
     other = bytearray(payload)
     other[payload.index(b"image/encoded") + 200] ^= 1
@@ -170,7 +168,7 @@ def test_a_shard_in_the_place_of_another_is_not_taken_for_it(tmp_path: Path) -> 
 
     with open(kept.path, "wb") as file:
         RecordWriter(file).write(bytes(other))
-    again = write_part(references, str(tmp_path / "again"), encoder, lambda *_: None, taken(kept))
+    again = write_part(references, str(tmp_path / "again"), encoder, taken(kept))
     assert (again.sha256, again.stats.taken_over) == (kept.sha256, 0)
 
 

@@ -14,17 +14,16 @@ from hypothesis import strategies as st
 
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import Annotations, ImageRecord, ImageRef, JobError
-from recordmill.transforms.shards import process
 from recordmill.transforms.shards.part import PartTask, join_parts, write_part
 from recordmill.transforms.shards.plan import plan_dataset
-from recordmill.transforms.shards.pool import ProcessExecutor
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.report import ShardFile
 from recordmill.transforms.shards.state import ShardState, shard_digest
 from recordmill.transforms.shards.totals import total
-from recordmill.transforms.shards.writer import ShardWriter, part_sizes
+from recordmill.transforms.shards.writer import ShardWriter, encoder_pool, part_count
 from recordmill.transforms.storage.files import sizes
+from recordmill.transforms.workers import process
 
 
 def records(count: int) -> list[ImageRecord]:
@@ -52,11 +51,9 @@ def contents(file: ShardFile) -> tuple[bytes, str, list[str]]:
 
 
 @given(st.integers(0, 5000), st.integers(1, 40), st.integers(1, 16), st.data())
-def test_part_sizes(count: int, num_shards: int, workers: int, data: st.DataObject) -> None:
-    sizes = part_sizes(count, data.draw(st.integers(0, num_shards - 1)), num_shards, workers)
-    assert sum(sizes) == count
-    assert max(sizes) - min(sizes) <= 1
-    assert len(sizes) == 1 or min(sizes) >= 64
+def test_part_count(count: int, num_shards: int, workers: int, data: st.DataObject) -> None:
+    parts = part_count(count, data.draw(st.integers(0, num_shards - 1)), num_shards, workers)
+    assert parts == 1 or count // parts >= 64
 
 
 @pytest.mark.parametrize(
@@ -72,7 +69,7 @@ def test_part_sizes(count: int, num_shards: int, workers: int, data: st.DataObje
     ],
 )
 def test_only_the_last_round_is_cut(count: int, num_shards: int, workers: int, parts: list[int]) -> None:
-    assert [len(part_sizes(count, shard, num_shards, workers)) for shard in range(num_shards)] == parts
+    assert [part_count(count, shard, num_shards, workers) for shard in range(num_shards)] == parts
 
 
 @pytest.mark.parametrize("cuts", [[0, 30], [0, 1, 2, 30], [0, 10, 10, 30]])
@@ -86,9 +83,9 @@ def test_joined_parts_equal_the_whole(tmp_path: Path, cuts: list[int]) -> None:
     made = plan_dataset(total(listed), DatasetConfig(label_names=names)).settings
     encoder = RecordEncoder(made)
     references = [pack_reference(record, 0) for record in listed]
-    whole = write_part(references, str(tmp_path / "whole"), encoder, ignore)
+    whole = write_part(references, str(tmp_path / "whole"), encoder)
     parts = [
-        write_part(references[start:end], str(tmp_path / f"part{start}-{end}"), encoder, ignore)
+        write_part(references[start:end], str(tmp_path / f"part{start}-{end}"), encoder)
         for start, end in zip(cuts, cuts[1:], strict=False)
     ]
     joined = join_parts(parts, str(tmp_path / "joined"))
@@ -106,13 +103,13 @@ def test_joined_parts_equal_the_whole(tmp_path: Path, cuts: list[int]) -> None:
 @pytest.mark.parametrize("workers", [1, 3])
 def test_the_number_of_workers_changes_no_byte(tmp_path: Path, workers: int) -> None:
     references = sorted(pack_reference(record, 0) for record in records(700))
-    expected = write_part(references, str(tmp_path / "expected"), RecordEncoder(settings(700)), ignore)
+    expected = write_part(references, str(tmp_path / "expected"), RecordEncoder(settings(700)))
     done: list[int] = []
 
     def count_done(count: int, size: int) -> None:
         done.append(count)
 
-    executor = ProcessExecutor(settings(700), count_done, workers)
+    executor = encoder_pool(settings(700), count_done, workers)
     try:
         writer = ShardWriter(executor, str(tmp_path), 2, workers)
         train = ShardState(str(tmp_path), "train", 0, shard_digest("", references))
@@ -146,17 +143,17 @@ def test_a_default_time_of_sockets_is_not_that_of_writers(monkeypatch: pytest.Mo
     former = socket.getdefaulttimeout()
     socket.setdefaulttimeout(60)
     try:
-        writer = process.WriterProcess.spawn()
+        worker = process.WorkerProcess.spawn()
     finally:
         socket.setdefaulttimeout(former)
-    blocking.append(os.get_blocking(writer.connection.fileno()))
-    writer.stop()
+    blocking.append(os.get_blocking(worker.connection.fileno()))
+    worker.stop()
     assert blocking == [True, True]
 
 
 def test_a_disk_that_fails_is_an_error_of_the_job_and_of_no_record(tmp_path: Path) -> None:
     missing = str(tmp_path / "none" / "part")
-    executor = ProcessExecutor(settings(5), ignore, 1)
+    executor = encoder_pool(settings(5), ignore, 1)
     try:
         with pytest.raises(JobError, match="none/part.tfrecord: No such file or directory"):
             executor.submit(PartTask([], missing)).result(timeout=20)
@@ -168,7 +165,7 @@ def test_a_disk_that_fails_is_an_error_of_the_job_and_of_no_record(tmp_path: Pat
 
 
 def test_a_defect_of_ours_crashes_with_its_traceback(tmp_path: Path) -> None:
-    executor = ProcessExecutor(settings(5), ignore, 1)
+    executor = encoder_pool(settings(5), ignore, 1)
     try:
         with pytest.raises(RuntimeError, match="Traceback"):
             executor.submit(PartTask([b"12345678no json"], str(tmp_path / "part"))).result(timeout=20)
@@ -180,7 +177,7 @@ def test_a_missing_image_is_a_failed_record(tmp_path: Path) -> None:
     listed = [ImageRecord("a.jpg", ImageRef(str(tmp_path / "a.jpg")), "train", size=10)]
     made = plan_dataset(total(listed), DatasetConfig()).settings
     file = write_part(
-        [pack_reference(record, 0) for record in listed], str(tmp_path / "p"), RecordEncoder(made), ignore
+        [pack_reference(record, 0) for record in listed], str(tmp_path / "p"), RecordEncoder(made)
     )
     assert file.stats.failed == {("load", "not found"): 1}
     assert contents(file)[2][0].startswith('{"key": "a.jpg", "stage": "load", "reason": "not found"')

@@ -1,12 +1,11 @@
-"""Converts Pillow's errors to BadInput, and silences libtiff."""
+"""Converts Pillow's errors to BadInput."""
 
 from __future__ import annotations
 
-import ctypes
 import struct
 import zlib
 
-from PIL import Image, _imaging
+from PIL import Image
 
 from recordmill.transforms.images.reasons import (
     CORRUPT,
@@ -33,18 +32,6 @@ DECODER_ERRORS = (
     zlib.error,
     Image.DecompressionBombError,
 )
-
-
-def silence_libtiff() -> None:
-    """Turns off libtiff's error handler for the whole process.
-
-    It prints errors to standard error; Pillow raises them too.
-    """
-    # Not found if libtiff is linked statically into Pillow, or missing.
-    set_handler = getattr(ctypes.CDLL(_imaging.__file__), "TIFFSetErrorHandler", None)
-    if set_handler is not None:
-        set_handler.argtypes, set_handler.restype = [ctypes.c_void_p], ctypes.c_void_p
-        set_handler(None)
 
 
 def named(error: BaseException) -> BadInput:

@@ -22,7 +22,6 @@ from recordmill.transforms.images.policy import LOSSY, ImagePolicy
 from recordmill.transforms.images.reasons import NOT_SUPPORTED, undecodable
 from recordmill.transforms.images.target import encode_to_target
 from recordmill.transforms.images.tensor import tensor_bytes
-from recordmill.transforms.internal_errors import internal_errors
 from recordmill.transforms.records import StoredImage
 
 _ALPHA = "alpha_kept"
@@ -62,7 +61,6 @@ def store_pixels(pixels: bytes, shape: tuple[int, int, int], policy: ImagePolicy
     return store_opened(opened_pixels(pixels, shape), policy)
 
 
-@internal_errors("encode")
 def store_opened(image: Encoded, policy: ImagePolicy) -> StoredImage:
     """As `store_image`, for an image that is already opened."""
     orientation = image.orientation if policy.exif == "apply" else 1

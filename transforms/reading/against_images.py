@@ -26,7 +26,6 @@ from recordmill.transforms.images.picture import COLORSPACES, split_alpha
 from recordmill.transforms.images.policy import LOSSY, ImagePolicy
 from recordmill.transforms.images.sniff import image_kind
 from recordmill.transforms.images.store import store_image, store_pixels
-from recordmill.transforms.internal_errors import internal_errors
 from recordmill.transforms.reading.against_decoding import decoded_otherwise, tensor_pixels
 from recordmill.transforms.reading.against_difference import counted
 from recordmill.transforms.records import BadInput, Geometry, StoredImage
@@ -75,7 +74,6 @@ class ImageMatch:
     fault: Fault | None = None
 
 
-@internal_errors("decode")
 def match_image(stored: bytes, source: bytes, shape: Shape | None, policy: ImagePolicy) -> ImageMatch:
     """Whether a stored image is what the settings make of its source.
 

@@ -70,19 +70,19 @@ def contact_sheet(records: Sequence[StoredRecord | BadInput], columns: int, side
         pen.rectangle((left, top, left + side - 1, top + side - 1), fill=_BEHIND)
         height, width = picture.shape[:2]
         sheet.paste(Image.fromarray(picture), (left + (side - width) // 2, top + (side - height) // 2))
-        told, key = caption(record)
+        parts, key = caption(record)
         below = top + side + 3
-        if told:
-            _write_parts(pen, (left, below), told, font, side)
+        if parts:
+            _write_parts(pen, (left, below), parts, font, side)
             below += line
-        # its end tells most
+        # the end of a key distinguishes it best
         key = shortened(drawable(key, "?"), font, side, keep_end=True)
-        write(pen, (left, below), key, font, FAINT_INK if told else INK)
+        write(pen, (left, below), key, font, FAINT_INK if parts else INK)
     return _signed_png(sheet)
 
 
 def is_sheet(data: bytes) -> bool:
-    """Whether `contact_sheet` made a PNG."""
+    """Whether a PNG is a contact sheet."""
     return data.startswith(b"\x89PNG") and b"Software\0" + _SOFTWARE.encode() in data[:_START]
 
 
@@ -96,18 +96,18 @@ def _signed_png(image: Image.Image) -> bytes:
 
 
 def caption(record: StoredRecord | BadInput) -> tuple[list[Part], str]:
-    """What stands below a picture: labels, classes or a sentence, if there are any; and the key."""
+    """The caption of a picture: its labels, classes or text, if it has any; and the key."""
     if isinstance(record, BadInput):
         return [], record.key
-    told = _classes(record)
+    parts = _classes(record)
     if record.labels:
         ids = record.label_ids or record.labels
         names = (drawable(name, f"#{one}") for name, one in zip(record.labels, ids, strict=True))
-        told = [(None, ", ".join(names))]
-    elif not told and record.captions:
-        told = [(None, drawable(record.captions[0], "?"))]
+        parts = [(None, ", ".join(names))]
+    elif not parts and record.captions:
+        parts = [(None, drawable(record.captions[0], "?"))]
     frames = f"{len(record.frames)} frames: " if record.frames else ""
-    return told, f"{frames}{record.key}"
+    return parts, f"{frames}{record.key}"
 
 
 def _classes(record: StoredRecord) -> list[Part]:
@@ -124,7 +124,7 @@ def _classes(record: StoredRecord) -> list[Part]:
     try:
         ids = np.unique(record.class_mask.ids()).tolist()
     except BadInput:
-        return []  # the cell says why
+        return []  # the picture shows the reason
     return [
         (color_of(one), drawable(record.names.get(one, ""), f"#{one}")) for one in shown_classes(ids, record)
     ]

@@ -12,21 +12,20 @@ from recordmill.transforms.reading.against import Compared, SourceComparer, spli
 from recordmill.transforms.reading.against_difference import Difference
 from recordmill.transforms.reading.dataset import followed
 from recordmill.transforms.reading.shard import record_at
-from recordmill.transforms.reading.verify_image import UNDECODABLE
 from recordmill.transforms.reading.verify_keys import StoredPlace
 from recordmill.transforms.reading.verify_likeness import Likeness
 from recordmill.transforms.reading.verify_shard import DAMAGED
 from recordmill.transforms.reading.verify_tally import Fault, Tally, merged
-from recordmill.transforms.reading.verify_tasks import PIXELS_A_BYTE, Verified, verified
+from recordmill.transforms.reading.verify_tasks import PIXELS_A_BYTE, Verified, lost_record
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.shards.beacon import SLOW_TIMES, Step
-from recordmill.transforms.shards.part import EncodedBatch, EncodeTask
-from recordmill.transforms.shards.record_encoder import Progress, RecordEncoder, RecordSettings
+from recordmill.transforms.shards.record_encoder import RecordSettings
 from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.storage.files import read_bytes
 from recordmill.transforms.storage.layout import FAILURES
 from recordmill.transforms.storage.reader import ImageReader
 from recordmill.transforms.storage.write_faults import naming_faults
+from recordmill.transforms.workers.position import SLOW_FACTOR
+from recordmill.transforms.workers.task import Task, Worker
 
 IMAGE_DIFFERS, DIFFERS = "image differs from its source", "record differs from its source"
 WRONG_SPLIT = "record in another split than the source says"
@@ -35,34 +34,38 @@ NOT_STORED = "input that is neither in the dataset nor in failures.jsonl"
 _IMAGES = ("image/encoded", "image_raw")
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class CompareTask(EncodeTask):
-    """Holds stored records against their source; `references` are of the source.
+@dataclasses.dataclass(frozen=True, slots=True)
+class CompareTask(Task[Worker, Verified]):
+    """Holds stored records against their source.
 
     Attributes:
+        references: of the records in the source.
         places: of the same records.
         settings: that they are built by.
         config: of the dataset.
     """
 
+    references: Sequence[bytes]
     places: Sequence[StoredPlace]
     settings: RecordSettings
     config: DatasetConfig
 
-    def run(self, encoder: RecordEncoder, progress: Progress) -> Verified:
-        """Compares; an image that ends the process is known by its place."""
+    @property
+    def items(self) -> int:
+        """Number of records."""
+        return len(self.places)
+
+    def run(self, worker: Worker) -> Verified:
+        """Compares each record."""
         tally = Tally()
         comparer = SourceComparer(self.settings)
         reader = ImageReader()
-        encoder.beacon.patience = SLOW_TIMES
+        worker.position.cpu_factor = SLOW_FACTOR
         for at, (reference, place) in enumerate(zip(self.references, self.places, strict=True)):
-            encoder.beacon.start(at)
-            encoder.beacon.step(Step.IMAGE, PIXELS_A_BYTE * place.length)
-            with naming_faults(place.path):
+            with naming_faults(place.path), worker.item(at):
+                worker.position.work(PIXELS_A_BYTE * place.length)
                 self._compare(comparer, reader, reference, place, tally)
-            encoder.beacon.step(Step.OTHER)
-        encoder.beacon.clear()  # not where it raises: the image is to blame
-        return verified(tally)
+        return Verified(tally)
 
     def _compare(
         self,
@@ -88,21 +91,18 @@ class CompareTask(EncodeTask):
         if difference is not None:
             tally.add(fault_of(difference, place, self.settings))
 
-    def piece(self, start: int, end: int) -> CompareTask:
+    def lost(self, error: BadInput) -> Verified:
+        """The fault of the only record."""
+        (place,) = self.places
+        return lost_record(place.name, place.record, place.offset, error)
+
+    def split(self, start: int, end: int) -> CompareTask:
         """The same for some of the records."""
         return dataclasses.replace(self, references=self.references[start:end], places=self.places[start:end])
 
-    def lost(self, error: BadInput) -> Verified:
-        """The result of a single record that ends its process."""
-        tally = Tally()
-        (place,) = self.places
-        what = f"{error.reason}: {error.detail}"
-        tally.add(Fault(UNDECODABLE, place.name, place.record, place.offset, what=what))
-        return verified(tally)
-
-    def joined(self, pieces: Sequence[EncodedBatch]) -> Verified:
-        """One of all pieces."""
-        return verified(merged(piece.tally for piece in pieces if isinstance(piece, Verified)))
+    def join(self, results: Sequence[Verified]) -> Verified:
+        """All that was found."""
+        return Verified(merged(one.tally for one in results))
 
 
 def add_compared(compared: Compared, place: StoredPlace, settings: RecordSettings, tally: Tally) -> None:

@@ -1,6 +1,6 @@
-"""What a writer process does for report.html: its images may crash it, which costs their pictures alone.
+"""The tasks of report.html: images that crash their process cost their pictures alone.
 
-What draws is imported by that process, not by the one that hands out the task.
+The worker process imports what draws, the process that hands out the task does not.
 """
 
 from __future__ import annotations
@@ -8,93 +8,78 @@ from __future__ import annotations
 import base64
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.shards.part import EncodedBatch, EncodeTask
-from recordmill.transforms.shards.record_encoder import Progress, RecordEncoder
 from recordmill.transforms.shards.references import reference_record
-from recordmill.transforms.shards.report import WriteStats
 from recordmill.transforms.storage.reader import ImageReader
+from recordmill.transforms.workers.task import Task, Worker
 
 _TRIES, _WAIT_SECONDS = 3, 1.0
 
+Crop = Mapping[str, Any]
+"""What encoding has changed of one image, as report.json has it."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ChangedImage(EncodedBatch):
-    """What encoding has changed of one image, as report.json has it; None where it cannot be told."""
-
-    crop: Mapping[str, Any] | None = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeTask(EncodeTask):
-    """Encodes the only image of `references` once more, which gives the bytes that were stored.
+class ChangeTask(Task[Worker, Crop | BadInput | None]):
+    """Encodes an image once more, which gives the bytes that were stored.
 
     Attributes:
+        reference: of the image, packed.
         policy: that it was stored by.
     """
 
+    reference: bytes
     policy: ImagePolicy
 
-    def run(self, encoder: RecordEncoder, progress: Progress) -> ChangedImage:
-        """Encodes; a source that cannot be read any more has no crop."""
-        with encoder.beacon.at_the_image():
+    def run(self, worker: Worker) -> Crop | BadInput | None:
+        """Encodes the image; None where it is another one by now."""
+        with worker.item(0):
             try:
-                return ChangedImage([], 0, WriteStats(), [], _crop(self.references[0], self.policy))
-            except BadInput as error:
-                return self.lost(error)
+                return _crop(self.reference, self.policy)
             except OSError as error:
-                return self.lost(BadInput("load", "cannot be read", str(error)))
+                raise BadInput("load", "cannot be read", str(error)) from error
 
-    def lost(self, error: BadInput) -> ChangedImage:
-        """The result of an image without a crop."""
-        failure = error.failure(reference_record(self.references[0]).key)
-        return ChangedImage([], 0, WriteStats(), [failure])
+    def lost(self, error: BadInput) -> BadInput:
+        """Why there is no crop."""
+        return error
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class DrawnPage(EncodedBatch):
-    """The text of report.html, not sealed; none where it could not be drawn."""
-
-    text: str = ""
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class PageTask(EncodeTask):
-    """Draws the page of a dataset whose shards are all there.
+class PageTask(Task[Worker, str | BadInput]):
+    """Draws the page of a dataset whose shards are all there; its text is not sealed.
 
     Attributes:
-        references: one, which says nothing.
         output: folder of the dataset.
         manifest: that will be published.
         report: what report.json holds.
         failures_path: of failures.jsonl.
     """
 
-    references: Sequence[bytes] = (b"",)
     output: str
     manifest: Mapping[str, Any]
     report: Mapping[str, Any]
     failures_path: str
 
-    def run(self, encoder: RecordEncoder, progress: Progress) -> DrawnPage:
-        """Draws; what may pass is tried again."""
-        for left in reversed(range(_TRIES)):
-            with encoder.beacon.at_the_image():
+    def run(self, worker: Worker) -> str | BadInput:
+        """Draws the page; an error of the machine that may pass is waited for."""
+        tries = 0
+        while True:
+            with worker.item(0):
                 try:
-                    return DrawnPage([], 0, WriteStats(), [], self.text())
+                    return self.text()
                 except OSError as error:
-                    fault = BadInput("load", "cannot be read", str(error))
-            if left:
-                time.sleep(_WAIT_SECONDS)
-        return self.lost(fault)
+                    tries += 1
+                    if tries == _TRIES:
+                        raise BadInput("load", "cannot be read", str(error)) from error
+            time.sleep(_WAIT_SECONDS)
 
-    def lost(self, error: BadInput) -> DrawnPage:
-        """No page."""
-        return DrawnPage([], 0, WriteStats(), [error.failure(self.output)])
+    def lost(self, error: BadInput) -> BadInput:
+        """Why the page could not be drawn."""
+        return error
 
     def text(self, has_samples: bool = True) -> str:
         """The page."""

@@ -15,7 +15,7 @@ from recordmill.transforms.examples.index import index_lines
 from recordmill.transforms.examples.tfrecord import RecordWriter
 from recordmill.transforms.records import BadInput, Failure
 from recordmill.transforms.shards.fingerprint import is_versioned, source_fingerprint
-from recordmill.transforms.shards.record_encoder import Progress, RecordEncoder
+from recordmill.transforms.shards.record_encoder import RecordEncoder
 from recordmill.transforms.shards.record_state import ENDING, header_of, row_line, write_state
 from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.report import ShardFile, WriteStats, merged
@@ -26,69 +26,65 @@ from recordmill.transforms.storage.durable import write_text
 from recordmill.transforms.storage.paths import is_remote
 from recordmill.transforms.storage.stamp import stamp_of
 from recordmill.transforms.storage.write_faults import naming_faults
+from recordmill.transforms.workers.task import R, Task, Worker
 
 _COPY_BYTES = 1 << 20
 _WRITE_BYTES = 1 << 18
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class JoinTask:
-    """Joins finished parts of one shard, and removes them.
+class _RecordsTask(Task[RecordEncoder, R]):
+    """A task whose items are records.
 
     Attributes:
-        parts: in order.
-        path: to join them under, without ending.
-        state: to be written once the shard is finished; None where this is a part of one.
+        references: of the records, in order.
     """
 
-    parts: Sequence[ShardFile]
-    path: str
-    state: ShardState | None = None
+    references: Sequence[bytes]
 
-    def run(self, encoder: RecordEncoder, progress: Progress) -> ShardFile:
-        """Joins; an error of the machine is one of the job."""
-        with naming_faults(self.path):
-            return _finished(join_parts(self.parts, self.path), self.state, progress)
+    @property
+    def items(self) -> int:
+        """Number of records."""
+        return len(self.references)
+
+    def source(self) -> str:
+        """The image of the first record, or else its key."""
+        record = reference_record(self.references[0])
+        return record.image.uri if record.image is not None else record.key
+
+    def _failure(self, error: BadInput) -> tuple[Failure, WriteStats]:
+        """The failure of the only record, and its count."""
+        failure = error.failure(reference_record(self.references[0]).key)
+        stats = WriteStats()
+        stats.add_failure(failure)
+        return failure, stats
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class PartTask:
-    """Writes a shard, or a part of one.
+class PartTask(_RecordsTask[ShardFile]):
+    """Writes a shard, or a part of one. An error of the machine is one of the job.
 
     Attributes:
         references: in their final order.
         path: to write them under, without ending.
-        state: as in `JoinTask`.
+        state: to be written once the shard is finished; None where this is a part of one.
         take: the version before; None where the dataset has no versions.
     """
 
-    references: Sequence[bytes]
     path: str
     state: ShardState | None = None
     take: TakeOver | None = None
 
-    def run(self, encoder: RecordEncoder, progress: Progress) -> ShardFile:
-        """Writes; an error of the machine is one of the job."""
+    def run(self, encoder: RecordEncoder) -> ShardFile:
+        """Writes the records."""
         with naming_faults(self.path):
-            part = write_part(self.references, self.path, encoder, progress, self.take)
-            return _finished(part, self.state, progress)
-
-    def piece(self, start: int, end: int) -> PartTask:
-        """The same for some of the references."""
-        path = f"{self.path}-piece{start:05d}-{end:05d}"
-        return PartTask(self.references[start:end], path, take=self.take)
-
-    def abandon(self) -> None:
-        """Removes what a try has left that was cut off."""
-        with naming_faults(self.path):
-            _remove(f"{self.path}.{ending}" for ending in ("tfrecord", "idx", "failures", "rows"))
+            part = write_part(self.references, self.path, encoder, self.take)
+            return _finished(part, self.state, encoder.worker)
 
     def lost(self, error: BadInput) -> ShardFile:
-        """What is written of a single record that cannot be tried again."""
+        """Writes the failure of the only record."""
         with naming_faults(self.path):
-            failure = error.failure(reference_record(self.references[0]).key)
-            stats = WriteStats()
-            stats.add_failure(failure)
+            failure, stats = self._failure(error)
             file = dataclasses.replace(
                 write_empty(self.path, has_state=self.take is not None),
                 failures_path=_write_failures([failure.to_json()], self.path),
@@ -96,9 +92,20 @@ class PartTask:
             )
             return _finished(file, self.state)
 
-    def joined(self, pieces: Sequence[ShardFile]) -> JoinTask:
-        """What makes one of all pieces, in order."""
-        return JoinTask(pieces, self.path, self.state)
+    def split(self, start: int, end: int) -> PartTask:
+        """The part of some of the records."""
+        path = f"{self.path}-part{start:05d}-{end:05d}"
+        return PartTask(self.references[start:end], path, take=self.take)
+
+    def join(self, results: Sequence[ShardFile]) -> ShardFile:
+        """Joins the parts, and removes them."""
+        with naming_faults(self.path):
+            return _finished(join_parts(results, self.path), self.state)
+
+    def remove_leftovers(self) -> None:
+        """Removes the unfinished files."""
+        with naming_faults(self.path):
+            _remove(f"{self.path}.{ending}" for ending in ("tfrecord", "idx", "failures", "rows"))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -119,55 +126,47 @@ class EncodedBatch:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class EncodeTask:
-    """Encodes records, and gives them back.
+class EncodeTask(_RecordsTask[EncodedBatch]):
+    """Encodes records, and gives them back. An error of the machine is one of the job.
 
     Attributes:
-        references: in order.
         sizes_only: leave the payloads out.
     """
 
-    references: Sequence[bytes]
     sizes_only: bool = False
 
-    def run(self, encoder: RecordEncoder, progress: Progress) -> EncodedBatch:
-        """Encodes; an error of the machine is one of the job."""
+    def run(self, encoder: RecordEncoder) -> EncodedBatch:
+        """Encodes the records."""
         batch = EncodedBatch([], 0, WriteStats(), [])
         size = 0
         with naming_faults("an image"):
-            every = encoder.encode_all(self.references, batch.stats, batch.failures, progress)
-            for _, _, encoded in every:
+            for _, _, encoded in encoder.encode_all(self.references, batch.stats, batch.failures):
                 size += len(encoded.payload)
                 if not self.sizes_only:
                     batch.payloads.append(encoded.payload)
         return dataclasses.replace(batch, payload_bytes=size)
 
-    def piece(self, start: int, end: int) -> EncodeTask:
-        """The same for some of the references."""
-        return EncodeTask(self.references[start:end], self.sizes_only)
-
-    def abandon(self) -> None:
-        """A try leaves nothing."""
-
     def lost(self, error: BadInput) -> EncodedBatch:
-        """The result of a single record that cannot be tried again."""
-        failure = error.failure(reference_record(self.references[0]).key)
-        stats = WriteStats()
-        stats.add_failure(failure)
+        """The failure of the only record."""
+        failure, stats = self._failure(error)
         return EncodedBatch([], 0, stats, [failure])
 
-    def joined(self, pieces: Sequence[EncodedBatch]) -> EncodedBatch:
-        """One of all pieces, in order."""
+    def split(self, start: int, end: int) -> EncodeTask:
+        """The same for some of the records."""
+        return EncodeTask(self.references[start:end], self.sizes_only)
+
+    def join(self, results: Sequence[EncodedBatch]) -> EncodedBatch:
+        """One batch of all."""
         return EncodedBatch(
-            [payload for piece in pieces for payload in piece.payloads],
-            sum(piece.payload_bytes for piece in pieces),
-            merged([piece.stats for piece in pieces]),
-            [failure for piece in pieces for failure in piece.failures],
+            [payload for batch in results for payload in batch.payloads],
+            sum(batch.payload_bytes for batch in results),
+            merged([batch.stats for batch in results]),
+            [failure for batch in results for failure in batch.failures],
         )
 
 
-def _finished(file: ShardFile, state: ShardState | None, progress: Progress | None = None) -> ShardFile:
-    """Makes a shard last: its files are on disk, or in the bucket, before the state that names them."""
+def _finished(file: ShardFile, state: ShardState | None, worker: Worker | None = None) -> ShardFile:
+    """Makes a shard durable: its files are on disk, or in the bucket, before the state that names them."""
     if state is None:
         return file
     is_uploaded = is_remote(state.folder)
@@ -181,8 +180,8 @@ def _finished(file: ShardFile, state: ShardState | None, progress: Progress | No
         for path in file.paths:
             with open(path, "rb") as finished:
                 os.fsync(finished.fileno())
-    if progress is not None:
-        progress(0, 0)  # a writer whose parent is gone ends here
+    if worker is not None:
+        worker.progress(0, 0)  # a worker whose parent is gone ends here
     state.write(file, sizes)
     return file
 
@@ -231,7 +230,6 @@ def write_part(
     references: Sequence[bytes],
     path: str,
     encoder: RecordEncoder,
-    progress: Progress,
     take: TakeOver | None = None,
 ) -> ShardFile:
     """Encodes `references`, in their order, into `path`.tfrecord; index and failures beside it.
@@ -240,7 +238,6 @@ def write_part(
         references: packed.
         path: without ending.
         encoder: of the records.
-        progress: is told of each that is done.
         take: the version before, in one of which each record leaves a line too; None where there are none.
     """
     stats = WriteStats()
@@ -250,7 +247,7 @@ def write_part(
         rows = None
         if take is not None:
             rows = stack.enter_context(open(f"{path}.rows", "w", encoding="utf-8", newline="\n"))
-        for number, record, encoded in encoder.encode_all(references, stats, failures, progress, take):
+        for number, record, encoded in encoder.encode_all(references, stats, failures, take):
             writer.write(encoded.payload)
             if rows is not None and take is not None:
                 source = source_fingerprint(record) if encoded.is_as_listed else ""

@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from recordmill.transforms.annotations.place import OF_OBJECTS, place
@@ -16,7 +16,6 @@ from recordmill.transforms.examples.schema import FeatureSettings, Schema, Seque
 from recordmill.transforms.images.opened import opened, opened_pixels
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.store import store_opened
-from recordmill.transforms.internal_errors import internal_errors
 from recordmill.transforms.records import (
     Annotations,
     BadInput,
@@ -28,7 +27,6 @@ from recordmill.transforms.records import (
     Steps,
     StoredImage,
 )
-from recordmill.transforms.shards.beacon import SLOW_TIMES, Beacon, Step
 from recordmill.transforms.shards.counted import CountedFeatures, is_lossy
 from recordmill.transforms.shards.encoded_record import EncodedRecord
 from recordmill.transforms.shards.fingerprint import annotations_fingerprint, has_details
@@ -37,9 +35,8 @@ from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.report import WriteStats
 from recordmill.transforms.shards.taking_over import TakenOver, TakeOver
 from recordmill.transforms.storage.reader import ListedReader
-
-# Called with the records and the source bytes done since the last call.
-Progress = Callable[[int, int], None]
+from recordmill.transforms.workers.position import SLOW_FACTOR
+from recordmill.transforms.workers.task import Worker
 
 # Frames of a clip in a bucket that are asked for before they are needed.
 _FRAMES_AHEAD = 16
@@ -110,15 +107,17 @@ class RecordEncoder:
 
     Args:
         settings: of the encoding.
-        beacon: is told where the encoder is.
+        worker: the process that it runs in.
     """
 
-    def __init__(self, settings: RecordSettings, beacon: Beacon | None = None) -> None:
+    def __init__(self, settings: RecordSettings, worker: Worker | None = None) -> None:
         self._settings = settings
         self._needs = settings.schema.needs(settings.features.annotated)
         self._counted = CountedFeatures(settings.schema, settings.features)
-        self.beacon = beacon or Beacon()
-        self.beacon.patience = SLOW_TIMES if settings.policy.is_slow else 1
+        self.worker = worker or Worker()
+        self._position = self.worker.position
+        if settings.policy.is_slow:
+            self._position.cpu_factor = SLOW_FACTOR
         self._reader = ListedReader()
         self._work: Counter[str] = Counter()
         self._mask_map: str | None = None
@@ -129,7 +128,6 @@ class RecordEncoder:
         references: Sequence[bytes],
         stats: WriteStats,
         failures: list[Failure],
-        progress: Progress,
         take: TakeOver | None = None,
     ) -> Iterator[tuple[int, ImageRecord, EncodedRecord]]:
         """Yields place in `references`, record and what became of it, in order, but for those that fail.
@@ -138,18 +136,19 @@ class RecordEncoder:
             references: packed.
             stats: counts what was encoded and what failed.
             failures: takes those that failed.
-            progress: is told of each that is done.
             take: the version before; None where nothing may be taken over.
         """
         self._mask_map = None if take is None else take.mask_map
         records = ((reference, reference_record(reference, self._reader.read)) for reference in references)
         found = (take or TakeOver()).found(records)
         for index, (record, loading, taken) in enumerate(read_ahead(found, self._reader)):
-            self.beacon.start(index)
             self._work = stats.work
             self._is_as_listed = True
             try:
-                encoded = self.encode(record, loading, taken)
+                with self.worker.item(index):
+                    encoded = self.encode(record, loading, taken)
+            except _NotRead as error:
+                raise error.fault from None
             except BadInput as error:
                 failure = error.failure(record.key)
                 failures.append(failure)
@@ -164,8 +163,7 @@ class RecordEncoder:
                     stats.statistics.add_reencoded(record.key, references[index])
                 failures += self._notes(record, encoded.placed, stats)
                 yield index, record, encoded
-            progress(1, record.size)
-        self.beacon.clear()
+            self.worker.progress(1, record.size)
 
     def encode(
         self, record: ImageRecord, loading: Loading = None, taken: TakenOver | None = None
@@ -178,20 +176,9 @@ class RecordEncoder:
             taken: what the version before has stored of it, made from the same source.
 
         Raises:
-            BadInput: with the record's key; the record fails, the job goes on.
+            BadInput: the record fails, the job goes on.
+            _NotRead: a file cannot be read now.
         """
-        try:
-            with internal_errors("encode"):
-                return self._encoded(record, loading, taken)
-        except _NotRead as error:
-            raise error.fault from None
-        except BadInput as error:
-            error.key = record.key
-            raise
-        finally:
-            self.beacon.step(Step.OTHER)
-
-    def _encoded(self, record: ImageRecord, loading: Loading, taken: TakenOver | None) -> EncodedRecord:
         if record.annotations.steps is not None:
             return self._sequence(record, record.annotations.steps, taken)
         annotations = self._of_masks(record)
@@ -223,9 +210,8 @@ class RecordEncoder:
             BadInput: an annotation or a feature does not fit.
         """
         try:
-            with internal_errors("encode"):
-                features, placed = self._features(record, image, masks or {}, None)
-                return build_example(self._named(features)), placed
+            features, placed = self._features(record, image, masks or {}, None)
+            return build_example(self._named(features)), placed
         except _NotRead as error:
             raise error.fault from None
 
@@ -247,10 +233,10 @@ class RecordEncoder:
         return self._stored(data, record.image), len(data)
 
     def _stored(self, data: bytes, ref: ImageRef) -> StoredImage:
-        self.beacon.step(Step.IMAGE)
+        self._position.work()
         self._work["images"] += 1
         image = opened(data) if ref.pixels is None else opened_pixels(data, ref.pixels)
-        self.beacon.weigh(image.pixels)
+        self._position.work(image.pixels)
         return store_opened(image, self._settings.policy)
 
     def _placed(
@@ -266,7 +252,7 @@ class RecordEncoder:
             return _NOTHING
         annotations = record.annotations
         drawn = 1 + len(annotations.objects) + len(annotations.masks)
-        self.beacon.step(Step.IMAGE, drawn * image.height * image.width)
+        self._position.work(drawn * image.height * image.width)
 
         def read(ref: ImageRef) -> bytes:
             return self._read(ref, masks.get(ref))
@@ -329,7 +315,7 @@ class RecordEncoder:
             yield self._loaded(*waiting.popleft())
 
     def _loaded(self, ref: ImageRef, loading: Loading) -> bytes:
-        self.beacon.step(Step.LOAD)
+        self._position.load()
         return self._read(ref, loading)
 
     def _read(self, ref: ImageRef, loading: Loading) -> bytes:

@@ -10,13 +10,14 @@ from typing import NamedTuple
 from recordmill.transforms.examples.tfrecord import FRAME_BYTES
 from recordmill.transforms.records import ImageRecord
 from recordmill.transforms.shards.part import EncodeTask
-from recordmill.transforms.shards.pool import ProcessExecutor
 from recordmill.transforms.shards.record_encoder import RecordSettings
 from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.state import shard_digest
+from recordmill.transforms.shards.writer import encoder_pool
 from recordmill.transforms.storage import files
 from recordmill.transforms.storage.durable import write_text
 from recordmill.transforms.storage.write_faults import naming_faults
+from recordmill.transforms.workers.task import no_progress
 
 # Stops sampling large images: the estimate need not be exact.
 _SAMPLE_BYTES = 16 << 20
@@ -82,14 +83,7 @@ def _encoded(references: list[bytes], settings: RecordSettings) -> Measured:
     # Kept images need no decoding to be measured; optimising some would take longer than all is worth.
     policy = dataclasses.replace(settings.policy, validate="header", optimize="none")
     settings = dataclasses.replace(settings, policy=policy)
-    executor = ProcessExecutor(settings, _ignore, 1, _IMAGE_SECONDS, tries=1)
-    try:
-        batch = executor.submit(EncodeTask(references, sizes_only=True)).result()
-    finally:
-        executor.close()
+    with encoder_pool(settings, no_progress, 1, _IMAGE_SECONDS, tries=1) as pool:
+        batch = pool.submit(EncodeTask(references, sizes_only=True)).result()
     written = batch.stats.written
     return Measured(written, batch.stats.source_bytes, batch.payload_bytes + written * FRAME_BYTES)
-
-
-def _ignore(records: int, source_bytes: int) -> None:
-    """A sample is no progress."""

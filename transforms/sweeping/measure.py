@@ -16,9 +16,9 @@ from recordmill.transforms.images.original import Original, opened_as_stored, se
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.internal_errors import internal_errors
 from recordmill.transforms.records import BadInput, Failure, StoredImage
-from recordmill.transforms.shards.beacon import SLOW_TIMES, cpu_seconds
-from recordmill.transforms.shards.guarded import TAKES_TOO_LONG
 from recordmill.transforms.sweeping.results import Setting
+from recordmill.transforms.workers.pool import TAKES_TOO_LONG
+from recordmill.transforms.workers.position import SLOW_FACTOR, cpu_seconds
 
 RecordBytes = Callable[[StoredImage], int]
 """The bytes of the record that an image makes, frame and all."""
@@ -63,7 +63,7 @@ def measured(
         BadInput: the image cannot be decoded, or a setting takes too long for its size.
     """
     source = seen_of(original, seen)
-    limit = SLOW_TIMES * cpu_seconds(original.opened().pixels)
+    limit = SLOW_FACTOR * cpu_seconds(original.opened().pixels)
     likenesses: dict[tuple[str, bytes], Likeness | None] = {}
     found: list[Measure | Failure] = []
     for setting in settings:

@@ -29,6 +29,7 @@ def html_text(sweep: Sweep, svg: str) -> str:
         rows=[(row, [column.text(row) for column in COLUMNS]) for row in sweep.rows],
         drawing=Markup(_inline(svg)),
         dark=DARK,
+        has_optimised=any(GROUPS[group].dashed for group in groups),
         qualities=[
             (row.setting.name, "", quality_bars(row.qualities)) for row in sweep.rows if row.qualities
         ],

@@ -1,4 +1,4 @@
-"""What writer processes do for a sweep: an image a task, so that one that ends its process is known."""
+"""The tasks of a sweep, one for each image."""
 
 from __future__ import annotations
 
@@ -9,22 +9,20 @@ from collections.abc import Sequence
 from recordmill.transforms.examples.tfrecord import FRAME_BYTES
 from recordmill.transforms.images.original import Original
 from recordmill.transforms.images.policy import ImagePolicy
-from recordmill.transforms.internal_errors import internal_errors
 from recordmill.transforms.records import BadInput, Failure, ImageRecord, StoredImage
-from recordmill.transforms.shards.part import EncodedBatch, EncodeTask
-from recordmill.transforms.shards.record_encoder import Progress, RecordEncoder, RecordSettings
+from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from recordmill.transforms.shards.references import reference_record
-from recordmill.transforms.shards.report import WriteStats
 from recordmill.transforms.storage.reader import ImageReader
 from recordmill.transforms.storage.write_faults import naming_faults
 from recordmill.transforms.sweeping.crops import Worst, crops_of
 from recordmill.transforms.sweeping.measure import Measure, measured, warm_up
 from recordmill.transforms.sweeping.results import Crop, Setting
+from recordmill.transforms.workers.task import R, Task, Worker
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class MeasuredImage(EncodedBatch):
-    """An image at each setting; or its failure, and no measures.
+class MeasuredImage:
+    """An image at each setting.
 
     Attributes:
         key: of the image.
@@ -33,28 +31,25 @@ class MeasuredImage(EncodedBatch):
         measures: of each setting, in order.
     """
 
-    key: str = ""
-    reference: bytes = b""
-    source_bytes: int = 0
-    measures: Sequence[Measure | Failure] = ()
+    key: str
+    reference: bytes
+    source_bytes: int
+    measures: Sequence[Measure | Failure]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class CroppedImage(EncodedBatch):
-    """The crops of an image; none where it failed."""
+class _ImageTask(Task[Worker, R]):
+    """A task about one image.
 
-    crops: Sequence[Crop] = ()
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _ImageTask(EncodeTask):
-    """A task about the only one of `references`.
+    Its processor time is not limited: a timer would make the process's clock coarse, by which sweeps measure.
 
     Attributes:
+        reference: of the image, packed.
         settings: of the sweep.
         seen: makes the pixels that are compared.
     """
 
+    reference: bytes
     settings: tuple[Setting, ...]
     seen: ImagePolicy
 
@@ -65,15 +60,15 @@ class _ImageTask(EncodeTask):
             BadInput: it cannot be read.
         """
         reader = ImageReader()
-        record = reference_record(self.references[0], reader.read)
+        record = reference_record(self.reference, reader.read)
         if record.image is None:
             raise BadInput("load", "no image", "the record has features alone")
         with naming_faults(record.image.uri):
             return record, Original(reader.read(record.image), record.image.pixels)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class MeasureTask(_ImageTask):
+@dataclasses.dataclass(frozen=True, slots=True)
+class MeasureTask(_ImageTask[MeasuredImage | Failure]):
     """Measures an image at each setting.
 
     Attributes:
@@ -82,32 +77,28 @@ class MeasureTask(_ImageTask):
 
     records: RecordSettings
 
-    def run(self, encoder: RecordEncoder, progress: Progress) -> MeasuredImage:
-        """Measures; what is wrong with the image is in the result."""
+    def run(self, worker: Worker) -> MeasuredImage | Failure:
+        """Measures the image."""
         _warm_up(self.settings)
-        with encoder.beacon.at_the_image():
-            record = reference_record(self.references[0])
-            try:
+        try:
+            with worker.item(0):
                 record, original = self.read()
                 size = functools.partial(record_bytes, record, RecordEncoder(self.records))
-                with internal_errors("encode"):
-                    measures = measured(original, self.settings, self.seen, size)
-            except BadInput as error:
-                result = self.lost(error)
-            else:
-                result = MeasuredImage(
-                    [], 0, WriteStats(), [], record.key, self.references[0], len(original.data), measures
-                )
-        progress(1, record.size)
-        return result
+                measures = measured(original, self.settings, self.seen, size)
+                found = MeasuredImage(record.key, self.reference, len(original.data), measures)
+        except BadInput as error:
+            return self.lost(error)
+        finally:
+            worker.progress(1, reference_record(self.reference).size)
+        return found
 
-    def lost(self, error: BadInput) -> MeasuredImage:
-        """The result of an image that cannot be measured."""
-        return MeasuredImage([], 0, WriteStats(), [_failure(error, self.references[0])])
+    def lost(self, error: BadInput) -> Failure:
+        """Why it cannot be measured."""
+        return error.failure(reference_record(self.reference).key)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class CropTask(_ImageTask):
+@dataclasses.dataclass(frozen=True, slots=True)
+class CropTask(_ImageTask[list[Crop]]):
     """Cuts the same part out of an image at each setting.
 
     Attributes:
@@ -116,20 +107,15 @@ class CropTask(_ImageTask):
 
     worst: Worst
 
-    def run(self, encoder: RecordEncoder, progress: Progress) -> CroppedImage:
-        """Cuts; an image that cannot be read any more has no crops."""
-        with encoder.beacon.at_the_image():
-            try:
-                _, original = self.read()
-                with internal_errors("encode"):
-                    crops = crops_of(self.worst, original, self.settings, self.seen)
-            except BadInput as error:
-                return self.lost(error)
-        return CroppedImage([], 0, WriteStats(), [], crops)
+    def run(self, worker: Worker) -> list[Crop]:
+        """Cuts the crops."""
+        with worker.item(0):
+            _, original = self.read()
+            return crops_of(self.worst, original, self.settings, self.seen)
 
-    def lost(self, error: BadInput) -> CroppedImage:
-        """The result of an image that cannot be read any more."""
-        return CroppedImage([], 0, WriteStats(), [_failure(error, self.references[0])])
+    def lost(self, error: BadInput) -> list[Crop]:
+        """None: the image cannot be read any more."""
+        return []
 
 
 def record_bytes(record: ImageRecord, encoder: RecordEncoder, stored: StoredImage) -> int:
@@ -150,7 +136,3 @@ def record_bytes(record: ImageRecord, encoder: RecordEncoder, stored: StoredImag
 @functools.cache
 def _warm_up(settings: tuple[Setting, ...]) -> None:
     warm_up(settings)
-
-
-def _failure(error: BadInput, reference: bytes) -> Failure:
-    return error.failure(reference_record(reference).key)

@@ -1,4 +1,4 @@
-"""Spawned interpreters that encode and write: each a fresh one, without Beam.
+"""Spawned interpreters that run tasks: each a fresh one, without Beam.
 
 Not `multiprocessing`: its spawned children import the program's main module again, and with it Beam, and
 a script without a main guard would start itself anew.
@@ -18,11 +18,14 @@ import weakref
 from multiprocessing.connection import Connection
 
 from recordmill.transforms.records import JobError
-from recordmill.transforms.shards.beacon import Beacon, create_file
+from recordmill.transforms.workers.position import SharedPosition, create_file
+from recordmill.transforms.workers.worker import Preload
 
+# It sleeps on its socket, and imports nothing of ours before the first message.
 _BOOT = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from recordmill.transforms.shards.boot import boot; boot(int(sys.argv[2]), int(sys.argv[3]))"
+    "import json, select, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "select.select([int(sys.argv[2])], [], []); "
+    "from recordmill.transforms.workers.worker import main; main(int(sys.argv[2]), int(sys.argv[3]))"
 )
 # glibc gives the memory of each decoded image back and takes it again for the next, page by page: a tenth of
 # the time of re-encoding. These are its own upper limits, from the start. Other systems do not read them.
@@ -32,17 +35,24 @@ _STOP_SECONDS = 5
 
 
 @dataclasses.dataclass(eq=False)
-class WriterProcess:
-    """A spawned interpreter, the socket to it, and the memory that tells where it is."""
+class WorkerProcess:
+    """A spawned interpreter.
+
+    Attributes:
+        popen: the process.
+        connection: the socket to it.
+        position: what it is doing, in shared memory.
+        preload: module that it imports once it is woken; empty where it has been.
+    """
 
     popen: subprocess.Popen[bytes]
     connection: Connection
-    beacon: Beacon
-    awake: bool = False
+    position: SharedPosition
+    preload: str
 
     @staticmethod
-    def spawn() -> WriterProcess:
-        """Starts one."""
+    def spawn(preload: str = "") -> WorkerProcess:
+        """Starts one, which sleeps until it gets a message."""
         if _ending:
             raise JobError("the program ends")
         ours, theirs = socket.socketpair()
@@ -50,7 +60,7 @@ class WriterProcess:
             end.setblocking(True)  # whatever default Beam's parts for Google Cloud have set for all sockets
         descriptor = create_file()
         try:
-            beacon = Beacon(descriptor)
+            position = SharedPosition(descriptor)
             inherited = [theirs.fileno(), descriptor]
             popen = subprocess.Popen(
                 [sys.executable, "-c", _BOOT, json.dumps(sys.path), *map(str, inherited)],
@@ -63,27 +73,28 @@ class WriterProcess:
         finally:
             theirs.close()
             os.close(descriptor)
-        process = WriterProcess(popen, Connection(ours.detach()), beacon)
+        process = WorkerProcess(popen, Connection(ours.detach()), position, preload)
         _started.add(process)
         return process
 
     def wake(self) -> None:
         """Lets it import what it needs."""
-        if not self.awake:
-            self.awake = True
+        module, self.preload = self.preload, ""
+        if module:
             with contextlib.suppress(OSError):  # whoever uses it will see that it has died
-                self.connection.send_bytes(b"wake")
+                self.connection.send(Preload(module))
 
     def stop(self) -> int | None:
         """Ends it. Returns its exit status, negative for a signal."""
         self.popen.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.popen.wait(_STOP_SECONDS)
+        self.connection.close()
         return self.popen.returncode
 
 
-_idle: list[WriterProcess] = []
-_started: weakref.WeakSet[WriterProcess] = weakref.WeakSet()
+_idle: list[WorkerProcess] = []
+_started: weakref.WeakSet[WorkerProcess] = weakref.WeakSet()
 _ending = False
 _idle_lock = threading.Lock()
 
@@ -96,20 +107,24 @@ def kill_all() -> None:
         process.popen.kill()
 
 
-def prestart(processes: int) -> None:
-    """Starts processes that will be wanted, while this one is still small and has time.
+def prestart(processes: int, preload: str) -> None:
+    """Starts processes that will be needed, while this one is still small and has time.
 
-    The first is woken at once, the others sleep until `wake_idle` or until they are used. What is not used
-    ends with this process.
+    The first is woken at once, the others sleep until `wake_idle` or until they are used. Those that are not
+    used end with this process.
+
+    Args:
+        processes: how many.
+        preload: module of their tasks.
     """
     with _idle_lock:
-        _idle.extend(WriterProcess.spawn() for _ in range(processes - len(_idle)))
+        _idle.extend(WorkerProcess.spawn(preload) for _ in range(processes - len(_idle)))
         for process in _idle[:1]:
             process.wake()
 
 
 def wake_idle() -> None:
-    """Lets started processes import what they need, beside the work of this one."""
+    """Lets started processes import what they need, while this one works."""
     with _idle_lock:
         for process in _idle:
             process.wake()
@@ -119,26 +134,22 @@ def stop_idle() -> None:
     """Ends the processes that nothing uses."""
     with _idle_lock:
         while _idle:
-            process = _idle.pop()
-            process.stop()
-            process.connection.close()
+            _idle.pop().stop()
 
 
-def take() -> WriterProcess:
-    """A process that is awake: an idle one, or else a new one."""
+def take() -> WorkerProcess:
+    """An idle process, or else a new one."""
     with _idle_lock:
         while _idle:
             process = _idle.pop(0)
             if process.popen.poll() is None:
-                break
+                process.wake()
+                return process
             process.connection.close()
-        else:
-            process = WriterProcess.spawn()
-    process.wake()
-    return process
+        return WorkerProcess.spawn()
 
 
-def give_back(process: WriterProcess) -> None:
-    """Keeps a process that has nothing to do for whoever wants one next."""
+def give_back(process: WorkerProcess) -> None:
+    """Keeps a process that has nothing to do for whoever needs one next."""
     with _idle_lock:
         _idle.insert(0, process)  # before those that are asleep

@@ -1,10 +1,11 @@
-"""Process-wide settings of the command and of spawned writers.
+"""Process-wide settings of the command and of worker processes.
 
 They are not changed where recordmill is imported as a library.
 """
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import warnings
@@ -25,12 +26,21 @@ def set_up() -> None:
     Failures report what is wrong with an image. `warnings.catch_warnings` around each decode would not be
     safe in threads.
     """
-    from recordmill.transforms.images.pillow import silence_libtiff
-
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     warnings.filterwarnings("ignore", module=r"PIL(\..*)?$")
     warnings.filterwarnings("ignore", message=_PYTHON_2_HEADER)
     logging.getLogger("PIL").setLevel(logging.CRITICAL)
     logging.getLogger("google.auth").setLevel(logging.ERROR)
-    silence_libtiff()
+    _silence_libtiff()
+
+
+def _silence_libtiff() -> None:
+    """Turns off libtiff's error handler, which prints errors to standard error; Pillow raises them too."""
+    from PIL import _imaging
+
+    # Not found if libtiff is built into Pillow, or left out of it.
+    set_handler = getattr(ctypes.CDLL(_imaging.__file__), "TIFFSetErrorHandler", None)
+    if set_handler is not None:
+        set_handler.argtypes, set_handler.restype = [ctypes.c_void_p], ctypes.c_void_p
+        set_handler(None)

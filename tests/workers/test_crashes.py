@@ -14,25 +14,25 @@ import pytest
 from benchmarks.drawings import draw
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import Annotations, ImageRecord, ImageRef, JobError
-from recordmill.transforms.shards.beacon import Beacon, Step
 from recordmill.transforms.shards.part import EncodeTask, PartTask, write_part
 from recordmill.transforms.shards.plan import plan_dataset
-from recordmill.transforms.shards.pool import ProcessExecutor
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.sample import measure
 from recordmill.transforms.shards.state import ShardState
 from recordmill.transforms.shards.totals import total
+from recordmill.transforms.shards.writer import encoder_pool
 from recordmill.transforms.storage.files import sizes
 from recordmill.transforms.storage.local import version_of
-from tests.shards.failing_codec import failing_codec
+from recordmill.transforms.workers.position import SharedPosition
+from tests.workers.failing_codec import failing_codec
 
 HANG_SECONDS = 1.0
 
 
 @pytest.fixture(autouse=True, scope="module")
 def codec(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Writers whose codec fails on images that say so."""
+    """Workers whose codec fails on images that say so."""
     with pytest.MonkeyPatch.context() as patch, failing_codec(tmp_path_factory.mktemp("codec"), patch):
         yield
 
@@ -62,11 +62,8 @@ def ran(
     """Records and failures of a part that one process writes."""
     references = [pack_reference(record, 0) for record in records]
     state = ShardState(str(path.parent), "train", 0, "digest")
-    executor = ProcessExecutor(settings(records), lambda count, _: done.append(count), 1, hang_seconds)
-    try:
-        file = executor.submit(PartTask(references, str(path), state)).result(timeout=60)
-    finally:
-        executor.close()
+    with encoder_pool(settings(records), lambda count, _: done.append(count), 1, hang_seconds) as pool:
+        file = pool.submit(PartTask(references, str(path), state)).result(timeout=60)
     report = state.reusable(references, sizes(state.folder))
     assert report is not None and report.file == file
     assert file.sha256 == hashlib.sha256(Path(file.path).read_bytes()).hexdigest()
@@ -90,7 +87,6 @@ def test_a_crash_costs_one_image(tmp_path: Path, ends: list[int]) -> None:
         [pack_reference(record, 0) for record in others],
         str(tmp_path / "expected"),
         RecordEncoder(settings(records)),
-        lambda *_: None,
     )
     assert path.read_bytes() == Path(expected.path).read_bytes()
     assert path.with_suffix(".idx").read_text() == Path(expected.index_path).read_text()
@@ -121,19 +117,19 @@ def test_an_image_that_takes_too_long_is_tried_once(tmp_path: Path) -> None:
 
 
 def test_the_limit_of_an_image_ends_with_it(tmp_path: Path) -> None:
-    beacon = Beacon(is_limited=True)
+    position = SharedPosition(is_limited=True)
     try:
-        for after in (lambda: beacon.step(Step.OTHER), lambda: beacon.step(Step.LOAD), beacon.clear):
-            beacon.start(0)
-            beacon.step(Step.IMAGE, 8_000_000)
+        for after in (position.load, position.leave):
+            position.enter(0)
+            position.work(8_000_000)
             assert 20 < signal.getitimer(signal.ITIMER_PROF)[0] < 25
-            assert beacon.position().cpu_seconds == 24
-            beacon.weigh(100_000_000)
+            assert position.read().cpu_seconds == 24
+            position.work(100_000_000)
             assert 60 < signal.getitimer(signal.ITIMER_PROF)[0] < 71
             after()
             assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
     finally:
-        beacon.clear()
+        position.leave()
 
 
 def test_an_unexpected_exception_costs_one_image(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -193,7 +189,7 @@ def test_a_sample_is_measured_once(tmp_path: Path) -> None:
 def test_a_fault_of_reading_names_the_file(tmp_path: Path) -> None:
     records = listed(tmp_path, {}, count=1)
     broken = ImageRecord("x.jpg", ImageRef("EIO/x.jpg"), "train")
-    executor = ProcessExecutor(settings(records), lambda *_: None, 1)
+    executor = encoder_pool(settings(records), lambda *_: None, 1)
     try:
         with pytest.raises(JobError, match="^EIO/x.jpg: Input/output error; "):
             executor.submit(EncodeTask([pack_reference(broken, 0)])).result(timeout=60)
@@ -209,7 +205,6 @@ def test_an_image_that_does_well_by_itself_is_not_lost(tmp_path: Path) -> None:
         [pack_reference(record, 0) for record in records],
         str(tmp_path / "expected"),
         RecordEncoder(settings(records)),
-        lambda *_: None,
     )
     assert path.read_bytes() == Path(expected.path).read_bytes()
 
@@ -225,7 +220,7 @@ def test_a_lone_image_is_tried_twice_too(tmp_path: Path) -> None:
 def test_encoding_alone_is_guarded_too(tmp_path: Path) -> None:
     records = listed(tmp_path, {2: b"CRASH", 4: b"HANG"}, count=6)
     references = [pack_reference(record, 0) for record in records]
-    executor = ProcessExecutor(settings(records), lambda *_: None, 1, HANG_SECONDS)
+    executor = encoder_pool(settings(records), lambda *_: None, 1, HANG_SECONDS)
     try:
         batch = executor.submit(EncodeTask(references)).result(timeout=60)
     finally:
@@ -243,7 +238,7 @@ def test_encoding_alone_is_guarded_too(tmp_path: Path) -> None:
 def test_a_file_that_does_not_answer_fails_the_job(tmp_path: Path) -> None:
     records = listed(tmp_path, {}, count=3)
     hanging = ImageRecord("x.jpg", ImageRef("HANG/x.jpg"), "train")
-    executor = ProcessExecutor(settings(records), lambda *_: None, 1, HANG_SECONDS)
+    executor = encoder_pool(settings(records), lambda *_: None, 1, HANG_SECONDS)
     try:
         references = [pack_reference(record, 0) for record in [*records, hanging]]
         with pytest.raises(JobError, match=r"HANG/x.jpg: reading it did not end in 1 seconds, two times"):
@@ -255,22 +250,22 @@ def test_a_file_that_does_not_answer_fails_the_job(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_processes_that_die_through_no_image_fail_the_job(tmp_path: Path) -> None:
     records = listed(tmp_path, dict.fromkeys(range(20), b"ONCE"), count=20)
-    executor = ProcessExecutor(settings(records), lambda *_: None, 1, HANG_SECONDS)
+    executor = encoder_pool(settings(records), lambda *_: None, 1, HANG_SECONDS)
     try:
-        with pytest.raises(JobError, match="9 writer processes have died through no image"):
+        with pytest.raises(JobError, match="9 worker processes have died through no image"):
             executor.submit(EncodeTask([pack_reference(record, 0) for record in records])).result(timeout=60)
     finally:
         executor.close()
 
 
-def test_a_writer_that_is_killed_between_tasks_is_replaced(tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_between_tasks_is_replaced(tmp_path: Path) -> None:
     records = listed(tmp_path, {}, count=2)
     references = [pack_reference(record, 0) for record in records]
-    executor = ProcessExecutor(settings(records), lambda *_: None, 1)
+    executor = encoder_pool(settings(records), lambda *_: None, 1)
     try:
         first = executor.submit(EncodeTask(references)).result(timeout=60)
-        writer = executor._writers[0].start()
-        os.kill(writer.popen.pid, 9)
+        worker = executor._runners[0].start()
+        os.kill(worker.popen.pid, 9)
         assert executor.submit(EncodeTask(references)).result(timeout=60) == first
     finally:
         executor.close()
@@ -278,14 +273,14 @@ def test_a_writer_that_is_killed_between_tasks_is_replaced(tmp_path: Path) -> No
 
 def test_closing_ends_what_is_at_work(tmp_path: Path) -> None:
     records = listed(tmp_path, {1: b"HANG"}, count=2)
-    executor = ProcessExecutor(settings(records), lambda *_: None, 1)
+    executor = encoder_pool(settings(records), lambda *_: None, 1)
     future = executor.submit(EncodeTask([pack_reference(record, 0) for record in records]))
-    writer = executor._writers[0].start()
-    while writer.beacon.position().index != 1:
+    worker = executor._runners[0].start()
+    while worker.position.read().item != 1:
         time.sleep(0.01)
     threads = threading.active_count()
     executor.close()
-    assert writer.popen.poll() is not None
+    assert worker.popen.poll() is not None
     assert threading.active_count() < threads
-    with pytest.raises(JobError, match="the writer processes were stopped"):
+    with pytest.raises(JobError, match="the worker processes were stopped"):
         future.result(timeout=60)

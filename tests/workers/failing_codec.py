@@ -1,4 +1,4 @@
-"""Makes the codec of spawned writers crash or hang on images that end in a word that says so."""
+"""Makes the codec of worker processes crash or hang on images that end in a word that says so."""
 
 import contextlib
 import os
@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from recordmill.transforms.shards import process
+from recordmill.transforms.workers import process
 from tests.patched import patched_site
 
 _PATCH = """
 import errno, os, pathlib, signal, time
 
 def patch(module):
-    from recordmill.transforms.shards import beacon
-    beacon.IMAGE_CPU_SECONDS = 2.0
+    from recordmill.transforms.workers import position
+    position.ITEM_CPU_SECONDS = 2.0
     store, read = module.store_opened, module.ListedReader.read
     def failing_store(image, policy):
         data = image.data
@@ -48,7 +48,7 @@ def patch(module):
 
 @contextlib.contextmanager
 def failing_codec(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Writers that are started within the block fail on CRASH, HANG, BURN, RAISE, MEMORY; once on ONCE.
+    """Workers that are started within the block fail on CRASH, HANG, BURN, RAISE, MEMORY; once on ONCE.
 
     So does reading a path that starts with HANG or EIO.
     """
