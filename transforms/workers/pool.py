@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import queue
 import signal
 import subprocess
@@ -152,19 +153,16 @@ class ProcessExecutor(Generic[C]):
         while (queued := self._queue.get()) is not None:
             task, future = queued
             self._slots.release()
-            result: Any = None
-            error: BaseException | None = self._broken
-            if error is None:
-                try:
-                    result = runner.run(task)
-                except BaseException as raised:
-                    error = self._broken = self._broken or raised
+            try:
+                if self._broken is not None:
+                    raise self._broken
+                resolve = functools.partial(future.set_result, runner.run(task))
+            except BaseException as error:
+                self._broken = self._broken or error
+                resolve = functools.partial(future.set_exception, self._broken)
             with self._lock:
                 self._unfinished -= 1
-            if error is None:
-                future.set_result(result)
-            else:
-                future.set_exception(error)
+            resolve()
 
 
 class _Died(Exception):
