@@ -31,27 +31,22 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pi
     if argv is None:
         beam_import.run_one_job()
     with interruption.stopping_at_once():
-        return _converted(sys.argv[1:] if argv is None else argv, prog)
+        # Modules and records are many and live to the end: collecting them over and over frees nothing.
+        gc.set_threshold(100_000, 20, 20)
+        from recordmill.pipelines.options.convert import parse_convert
 
+        options = parse_convert(sys.argv[1:] if argv is None else argv, prog, _set_up)
+        from recordmill.pipelines.convert_job import run
+        from recordmill.pipelines.running.beam_job import exit_status, set_up_logging
 
-def _converted(argv: Sequence[str], prog: str) -> int:
-    """The exit status of a call."""
-    # Modules and records are many and live to the end: collecting them over and over frees nothing.
-    gc.set_threshold(100_000, 20, 20)
-    from recordmill.pipelines.options.convert import parse_convert
-
-    options = parse_convert(argv, prog, _set_up)
-    from recordmill.pipelines.convert_job import run
-    from recordmill.pipelines.running.beam_job import exit_status, set_up_logging
-
-    set_up_logging(options.verbose)
-    return exit_status(
-        lambda: run(options),
-        prog,
-        options.runner,
-        options.verbose,
-        lambda: "" if options.quiet else interruption.reusable_work(options.output, options.working),
-    )
+        set_up_logging(options.verbose)
+        return exit_status(
+            lambda: run(options),
+            prog,
+            options.runner,
+            options.verbose,
+            lambda: "" if options.quiet else interruption.reusable_work(options.output, options.working),
+        )
 
 
 def _set_up() -> None:

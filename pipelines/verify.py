@@ -44,16 +44,11 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pipelines.verify") -> int:
     """Verifies; returns the exit status (see `--help`)."""
     with interruption.stopping_at_once():
-        return _verified(sys.argv[1:] if argv is None else argv, prog)
-
-
-def _verified(argv: Sequence[str], prog: str) -> int:
-    """The exit status of a call."""
-    own_process.set_up()
-    set_up_logging(verbose=False)
-    options = parse_verify(argv, prog)
-    set_up_logging(options.verbose)
-    return exit_status(lambda: run(options), prog, options.runner, options.verbose, str)
+        own_process.set_up()
+        set_up_logging(verbose=False)
+        options = parse_verify(sys.argv[1:] if argv is None else argv, prog)
+        set_up_logging(options.verbose)
+        return exit_status(lambda: run(options), prog, options.runner, options.verbose)
 
 
 def run(options: VerifyOptions) -> int:

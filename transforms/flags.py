@@ -1,4 +1,4 @@
-"""Flags: each is declared once, as a field of a dataclass; and flags in messages. Imports nothing of ours.
+"""Flags: each is declared once, as a field of a dataclass; and flags in messages.
 
 A field holds the values, default, help and group of its flag. The parser of the command line, its help,
 docs/flags.md, deploy/metadata.json, the checks of values and the docstrings of the Python API derive from it.

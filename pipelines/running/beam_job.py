@@ -66,7 +66,7 @@ def set_up_logging(verbose: bool) -> None:
 
 
 def exit_status(
-    run: Callable[[], int], prog: str, runner: str, verbose: bool, kept: Callable[[], str]
+    run: Callable[[], int], prog: str, runner: str, verbose: bool, kept: Callable[[], str] = str
 ) -> int:
     """What `run` returns; 2 if the call is wrong and 1 if the job fails, with one line on stderr.
 

@@ -162,7 +162,7 @@ def test_the_price_of_progressive_jpegs_is_told(
         (["--max_side=9", "--short_side=9"], "--max_side and --short_side both decide the size"),
         (["--short_side=9", "--size=9x9"], "--short_side and --size both decide the size"),
         (["--metadata=keep"], "--metadata is 'keep'; it may be auto or strip"),
-        (["--max_side=0"], "--max_side has 0 pixels; with --image_format=keep a side may have 1 to"),
+        (["--max_side=0"], "--max_side is 0; it may be 1 or more"),
         (["--size=9"], "argument --size: '9' is no size; write HEIGHTxWIDTH in pixels, as 224x320"),
         (["--size=0x9"], "--size has 0 pixels"),
         (["--image_format=webp", "--size=9x20000"], "with --image_format=webp a side may have 1 to 16,383"),

@@ -142,7 +142,7 @@ def test_batches(references: list[bytes], settings: RecordSettings) -> None:
 def test_verify(stored: RecordRange, opened_dataset: Opened) -> None:
     task = CheckTask(stored, opened_dataset.expected)
     found = ran(task, worker_itself, "reading.verify_record", "RecordChecker.check").tally
-    assert faults(found) == [(2, f"encode: {RAISED} (injected)")]
+    assert faults(found) == [(2, f"decode: {RAISED} (injected)")]
     assert found.checked["images"] == 5
 
 

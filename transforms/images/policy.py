@@ -23,7 +23,6 @@ VALIDATIONS = ("decode", "header")
 EXIF_POLICIES = ("apply", "ignore")
 
 WHITE = (255, 255, 255)
-_SIDE = "0*[1-9][0-9]{0,6}"
 # The longest side that each format can have (T.81; RFC 9649), and that libpng reads.
 _LONGEST_SIDE = {"jpeg": 65_500, "webp": 16_383}
 
@@ -73,10 +72,10 @@ class ImagePolicy:
         values=REENCODINGS,
     )
     max_side: int | None = flag(
-        None, "longest side in pixels; smaller images stay as they are", metavar="N", pattern=_SIDE
+        None, "longest side in pixels; smaller images stay as they are", at_least=1, metavar="N"
     )
     short_side: int | None = flag(
-        None, "shortest side in pixels; smaller images stay as they are", metavar="N", pattern=_SIDE
+        None, "shortest side in pixels; smaller images stay as they are", at_least=1, metavar="N"
     )
     size: tuple[int, int] | None = flag(
         None,

@@ -27,13 +27,13 @@ from recordmill.transforms.records import (
     Steps,
     StoredImage,
 )
-from recordmill.transforms.shards.counted import CountedFeatures, is_lossy
-from recordmill.transforms.shards.encoded_record import EncodedRecord
 from recordmill.transforms.shards.fingerprint import annotations_fingerprint, has_details
 from recordmill.transforms.shards.read_ahead import Loading, read_ahead
+from recordmill.transforms.shards.record_state import EncodedRecord
 from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.report import WriteStats
-from recordmill.transforms.shards.taking_over import TakenOver, TakeOver
+from recordmill.transforms.shards.reuse import TakeOver
+from recordmill.transforms.shards.statistics import CountedFeatures, is_lossy
 from recordmill.transforms.storage.reader import ListedReader
 from recordmill.transforms.workers.position import SLOW_FACTOR
 from recordmill.transforms.workers.task import Worker
@@ -166,7 +166,7 @@ class RecordEncoder:
             self.worker.progress(1, record.size)
 
     def encode(
-        self, record: ImageRecord, loading: Loading = None, taken: TakenOver | None = None
+        self, record: ImageRecord, loading: Loading = None, taken: EncodedRecord | None = None
     ) -> EncodedRecord:
         """The Example of `record`.
 
@@ -220,7 +220,7 @@ class RecordEncoder:
         record: ImageRecord,
         image: StoredImage | None,
         masks: Mapping[ImageRef, Loading],
-        same: TakenOver | None,
+        same: EncodedRecord | None,
     ) -> tuple[Mapping[str, Feature], Mapped]:
         """The features, under our names, of a record whose image is stored; masks are of `same`, if any."""
         mapped = self._mapped(record, image, masks, same)
@@ -244,7 +244,7 @@ class RecordEncoder:
         record: ImageRecord,
         image: StoredImage | None,
         masks: Mapping[ImageRef, Loading],
-        same: TakenOver | None,
+        same: EncodedRecord | None,
     ) -> Mapped:
         """The annotations in the stored image, as far as the schema stores them."""
         needs = self._needed(record.annotations)
@@ -262,7 +262,7 @@ class RecordEncoder:
         labels = self._settings.features.labels
         mapped = map_annotations(annotations, image, needs, self._settings.boxes, read, labels)
         if same is not None:
-            return dataclasses.replace(mapped, masks=same.masks, object_masks=same.object_masks)
+            return dataclasses.replace(mapped, masks=same.mapped.masks, object_masks=same.mapped.object_masks)
         self._work["masks"] += len(mapped.masks) + len(mapped.object_masks)
         return mapped
 
@@ -280,7 +280,7 @@ class RecordEncoder:
             return self._needs
         return self._needs - _OF_MASKS
 
-    def _sequence(self, record: ImageRecord, steps: Steps, taken: TakenOver | None) -> EncodedRecord:
+    def _sequence(self, record: ImageRecord, steps: Steps, taken: EncodedRecord | None) -> EncodedRecord:
         """A SequenceExample; its frames are stored one after the other."""
         schema, features = self._settings.schema, self._settings.features
         if not isinstance(schema, SequenceSchema):
