@@ -94,15 +94,15 @@ def make_plan(
     if run is not None:
         with naming_faults(output):
             _begin(run, config)
-    previous, before, not_taken = None, "", ""
+    previous, before, not_reused = None, "", ""
     if recipe is not None:
         home = output if run is None else run.home
         with naming_faults(home):
-            previous, before, not_taken = find_previous(home, recipe)
+            previous, before, not_reused = find_previous(home, recipe)
     try:
         total = _some(totals, failures, config, run)
         plan = plan_dataset(total, config, run.sample if run is not None else None, previous)
-        plan = dataclasses.replace(plan, previous_version=before, not_taken=not_taken)
+        plan = dataclasses.replace(plan, previous_version=before, not_reused=not_reused)
     except JobError:
         if run is not None:
             with naming_faults(output):
@@ -122,8 +122,8 @@ def make_plan(
         _check_space(output, plan)
     if (warning := slots_warning(config, len(plan.shards()))) is not None:
         _warn(warning)
-    if not_taken:
-        _warn(f"nothing of {f'version {before}' if before else 'a previous version'} is reused: {not_taken}")
+    if not_reused:
+        _warn(f"nothing of {f'version {before}' if before else 'a previous version'} is reused: {not_reused}")
     progress.set_totals(plan.records, plan.source_bytes)
     return plan
 
@@ -265,7 +265,7 @@ def write_plan(
         },
         "repeated_keys": len(repeated),
         "previous_version": plan.previous_version,
-        "not_taken": plan.not_taken,
+        "not_reused": plan.not_reused,
         "memory_warning": shuffle_warning(config, plan),
         "left_out": [[*key, count] for key, count in sorted(left_out.items())],
     }

@@ -198,7 +198,7 @@ def file_moves(reconciled: Reconciled, run: Run, failures_path: str) -> list[Mov
     """What is moved into the output: shards, indexes, and failures.jsonl where it is not there yet."""
     moves = []
     for report, records, index, state in shard_files(reconciled):
-        file, stays = report.file, report.taken_whole
+        file, stays = report.file, report.from_previous
         moves.append(Move(file.path, os.path.join(run.output, records), file.sha256, stays))
         moves.append(Move(file.index_path, os.path.join(run.output, index), None, stays))
         if file.state_path is not None and state is not None:
