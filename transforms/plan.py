@@ -28,7 +28,7 @@ from recordmill.transforms.storage.layout import Run
 from recordmill.transforms.storage.output import recheck_output, write_failures
 from recordmill.transforms.storage.paths import is_remote
 from recordmill.transforms.storage.publication import published_dataset
-from recordmill.transforms.storage.runs import failures_path, kept_bytes, mark_run, settle_runs
+from recordmill.transforms.storage.runs import failures_path, kept_bytes, mark_run, recover_runs
 from recordmill.transforms.storage.versions import parse_version, published_versions, settle_versions
 from recordmill.transforms.storage.write_faults import free_bytes, naming_faults
 from recordmill.transforms.survey import Surveyed, SurveyRecords
@@ -110,7 +110,7 @@ def make_plan(
         raise
     with naming_faults(output):
         if run is not None:
-            if outdated := settle_runs(run):
+            if outdated := recover_runs(run):
                 _warn(
                     "starting over: an earlier version of recordmill wrote the finished shards of an "
                     f"interrupted run ({outdated})"
