@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.inputs import Inputs
-from recordmill.pipelines.runner_flags import available_cores
+from recordmill.pipelines.options.runner import available_cores
 
 Arguments = Callable[[Path, Path], list[str]]
 """(input, output) -> the arguments of `python` for the conversion."""

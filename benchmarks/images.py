@@ -22,7 +22,7 @@ from benchmarks.contenders import Contender, convert
 from benchmarks.inputs import TEN, benchmark_parser, draw_jpegs, draw_pngs, once, own_folder
 from benchmarks.measure import Times, wall_seconds
 from benchmarks.report import machine, markdown_table
-from recordmill.pipelines.runner_flags import available_cores
+from recordmill.pipelines.options.runner import available_cores
 
 _LEAST = 0.85
 

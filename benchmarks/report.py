@@ -14,7 +14,7 @@ from benchmarks.contenders import BEAM, CODEC, KEPT_DECODE, KEPT_HEADER, LOOP, Q
 from benchmarks.goals import Goal
 from benchmarks.inputs import Inputs
 from benchmarks.measure import Peaks, Speeds, megabytes
-from recordmill.pipelines.runner_flags import available_cores
+from recordmill.pipelines.options.runner import available_cores
 
 _PACKAGES = ("apache-beam", "simplejpeg", "pillow", "protobuf", "google-crc32c", "numpy")
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from benchmarks.report import markdown_table
 from recordmill.pipelines import estimate
-from recordmill.pipelines.dataflow import DISK_GB, MACHINE_TYPE
+from recordmill.pipelines.options.dataflow import DISK_GB, MACHINE_TYPE
 from recordmill.transforms.config import MIB, DatasetConfig
 from recordmill.transforms.shards.batching import BATCH_BYTES, HELD_BYTES
 

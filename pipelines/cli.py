@@ -18,17 +18,17 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from recordmill.pipelines import beam_import, interruption
+from recordmill.pipelines.running import beam_import, interruption
 
 if TYPE_CHECKING:
-    from recordmill.pipelines.flag_parser import Parser
+    from recordmill.pipelines.options.parser import Parser
 
 # Module and purpose of each command.
 _COMMANDS = {
     "convert": ("convert", "images to a published dataset"),
-    "inspect": ("inspection", "what is in TFRecords, anyone's"),
+    "inspect": ("inspection", "what is in any TFRecords"),
     "verify": ("verify", "reads a complete dataset back, and compares it with its source"),
-    "report": ("report", "report.html of a dataset, to look at"),
+    "report": ("report", "report.html, a page about a dataset"),
     "schema": ("schema_code", "the code that parses it, in plain TensorFlow"),
     "sweep": ("sweep", "what each image setting costs and saves"),
     "formats": ("formats", "what is read and written"),
@@ -65,7 +65,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _parser() -> Parser:
-    from recordmill.pipelines.flag_parser import Parser
+    from recordmill.pipelines.options.parser import Parser
 
     commands = "\n".join(f"  {name:<9} {does}" for name, (_, does) in _COMMANDS.items())
     parser = Parser(

@@ -20,7 +20,7 @@ if __package__ in (None, ""):
     _above = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
     sys.path[0] = _above if os.path.isdir(os.path.join(_above, "recordmill")) else os.path.dirname(_above)
 
-from recordmill.pipelines import beam_import, interruption
+from recordmill.pipelines.running import beam_import, interruption
 
 if __name__ == "__main__":
     interruption.install()  # what follows takes a while to import
@@ -31,31 +31,26 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pi
     if argv is None:
         beam_import.run_one_job()
     with interruption.stopping_at_once():
-        return _converted(sys.argv[1:] if argv is None else argv, prog)
+        # Modules and records are many and live to the end: collecting them over and over frees nothing.
+        gc.set_threshold(100_000, 20, 20)
+        from recordmill.pipelines.options.convert import parse_convert
 
+        options = parse_convert(sys.argv[1:] if argv is None else argv, prog, _set_up)
+        from recordmill.pipelines.convert_job import run
+        from recordmill.pipelines.running.beam_job import exit_status, set_up_logging
 
-def _converted(argv: Sequence[str], prog: str) -> int:
-    """The exit status of a call; what is wrong is told in one line."""
-    # Modules and records are many and live to the end: collecting them over and over frees nothing.
-    gc.set_threshold(100_000, 20, 20)
-    from recordmill.pipelines.options import parse_convert
-
-    options = parse_convert(argv, prog, _set_up)
-    from recordmill.pipelines.beam_job import exit_status, set_up_logging
-    from recordmill.pipelines.convert_job import run
-
-    set_up_logging(options.verbose)
-    return exit_status(
-        lambda: run(options),
-        prog,
-        options.runner,
-        options.verbose,
-        lambda: "" if options.quiet else interruption.what_is_kept(options.output, options.working),
-    )
+        set_up_logging(options.verbose)
+        return exit_status(
+            lambda: run(options),
+            prog,
+            options.runner,
+            options.verbose,
+            lambda: "" if options.quiet else interruption.reusable_work(options.output, options.working),
+        )
 
 
 def _set_up() -> None:
-    from recordmill.pipelines.beam_job import set_up_logging
+    from recordmill.pipelines.running.beam_job import set_up_logging
     from recordmill.transforms.workers import own_process
 
     own_process.set_up()

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from recordmill.pipelines.dataflow import DISK_GB, MACHINE_TYPE, MAX_WORKERS
+from recordmill.pipelines.options.dataflow import DISK_GB, MACHINE_TYPE, MAX_WORKERS
 
 # Images a second of one vCPU, each of _IMAGE_BYTES (480x360), the whole way but for the network: the README's
 # benchmark for kept images and JPEG; codecs alone, with the same overhead added, for the rest.

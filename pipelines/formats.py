@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from recordmill.pipelines.flag_parser import HelpFormatter, Parser, add_switch
+from recordmill.pipelines.options.reading import FORMATS
 from recordmill.transforms.examples.registry import SCHEMAS
 from recordmill.transforms.images.policy import IMAGE_FORMATS
 from recordmill.transforms.sources.names import IMAGE_EXTENSIONS
@@ -26,16 +26,7 @@ _COLUMNS = ("source", "reads", "label", "split", "key")
 
 def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pipelines.formats") -> int:
     """Prints them; returns the exit status."""
-    parser = Parser(
-        prog=prog,
-        allow_abbrev=False,
-        formatter_class=HelpFormatter,
-        description="Lists the sources with an example tree each, the schemas and the image formats.",
-    )
-    parser.add_argument(
-        "source", nargs="?", metavar="SOURCE", help=f"only this one: {', '.join(SOURCES)}", default=None
-    )
-    add_switch(parser.add_argument_group("output"), "--markdown", "the sources as a table in Markdown")
+    parser = FORMATS.parser(prog)
     args = parser.parse_args(sys.argv[1:] if argv is None else argv)
     if args.source is not None and args.source not in SOURCES:
         parser.error(f"SOURCE is {args.source!r}; it may be {', '.join(SOURCES)}")

@@ -21,41 +21,37 @@ if __package__ in (None, ""):
     # Run as a file: its own folder is first on the path, and holds no package.
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-from recordmill.pipelines import interruption
+from recordmill.pipelines.running import interruption
 
 if __name__ == "__main__":
     interruption.install()  # what follows takes a while to import
 
 from rich.console import Console
 
-from recordmill.pipelines import flag_values
-from recordmill.pipelines.flag_parser import HelpFormatter, Parser, add_switch
 from recordmill.pipelines.inspection_json import as_json, file_name
 from recordmill.pipelines.inspection_records import record_lines
 from recordmill.pipelines.inspection_sheet import check_sheet, write_sheet
 from recordmill.pipelines.inspection_summary import summary_lines
 from recordmill.pipelines.inspection_text import Line, printed
+from recordmill.pipelines.options.inspect import INSPECT
+from recordmill.pipelines.options.parser import Parser
 from recordmill.transforms.flags import as_flags
 from recordmill.transforms.framing import DamagedRecordError
 from recordmill.transforms.reading.class_names import class_names
 from recordmill.transforms.reading.dataset import Dataset, ShardEntry, find_dataset
 from recordmill.transforms.reading.survey_records import Taken, first_records, numbered_record
-from recordmill.transforms.reading.survey_sample import SAMPLE_RECORDS, Inspected, Limits, inspected
+from recordmill.transforms.reading.survey_sample import Inspected, Limits, inspected
 from recordmill.transforms.reading.survey_shown import WHOLE, Shortness, shown_record
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage.places import check_place
 from recordmill.transforms.workers import own_process
 
-_COLUMNS = 6
-_PICTURES = 24
-_RECORDS = 3
-
 
 def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pipelines.inspection") -> int:
     """Prints it; returns the exit status: 1 where something is damaged."""
     with interruption.stopping_at_once():
-        interruption.leave("nothing is written\n")
-        parser = inspect_parser(prog)
+        interruption.set_message("nothing is written\n")
+        parser = INSPECT.parser(prog)
         args = parser.parse_args(sys.argv[1:] if argv is None else argv)
         _check(parser, args)
         own_process.set_up()
@@ -76,68 +72,16 @@ def _failed(prog: str, told: str) -> int:
     return 1
 
 
-def inspect_parser(prog: str) -> Parser:
-    """The parser of `inspect`."""
-    parser = Parser(
-        prog=prog,
-        allow_abbrev=False,
-        formatter_class=HelpFormatter,
-        description="Shows what is in TFRecords. The exit status is 1 where something is damaged.",
-    )
-    path = (
-        "a dataset, or a folder of versions of one, of which the latest is taken; a folder of TFRecords, a "
-        "file, or a pattern such as 'out/train-*'; local or gs://"
-    )
-    parser.add_argument("path", type=flag_values.path, metavar="PATH", help=path)
-    reading = parser.add_argument_group("reading")
-    add_switch(reading, "--all", "read every record, and verify every checksum, not those of a sample")
-    reading.add_argument(
-        "--sample",
-        type=flag_values.positive,
-        metavar="N",
-        help=f"records that are read, evenly over the files (default: {SAMPLE_RECORDS}, or 64 MB)",
-    )
-    output = parser.add_argument_group("output")
-    output.add_argument(
-        "--records", type=flag_values.count, metavar="N", help=f"first records shown (default: {_RECORDS})"
-    )
-    output.add_argument(
-        "--record",
-        metavar="N",
-        help="show this record alone, whole: its number over all files from 0, or FILE:N",
-    )
-    output.add_argument(
-        "--images",
-        type=flag_values.path,
-        metavar="PNG",
-        help="write a contact sheet, with boxes and masks drawn",
-    )
-    output.add_argument(
-        "--pictures",
-        type=flag_values.positive,
-        metavar="N",
-        help=f"on the contact sheet, evenly over all records (default: {_PICTURES})",
-    )
-    output.add_argument(
-        "--columns",
-        type=flag_values.positive,
-        metavar="N",
-        help=f"of the contact sheet (default: {_COLUMNS})",
-    )
-    add_switch(output, "--json", "print one JSON object")
-    return parser
-
-
 def _check(parser: Parser, args: argparse.Namespace) -> None:
     """Ends a call whose flags do not go together."""
-    if args.all and args.sample is not None:
+    if args.all and "sample" in args.given:
         parser.error(f"--sample is {args.sample}, and --all reads every record; leave one of them")
     for name in ("pictures", "columns"):
-        if getattr(args, name) is not None and args.images is None:
+        if name in args.given and args.images is None:
             parser.error(f"--{name} is of the contact sheet; give --images sheet.png too")
     if args.record is not None:
         for name in ("sample", "records", "images"):
-            if getattr(args, name) is not None:
+            if name in args.given:
                 parser.error(f"--record shows one record; leave --{name}")
         if args.all:
             parser.error("--record shows one record; leave --all")
@@ -161,14 +105,14 @@ def _run(parser: Parser, args: argparse.Namespace) -> int:
         parser.error(printed(f"PATH is {args.path!r}: {error.strerror or error}"))
     if args.record is not None:
         return _show_one(parser, args, dataset)
-    limits = Limits(records=None if args.all else args.sample or SAMPLE_RECORDS)
+    limits = Limits(records=None if args.all else args.sample)
     with _progress(args, dataset) as progress:
         found = inspected(dataset, limits, progress)
     sheet = None
     if args.images is not None:
-        shown = write_sheet(args.images, found, args.pictures or _PICTURES, args.columns or _COLUMNS)
+        shown = write_sheet(args.images, found, args.pictures, args.columns)
         sheet = (args.images, shown)
-    records = _first(found, _RECORDS if args.records is None else args.records)
+    records = _first(found, args.records)
     if args.json:
         _print_json(as_json(found, records, args.images))
     else:

@@ -14,8 +14,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from recordmill.pipelines import flag_values
-from recordmill.pipelines.flag_parser import HelpFormatter, Parser
+from recordmill.pipelines.options.parser import Parser
+from recordmill.pipelines.options.reading import REPORT
 from recordmill.transforms.flags import as_flags
 from recordmill.transforms.records import JobError
 from recordmill.transforms.workers import own_process
@@ -23,40 +23,10 @@ from recordmill.transforms.workers import own_process
 if TYPE_CHECKING:
     from recordmill.transforms.reading.dataset import Dataset
 
-_STATUS = (
-    "exit status: 0 the page is written; 1 a file of the dataset could not be read, or the page not written; "
-    "2 the call was wrong; 130 interrupted"
-)
-
-
-def report_parser(prog: str) -> Parser:
-    """The parser of `report`."""
-    parser = Parser(
-        prog=prog,
-        allow_abbrev=False,
-        formatter_class=HelpFormatter,
-        description="Makes report.html: one page that shows what a dataset holds and fetches nothing.",
-        epilog=_STATUS,
-    )
-    parser.add_argument(
-        "path",
-        type=flag_values.path,
-        metavar="PATH",
-        help="folder of a dataset, or of its versions (the latest is used); a TFRecord file, or a pattern "
-        "such as out/train-*; local or gs://",
-    )
-    parser.add_argument(
-        "--output",
-        type=flag_values.path,
-        metavar="FILE",
-        help="the page (default: PATH/report.html if PATH is a dataset that recordmill wrote)",
-    )
-    return parser
-
 
 def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pipelines.report") -> int:
     """Writes the page; returns the exit status (see `--help`)."""
-    parser = report_parser(prog)
+    parser = REPORT.parser(prog)
     args = parser.parse_args(sys.argv[1:] if argv is None else argv)
     own_process.set_up()
     try:

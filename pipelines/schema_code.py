@@ -14,8 +14,7 @@ import textwrap
 import zlib
 from collections.abc import Sequence
 
-from recordmill.pipelines import flag_values
-from recordmill.pipelines.flag_parser import HelpFormatter, Parser
+from recordmill.pipelines.options.reading import SCHEMA
 from recordmill.transforms.flags import as_flags
 from recordmill.transforms.reading.dataset import Dataset, find_dataset
 from recordmill.transforms.reading.parsing_code import parsing_code
@@ -24,37 +23,10 @@ from recordmill.transforms.reading.parsing_dataset import described
 from recordmill.transforms.records import BadInput
 from recordmill.transforms.workers import own_process
 
-_FORMATS = ("code", "input_reader")
-
-
-def schema_parser(prog: str) -> Parser:
-    """The parser of `schema`."""
-    parser = Parser(
-        prog=prog,
-        allow_abbrev=False,
-        formatter_class=HelpFormatter,
-        description="Prints the code that parses a dataset, in plain TensorFlow. Where there are boxes, the "
-        "input readers of the Object Detection API follow as a comment.",
-    )
-    parser.add_argument(
-        "path",
-        type=flag_values.path,
-        metavar="PATH",
-        help="a dataset, a folder of TFRecords, a TFRecord file or a pattern; local or gs://",
-    )
-    parser.add_argument("--split", metavar="NAME", help="only this one; all, where it is not given")
-    parser.add_argument(
-        "--format",
-        choices=_FORMATS,
-        default=_FORMATS[0],
-        help="code: Python; input_reader: the Object Detection API's, for its pipeline.config",
-    )
-    return parser
-
 
 def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pipelines.schema_code") -> int:
     """Prints it; returns the exit status."""
-    parser = schema_parser(prog)
+    parser = SCHEMA.parser(prog)
     args = parser.parse_args(sys.argv[1:] if argv is None else argv)
     own_process.set_up()
     try:

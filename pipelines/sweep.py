@@ -18,15 +18,15 @@ if __package__ in (None, ""):
     # Run as a file: its own folder is first on the path, and holds no package.
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-from recordmill.pipelines import interruption
+from recordmill.pipelines.running import interruption
 
 if __name__ == "__main__":
     interruption.install()  # what follows takes a while to import
 
-from recordmill.pipelines.beam_job import exit_status, new_pipeline, set_up_logging
-from recordmill.pipelines.findings_job import run_job
-from recordmill.pipelines.runner_flags import listing_parts
-from recordmill.pipelines.sweep_options import SweepOptions, parse_sweep
+from recordmill.pipelines.options.runner import listing_parts
+from recordmill.pipelines.options.sweep import SweepOptions, parse_sweep
+from recordmill.pipelines.running.beam_job import exit_status, set_up_logging
+from recordmill.pipelines.running.job import Job, run_job
 from recordmill.pipelines.sweep_table import print_table
 from recordmill.transforms.shards import progress
 from recordmill.transforms.storage.files import read_text
@@ -42,16 +42,11 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pipelines.sweep") -> int:
     """Measures; returns the exit status (see `--help`)."""
     with interruption.stopping_at_once():
-        return _swept(sys.argv[1:] if argv is None else argv, prog)
-
-
-def _swept(argv: Sequence[str], prog: str) -> int:
-    """The exit status of a call; what is wrong is told in one line."""
-    own_process.set_up()
-    set_up_logging(verbose=False)
-    options = parse_sweep(argv, prog)
-    set_up_logging(options.verbose)
-    return exit_status(lambda: run(options), prog, options.runner, options.verbose, str)
+        own_process.set_up()
+        set_up_logging(verbose=False)
+        options = parse_sweep(sys.argv[1:] if argv is None else argv, prog)
+        set_up_logging(options.verbose)
+        return exit_status(lambda: run(options), prog, options.runner, options.verbose)
 
 
 def run(options: SweepOptions) -> int:
@@ -59,8 +54,7 @@ def run(options: SweepOptions) -> int:
     if not options.quiet:
         print(f"source: {options.source.kind} ({options.source_reason})", file=sys.stderr)
     progress.reset("measured")
-    unfinished = f"nothing new is written to {options.output}"
-    if not run_job(options, options.dataset.workers, lambda args: _assembled(options, args), unfinished):
+    if not run_job(options, _Sweep(options)):
         return 0
     if not options.quiet:
         # Nobody may be reading any more; it was written all the same.
@@ -72,20 +66,22 @@ def run(options: SweepOptions) -> int:
     return 0
 
 
-def _assembled(options: SweepOptions, beam_args: Sequence[str]) -> beam.Pipeline:
-    """The whole job."""
-    from recordmill.transforms.read import ReadSource
-    from recordmill.transforms.sweep import MeasureSettings, SweptSource
+class _Sweep(Job):
+    """The job that measures."""
 
-    pipeline = new_pipeline(options.runner, beam_args)
-    swept = SweptSource(options.source.input, options.source.kind, options.scratch)
-    (
-        pipeline
-        | "ReadSource"
-        >> ReadSource(options.source, options.scratch, listing_parts(options.runner), is_located=True)
-        | "MeasureSettings" >> MeasureSettings(options.output, options.sweep, options.dataset, swept)
-    )
-    return pipeline
+    def __init__(self, options: SweepOptions) -> None:
+        super().__init__(options.dataset.workers, f"nothing new is written to {options.output}")
+        self._options = options
+
+    def assemble(self, pipeline: beam.Pipeline) -> None:
+        from recordmill.transforms.read import ReadSource
+        from recordmill.transforms.sweep import MeasureSettings, SweptSource
+
+        options = self._options
+        swept = SweptSource(options.source.input, options.source.kind, options.scratch)
+        read = ReadSource(options.source, options.scratch, listing_parts(options.runner), is_located=True)
+        measure = MeasureSettings(options.output, options.sweep, options.dataset, swept)
+        (pipeline | "ReadSource" >> read | "MeasureSettings" >> measure)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Reads a dataset back, whole, and tells what is wrong with it.
+"""Reads a complete dataset back, and reports what is wrong with it.
 
 recordmill verify out/
 recordmill verify out/ --input photos/
@@ -21,15 +21,15 @@ if __package__ in (None, ""):
     # Run as a file: its own folder is first on the path, and holds no package.
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-from recordmill.pipelines import interruption
+from recordmill.pipelines.running import interruption
 
 if __name__ == "__main__":
     interruption.install()  # what follows takes a while to import
 
-from recordmill.pipelines.beam_job import exit_status, new_pipeline, set_up_logging
-from recordmill.pipelines.findings_job import run_job
-from recordmill.pipelines.runner_flags import DIRECT_RUNNER, listing_parts
-from recordmill.pipelines.verify_options import VerifyOptions, parse_verify, report_in, scratch_beside
+from recordmill.pipelines.options.runner import DIRECT_RUNNER, listing_parts
+from recordmill.pipelines.options.verify import VerifyOptions, parse_verify, report_in, scratch_next_to
+from recordmill.pipelines.running.beam_job import exit_status, set_up_logging
+from recordmill.pipelines.running.job import Job, run_job
 from recordmill.pipelines.verify_table import print_verified
 from recordmill.transforms.shards import progress
 from recordmill.transforms.storage.files import read_text
@@ -44,16 +44,11 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pipelines.verify") -> int:
     """Verifies; returns the exit status (see `--help`)."""
     with interruption.stopping_at_once():
-        return _verified(sys.argv[1:] if argv is None else argv, prog)
-
-
-def _verified(argv: Sequence[str], prog: str) -> int:
-    """The exit status of a call; what is wrong with it is told in one line."""
-    own_process.set_up()
-    set_up_logging(verbose=False)
-    options = parse_verify(argv, prog)
-    set_up_logging(options.verbose)
-    return exit_status(lambda: run(options), prog, options.runner, options.verbose, str)
+        own_process.set_up()
+        set_up_logging(verbose=False)
+        options = parse_verify(sys.argv[1:] if argv is None else argv, prog)
+        set_up_logging(options.verbose)
+        return exit_status(lambda: run(options), prog, options.runner, options.verbose)
 
 
 def run(options: VerifyOptions) -> int:
@@ -61,8 +56,7 @@ def run(options: VerifyOptions) -> int:
     progress.reset("verified")
     with tempfile.TemporaryDirectory(dir=scratch_folder()) as folder:
         report = report_in(options, folder)
-        unfinished = "it was not verified to its end"
-        if not run_job(options, options.workers, lambda args: _assembled(options, args, report), unfinished):
+        if not run_job(options, _Verification(options, report)):
             return 0
         found: dict[str, Any] = json.loads(read_text(absolute(report)))
     if not options.quiet:
@@ -72,19 +66,26 @@ def run(options: VerifyOptions) -> int:
     return 0 if found["sound"] else 1
 
 
-def _assembled(options: VerifyOptions, beam_args: Sequence[str], report: str) -> beam.Pipeline:
-    """The whole job."""
-    from recordmill.transforms.verify import VerifyShards
-    from recordmill.transforms.verify_against import SourceAgain
+class _Verification(Job):
+    """The job that reads everything back, and writes its findings to the path `report`."""
 
-    pipeline = new_pipeline(options.runner, beam_args)
-    against = None
-    if options.source is not None and options.dataset is not None:
-        # Workers of other machines share nothing but the report's folder.
-        scratch = None if options.runner == DIRECT_RUNNER else scratch_beside(report)
-        against = SourceAgain(options.source, options.dataset, scratch, listing_parts(options.runner))
-    _ = pipeline | "VerifyShards" >> VerifyShards(options.path, report, options.workers, against)
-    return pipeline
+    def __init__(self, options: VerifyOptions, report: str) -> None:
+        super().__init__(options.workers, "it was not verified to its end")
+        self._options = options
+        self._report = report
+
+    def assemble(self, pipeline: beam.Pipeline) -> None:
+        from recordmill.transforms.verify import VerifyShards
+        from recordmill.transforms.verify_against import SourceAgain
+
+        options = self._options
+        against = None
+        if options.source is not None and options.dataset is not None:
+            # Workers of other machines share nothing but the report's folder.
+            scratch = None if options.runner == DIRECT_RUNNER else scratch_next_to(self._report)
+            against = SourceAgain(options.source, options.dataset, scratch, listing_parts(options.runner))
+        verify = VerifyShards(options.path, self._report, options.workers, against)
+        _ = pipeline | "VerifyShards" >> verify
 
 
 if __name__ == "__main__":

@@ -14,15 +14,15 @@ from recordmill.transforms.images.policy import ImagePolicy
     ("fields", "message"),
     [
         ({"writer": "tfds"}, "DatasetConfig.writer is 'tfds'; it may be shards or beam"),
-        ({"order": "key"}, "DatasetConfig.order is 'key', which only DatasetConfig.writer=shards heeds"),
-        ({"seed": 3}, "DatasetConfig.seed is 3, which only DatasetConfig.writer=shards heeds"),
+        ({"order": "key"}, "DatasetConfig.order is 'key', which only DatasetConfig.writer=shards uses"),
+        ({"seed": 3}, "DatasetConfig.seed is 3, which only DatasetConfig.writer=shards uses"),
         (
             {"shard_size": 1000},
-            "DatasetConfig.shard_size is 1000, which only DatasetConfig.writer=shards heeds",
+            "DatasetConfig.shard_size is 1000, which only DatasetConfig.writer=shards uses",
         ),
         (
             {"reader_hosts": 2},
-            "DatasetConfig.reader_hosts is 2, which only DatasetConfig.writer=shards heeds",
+            "DatasetConfig.reader_hosts is 2, which only DatasetConfig.writer=shards uses",
         ),
         ({"num_shards": {"../x": 1}}, "DatasetConfig.num_shards names a split '../x'"),
         ({"num_shards": {"train": 0}}, "DatasetConfig.num_shards is 0; it may be 1 to 99999"),

@@ -1,20 +1,22 @@
 """Flags in messages: quoted for a shell, and replaced by parameters in errors of the Python API."""
 
-import argparse
 import dataclasses
 import itertools
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import apache_beam as beam
 import pytest
 
 from recordmill.pipelines import convert
-from recordmill.pipelines.options import convert_parser
+from recordmill.pipelines.options.convert import CONVERT
 from recordmill.transforms.config import DatasetConfig
-from recordmill.transforms.flags import PARAMETERS, as_flags, as_parameters, flag_with
+from recordmill.transforms.flags import Flag, as_flags, as_parameters, flag_with, flags_of, parameters
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.read import ReadSource
 from recordmill.transforms.records import JobError
@@ -22,30 +24,53 @@ from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.write import WriteDataset
 from tests.images.drawn import encoded, gradient
 
-CLASSES = {"SourceConfig": SourceConfig, "DatasetConfig": DatasetConfig, "ImagePolicy": ImagePolicy}
+CLASSES = (SourceConfig, DatasetConfig, ImagePolicy)
 
 
-def flags_of(parser: argparse.ArgumentParser) -> set[str]:
-    return {flag.removeprefix("--") for flag in parser._option_string_actions if flag.startswith("--")}
+def test_each_flag_of_the_api_has_its_parameter() -> None:
+    declared = {one.name for cls in CLASSES for one in flags_of(cls)}
+    assert parameters().keys() == declared | {"output"}
+    assert parameters().keys() <= {one.name for one in CONVERT.flags}
+    assert parameters()["image_root"] == "SourceConfig.image_roots"
+    assert parameters()["overwrite"] == "DatasetConfig(overwrite=True)"
 
 
-def test_each_parameter_is_there_and_has_its_flag() -> None:
-    assert PARAMETERS.keys() <= flags_of(convert_parser("prog"))
-    named = set()
-    for parameter in PARAMETERS.values():
-        match = re.fullmatch(r"(\w+)(?:\.(\w+)|\((\w+)=True\))", parameter)
-        assert match is not None
-        if match[1] != "WriteDataset":
-            named.add((match[1], match[2] or match[3]))
-    fields = {(name, field.name) for name, cls in CLASSES.items() for field in dataclasses.fields(cls)}
-    assert named <= fields
-    # Flags whose names are those of fields are all there.
-    flags = flags_of(convert_parser("prog"))
-    assert {field for _, field in fields if field in flags} <= PARAMETERS.keys() | {"kind"}
+@pytest.mark.parametrize("cls", CLASSES)
+def test_each_field_is_documented_once(cls: Any) -> None:
+    for field in dataclasses.fields(cls):
+        assert cls.__doc__.count(f"\n    {field.name}: ") == 1
+        assert field.metadata["flag"].help
+
+
+def test_messages_name_parameters_whatever_was_imported() -> None:
+    code = (
+        "from recordmill.transforms.records import JobError\n"
+        "print(JobError('--image_format, --limit and --order'))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "ImagePolicy.image_format, SourceConfig.limit and DatasetConfig.order\n"
 
 
 @pytest.mark.parametrize(
-    ("flags", "parameters"),
+    ("declared", "value", "message"),
+    [
+        (Flag(help="x", name="x", values=("a", "b", "c")), "d", "--x is 'd'; it may be a, b or c"),
+        (Flag(help="x", name="x", at_least=1), 0, "--x is 0; it may be 1 or more"),
+        (Flag(help="x", name="x", at_least=0, at_most=1), float("nan"), "--x is nan; it may be 0 to 1"),
+        (Flag(help="x", name="x", above=0, at_most=1), 0.0, "--x is 0; it may be above 0 and at most 1"),
+        (Flag(help="x", name="x", at_least=1, at_most=9), (1, 10), "--x has 10; each may be 1 to 9"),
+        (Flag(help="x", name="x", positional=True, metavar="X", values=("a",)), "b", "X is 'b'; it may be a"),
+    ],
+)
+def test_values_are_checked_by_the_declaration(declared: Flag, value: object, message: str) -> None:
+    declared.check(None)
+    with pytest.raises(ValueError) as caught:
+        declared.check(value)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
     [
         (
             "--output is '/a'; --overwrite replaces it",
@@ -53,19 +78,19 @@ def test_each_parameter_is_there_and_has_its_flag() -> None:
         ),
         ("--splits=a=0.5 adds up to 0.5", "DatasetConfig.splits=a=0.5 adds up to 0.5"),
         ("give --image_root the folder", "give SourceConfig.image_roots the folder"),
-        ("which only --writer=shards heeds", "which only DatasetConfig.writer=shards heeds"),
+        ("which only --writer=shards uses", "which only DatasetConfig.writer=shards uses"),
         ("--runner and /a--output and --outputs stay", "--runner and /a--output and --outputs stay"),
     ],
 )
-def test_there_and_back(flags: str, parameters: str) -> None:
-    assert as_parameters(flags) == parameters
-    assert as_parameters(parameters) == parameters
-    assert as_flags(parameters) == flags
-    assert str(JobError(flags)) == parameters
+def test_there_and_back(flags: str, named: str) -> None:
+    assert as_parameters(flags) == named
+    assert as_parameters(named) == named
+    assert as_flags(named) == flags
+    assert str(JobError(flags)) == named
 
 
 def test_every_parameter_comes_back() -> None:
-    for one, other in itertools.product(PARAMETERS, PARAMETERS):
+    for one, other in itertools.product(parameters(), parameters()):
         assert as_flags(as_parameters(f"--{one} is 1, and --{other}=2")) == f"--{one} is 1, and --{other}=2"
 
 
@@ -77,7 +102,7 @@ def test_every_parameter_comes_back() -> None:
         (lambda: DatasetConfig(boxes="keep"), "DatasetConfig.boxes is 'keep'; it may be clip, drop or fail"),
         (
             lambda: DatasetConfig(writer="beam", seed=3),
-            "DatasetConfig.seed is 3, which only DatasetConfig.writer=shards heeds",
+            "DatasetConfig.seed is 3, which only DatasetConfig.writer=shards uses",
         ),
         (
             lambda: DatasetConfig(overwrite=True, dataset_version="auto"),

@@ -9,11 +9,13 @@ BEAM, TENSORFLOW = "apache_beam", "tensorflow"
 # What a file may import of our own, by the longest prefix of its module.
 ALLOWED = {
     "transforms.flags": (),
+    "transforms.flag_values": (),
     "transforms.records": ("transforms.flags",),
     "transforms.internal_errors": ("transforms.records",),
     "transforms.storage": ("transforms.records", "transforms.flags", "transforms.storage"),
     "transforms.images": (
         "transforms.flags",
+        "transforms.flag_values",
         "transforms.internal_errors",
         "transforms.records",
         "transforms.images",
@@ -25,12 +27,19 @@ ALLOWED = {
         "transforms.internal_errors",
         "transforms.records",
         "transforms.flags",
+        "transforms.flag_values",
         "transforms.framing",
         "transforms.storage",
         "transforms.sources",
     ),
     "transforms.workers": ("transforms.internal_errors", "transforms.records", "transforms.workers"),
-    "transforms.config": ("transforms.flags", "transforms.records", "transforms.images.policy"),
+    "transforms.config": (
+        "transforms.flags",
+        "transforms.flag_values",
+        "transforms.records",
+        "transforms.images.policy",
+        "transforms.examples",
+    ),
     "transforms.shards": (
         "transforms.internal_errors",
         "transforms.records",
@@ -72,6 +81,8 @@ ALLOWED = {
         "transforms.workers",
     ),
     "transforms.sweeping": (
+        "transforms.flags",
+        "transforms.flag_values",
         "transforms.internal_errors",
         "transforms.records",
         "transforms.storage",
@@ -92,6 +103,7 @@ WITH_TENSORFLOW = ("pipelines.input", "benchmarks")
 WITHOUT_BEAM = (
     "transforms.records",
     "transforms.flags",
+    "transforms.flag_values",
     "transforms.framing",
     "transforms.config",
     "transforms.storage",

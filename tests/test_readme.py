@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import csv
 import gzip
@@ -31,18 +30,15 @@ from PIL import Image, ImageDraw
 
 from benchmarks.drawings import draw, draw_folder
 from benchmarks.inputs import draw_digits
-from recordmill.pipelines import cli, convert, dataflow, formats
-from recordmill.pipelines.inspection import inspect_parser
-from recordmill.pipelines.options import convert_parser
-from recordmill.pipelines.report import report_parser
-from recordmill.pipelines.schema_code import schema_parser
-from recordmill.pipelines.sweep_options import sweep_parser
-from recordmill.pipelines.verify_options import verify_parser
+from recordmill.pipelines import cli, convert, formats
+from recordmill.pipelines.options import dataflow
+from recordmill.pipelines.options.documents import COMMANDS, documents
+from recordmill.pipelines.options.parser import Command as FlagCommand
+from recordmill.pipelines.options.parser import help_text
 from recordmill.transforms.examples.columns import Column
 from recordmill.transforms.examples.registry import SCHEMAS
 from recordmill.transforms.examples.schema import DatasetSummary, SequenceSchema
 from recordmill.transforms.images import png
-from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.reasons import MAX_PIXELS
 from recordmill.transforms.shards import memory, read_ahead
 from recordmill.transforms.sources.formats.box_columns import CORNER_COLUMNS, LIST_COLUMN, SIDE_COLUMNS
@@ -63,6 +59,7 @@ PAGES = (
     "docs/sources.md",
     "docs/recipes.md",
     "docs/scale.md",
+    "docs/flags.md",
 )
 # What runs a command, and its arguments.
 Command = tuple[Callable[[list[str]], int], list[str]]
@@ -405,41 +402,28 @@ def test_records_of_ones_own(folder: Path) -> None:
     assert failures(output) == [{"key": "camera 3", "stage": "list", "reason": "no file"}]
 
 
-def flags() -> dict[str, argparse.Action]:
-    """The flags of `convert`, by name."""
-    actions = convert_parser("recordmill convert")._actions
-    return {option: action for action in actions for option in action.option_strings if option[:2] == "--"}
+def test_the_page_of_flags_is_generated() -> None:
+    (text,) = (text for path, text in documents().items() if path.name == "flags.md")
+    remedy = "docs/flags.md is out of date: python -m recordmill.pipelines.options.documents"
+    assert (ROOT / "docs/flags.md").read_text("utf-8") == text, remedy
 
 
-def test_the_flags_are_those_of_the_command() -> None:
-    told = {name: row[1] for row in rows(section("## Flags"))[2:] for name in named(row[0])}
-    known = {name: action for name, action in flags().items() if name != "--help"}
-    assert set(told) == set(known)
-    for name, action in known.items():
-        default = action.default
-        if default is None and name != "--background":
-            default = getattr(ImagePolicy(), name.lstrip("-"), None)
-        if action.choices:
-            choices = [str(choice) for choice in action.choices]
-            assert sorted(named(told[name])) == sorted(choices), name
-            assert named(told[name])[0] == default, name
-        elif default is False:
-            assert named(told[name]) == ["false", "true"], name
-        elif default not in (None, [], {}) and not action.required:
-            assert re.split("[;,]", told[name])[0].strip("`") == str(default), name
-        repeatable = isinstance(action, argparse._AppendAction)
-        assert ("repeatable" in told[name]) == repeatable, name
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_help_is_that_of_the_flags(command: FlagCommand) -> None:
+    shown = " ".join(command.parser("x").format_help().split())
+    for one in command.flags:
+        assert one.shown in shown
+        assert " ".join(help_text(one).split()) in re.sub(r"(?<=\w)- (?=\w)", "-", shown)
 
 
-def test_the_flags_of_a_sweep_are_told() -> None:
-    known = {action.option_strings[-1]: action for action in sweep_parser("sweep")._actions}
-    told = {name: row[1] for row in rows(section("## Which setting to take")) for name in named(row[0])[:1]}
-    own = {name for name in known if name not in flags()} | {"--target_ssim", "--alpha"}
-    assert own == {name for name in told if name.startswith("--") and name != "--optimize"}
-    for name in own:
-        default = known[name].default
-        first = told[name].split(";")[0].split(",`")[0] if name != "--alpha" else named(told[name])[0]
-        assert first == str(default), name
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_every_flag_is_read(command: FlagCommand) -> None:
+    """From the parsed call, or as the field of a configuration."""
+    paths = [path for folder in ("pipelines", "transforms") for path in (ROOT / folder).rglob("*.py")]
+    text = "".join(path.read_text("utf-8") for path in paths)
+    for one in command.flags:
+        fields = f"{one.name}|{one.field}"
+        assert re.search(rf"\b[a-z_]+\.({fields})\b(?!\()|vars\(args\).*\"{one.name}\"", text), one.shown
 
 
 def flags_of_beam() -> set[str]:
@@ -453,18 +437,9 @@ def flags_of_beam() -> set[str]:
 def test_no_flag_is_made_up() -> None:
     of_the_benchmark = {"--images", "--rows", "--digits", "--repeats"}
     of_flink = {"--number_of_execution_retries"}  # learnt from the job server
-    of_formats = {"--markdown", "--version"}
     of_the_fuzzers = {"--minutes", "--samples", "--keep"}
-    parsers = (sweep_parser, verify_parser, inspect_parser, report_parser, schema_parser)
-    of_others = {
-        option
-        for parser in parsers
-        for action in parser("recordmill")._actions
-        for option in action.option_strings
-    }
-    known = (
-        set(flags()) | flags_of_beam() | of_the_benchmark | of_flink | of_others | of_formats | of_the_fuzzers
-    )
+    ours = {one.shown for command in COMMANDS for one in command.flags} | {"--help", "--version"}
+    known = ours | flags_of_beam() | of_the_benchmark | of_flink | of_the_fuzzers
     for page in PAGES:
         mentioned = set(re.findall(r"(?<![\w-])--[a-z_]+", (ROOT / page).read_text("utf-8")))
         assert mentioned <= known, page

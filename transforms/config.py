@@ -1,4 +1,4 @@
-"""What a dataset shall be: the one frozen configuration that the transforms see. Imports no Beam."""
+"""The configuration of a dataset, which the transforms read. Imports no Beam."""
 
 from __future__ import annotations
 
@@ -9,115 +9,202 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from recordmill.transforms.flags import naming_parameters
+from recordmill.transforms.examples import SCHEMA_NAMES
+from recordmill.transforms.flag_values import PAIRS, fractions, renames, shard_counts, size
+from recordmill.transforms.flags import check_values, declares_flags, flag, naming_parameters, setting
 from recordmill.transforms.images.policy import ImagePolicy
-from recordmill.transforms.records import SPLIT_NAME
+from recordmill.transforms.records import BOXES, SPLIT_NAME
 
 MIB = 1 << 20
-# Fields that decide how a dataset is made, not what its bytes are.
-_NOT_THE_BYTES = (
-    "workers",
-    "max_failure_ratio",
-    "strict",
-    "untyped_features",
-    "expected_splits",
-    "split_names",
-    "overwrite",
-    "shuffles_in_memory",
-    "worker_slots",
-    "dataset_version",
-    "keep_versions",
-)
 
 
+def _schemas(text: str) -> str:
+    from recordmill.transforms.examples.registry import named_schemas  # imports all schemas
+
+    return text if text == "auto" else ",".join(schema.name for schema in named_schemas(text))
+
+
+@declares_flags()
 @dataclasses.dataclass(frozen=True)
 class DatasetConfig:
-    """How records are built, split, sharded, ordered and published; each field is a flag of `convert`.
+    """How records are built, split, sharded, ordered and published."""
 
-    Attributes:
-        policy: what is done to the images.
-        schema: `auto`, one of `recordmill.transforms.examples.SCHEMA_NAMES`, or several with commas between.
-        rename: new feature names by old one.
-        boxes: what becomes of boxes that are partly outside their image: `clip`, `drop`, or `fail` for the
-            record; those without an area, or wholly outside, are dropped, or fail it.
-        label_names: names of the labels in the order of their ids, or None to number them.
-        label_classes: names of the labels by their ids, where a label map gives them.
-        label_texts: what it calls them, by name.
-        label_offset: added to every label id; None for the schema's own.
-        splits: fraction of each split, over the source's own splits; empty to keep those.
-        expected_splits: splits that the source's layout names: without a record, the job fails.
-        group_by: feature whose equal values stay in one split.
-        group_pattern: regular expression on the key, whose equal matches stay in one split.
-        num_shards: for every split, or by split; None to derive it from `shard_size`.
-        shard_size: bytes a shard shall have, about.
-        reader_hosts: number of hosts that will read: asks for ten shards a host of at least 10 MB.
-        seed: of the order and the shards, never of the splits.
-        order: `shuffled`, or `key` for ascending keys over all shards of a split.
-        writer: `shards` writes whole shards in a fixed order; `beam` leaves it to `WriteToTFRecord`.
-        split_names: every split that a record may fall into; `beam` has to know them beforehand.
-        overwrite: a dataset that the output holds is replaced, once the new one has passed the gate.
-        max_failure_ratio: failed over read less skipped, above which nothing is published.
-        strict: whether nothing is published where the dataset has warnings, such as a single class.
-        name: of the dataset, for TFDS.
-        untyped_features: free features are text cells whose type the whole column tells.
-        shuffles_in_memory: the runner does, on one machine; else on disks.
-        workers: processes that write, on the machine of the pipeline; 0 leaves it to the runner's workers.
-        worker_slots: how many shards those may write at a time, at most; 0 where that is not known.
-        dataset_version: `x.y.z` or `auto`, the next one: the dataset is published in a folder of that name,
-            beside the others, from the last of which it takes over what has not changed; None for a dataset
-            without versions.
-        keep_versions: how many are left, the oldest being removed; None for all.
-    """
-
-    policy: ImagePolicy = ImagePolicy()
-    schema: str = "auto"
-    rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    boxes: str = "clip"
-    label_names: tuple[str, ...] | None = None
-    label_classes: Mapping[int, str] | None = None
-    label_texts: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    label_offset: int | None = None
-    splits: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    expected_splits: tuple[str, ...] = ()
-    group_by: str | None = None
-    group_pattern: str | None = None
-    num_shards: int | Mapping[str, int] | None = None
-    shard_size: int = 128 * MIB
-    reader_hosts: int | None = None
-    seed: int = 0
-    order: str = "shuffled"
-    writer: str = "shards"
-    split_names: tuple[str, ...] = ()
-    overwrite: bool = False
-    max_failure_ratio: float = 0.01
-    strict: bool = False
-    name: str = "dataset"
-    untyped_features: bool = False
-    shuffles_in_memory: bool = True
-    workers: int = 0
-    worker_slots: int = 0
-    dataset_version: str | None = None
-    keep_versions: int | None = None
+    policy: ImagePolicy = setting(ImagePolicy(), "how images are stored")
+    schema: str = flag(
+        "auto",
+        "names and meaning of the features: auto fits the source or its records; "
+        f"{', '.join(SCHEMA_NAMES)}; or several, such as detection,segmentation",
+        "records",
+        parse=_schemas,
+        metavar="NAME[,NAME]",
+        pattern="[a-z]+(,[a-z]+)*",
+    )
+    rename: Mapping[str, str] = flag(
+        {}, "other names for features", "records", parse=renames, metavar="OLD=NEW,…", pattern=PAIRS
+    )
+    boxes: str = flag(
+        "clip",
+        "boxes partly outside their image: clip or drop them, or fail the record; boxes without area are "
+        "dropped, or fail the record with fail",
+        "records",
+        values=BOXES,
+    )
+    label_names: tuple[str, ...] | None = flag(
+        None,
+        "names of the labels, one a line, in the order of their ids; or a label_map.pbtxt",
+        "input and output",
+        name="label_file",
+        parse=str,
+        path="file",
+        metavar="FILE",
+    )
+    label_classes: Mapping[int, str] | None = setting(
+        None, "names of the labels by their ids, of a label map"
+    )
+    label_texts: Mapping[str, str] = setting({}, "display names of a label map, by name")
+    label_offset: int | None = flag(
+        None,
+        "added to every label id",
+        "input and output",
+        metavar="N",
+        default_text="the schema's first id",
+    )
+    splits: Mapping[str, float] = flag(
+        {},
+        "split by a hash of the key, over the source's own splits; the fractions add up to 1",
+        "shards",
+        parse=fractions,
+        metavar="NAME=FRACTION,…",
+        pattern=r"{0}(,{0})*".format(r"[A-Za-z0-9_-]+=([01]|[01]?\.[0-9]+)"),
+    )
+    expected_splits: tuple[str, ...] = setting(
+        (), "splits that the source's layout names: without a record, the job fails", determines_bytes=False
+    )
+    group_by: str | None = flag(
+        None,
+        "with --splits: records with the same value of this feature stay together",
+        "shards",
+        metavar="FEATURE",
+    )
+    group_pattern: str | None = flag(
+        None,
+        "with --splits: records whose keys match this regular expression alike stay together",
+        "shards",
+        metavar="REGEX",
+    )
+    num_shards: int | Mapping[str, int] | None = flag(
+        None,
+        "shards of each split",
+        "shards",
+        parse=shard_counts,
+        metavar="N|NAME=N,…",
+        default_text="from --shard_size",
+        pattern="({0}|{1}={0}(,{1}={0})*)".format("0*[1-9][0-9]{0,4}", "[A-Za-z0-9_-]+"),
+    )
+    shard_size: int = flag(
+        128 * MIB,
+        "approximate bytes of a shard, such as 128MiB, 100MB or 5000000",
+        "shards",
+        parse=size,
+        at_least=1,
+        metavar="SIZE",
+        default_text="128MiB",
+        pattern=r"[0-9]+(\.[0-9]+)? ?([kKmMgGtT][iI]?)?[bB]?",
+    )
+    reader_hosts: int | None = flag(
+        None,
+        "hosts that will read: 10 shards for each, of at least 10 MB",
+        "shards",
+        at_least=1,
+        metavar="N",
+    )
+    seed: int = flag(0, "seed of order and shards, never of splits", "shards", metavar="N")
+    order: str = flag(
+        "shuffled", "order of the records over all shards", "shards", values=("shuffled", "key")
+    )
+    writer: str = flag(
+        "shards",
+        "shards: complete shards, the same bytes each time, and an interrupted job can be resumed; beam: "
+        "beam.io.WriteToTFRecord, which shuffles the records; auto: shards on one machine and for "
+        "versions, beam elsewhere",
+        "shards",
+        values=("shards", "beam"),
+        auto=True,
+    )
+    split_names: tuple[str, ...] = setting(
+        (), "every split that a record may have; with writer beam they must be given", determines_bytes=False
+    )
+    overwrite: bool = flag(
+        False,
+        "replace the dataset that --output holds; it stays until the new one is complete",
+        "running",
+        determines_bytes=False,
+    )
+    max_failure_ratio: float = flag(
+        0.01,
+        "share of failed inputs above which nothing is published",
+        "running",
+        at_least=0,
+        at_most=1,
+        metavar="R",
+        pattern=r"(0|1|[01]\.0*|0?\.[0-9]+)",
+        determines_bytes=False,
+    )
+    strict: bool = flag(
+        False,
+        "publish nothing if the dataset has warnings, such as a single class or images without boxes; "
+        "with --plan: exit with 1",
+        "running",
+        determines_bytes=False,
+    )
+    name: str = flag(
+        "dataset", "the dataset's name for TFDS", "shards", metavar="NAME", default_text="from --output"
+    )
+    untyped_features: bool = setting(
+        False, "free features are text, and the complete column determines their type", determines_bytes=False
+    )
+    shuffles_in_memory: bool = setting(
+        True, "the runner shuffles in memory, on one machine; else on disks", determines_bytes=False
+    )
+    workers: int = setting(
+        0,
+        "processes that write, on the machine of the pipeline; 0 for the runner's workers",
+        determines_bytes=False,
+    )
+    worker_slots: int = setting(
+        0, "how many shards the runner's workers may write at a time; 0 if unknown", determines_bytes=False
+    )
+    dataset_version: str | None = flag(
+        None,
+        "publish in a folder of this name below --output, next to the previous versions, and reuse what "
+        "has not changed since the latest; auto increments the last number, and publishes nothing if "
+        "nothing has changed",
+        "running",
+        metavar="auto|X.Y.Z",
+        pattern=r"(auto|{0}\.{0}\.{0})".format("(0|[1-9][0-9]{0,8})"),
+        determines_bytes=False,
+    )
+    keep_versions: int | None = flag(
+        None,
+        "with --dataset_version: how many versions are kept; the oldest are removed, but never the "
+        "highest or the one that latest.json names",
+        "running",
+        at_least=1,
+        metavar="N",
+        default_text="all",
+        determines_bytes=False,
+    )
 
     @naming_parameters()
     def __post_init__(self) -> None:
+        check_values(self)
         _check_splits(self.splits)
         _check_num_shards(self.num_shards)
-        if self.shard_size < 1:
-            raise ValueError(f"--shard_size is {self.shard_size}; it must be at least 1 byte")
-        if self.reader_hosts is not None and self.reader_hosts < 1:
-            raise ValueError(f"--reader_hosts is {self.reader_hosts}; it must be at least 1")
-        if self.boxes not in ("clip", "drop", "fail"):
-            raise ValueError(f"--boxes is {self.boxes!r}; it may be clip, drop or fail")
-        if self.order not in ("shuffled", "key"):
-            raise ValueError(f"--order is {self.order!r}; it may be shuffled or key")
-        if not 0 <= self.max_failure_ratio <= 1:
-            raise ValueError(f"--max_failure_ratio is {self.max_failure_ratio:g}; it may be 0 to 1")
         if (self.group_by or self.group_pattern) and not self.splits:
-            flag = "--group_by" if self.group_by else "--group_pattern"
-            raise ValueError(f"{flag} keeps groups in one split of --splits, which is not given")
+            name = "--group_by" if self.group_by else "--group_pattern"
+            raise ValueError(f"{name} keeps groups in one split of --splits, which is not given")
         if self.group_by and self.group_pattern:
-            raise ValueError("--group_by and --group_pattern both say how to group; give one of them")
+            raise ValueError("--group_by and --group_pattern both determine groups; give one of them")
         if self.group_pattern is not None:
             try:
                 re.compile(self.group_pattern)
@@ -127,9 +214,7 @@ class DatasetConfig:
         self._check_versions()
 
     def _check_versions(self) -> None:
-        """Raises ValueError where versions cannot be as they are asked for."""
-        if self.keep_versions is not None and self.keep_versions < 1:
-            raise ValueError(f"--keep_versions is {self.keep_versions}; it must be at least 1")
+        """Raises ValueError for flags that exclude versions, or need them."""
         if self.dataset_version is None:
             if self.keep_versions is not None:
                 raise ValueError(
@@ -139,44 +224,39 @@ class DatasetConfig:
         if self.overwrite:
             raise ValueError(
                 f"--overwrite replaces a dataset, and --dataset_version={self.dataset_version} publishes "
-                "beside those that are there; give one of them"
+                "next to those that exist; give one of them"
             )
         if self.writer != "shards":
             raise ValueError(
-                f"--writer is {self.writer!r}, and --dataset_version={self.dataset_version} takes over from "
-                "shards that are the same each time; leave --writer out, or give --writer=shards"
+                f"--writer is {self.writer!r}, and --dataset_version={self.dataset_version} reuses "
+                "shards, which must be the same each time; leave --writer out, or give --writer=shards"
             )
 
     def _check_writer(self) -> None:
-        """Raises ValueError for a writer that is none, or that cannot do what is asked for."""
-        if self.writer not in ("shards", "beam"):
-            raise ValueError(f"--writer is {self.writer!r}; it may be shards or beam")
+        """Raises ValueError for a flag that the writer has no use for."""
         if self.writer == "shards":
             return
         for name in ("order", "seed", "shard_size", "reader_hosts"):
             value = getattr(self, name)
             if value != type(self).__dataclass_fields__[name].default:
                 raise ValueError(
-                    f"--{name} is {value!r}, which only --writer=shards heeds: with --writer=beam the runner "
+                    f"--{name} is {value!r}, which only --writer=shards uses: with --writer=beam the runner "
                     "decides the order, and --num_shards or the runner the number of shards"
                 )
 
     def as_json(self) -> dict[str, object]:
-        """The configuration as manifest.json has it: what decides the bytes, not how they were made."""
+        """The fields that determine the bytes, as in manifest.json."""
         fields = dataclasses.asdict(self)
-        for name in _NOT_THE_BYTES:
-            del fields[name]
-        fields.update(fields.pop("policy"))
-        return fields
+        return {**{name: fields[name] for name in _in_manifest()}, **fields["policy"]}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> DatasetConfig:
-        """The inverse of `as_json`; what that leaves out is the default.
+        """The inverse of `as_json`; other fields have their defaults.
 
         Raises:
-            ValueError: fields that this version does not know, or a value that may not be.
+            ValueError: a field is unknown to this version, or has a value that it may not have.
         """
-        own = {field.name for field in dataclasses.fields(cls)} - {"policy", *_NOT_THE_BYTES}
+        own = set(_in_manifest())
         of_images = {field.name for field in dataclasses.fields(ImagePolicy)}
         unknown = sorted(fields.keys() - own - of_images)
         if unknown:
@@ -193,6 +273,12 @@ class DatasetConfig:
         """A hash of the configuration, of the source's settings and of the codecs' versions."""
         parts = [self.as_json(), dict(codecs), dict(source or {})]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _in_manifest() -> list[str]:
+    """The fields, but for the policy, that determine the bytes of a dataset; the others, how it is made."""
+    every = [field for field in dataclasses.fields(DatasetConfig) if field.name != "policy"]
+    return [field.name for field in every if field.metadata["flag"].determines_bytes]
 
 
 def _check_num_shards(num_shards: int | Mapping[str, int] | None) -> None:

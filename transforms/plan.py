@@ -15,8 +15,13 @@ from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import ClassNames, Failure, ImageRecord, JobError
 from recordmill.transforms.shards import progress
 from recordmill.transforms.shards.class_overview import class_overview
+from recordmill.transforms.shards.dataset_plan import (
+    DatasetPlan,
+    plan_dataset,
+    planned_statistics,
+    slots_warning,
+)
 from recordmill.transforms.shards.memory import shuffle_warning
-from recordmill.transforms.shards.plan import DatasetPlan, plan_dataset, planned_statistics, slots_warning
 from recordmill.transforms.shards.plausibility import data_warnings
 from recordmill.transforms.shards.previous import find_previous
 from recordmill.transforms.shards.recipe import Recipe, package_version, program_versions

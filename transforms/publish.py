@@ -15,6 +15,7 @@ from recordmill.transforms.metrics import count
 from recordmill.transforms.publish_report import report_json, report_page, report_text
 from recordmill.transforms.records import Failure, JobError
 from recordmill.transforms.shards import progress
+from recordmill.transforms.shards.dataset_plan import DatasetPlan
 from recordmill.transforms.shards.manifest import (
     Provenance,
     companions,
@@ -26,7 +27,6 @@ from recordmill.transforms.shards.manifest import (
     state_digests,
 )
 from recordmill.transforms.shards.part import write_empty
-from recordmill.transforms.shards.plan import DatasetPlan
 from recordmill.transforms.shards.previous import SETTINGS, MaskMap, settings_text
 from recordmill.transforms.shards.recipe import Recipe
 from recordmill.transforms.shards.reconcile import Reconciled, reconcile

@@ -22,8 +22,8 @@ from recordmill.transforms.records import ImageRecord, JobError
 from recordmill.transforms.repeated import REPEATED, if_repeated, repeated_keys
 from recordmill.transforms.shards import progress
 from recordmill.transforms.shards.batching import Batches, items
+from recordmill.transforms.shards.dataset_plan import DatasetPlan, shard_index, writer_processes
 from recordmill.transforms.shards.part import EncodedBatch, EncodeTask
-from recordmill.transforms.shards.plan import DatasetPlan, shard_index, writer_processes
 from recordmill.transforms.shards.previous import MaskMap
 from recordmill.transforms.shards.record_encoder import RecordEncoder
 from recordmill.transforms.shards.references import reference_record

@@ -15,7 +15,7 @@ from unittest import mock
 
 from apache_beam.portability.api import beam_runner_api_pb2
 
-from recordmill.pipelines import dataflow_job
+from recordmill.pipelines.running import dataflow_job
 from tests.buckets.server import BucketServer
 from tests.dataflow.endpoint import DataflowServer
 from tests.patched import patched_site
@@ -49,7 +49,7 @@ class Submitter:
     def __init__(self, buckets: BucketServer, dataflow: DataflowServer, folder: Path) -> None:
         self.buckets = buckets
         self.dataflow = dataflow
-        site = patched_site(folder, "recordmill.pipelines.dataflow_job", _OFTEN_ELSEWHERE)
+        site = patched_site(folder, "recordmill.pipelines.running.dataflow_job", _OFTEN_ELSEWHERE)
         self.environment = {
             **os.environ,
             "PYTHONPATH": f"{site}:{ROOT}",

@@ -11,7 +11,7 @@ import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from benchmarks.drawings import draw, draw_folder
-from recordmill.pipelines.options import parse_convert
+from recordmill.pipelines.options.convert import parse_convert
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.failures import FailureLog
 from recordmill.transforms.images.policy import ImagePolicy

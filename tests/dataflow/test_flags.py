@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from recordmill.pipelines import dataflow, runner_flags
-from recordmill.pipelines.code_archive import pack
-from recordmill.pipelines.flag_parser import Parser
-from recordmill.pipelines.options import convert_parser, parse_convert
+from recordmill.pipelines.options import dataflow
+from recordmill.pipelines.options import runner as runner_flags
+from recordmill.pipelines.options.convert import CONVERT, parse_convert
+from recordmill.pipelines.options.parser import Parser
+from recordmill.pipelines.running.dataflow_job import pack
 from recordmill.transforms.records import JobError
 from tests.dataflow.submitting import Submitter
 from tests.pipelines.conversion import convert
@@ -132,8 +133,8 @@ def test_job_names(output: str, start: str) -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        (["--project="], "which wants --project too"),
-        (["--region=", "--temp_location="], "which wants --region, --temp_location too"),
+        (["--project="], "which needs --project too"),
+        (["--region=", "--temp_location="], "which needs --region, --temp_location too"),
         (["--temp_location=/tmp"], "--temp_location is '/tmp'; give a path in a bucket, gs://BUCKET/…"),
         (["--staging_location=gs://"], "--staging_location is 'gs://'; give a path in a bucket"),
         (
@@ -189,7 +190,7 @@ def test_a_switch_alone_leaves_the_next_flag_alone() -> None:
         "--labels=team=vision and sound",
         "--plan",
     ]
-    args, others = convert_parser("x").parse_known_args([*call, "false"])
+    args, others = CONVERT.parser("x").parse_known_args([*call, "false"])
     assert (args.overwrite, args.plan, others) == (True, False, ["--labels=team=vision and sound"])
 
 
@@ -227,7 +228,7 @@ def test_only_dataflow_can_be_left_alone(
     assert (
         f"--async leaves the job to --runner=DataflowRunner; --runner is '{runner}'" in capfd.readouterr().err
     )
-    assert not parse_convert([*map(str, call), "--async=false"], "x").leave
+    assert not parse_convert([*map(str, call), "--async=false"], "x").is_async
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from recordmill.pipelines import dataflow_job
-from recordmill.pipelines.dataflow_job import SubmittedJob, counters, follow, progress_line
+from recordmill.pipelines.running import dataflow_job
+from recordmill.pipelines.running.dataflow_job import SubmittedJob, counters, follow, progress_line
 from recordmill.transforms.flags import as_parameters
 from recordmill.transforms.records import JobError
 

@@ -177,7 +177,7 @@ def test_a_failed_job(submitter: Submitter) -> None:
     [
         ("another-id", None, "There is already active job named night with id: another-id."),
         pytest.param(
-            *("", (403, "The caller has no permission"), "Dataflow does not take the job: 403 "),
+            *("", (403, "The caller has no permission"), "Dataflow refuses the job: 403 "),
             marks=pytest.mark.slow,
         ),
     ],
@@ -229,7 +229,7 @@ def test_as_a_template_launcher_runs_it(submitter: Submitter, tmp_path: Path) ->
         call, cwd=ROOT, env=submitter.environment, capture_output=True, text=True, timeout=120
     )
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    assert "described, and not submitted" in done.stderr
+    assert f"Wrote the job description to {description}; not submitted" in done.stderr
     assert submitter.dataflow.jobs == []
     assert json.loads(description.read_text("utf-8"))["name"] == "night-1"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from recordmill.pipelines.options import convert_parser
+from recordmill.pipelines.options.convert import CONVERT
 from tests.deploy.test_make import Made
 from tests.deploy.test_metadata import PARAMETERS, matches
 from tests.deploy.test_terraform import named, resources
@@ -41,7 +41,7 @@ def test_make_takes_the_commands(command: list[str], tmp_path: Path) -> None:
 
 def test_convert_takes_the_commands() -> None:
     (command,) = [words for words in commands() if words[0] == "recordmill"]
-    args, others = convert_parser("recordmill").parse_known_args(command[2:])
+    args, others = CONVERT.parser("recordmill").parse_known_args(command[2:])
     assert args.plan is True
     assert args.runner == "DataflowRunner"
     assert [flag.split("=")[0] for flag in others] == ["--project", "--region", "--temp_location"]

@@ -13,7 +13,7 @@ import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from benchmarks.drawings import draw_folder
-from recordmill.pipelines.options import parse_convert
+from recordmill.pipelines.options.convert import parse_convert
 from recordmill.transforms.read import ReadSource
 from recordmill.transforms.write import WriteDataset
 from tests.dataflow.test_counters import counters

@@ -17,7 +17,7 @@ import yaml
 
 import recordmill
 from benchmarks.inputs import draw_digits
-from recordmill.pipelines.options import convert_parser
+from recordmill.pipelines.options.convert import CONVERT
 from tests.lazy import keras, tf
 from tests.pipelines.conversion import convert
 
@@ -201,7 +201,7 @@ def test_the_commands_of_the_readme(trainer: Any) -> None:
     training = found["python", "-m", "trainer.task"]
     assert importlib.import_module("trainer.arguments").parsed(training[3:]).epochs == 4
     conversion = found["recordmill", "convert", "--input"]
-    assert convert_parser("recordmill").parse_args(conversion[2:]).splits is not None
+    assert CONVERT.parser("recordmill").parse_args(conversion[2:]).splits is not None
     creation = found["gcloud", "ai", "custom-jobs"]
     assert creation[3] == "create"
     flags = dict(word.split("=", 1) for word in creation[4:])

@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks.drawings import draw
 from recordmill.pipelines import cli
-from recordmill.pipelines.options import parse_convert
-from recordmill.pipelines.source_flags import check_apart
+from recordmill.pipelines.options.convert import parse_convert
+from recordmill.pipelines.options.source import check_apart
 from tests.pipelines.conversion import convert
 
 
@@ -41,10 +41,10 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ["--jpeg_quality=80"],
             "which only --image_format=jpeg or webp uses, or keep with a new size or colour",
         ),
-        (["--image_format=gif"], "invalid choice: 'gif'"),
-        (["--validate=no"], "argument --validate: invalid choice: 'no'"),
-        (["--exif=no"], "argument --exif: invalid choice: 'no'"),
-        (["--schema=x"], "argument --schema: --schema is 'x'; it may be auto, classification, imagenet"),
+        (["--image_format=gif"], "--image_format is 'gif'; it may be keep, jpeg, png, webp, raw or tensor"),
+        (["--validate=no"], "--validate is 'no'; it may be decode or header"),
+        (["--exif=no"], "--exif is 'no'; it may be apply or ignore"),
+        (["--schema=x"], "error: --schema is 'x'; it may be auto, classification, imagenet"),
         (["--splits=train=0.8,val=0.3"], "--splits=train=0.8,val=0.3 adds up to 1.1; it must add up to 1"),
         (["--splits=train=0.8"], "--splits=train=0.8 adds up to 0.8; it must add up to 1"),
         (["--splits=train=0.8,val"], "'val' in 'train=0.8,val' is not of the form NAME=VALUE"),
@@ -71,10 +71,10 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--num_shards=train=x"], "'x' is not a number"),
         (["--num_shards=2", "--shard_size=1MB"], "--num_shards and --shard_size both decide"),
         (["--shard_size=big"], "'big' is no size; write 128MiB, 100MB or a number of bytes"),
-        (["--reader_hosts=0"], "argument --reader_hosts: 0 is below 1"),
+        (["--reader_hosts=0"], "--reader_hosts is 0; it may be 1 or more"),
         (["--max_failure_ratio=2"], "--max_failure_ratio is 2; it may be 0 to 1"),
         (["--max_failure_ratio=nan"], "--max_failure_ratio is nan; it may be 0 to 1"),
-        (["--limit=0"], "argument --limit: 0 is below 1"),
+        (["--limit=0"], "--limit is 0; it may be 1 or more"),
         (
             ["--label_file=data.yaml"],
             "--label_file is 'data.yaml'; give a text file with one class name a line",

@@ -5,7 +5,7 @@ import logging
 import pytest
 from apache_beam.options.pipeline_options import PortableOptions
 
-from recordmill.pipelines.beam_job import exit_status, new_pipeline, set_up_logging
+from recordmill.pipelines.running.beam_job import exit_status, new_pipeline, set_up_logging
 
 _WORKER_LOG = "apache_beam.runners.worker.sdk_worker"
 

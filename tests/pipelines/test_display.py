@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from rich.progress import Progress
 
-from recordmill.pipelines import display
-from recordmill.pipelines.display import progress_display
+from recordmill.pipelines.running import display
+from recordmill.pipelines.running.display import progress_display
 from recordmill.transforms.shards import progress
 
 

@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from recordmill.pipelines import inspection, options, report, schema_code, sweep_options, verify_options
+from recordmill.pipelines import inspection, report, schema_code
+from recordmill.pipelines.options.convert import parse_convert
+from recordmill.pipelines.options.inspect import INSPECT
+from recordmill.pipelines.options.reading import REPORT, SCHEMA
+from recordmill.pipelines.options.sweep import parse_sweep
+from recordmill.pipelines.options.verify import parse_verify
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.reading.dataset import find_dataset
 from recordmill.transforms.sources.source import SourceConfig
@@ -28,7 +33,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_of_convert_and_sweep(home: Path) -> None:
-    parsers: list[Callable[..., Any]] = [options.parse_convert, sweep_options.parse_sweep]
+    parsers: list[Callable[..., Any]] = [parse_convert, parse_sweep]
     for parse in parsers:
         flags = ["--input=~/photos", "--output=~/out", "--label_file=~/names.txt", "--source=folder"]
         parsed = parse(flags, "prog")
@@ -39,19 +44,19 @@ def test_of_convert_and_sweep(home: Path) -> None:
 def test_of_annotations_and_image_roots(home: Path) -> None:
     (home / "labels.csv").write_text("path,label\na.png,cat\n")
     flags = ["--input=~/photos", "--output=~/out", "--annotations=~/labels.csv", "--image_root=~/photos"]
-    parsed = options.parse_convert(flags, "prog")
+    parsed = parse_convert(flags, "prog")
     assert parsed.source.annotations == (f"{home}/labels.csv",)
     assert parsed.source.image_roots == (f"{home}/photos",)
 
 
 def test_of_the_commands_that_take_a_path(home: Path) -> None:
-    assert inspection.inspect_parser("prog").parse_args(["~/out"]).path == f"{home}/out"
-    assert inspection.inspect_parser("prog").parse_args(["x", "--images=~/a.png"]).images == f"{home}/a.png"
-    assert schema_code.schema_parser("prog").parse_args(["~/out"]).path == f"{home}/out"
-    parsed = report.report_parser("prog").parse_args(["~/out", "--output=~/page.html"])
+    assert INSPECT.parser("prog").parse_args(["~/out"]).path == f"{home}/out"
+    assert INSPECT.parser("prog").parse_args(["x", "--images=~/a.png"]).images == f"{home}/a.png"
+    assert SCHEMA.parser("prog").parse_args(["~/out"]).path == f"{home}/out"
+    parsed = REPORT.parser("prog").parse_args(["~/out", "--output=~/page.html"])
     assert (parsed.path, parsed.output) == (f"{home}/out", f"{home}/page.html")
     (home / "a.tfrecord").write_bytes(b"")
-    verified = verify_options.parse_verify(["~/a.tfrecord", "--report=~/report.json"], "prog")
+    verified = parse_verify(["~/a.tfrecord", "--report=~/report.json"], "prog")
     assert (verified.path, verified.report) == (f"{home}/a.tfrecord", f"{home}/report.json")
 
 
@@ -73,10 +78,10 @@ def test_only_at_the_start(home: Path) -> None:
 
 
 CALLS: list[tuple[Callable[[Sequence[str]], object], list[str]]] = [
-    (lambda argv: options.parse_convert(argv, "prog"), ["--input=~nosuchuser/x", "--output=out"]),
-    (lambda argv: options.parse_convert(argv, "prog"), ["--input=home/photos", "--output=~nosuchuser/x"]),
-    (lambda argv: sweep_options.parse_sweep(argv, "prog"), ["--input=~nosuchuser/x", "--output=out"]),
-    (lambda argv: verify_options.parse_verify(argv, "prog"), ["~nosuchuser/x"]),
+    (lambda argv: parse_convert(argv, "prog"), ["--input=~nosuchuser/x", "--output=out"]),
+    (lambda argv: parse_convert(argv, "prog"), ["--input=home/photos", "--output=~nosuchuser/x"]),
+    (lambda argv: parse_sweep(argv, "prog"), ["--input=~nosuchuser/x", "--output=out"]),
+    (lambda argv: parse_verify(argv, "prog"), ["~nosuchuser/x"]),
     (inspection.main, ["~nosuchuser/x"]),
     (report.main, ["~nosuchuser/x"]),
     (schema_code.main, ["~nosuchuser/x"]),

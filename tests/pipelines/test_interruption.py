@@ -31,7 +31,7 @@ def test_while_the_program_is_still_imported(
     start: list[str], name: str, photos: Path, tmp_path: Path
 ) -> None:
     patch = f"import os, signal\ndef patch(module): os.kill(os.getpid(), signal.{name})\n"
-    site = patched_site(tmp_path, "recordmill.pipelines.options", patch)
+    site = patched_site(tmp_path, "recordmill.pipelines.options.convert", patch)
     assert run(start, site, photos, tmp_path / "out") == (130, "\ninterrupted; nothing was begun\n")
     assert not (tmp_path / "out").exists()
 

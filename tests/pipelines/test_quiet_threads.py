@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from recordmill.pipelines.quiet_threads import quiet_threads
-from recordmill.pipelines.runner_flags import is_on_a_cluster
+from recordmill.pipelines.options.runner import is_on_a_cluster
+from recordmill.pipelines.running.display import quiet_threads
 
 
 def test_only_our_own_threads_are_heard(capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,7 +49,7 @@ def test_beam_comes_without_the_parts_that_a_local_job_does_not_use(
     """But only in the process of the command: in others, Beam is not ours alone."""
     pytest.importorskip("apitools")
     code = (
-        "from recordmill.pipelines import beam_import\n"
+        "from recordmill.pipelines.running import beam_import\n"
         f"{'beam_import.run_one_job()' if is_command else ''}\n"
         f"beam_import.import_beam({needs_cloud})"
     )

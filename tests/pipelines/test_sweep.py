@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from benchmarks.drawings import draw
-from recordmill.pipelines.options import parse_convert
+from recordmill.pipelines.options.convert import parse_convert
 from recordmill.transforms.images.store import store_image
 from recordmill.transforms.sweeping.output import NAMES
 from recordmill.transforms.sweeping.results import Setting
@@ -197,7 +197,7 @@ def test_options_act(photos: Path, swept: Path, tmp_path: Path) -> None:
         (("--input={photos}", "--output={out}", "--qualities=high"), "'high' is no list of numbers"),
         (("--input={photos}", "--output={out}", "--qualities=0"), "--qualities has 0; each may be 1 to 100"),
         (("--input={photos}", "--output={out}", "--target_ssim=2"), "--target_ssim is 2; it may be above 0"),
-        (("--input={photos}", "--output={out}", "--worst=-1"), "argument --worst: -1 is below 0"),
+        (("--input={photos}", "--output={out}", "--worst=-1"), "--worst is -1; it may be 0 or more"),
         (("--input={photos}", "--output={out}", "--qualites=9"), "did you mean --qualities?"),
         (("--input={photos}", "--output={out}", "--image_format=raw"), "--image_format is not a flag"),
         (("--input={photos}", "--output={out}", "--quiet", "--verbose"), "--verbose and --quiet are both"),

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from benchmarks.drawings import draw
-from recordmill.pipelines.verify_options import parse_verify
+from recordmill.pipelines.options.verify import parse_verify
 from recordmill.transforms.framing import read_records
 from recordmill.transforms.shards import progress
 from tests.buckets.server import BucketServer
@@ -174,7 +174,7 @@ def test_a_source_that_is_another_now(published: Path, photos: Path, tmp_path: P
         (("nowhere",), "nowhere' is not there"),
         (("",), "PATH is empty"),
         (("{out}", "--report", "nowhere/x.json"), "--report is 'nowhere/x.json'"),
-        (("{out}", "--image_root", "x"), "--annotations and --image_root tell of --input"),
+        (("{out}", "--image_root", "x"), "--annotations and --image_root belong to --input"),
         (("{out}/train-00000-of-00002.tfrecord", "--input", "{photos}"), "--input is given, and PATH"),
         (("{out}", "--runner=FlinkRunner"), "--report must be given"),
         (("{out}", "--quiet", "--verbose"), "--verbose and --quiet"),

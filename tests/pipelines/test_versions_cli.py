@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.drawings import draw
 from recordmill.pipelines import summary
-from recordmill.pipelines.options import ConvertOptions, parse_convert
+from recordmill.pipelines.options.convert import ConvertOptions, parse_convert
 from tests.dataflow.conftest import submitter as submitter
 from tests.dataflow.submitting import IMAGE, Submitter
 from tests.patched import patched_site
@@ -81,16 +81,16 @@ def error(capfd: pytest.CaptureFixture[str]) -> str:
         (["--dataset_version="], "--dataset_version is empty; give a value, or leave the flag out"),
         (
             [AUTO, "--overwrite"],
-            "--overwrite replaces a dataset, and --dataset_version=auto publishes beside those that are "
-            "there; give one of them",
+            "--overwrite replaces a dataset, and --dataset_version=auto publishes next to those that "
+            "exist; give one of them",
         ),
         (
             [AUTO, "--writer=beam"],
-            "--writer is 'beam', and --dataset_version=auto takes over from shards that are the same each "
+            "--writer is 'beam', and --dataset_version=auto reuses shards, which must be the same each "
             "time; leave --writer out, or give --writer=shards",
         ),
-        ([AUTO, "--keep_versions=0"], "argument --keep_versions: 0 is below 1"),
-        ([AUTO, "--keep_versions=all"], "argument --keep_versions: 'all' is not a number"),
+        ([AUTO, "--keep_versions=0"], "--keep_versions is 0; it may be 1 or more"),
+        ([AUTO, "--keep_versions=all"], "argument --keep_versions: invalid int value: 'all'"),
         (["--keep_versions=3"], "--keep_versions is 3, and only --dataset_version makes versions"),
         (
             [],
@@ -358,7 +358,7 @@ def test_a_job_at_dataflow(submitter: Submitter, home: Path) -> None:
     left = submitter.run(*flags, "--async")
     assert left.status == 0, left.err
     assert left.out.endswith(
-        "  once it is done: gs://pictures/out/1.0.8/manifest.json, and failures.jsonl beside it\n"
+        "  once it is done: gs://pictures/out/1.0.8/manifest.json, and failures.jsonl next to it\n"
         "                   (neither, if nothing has changed since the previous version)\n"
     )
     # It has published none.

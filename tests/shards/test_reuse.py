@@ -18,9 +18,9 @@ from recordmill.transforms.examples.features import build_example, bytes_feature
 from recordmill.transforms.framing import read_records
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.records import AnnotatedObject, Annotations, Box, ImageRecord, ImageRef, Steps
+from recordmill.transforms.shards.dataset_plan import plan_dataset
 from recordmill.transforms.shards.fingerprint import is_versioned, source_fingerprint
 from recordmill.transforms.shards.part import PartTask, join_parts, write_part
-from recordmill.transforms.shards.plan import plan_dataset
 from recordmill.transforms.shards.previous import MaskMap, PreviousSplit, PreviousVersion, ShardPaths
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from recordmill.transforms.shards.record_state import DamagedStateError, Spans, read_state, write_state

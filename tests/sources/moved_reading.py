@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
-from recordmill.pipelines.options import parse_convert
+from recordmill.pipelines.options.convert import parse_convert
 from recordmill.transforms.records import (
     AnnotatedObject,
     ClassNames,

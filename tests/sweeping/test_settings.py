@@ -86,13 +86,13 @@ def test_without_qualities_and_targets_the_lossless_rows_stay() -> None:
         ({"qualities": (90, 75, 90)}, "--qualities has 90 twice"),
         ({"targets": (0.5, 0.5)}, "--target_ssim has 0.5 twice"),
         ({"targets": (1.5,)}, "ImagePolicy.target_ssim is 1.5; it may be above 0 and at most 1"),
-        ({"alpha": "drop"}, "ImagePolicy.alpha is 'drop'"),
+        ({"alpha": "drop"}, "--alpha is 'drop'"),
         (
             {"alpha": "keep", "background": (1, 2, 3)},
             "ImagePolicy.background is 1,2,3, which only ImagePolicy.alpha=flatten",
         ),
-        ({"subsampling": "411"}, "ImagePolicy.subsampling is '411'"),
-        ({"exif": "no"}, "ImagePolicy.exif is 'no'"),
+        ({"subsampling": "411"}, "--subsampling is '411'"),
+        ({"exif": "no"}, "--exif is 'no'"),
         ({"worst": -1}, "--worst is -1; it may be 0 or more"),
     ],
 )

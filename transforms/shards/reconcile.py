@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from recordmill.transforms.records import Failure, JobError
-from recordmill.transforms.shards.plan import DatasetPlan
+from recordmill.transforms.shards.dataset_plan import DatasetPlan
 from recordmill.transforms.shards.plausibility import DataWarning, data_warnings
 from recordmill.transforms.shards.report import ShardReport, WriteStats, merged
 from recordmill.transforms.shards.statistics import Statistics

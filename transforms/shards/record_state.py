@@ -21,7 +21,7 @@ import msgspec
 from recordmill.transforms.examples.tfrecord import RecordWriter
 from recordmill.transforms.framing import FRAME_BYTES, DamagedRecordError, masked_crc32c, read_records
 from recordmill.transforms.images.tensor import varint
-from recordmill.transforms.records import Placed, StoredImage
+from recordmill.transforms.records import Mapped, StoredImage
 from recordmill.transforms.shards.report import ShardFile, WriteStats
 from recordmill.transforms.shards.statistics import Counted, decode_counter, in_order
 from recordmill.transforms.storage import files
@@ -50,7 +50,7 @@ class EncodedRecord:
         payload: the bytes; empty where they are those of the previous version.
         images: that it stores: one, none, or a frame a step.
         source_bytes: of them in the source.
-        placed: its annotations in the image; of the previous version, only masks.
+        mapped: its annotations in the image; of the previous version, only masks.
         counted: classes and boxes in its features.
         annotations: fingerprint of what its masks are made from; empty where it has none.
         is_as_listed: whether its files were read as they were listed; false where one has changed since.
@@ -59,7 +59,7 @@ class EncodedRecord:
     payload: bytes
     images: tuple[StoredImage, ...]
     source_bytes: int
-    placed: Placed = Placed()
+    mapped: Mapped = Mapped()
     counted: Counted = Counted()
     annotations: str = ""
     is_as_listed: bool = True
@@ -121,8 +121,8 @@ class Row(msgspec.Struct, array_like=True, frozen=True):
         images = (dataclasses.replace(image, data=_part(payload, span)) for span, image in self.images)
         masks = {name: _part(payload, span) for name, span in self.masks.items()}
         object_masks = (_part(payload, span) for span in self.object_masks)
-        placed = Placed((), masks, tuple(object_masks))
-        return EncodedRecord(b"", tuple(images), self.source_bytes, placed, annotations=self.annotations)
+        mapped = Mapped((), masks, tuple(object_masks))
+        return EncodedRecord(b"", tuple(images), self.source_bytes, mapped, annotations=self.annotations)
 
 
 _headers = msgspec.msgpack.Decoder(StateHeader, dec_hook=decode_counter)
@@ -186,8 +186,8 @@ def row_bytes(sort_key: str, source: str, record: EncodedRecord) -> bytes:
         images = [(spans.of(image.data), dataclasses.replace(image, data=b"")) for image in record.images]
         row = msgspec.structs.replace(row, images=images)
         if record.annotations:
-            masks = {name: spans.of(mask) for name, mask in record.placed.masks.items()}
-            object_masks = [spans.of(mask) for mask in record.placed.object_masks]
+            masks = {name: spans.of(mask) for name, mask in record.mapped.masks.items()}
+            object_masks = [spans.of(mask) for mask in record.mapped.object_masks]
             row = msgspec.structs.replace(
                 row, annotations=record.annotations, masks=masks, object_masks=object_masks
             )

@@ -29,7 +29,7 @@ _four_floats = struct.Struct("<4f")
 _BOX = "image/object/bbox/"
 # Schema `imagenet` has the classes of objects next to their boxes.
 _OBJECT_LABELS = (f"{_BOX}label",)
-# Class masks of an image, by their name in `Placed.masks`. If a record has several, they are equal.
+# Class masks of an image, by their name in `Mapped.masks`. If a record has several, they are equal.
 _CLASS_MASKS = ("class_png", "class_raw", "panoptic_category_png")
 _NO_MASKS: Mapping[str, bytes] = MappingProxyType({})
 _ENCODED = frozenset({"reencoded", "transcoded"})
@@ -287,7 +287,7 @@ class CountedFeatures:
         Args:
             features: of the record, under our names; of a sequence, its context.
             lists: of a sequence.
-            masks: of the whole image, as `Placed.masks`.
+            masks: of the whole image, as `Mapped.masks`.
         """
         labels: Sequence[int] = features[self._labels].values if self._labels in features else ()
         if lists is not None:

@@ -81,7 +81,7 @@ class ShardWriter:
         Args:
             state: of the shard.
             references: of its records.
-            take: the version before; None where the dataset has no versions.
+            take: the previous version; None if the dataset has no versions.
 
         Raises:
             JobError: an earlier shard could not be written.

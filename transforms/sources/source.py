@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import difflib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from recordmill.transforms.flags import flag_with, naming_parameters
+from recordmill.transforms.flag_values import PAIRS, names, pairs
+from recordmill.transforms.flags import (
+    REQUIRED,
+    check_values,
+    declares_flags,
+    flag,
+    flag_with,
+    naming_parameters,
+    setting,
+)
 from recordmill.transforms.records import ClassNames, Failure, ImageRecord, JobError
 from recordmill.transforms.sources.names import is_unicode, printable
 from recordmill.transforms.storage.paths import absolute, expanded, is_remote, real_path
@@ -25,52 +35,88 @@ ANNOTATIONS = ("masks", "keypoints", "captions")
 """What `--include_annotations` may name."""
 
 
+def _kind(text: str) -> str:
+    from recordmill.transforms.sources.registry import SOURCES  # imports all sources
+
+    if text != "auto" and text not in SOURCES:
+        near = difflib.get_close_matches(text, SOURCES, 1)
+        meant = f" (did you mean {near[0]}?)" if near else ""
+        raise ValueError(f"{text!r}{meant}; it may be auto, {', '.join(SOURCES)}")
+    return text
+
+
+@declares_flags("input and output")
 @dataclasses.dataclass(frozen=True, slots=True)
 class SourceConfig:
-    """Where the input is, and how it is to be read.
+    """Where the input is, and how it is read. Paths are local or `gs://`; `~` is expanded."""
 
-    Attributes:
-        kind: a name in `SOURCES`.
-        input: a folder, or a file that is the whole input (a manifest, an IDX file, one image); a path,
-            or a `gs://` URI, as all that follow. `~` is expanded.
-        annotations: manifests whose images lie under `input`; taken from the working directory, or
-            else from `input`.
-        image_roots: further folders that images may lie in.
-        image_column: a manifest's column of image paths.
-        label_column: a manifest's column of labels, or several with commas between.
-        label_pattern: regular expression, searched in the key; its group named `label`, or else its
-            first group, is the label.
-        include: globs over the key; where there are any, a record has to match one.
-        exclude: globs over the key; a record that matches one is left out.
-        include_annotations: what of `masks`, `keypoints` and `captions` is taken, beside boxes and labels.
-        input_features: (old, new) names of features of TFRecords, the new being ours.
-        mask_pattern: where an image's mask lies, with `{stem}`, `{name}` and `{folder}` of its key.
-        limit: take the first so many records only.
-        skip_dirs: absolute folders to leave out without a word, such as the output.
-    """
-
-    kind: str
-    input: str
-    annotations: tuple[str, ...] = ()
-    image_roots: tuple[str, ...] = ()
-    image_column: str | None = None
-    label_column: str | None = None
-    label_pattern: str | None = None
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    include_annotations: tuple[str, ...] = ()
-    input_features: tuple[tuple[str, str], ...] = ()
-    mask_pattern: str | None = None
-    limit: int | None = None
-    skip_dirs: tuple[str, ...] = ()
+    kind: str = flag(
+        REQUIRED,
+        "what the input is; auto detects it; one that `recordmill formats` lists",
+        name="source",
+        auto=True,
+        parse=_kind,
+        metavar="NAME",
+        pattern="[a-z]+",
+    )
+    input: str = flag(
+        REQUIRED,
+        "what to read, as `recordmill formats` lists it; local or gs://",
+        required=True,
+        path="input",
+        metavar="PATH",
+    )
+    annotations: tuple[str, ...] = flag(
+        (), "manifest or annotations of the images", path="file", metavar="FILE"
+    )
+    image_roots: tuple[str, ...] = flag(
+        (), "a folder in which images are also looked for", name="image_root", path="folder", metavar="FOLDER"
+    )
+    image_column: str | None = flag(None, "the manifest's column of image paths", metavar="NAME")
+    label_column: str | None = flag(
+        None,
+        "the manifest's column, or columns, of labels",
+        metavar="NAME[,NAME…]",
+        pattern="[^,]+(,[^,]+)*",
+    )
+    label_pattern: str | None = flag(
+        None,
+        "takes the label from the key: its group named label, or its first group",
+        metavar="REGEX",
+        pattern=r".*\(.+\).*",
+    )
+    include: tuple[str, ...] = flag((), "take only keys that match", metavar="GLOB")
+    exclude: tuple[str, ...] = flag((), "leave out keys that match", metavar="GLOB")
+    include_annotations: tuple[str, ...] = flag(
+        (),
+        f"what is stored of {', '.join(ANNOTATIONS)}, in addition to boxes and labels",
+        values=ANNOTATIONS,
+        parse=names,
+        metavar="KIND[,KIND]",
+        pattern="({0})(,({0}))*".format("|".join(ANNOTATIONS)),
+    )
+    input_features: tuple[tuple[str, str], ...] = flag(
+        (),
+        "with --source tfrecord: which features of foreign records are ours, as img=image/encoded",
+        parse=pairs,
+        metavar="OLD=NEW,…",
+        pattern=PAIRS,
+    )
+    mask_pattern: str | None = flag(
+        None,
+        "with --source masks: where an image's mask lies below the input, as masks/{stem}_mask.png",
+        metavar="PATTERN",
+        pattern=r".*\{(stem|name)\}.*",
+    )
+    limit: int | None = flag(None, "take the first N records only", at_least=1, metavar="N")
+    skip_dirs: tuple[str, ...] = setting((), "absolute folders to leave out silently, such as the output")
 
     @naming_parameters()
     def __post_init__(self) -> None:
         object.__setattr__(self, "input", _expanded("input", self.input))
         object.__setattr__(self, "annotations", _each_expanded("annotations", self.annotations))
         object.__setattr__(self, "image_roots", _each_expanded("image_root", self.image_roots))
-        if self.limit is not None and self.limit < 1:
-            raise ValueError(f"--limit is {self.limit}; it may be 1 or more")
+        check_values(self)
         if self.label_column is not None and self.label_pattern is not None:
             raise ValueError(
                 f"--label_column is {self.label_column!r} and --label_pattern {self.label_pattern!r}, "
@@ -304,11 +350,11 @@ def _reason(error: OSError) -> str:
 
 def check_unused(config: SourceConfig, source: str, *flags: str) -> None:
     """Raises ValueError where one of `flags`, which `source` has no use for, is set."""
-    for flag in flags:
-        field = "image_roots" if flag == "image_root" else flag
+    for name in flags:
+        field = "image_roots" if name == "image_root" else name
         if value := getattr(config, field):
             shown = ", ".join(map(_shown, value)) if isinstance(value, tuple) else value
-            raise ValueError(f"--{flag} is {shown!r}, and --source {source} does not use it")
+            raise ValueError(f"--{name} is {shown!r}, and --source {source} does not use it")
 
 
 def _shown(value: str | tuple[str, str]) -> str:

@@ -5,43 +5,57 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from recordmill.transforms.images.policy import WHITE, ImagePolicy
+from recordmill.transforms.flag_values import numbers
+from recordmill.transforms.flags import check_values, declares_flags, flag, like
+from recordmill.transforms.images.policy import ALPHAS, ImagePolicy
 from recordmill.transforms.sweeping.results import Setting
 
-QUALITIES = (95, 90, 85, 75)
-TARGETS = (0.98, 0.95)
 
-
+@declares_flags("settings")
 @dataclasses.dataclass(frozen=True, slots=True)
 class SweepConfig:
-    """What is measured.
+    """What is measured."""
 
-    Attributes:
-        qualities: of JPEG and WebP, each a row of every lossy group.
-        targets: of luma SSIM, each a row.
-        alpha: what the lossy settings do with transparency: `flatten` makes them comparable.
-        background: RGB, beneath what is flattened, and beneath both pictures where they are compared.
-        subsampling: of the chroma of JPEGs.
-        exif: as in ImagePolicy.
-        worst: how many of the worst images are shown at every setting.
-    """
-
-    qualities: tuple[int, ...] = QUALITIES
-    targets: tuple[float, ...] = TARGETS
-    alpha: str = "flatten"
-    background: tuple[int, int, int] = WHITE
-    subsampling: str = "420"
-    exif: str = "apply"
-    worst: int = 4
+    qualities: tuple[int, ...] = flag(
+        (95, 90, 85, 75),
+        "of JPEG and WebP: each is a row of every lossy group; none for no such rows",
+        parse=numbers(int),
+        at_least=1,
+        at_most=100,
+        metavar="Q,…",
+        default_text="95,90,85,75",
+    )
+    targets: tuple[float, ...] = flag(
+        (0.98, 0.95),
+        "SSIM of the luma: each is a row of JPEGs of the lowest quality that reaches it; none for no such "
+        "rows",
+        name="target_ssim",
+        parse=numbers(float),
+        metavar="S,…",
+        default_text="0.98,0.95",
+    )
+    alpha: str = flag(
+        "flatten",
+        "transparency in the JPEG and WebP rows: flatten makes them comparable; keep leaves such images "
+        "in a format that holds it; fail refuses them",
+        values=ALPHAS,
+    )
+    background: tuple[int, int, int] = like(
+        ImagePolicy, "background", help="below what is flattened: a name or #rrggbb"
+    )
+    subsampling: str = like(ImagePolicy, "subsampling", help="of colour in the JPEG rows")
+    exif: str = like(ImagePolicy, "exif")
+    worst: int = flag(
+        4,
+        "how many of the images with the lowest SSIM sweep.html shows at every setting",
+        at_least=0,
+        metavar="N",
+    )
 
     def __post_init__(self) -> None:
         _check_once("--qualities", self.qualities)
         _check_once("--target_ssim", self.targets)
-        for quality in self.qualities:
-            if not 1 <= quality <= 100:
-                raise ValueError(f"--qualities has {quality}; each may be 1 to 100")
-        if self.worst < 0:
-            raise ValueError(f"--worst is {self.worst}; it may be 0 or more")
+        check_values(self)
         settings(self)  # a policy refuses what may not be, and names the flag
 
     @property

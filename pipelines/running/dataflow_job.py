@@ -1,36 +1,40 @@
-"""A job at Dataflow: handed over, told of, and followed to its end. Imports Beam only when it submits."""
+"""A job on Dataflow: its code packed, submitted, described and followed. Imports Beam only to submit."""
 
 from __future__ import annotations
 
 import dataclasses
+import glob
+import os
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from recordmill.pipelines.dataflow import gcloud, job_link
-from recordmill.pipelines.job_errors import job_error_in, last_line
+from recordmill.pipelines.options.dataflow import gcloud, job_link
+from recordmill.pipelines.running.beam_job import job_error_in, last_line
 from recordmill.transforms.records import JobError
 
 if TYPE_CHECKING:
     import apache_beam as beam
 
 NAMESPACE = "recordmill"
-"""Of our counters among all of a job's."""
+"""The namespace of our counters."""
 
 POLL_SECONDS = 5.0
 LINE_SECONDS = 30.0
-# Dataflow tells why a job has failed a while after it has told that it has.
+# Dataflow reports why a job has failed a while after it reports the failure.
 _REASON_POLLS = 12
 
-_UNKNOWN = "JOB_STATE_UNKNOWN"  # until the service has looked at it
+_UNKNOWN = "JOB_STATE_UNKNOWN"  # a job that the service has not looked at yet
 _DONE = "JOB_STATE_DONE"
 _ENDS = (_DONE, "JOB_STATE_FAILED", "JOB_STATE_CANCELLED", "JOB_STATE_UPDATED", "JOB_STATE_DRAINED")
 _WARNING, _ERROR = "JOB_MESSAGE_WARNING", "JOB_MESSAGE_ERROR"
 
 
 class Client(Protocol):
-    """What we use of Beam's client of Dataflow."""
+    """The methods of Beam's Dataflow client that we use."""
 
     def get_job(self, job_id: str) -> Any:
         """The job; its `current_state` has a name."""
@@ -46,7 +50,7 @@ class Client(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class SubmittedJob:
-    """A job that Dataflow has taken.
+    """A job that Dataflow has accepted.
 
     Attributes:
         client: of Dataflow.
@@ -67,21 +71,50 @@ class SubmittedJob:
         link = job_link(self.project, self.region, self.job_id)
         return f"job {self.name} is at Dataflow, id {self.job_id}\n  to look at it:  {link}\n"
 
-    def left(self, output: str) -> str:
-        """What to do about it from now on, lines of words."""
+    def left(self) -> str:
+        """Its name and id, where to look at it, and how to cancel it, as lines of text."""
         cancel = gcloud("cancel", self.project, self.region, self.job_id)
-        return (
-            f"{self.described()}"
-            f"  to cancel it:   {cancel}\n"
-            f"  once it is done: {output.rstrip('/')}/manifest.json, and failures.jsonl beside it\n"
+        return f"{self.described()}  to cancel it:   {cancel}\n"
+
+
+def pack(setup_file: str, folder: str) -> str:
+    """Makes the source distribution of a checkout; its path.
+
+    Beam's own --setup_file prints the errors of its first attempt; and this does not write into the checkout.
+
+    Args:
+        setup_file: path of setup.py.
+        folder: for the archive and all intermediate files.
+
+    Raises:
+        JobError: it cannot be made.
+    """
+    call = [
+        sys.executable,
+        "setup.py",
+        "--quiet",
+        "egg_info",
+        "--egg-base",
+        folder,
+        "sdist",
+        "--dist-dir",
+        folder,
+    ]
+    done = subprocess.run(call, cwd=os.path.dirname(setup_file), capture_output=True, text=True)
+    archives = glob.glob(os.path.join(glob.escape(folder), "*.tar.gz"))
+    if done.returncode or not archives:
+        raise JobError(
+            f"{setup_file} makes no archive of this program for the workers ({last_line(done.stderr)}): pip "
+            "install setuptools, or give --sdk_container_image, an image that holds the program"
         )
+    return archives[0]
 
 
 def submit(pipeline: beam.Pipeline) -> SubmittedJob | None:
-    """Hands a pipeline over to Dataflow; None where the flags say to describe the job only.
+    """Submits a pipeline to Dataflow; None if the flags ask for the description of the job only.
 
     Raises:
-        JobError: Dataflow, or the bucket, does not take it.
+        JobError: Dataflow, or the bucket, refuses it.
     """
     from apache_beam.options.pipeline_options import GoogleCloudOptions
     from apache_beam.runners.dataflow.internal.apiclient import DataflowJobAlreadyExistsError
@@ -93,7 +126,7 @@ def submit(pipeline: beam.Pipeline) -> SubmittedJob | None:
     except DataflowJobAlreadyExistsError as error:
         raise JobError(str(error)) from error
     except GoogleAPICallError as error:
-        raise JobError(f"Dataflow does not take the job: {error.code} {last_line(error.message)}") from error
+        raise JobError(f"Dataflow refuses the job: {error.code} {last_line(error.message)}") from error
     except GoogleAuthError as error:
         raise JobError(f"Google Cloud wants credentials: {' '.join(str(error).split())}") from error
     if not getattr(result, "has_job", False):
@@ -103,8 +136,16 @@ def submit(pipeline: beam.Pipeline) -> SubmittedJob | None:
     return SubmittedJob(client, result.job_id(), options.job_name, options.project, options.region)
 
 
+def described_at(pipeline: beam.Pipeline) -> str:
+    """The end of a sentence: where the description of a job that was not submitted is, and why."""
+    from apache_beam.options.pipeline_options import GoogleCloudOptions
+
+    location = pipeline.options.view_as(GoogleCloudOptions).template_location
+    return f" to {location}; not submitted (--template_location)." if location else "; not submitted."
+
+
 class JobFailed(JobError):
-    """The job has ended, and published nothing."""
+    """The job has ended without its result."""
 
 
 def follow(job: SubmittedJob, say: Callable[[str], None], count: Callable[[str], None]) -> None:
@@ -112,12 +153,12 @@ def follow(job: SubmittedJob, say: Callable[[str], None], count: Callable[[str],
 
     Args:
         job: to follow.
-        say: is given what a person should know: its states, warnings and errors.
-        count: is given how far it has come, now and then.
+        say: prints a line about its states, warnings and errors.
+        count: prints a line about its progress, now and then.
 
     Raises:
-        JobFailed: the job has ended otherwise; why, as its error messages tell.
-        JobError: it cannot be followed any more.
+        JobFailed: the job has failed; the reason is that of its error messages.
+        JobError: it can no longer be followed.
     """
     messages = _Messages(job)
     try:
@@ -126,7 +167,7 @@ def follow(job: SubmittedJob, say: Callable[[str], None], count: Callable[[str],
             raise JobFailed(_why(state, messages, say))
     except JobError:
         raise
-    except Exception as error:  # of the connection, after Beam has tried again
+    except Exception as error:  # of the connection, after Beam's retries
         reason = last_line(str(error)) or type(error).__name__
         link = job_link(job.project, job.region, job.job_id)
         raise JobError(f"the job continues, but can no longer be followed ({reason}): {link}") from error
@@ -155,7 +196,7 @@ def _last_state(
 
 
 def counters(metrics: Any) -> Counter[str]:
-    """Our counters, by name, summed over the steps; what is not certain yet, where it is more."""
+    """Our counters, by name, summed over the steps: committed, or tentative where that is more."""
     committed: Counter[str] = Counter()
     tentative: Counter[str] = Counter()
     for metric in metrics.metrics:
@@ -167,7 +208,7 @@ def counters(metrics: Any) -> Counter[str]:
 
 
 def progress_line(found: Counter[str]) -> str:
-    """How far a job has come, in words; empty before it has read anything."""
+    """The progress of a job, in words; empty before it has read anything."""
     if not found:
         return ""
     failed = sum(count for name, count in found.items() if name.startswith("failed/"))
@@ -196,10 +237,10 @@ class _Messages:
                 if message.id not in self._seen:
                     self._seen.add(message.id)
                     self._since = max(self._since or message.time, message.time)
-                    yield from self._told(message.message_importance.name, message.message_text)
+                    yield from self._lines(message.message_importance.name, message.message_text)
             token = token or ""
 
-    def _told(self, importance: str, text: str) -> Iterator[str]:
+    def _lines(self, importance: str, text: str) -> Iterator[str]:
         if importance == _ERROR:
             self.errors.append(text)
         if importance in (_WARNING, _ERROR):
@@ -208,7 +249,7 @@ class _Messages:
 
 
 def _why(state: str, messages: _Messages, say: Callable[[str], None]) -> str:
-    """Why a job has ended in a state that is not the right one."""
+    """Why a job has ended in another state than done."""
     polls = _REASON_POLLS if state == "JOB_STATE_FAILED" else 0
     while not messages.errors and polls:
         polls -= 1
@@ -228,5 +269,5 @@ def _counted(job: SubmittedJob) -> str:
 
 
 def _words(state: str) -> str:
-    """A state as people say it."""
+    """A state in plain words."""
     return state.removeprefix("JOB_STATE_").lower().replace("_", " ")

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the job stops at once, and says what it leaves. Imports little: it has to be early."""
+"""Ctrl-C and SIGTERM: the job stops at once, and reports what it leaves. Imports little, to be early."""
 
 from __future__ import annotations
 
@@ -12,21 +12,26 @@ from typing import NoReturn
 
 _INTERRUPTED = 130
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-# What whoever interrupts waits for the answers of a bucket.
+# How long an interruption waits for the answer of a bucket.
 _ASK_SECONDS = 5.0
 
 
 class _Job:
-    """The job that this process runs: its folders, and what tells which manifest was there before it.
+    """The job that this process runs.
 
-    Where it runs elsewhere, `left` says how it is to be found there.
+    Attributes:
+        output: folder that the job locks; None for a job that writes no dataset.
+        working: folder that it works in.
+        published: folder that readers will see.
+        before: identifies the manifest that was published before the job.
+        message: printed on an interruption, instead of what lies in the folders.
     """
 
     output: str | None = None
     working: str = ""
     published: str = ""
     before: tuple[float, int] | None = None
-    left: str = ""
+    message: str = ""
 
 
 _job = _Job()
@@ -47,7 +52,7 @@ def stopping_at_once() -> Iterator[None]:
         yield
     finally:
         _job.output = None
-        _job.left = ""
+        _job.message = ""
         for number, handler in former.items():
             signal.signal(number, handler)
 
@@ -59,7 +64,7 @@ def install() -> None:
 
 
 def begin(output: str, working: str, published: str) -> None:
-    """A job begins to write a dataset: what an interruption leaves is told of its folders.
+    """A job begins to write a dataset: an interruption reports what lies in its folders.
 
     Args:
         output: that the job locks.
@@ -71,29 +76,29 @@ def begin(output: str, working: str, published: str) -> None:
     _job.output = output
 
 
-def leave(told: str) -> None:
-    """From here on an interruption ends this process, and not the job, of which `told` says where it is."""
-    _job.left = told
+def set_message(text: str) -> None:
+    """From here on, an interruption prints this text: no dataset is written, or the job runs elsewhere."""
+    _job.message = text
 
 
-def what_is_kept(output: str, working: str) -> str:
-    """What a job that did not publish has left for the next, a line of words; empty where that is nothing.
+def reusable_work(output: str, working: str) -> str:
+    """A line about the work of an unpublished job that the next one reuses; empty if there is none.
 
-    What lies there while another job is at work is that job's.
+    While another job holds the lock, the work belongs to that job.
 
     Args:
-        output: that the job has locked.
-        working: that it worked in.
+        output: folder that the job locked.
+        working: folder that it worked in.
     """
     from recordmill.transforms.storage import lock
 
-    def told() -> str:
-        return _what_is_kept(output, working) if lock.holder(output) is None else ""
+    def answer() -> str:
+        return _reusable_work(output, working) if lock.holder(output) is None else ""
 
-    return (_asked(told) or "") if _is_remote(output) else told()
+    return (_answered(answer) or "") if _is_remote(output) else answer()
 
 
-def _what_is_kept(output: str, working: str) -> str:
+def _reusable_work(output: str, working: str) -> str:
     from recordmill.transforms.storage.runs import finished_shards
 
     if working != output and _manifest_state(working) is not None:
@@ -110,27 +115,27 @@ def _what_is_kept(output: str, working: str) -> str:
 
 def _stop(number: int, _: FrameType | None) -> NoReturn:
     text = "interrupted; nothing was begun\n"
-    if _job.left or _job.output is not None:
+    if _job.message or _job.output is not None:
         from recordmill.transforms.workers import process
 
         process.kill_all()
         _end_programs()
-    if _job.left:
-        text = f"interrupted; {_job.left}"
+    if _job.message:
+        text = f"interrupted; {_job.message}"
     elif _job.output is not None:
         from recordmill.transforms.storage import lock
 
         if _is_remote(_job.output):
-            text = f"interrupted; {_what_is_left_in_a_bucket(_job.output)}"
+            text = f"interrupted; {_remains_in_bucket(_job.output)}"
         else:
             lock.release_all()
-            text = f"interrupted; {_what_is_left(_job.output)}"
+            text = f"interrupted; {_remains(_job.output)}"
     os.write(2, f"\n{text}".encode())
     os._exit(_INTERRUPTED)
 
 
 def _end_programs() -> None:
-    """Ends what Beam has started for its runners, such as a job server: it would do so at exit only."""
+    """Ends the programs that Beam started, such as a job server, which Beam itself ends only at exit."""
     import psutil
 
     for program in psutil.Process().children():
@@ -138,19 +143,19 @@ def _end_programs() -> None:
             program.terminate()
 
 
-def _what_is_left_in_a_bucket(output: str) -> str:
-    """What is left there; the lock is given back."""
+def _remains_in_bucket(output: str) -> str:
+    """What the job leaves there, in words; releases the lock."""
     from recordmill.transforms.storage import lock
 
-    def told() -> str:
+    def answer() -> str:
         lock.release_all()
-        return _what_is_left(output)
+        return _remains(output)
 
-    return _asked(told) or f"{output} does not answer, so that what is left there is not known\n"
+    return _answered(answer) or f"{output} does not answer: what is left there is unknown\n"
 
 
-def _asked(question: Callable[[], str]) -> str | None:
-    """The answer to a question about a bucket; None where none comes soon, or none at all."""
+def _answered(question: Callable[[], str]) -> str | None:
+    """The answer to a question about a bucket; None if none comes in time."""
     answers: list[str] = []
 
     def ask() -> None:
@@ -164,21 +169,21 @@ def _asked(question: Callable[[], str]) -> str | None:
 
 
 def _is_remote(output: str) -> bool:
-    return output.startswith("gs://")  # a look at the storage's own would import it
+    return output.startswith("gs://")  # the storage's own function takes a while to import
 
 
-def _what_is_left(output: str) -> str:
+def _remains(output: str) -> str:
     now = _manifest_state(_job.published)
     if now is not None and now != _job.before:
         return f"the new dataset is published in {_job.published}\n{_pointer(output)}"
-    told = f"nothing is published in {_job.published}"
+    text = f"nothing is published in {_job.published}"
     if now is not None:
-        told = f"the dataset in {_job.published} is the one that was there before"
-    return f"{told}\n{_what_is_kept(output, _job.working)}"
+        text = f"the dataset in {_job.published} is the one that was there before"
+    return f"{text}\n{_reusable_work(output, _job.working)}"
 
 
 def _pointer(output: str) -> str:
-    """What is to be said where latest.json does not name the version that is published."""
+    """A line for a published version that latest.json does not name yet; else empty."""
     from recordmill.transforms.storage.layout import LATEST
     from recordmill.transforms.storage.versions import latest_version
 
@@ -188,7 +193,7 @@ def _pointer(output: str) -> str:
 
 
 def _manifest_state(output: str) -> tuple[float, int] | None:
-    """What tells one manifest.json from another that takes its place."""
+    """Identifies the state of manifest.json; None if there is none."""
     if _is_remote(output):
         from recordmill.transforms.storage import objects
 

@@ -1,14 +1,14 @@
-"""A pipeline of Beam: made for a runner, run to its end, and what is wrong told in one line."""
+"""A Beam pipeline: created for a runner, run to its end, and its error as one line."""
 
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from recordmill.pipelines.job_errors import job_error, job_error_in
-from recordmill.pipelines.runner_flags import DIRECT_RUNNER
+from recordmill.pipelines.options.runner import DIRECT_RUNNER
 from recordmill.transforms import internal_errors
 from recordmill.transforms.flags import as_flags
 from recordmill.transforms.records import JobError
@@ -16,19 +16,21 @@ from recordmill.transforms.records import JobError
 if TYPE_CHECKING:
     import apache_beam as beam
 
-
-# Beam takes the time in which a job server must answer for the time that a job may run on Prism.
+# How a JobError, or an error of the machine (disk full, no permission), reads in the message of whatever
+# exception a runner makes of it.
+_JOB_ERROR = re.compile(r"(?:JobError: |Error: (?=\[Errno))(.*?)(?: \[while running .*)?$", re.MULTILINE)
+# On Prism, Beam limits the run time of a job to the time-out of a job server's answer.
 _PRISM_TIMEOUT = f"--job_server_timeout={30 * 24 * 3600}"
 
 
 class BadCall(Exception):
-    """The call is wrong, which only Beam could tell."""
+    """The call is wrong, as only Beam found out."""
 
 
 class _WorkerFaults(logging.Filter):
     """The first JobError that the workers of this process log.
 
-    Prism cancels a job whose bundle has failed, and at times gives the cancelling for the reason.
+    Prism cancels a job whose bundle has failed, and at times reports the cancellation as the reason.
     """
 
     def __init__(self, shown: bool) -> None:
@@ -53,27 +55,27 @@ class _WorkerFaults(logging.Filter):
 
 
 def set_up_logging(verbose: bool) -> None:
-    """Logs what Beam logs where that is wanted: its warnings and tracebacks help nobody who did not ask."""
+    """Logs what Beam logs if `verbose`; its warnings and tracebacks are noise otherwise."""
     logging.basicConfig(level=logging.CRITICAL, stream=sys.stderr)
     if verbose:
         logging.getLogger().setLevel(logging.INFO)
     logging.getLogger(internal_errors.__name__).setLevel(logging.ERROR)
-    # What it logs as critical, of a job that is refused, is in its exception too.
+    # It logs as critical what its exception about a refused job says too.
     dataflow_log = logging.getLogger("apache_beam.runners.dataflow")
     dataflow_log.setLevel(logging.NOTSET if verbose else logging.CRITICAL + 1)
 
 
 def exit_status(
-    run: Callable[[], int], prog: str, runner: str, verbose: bool, kept: Callable[[], str]
+    run: Callable[[], int], prog: str, runner: str, verbose: bool, kept: Callable[[], str] = str
 ) -> int:
-    """What `run` returns: 2 where the call is wrong, 1 where the job fails, each told in one line.
+    """What `run` returns; 2 if the call is wrong and 1 if the job fails, with one line on stderr.
 
     Args:
         run: the checked call.
         prog: name of the program, for messages.
         runner: of Beam.
         verbose: whether all is logged anyway.
-        kept: what else to say of a job that has failed.
+        kept: further lines about a failed job.
     """
     with _WorkerFaults(shown=verbose) as faults:
         try:
@@ -90,7 +92,7 @@ def exit_status(
 
 
 def _failure_line(error: Exception, logged: str | None, runner: str, verbose: bool) -> str | None:
-    """The one line of a job that failed; None where it is an error of ours, whose traceback is wanted."""
+    """The line about a failed job; None for an error in this program, whose traceback is needed."""
     message = job_error(error) or logged
     if message is None and runner != DIRECT_RUNNER and not verbose:
         last = str(error).strip().splitlines()[-1:] or [type(error).__name__]
@@ -99,10 +101,10 @@ def _failure_line(error: Exception, logged: str | None, runner: str, verbose: bo
 
 
 def new_pipeline(runner: str, beam_args: Sequence[str]) -> beam.Pipeline:
-    """An empty pipeline for the runner; DirectRunner is the in-process one, which downloads nothing.
+    """An empty pipeline for the runner; DirectRunner is the in-process FnApiRunner, which downloads nothing.
 
     Raises:
-        BadCall: Beam knows no such runner, or one of its flags has a value that it does not take.
+        BadCall: Beam has no such runner, or refuses the value of a flag.
     """
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -115,17 +117,36 @@ def new_pipeline(runner: str, beam_args: Sequence[str]) -> beam.Pipeline:
         raise BadCall(f"--runner is {runner!r}: {' '.join(str(error).split())}") from error
 
 
-def run_to_end(pipeline: beam.Pipeline, left: str) -> None:
+def run_to_end(pipeline: beam.Pipeline, unfinished: str) -> None:
     """Runs a pipeline.
 
     Args:
         pipeline: to run.
-        left: what is true where it does not come to its end: `nothing is published`.
+        unfinished: what is true if it does not come to its end: `nothing is published`.
 
     Raises:
-        JobError: the runner has ended it otherwise.
+        JobError: the runner has ended it in another state.
     """
     result = pipeline.run()
     result.wait_until_finish()
     if result.state != "DONE":
-        raise JobError(f"the runner ended the job in state {result.state}; {left}")
+        raise JobError(f"the runner ended the job in state {result.state}; {unfinished}")
+
+
+def job_error(error: BaseException) -> str | None:
+    """The line of a JobError that a pipeline raised, or of an error of the machine; else None."""
+    if isinstance(error, JobError):
+        return job_error_in(f"JobError: {error}")
+    return job_error_in(f"{type(error).__name__}: {error}")
+
+
+def job_error_in(text: str) -> str | None:
+    """The same, from a message with a traceback."""
+    match = _JOB_ERROR.search(text)
+    return match.group(1) if match is not None else None
+
+
+def last_line(text: str) -> str:
+    """The last line of a traceback, which says what is wrong."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""

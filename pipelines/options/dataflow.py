@@ -1,4 +1,4 @@
-"""Dataflow's flags: what a call has to give, and what it gets where it gives nothing. Imports no Beam."""
+"""Flags of Dataflow: those that a call must give, and the defaults of the others. Imports no Beam."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _GCS_PATH = re.compile(r"gs://[a-z0-9][-_.a-z0-9]*[a-z0-9](/.*)?", re.DOTALL)
 _LOCATIONS = ("temp_location", "staging_location")
 
 Flags = Mapping[str, Any]
-"""Beam's flags by name, as its parser has them: None, or a default, where one is not given."""
+"""Beam's flags by name, with its defaults."""
 
 
 def dataflow_args(flags: Flags, output: str) -> list[str]:
-    """The flags of Beam that a call of Dataflow lacks.
+    """The flags of Beam that a call of Dataflow lacks, with their values.
 
     Args:
-        flags: that the call has.
+        flags: of the call.
         output: folder of the dataset: the job is named for it.
 
     Raises:
@@ -56,7 +56,7 @@ def dataflow_args(flags: Flags, output: str) -> list[str]:
 
 
 def _check_apart(flags: Flags, output: str) -> None:
-    """Raises ValueError where Beam's files would lie in the folder of the dataset, and keep it out."""
+    """Raises ValueError if Beam's files would lie in the folder of the dataset, which must be empty."""
     folder = output.rstrip("/")
     for name in _LOCATIONS:
         location = (flags[name] or "").rstrip("/")
@@ -68,7 +68,7 @@ def _check_apart(flags: Flags, output: str) -> None:
 
 
 def check_locations(flags: Flags) -> None:
-    """Raises ValueError unless there are the buckets that Beam's files go to. A request each."""
+    """Raises ValueError unless the buckets for Beam's files exist; one request for each."""
     for name in _LOCATIONS:
         if location := flags[name]:
             try:
@@ -77,19 +77,19 @@ def check_locations(flags: Flags) -> None:
                 bucket = location.removeprefix("gs://").partition("/")[0]
                 raise ValueError(f"--{name} is {location!r}, and there is no bucket {bucket!r}") from error
             except (OSError, JobError) as error:
-                said = getattr(error, "strerror", None) or error
-                raise ValueError(f"--{name} is {location!r}: {said}") from error
+                reason = getattr(error, "strerror", None) or error
+                raise ValueError(f"--{name} is {location!r}: {reason}") from error
 
 
 def code_to_send(flags: Flags, setup_file: str | None) -> str | None:
-    """The setup.py of which the workers get this program; None where the user's flags give it to them.
+    """The setup.py from which the workers install this program; None if flags of the call provide it.
 
     Args:
-        flags: that the call has.
-        setup_file: path of this program's setup.py; None where only its packages are installed.
+        flags: of the call.
+        setup_file: path of this program's setup.py; None if there is none.
 
     Raises:
-        ValueError: neither.
+        ValueError: there is neither.
     """
     given = flags["setup_file"]
     if given and not os.path.isfile(given):
@@ -99,15 +99,15 @@ def code_to_send(flags: Flags, setup_file: str | None) -> str | None:
         return None
     if setup_file is None:
         raise ValueError(
-            f"--runner is {DATAFLOW_RUNNER!r}, whose workers have to get this program, and there is no "
-            "setup.py beside it: give --sdk_container_image, an image that holds it, or --extra_package, "
+            f"--runner is {DATAFLOW_RUNNER!r}, whose workers need this program, and there is no "
+            "setup.py next to it: give --sdk_container_image, an image that holds it, or --extra_package, "
             "its wheel or source distribution"
         )
     return setup_file
 
 
 def worker_slots(flags: Flags) -> int:
-    """Cores of all workers that a job may have; 0 where that is not known.
+    """Cores of all workers that a job may have; 0 if unknown.
 
     Args:
         flags: of the call, with those of `dataflow_args`.
@@ -118,7 +118,7 @@ def worker_slots(flags: Flags) -> int:
 
 
 def job_name(output: str) -> str:
-    """The name of the job that writes `output`: always the same; Dataflow runs one of a name at a time."""
+    """The name of the job that writes `output`: always the same, because jobs of one name never overlap."""
     tail = _NOT_IN_A_NAME.sub("-", output.rstrip("/").rpartition("/")[2].lower())
     digest = hashlib.sha256(output.rstrip("/").encode("utf-8", "surrogateescape")).hexdigest()
     return "-".join(filter(None, ("recordmill", tail[:_NAME_CHARACTERS].strip("-"), digest[:8])))
@@ -128,24 +128,24 @@ def check_paths(paths: Mapping[str, Sequence[str]]) -> None:
     """Raises ValueError for a path that Dataflow's workers cannot see.
 
     Args:
-        paths: by flag.
+        paths: by the flag, or `PATH`, that gives them.
     """
     for flag, given in paths.items():
         for path in given:
             if "://" not in path or path.startswith("file://"):
                 raise ValueError(
-                    f"--{flag} is {path!r}, on this machine, which the workers of --runner={DATAFLOW_RUNNER} "
+                    f"{flag} is {path!r}, on this machine, which the workers of --runner={DATAFLOW_RUNNER} "
                     "do not see; give a path in a bucket, gs://BUCKET/…"
                 )
 
 
 def job_link(project: str, region: str, job_id: str) -> str:
-    """Where people look at a job."""
+    """The page of a job in the console."""
     return f"https://console.cloud.google.com/dataflow/jobs/{region}/{job_id}?project={project}"
 
 
 def gcloud(command: str, project: str, region: str, job_id: str) -> str:
-    """The shell command that does something about a job."""
+    """The shell command about a job."""
     return f"gcloud dataflow jobs {command} {job_id} --project={project} --region={region}"
 
 
@@ -153,8 +153,8 @@ def _check(flags: Flags) -> None:
     missing = [f"--{name}" for name in ("project", "region", "temp_location") if not flags[name]]
     if missing:
         raise ValueError(
-            f"--runner is {DATAFLOW_RUNNER!r}, which wants {', '.join(missing)} too: the project that pays, "
-            "the region of its machines, and a place in a bucket (gs://BUCKET/tmp) for what they need"
+            f"--runner is {DATAFLOW_RUNNER!r}, which needs {', '.join(missing)} too: the project that pays, "
+            "the region of its machines, and a path in a bucket (gs://BUCKET/tmp) for their files"
         )
     for name in ("temp_location", "staging_location"):
         if flags[name] and not _GCS_PATH.fullmatch(flags[name]):
@@ -163,13 +163,13 @@ def _check(flags: Flags) -> None:
     if name and not _JOB_NAME.fullmatch(name):
         raise ValueError(
             f"--job_name is {name!r}; it may have the characters a to z, 0 to 9 and -, the first a letter, "
-            "the last none of -"
+            "the last not -"
         )
 
 
 def _machines(flags: Flags) -> dict[str, object]:
     if "enable_prime" in (*(flags["dataflow_service_options"] or ()), *(flags["experiments"] or ())):
-        return {}  # it chooses machines itself, and takes no flags about them
+        return {}  # Dataflow Prime chooses machines itself, and refuses flags about them
     added: dict[str, object] = {
         "machine_type": MACHINE_TYPE,
         "number_of_worker_harness_threads": HARNESS_THREADS,
@@ -183,7 +183,7 @@ def _machines(flags: Flags) -> dict[str, object]:
 
 
 def _session(flags: Flags) -> list[str]:
-    """Nothing of the main module is needed on workers, which Beam would pickle for them all the same."""
+    """The flag that keeps Beam from pickling the main module, which no worker needs."""
     return [] if flags["save_main_session"] is not None else ["--no_save_main_session"]
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.filesize import decimal
@@ -19,8 +21,10 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from recordmill.pipelines.quiet_threads import OURS
 from recordmill.transforms.shards.progress import ProgressState, snapshot
+
+OURS = "recordmill"
+"""What names of our own threads begin with."""
 
 _BAR_SECONDS = 0.1
 _FIRST_LINE_SECONDS = 2.0
@@ -170,3 +174,35 @@ def _detail(state: ProgressState, seconds: float) -> str:
         return ""
     rate = state.done_records / seconds
     return f"{rate:,.{0 if rate >= 10 else 1}f} images/s, {decimal(state.done_bytes)}"
+
+
+class _OwnThreads:
+    """A stream that takes what our own threads write, and drops the rest."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        thread = threading.current_thread()
+        is_ours = (
+            thread is threading.main_thread()
+            or thread.name.startswith(OURS)
+            or type(thread).__module__.startswith("rich")  # which draws the bar
+        )
+        return self._stream.write(text) if is_ours else len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextlib.contextmanager
+def quiet_threads() -> Iterator[None]:
+    """In the block, only our own threads write to stderr, and nothing is logged."""
+    former = sys.stderr
+    sys.stderr = _OwnThreads(former)
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        sys.stderr = former
+        logging.disable(logging.NOTSET)

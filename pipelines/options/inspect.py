@@ -1,0 +1,47 @@
+"""The flags of `inspect`."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from recordmill.pipelines.options.parser import Command
+from recordmill.pipelines.options.reading import path_of
+from recordmill.transforms.flags import declares_flags, flag, flags_of
+from recordmill.transforms.reading.survey_sample import SAMPLE_RECORDS
+
+
+@declares_flags("output")
+@dataclasses.dataclass(frozen=True)
+class Inspect:
+    """What is read, and what is shown of it."""
+
+    path: str = path_of("a dataset, a folder of versions of which the latest is read, a folder of TFRecords")
+    all: bool = flag(False, "read every record and verify every checksum, instead of a sample", "reading")
+    sample: int = flag(
+        SAMPLE_RECORDS,
+        "records that are read, evenly over the files",
+        "reading",
+        at_least=1,
+        metavar="N",
+        default_text=f"{SAMPLE_RECORDS}, or 64 MB",
+    )
+    records: int = flag(3, "first records shown", at_least=0, metavar="N")
+    record: str | None = flag(
+        None,
+        "show only this record, completely: its number over all files from 0, or FILE:N",
+        metavar="N",
+    )
+    images: str | None = flag(
+        None, "write a contact sheet, with boxes and masks drawn", path="output", metavar="PNG"
+    )
+    pictures: int = flag(24, "on the contact sheet, evenly over all records", at_least=1, metavar="N")
+    columns: int = flag(6, "of the contact sheet", at_least=1, metavar="N")
+    json: bool = flag(False, "print one JSON object")
+
+
+INSPECT = Command(
+    "inspect",
+    "Shows what is in TFRecords. The exit status is 1 where something is damaged.",
+    "",
+    flags_of(Inspect),
+)

@@ -1,0 +1,172 @@
+"""The parser of a command, made of flags that dataclasses declare; what is wrong is one line."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn, TypeVar
+
+from recordmill.transforms.flag_values import boolean
+from recordmill.transforms.flags import Flag, as_flags, flags_of
+from recordmill.transforms.storage.paths import expanded
+
+PASSES = "Every flag of Apache Beam passes through."
+
+_T = TypeVar("_T")
+
+
+class Parser(argparse.ArgumentParser):
+    """Parses and checks flags; exits with status 2 and one line if one is wrong.
+
+    Args:
+        prog: name of the program, for messages.
+        flags: that it takes.
+        more: arguments of ArgumentParser.
+    """
+
+    def __init__(self, prog: str, flags: Sequence[Flag] = (), **more: Any) -> None:
+        super().__init__(prog=prog, allow_abbrev=False, **more)
+        self.flags = tuple(flags)
+        groups: dict[str, argparse._ArgumentGroup] = {}
+        for one in self.flags:
+            if one.positional:
+                _add(self, one)
+            else:
+                if one.group not in groups:
+                    groups[one.group] = self.add_argument_group(one.group)
+                _add(groups[one.group], one)
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """As argparse's; `given` names the flags of the call. A switch takes no flag or PATH as its value."""
+        given = list(sys.argv[1:] if args is None else args)
+        has_places = any(not action.option_strings for action in self._actions)
+        for place, (argument, after) in enumerate(zip(given[:-1], given[1:], strict=True)):
+            action = self._option_string_actions.get(argument)
+            is_switch = action is not None and action.nargs == "?" and action.const is True
+            is_path = has_places and after.lower() not in ("true", "false")
+            if is_switch and (after.startswith("--") or is_path):
+                given[place] = f"{argument}=true"
+        found, others = super().parse_known_args(given, namespace)
+        values = vars(found)
+        values.setdefault("given", frozenset(values))
+        for one in self.flags:
+            if isinstance(value := values.setdefault(one.name, one.default), list):
+                values[one.name] = tuple(value)
+            try:
+                one.check(values[one.name])
+            except ValueError as error:
+                self.error(str(error))
+        return found, others
+
+    @contextlib.contextmanager
+    def reporting(self) -> Iterator[None]:
+        """Ends the program where the block finds that the call is wrong."""
+        try:
+            yield
+        except ValueError as error:
+            self.error(str(error))
+        except OSError as error:
+            self.error(f"{error.filename!r}: {error.strerror}")
+
+    def error(self, message: str) -> NoReturn:
+        """One line to stderr."""
+        fail(self, message)
+
+
+def fail(parser: argparse.ArgumentParser, message: str) -> NoReturn:
+    """Ends the program with status 2, and one line that says what is wrong with the call."""
+    message = re.sub(r"^argument (--\w+): (?=\1 )", "", message)
+    parser.exit(2, f"{parser.prog}: error: {as_flags(message)}\n")
+
+
+def _add(group: argparse._ActionsContainer, one: Flag) -> None:
+    """Adds a flag. What is not given is not in the namespace; `Parser` adds defaults."""
+    more: dict[str, Any] = {"help": help_text(one).replace("%", "%%"), "default": argparse.SUPPRESS}
+    if one.positional:
+        more["metavar"] = one.metavar
+    else:
+        more["dest"] = one.name
+        more["metavar"] = "true|false" if one.is_switch else _metavar(one)
+    if one.is_switch:
+        # A template's parameters arrive as text: --x, --x=true and --x=false.
+        more.update(nargs="?", const=True)
+    elif one.is_repeatable:
+        more["action"] = "append"
+    elif one.positional and not one.required:
+        more["nargs"] = "?"
+    group.add_argument(one.name if one.positional else f"--{one.name}", type=_converter(one), **more)
+
+
+def _metavar(one: Flag) -> str:
+    return one.metavar or f"{{{','.join(one.values or ())}}}"
+
+
+def help_text(one: Flag) -> str:
+    """The help of a flag, with its default."""
+    text = f"{one.help} (repeatable)" if one.is_repeatable else one.help
+    return f"{text} (default: {one.default_shown})" if one.default_shown else text
+
+
+def _converter(one: Flag) -> Callable[[str], Any]:
+    """What makes the flag's value of a text, as argparse has it."""
+    parse = one.parse
+    if one.is_switch:
+        parse = boolean
+    elif one.path:
+        parse = expanded
+    elif parse is None:
+        return {"int": int, "float": float}.get(one.type, str)
+
+    def converted(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            message = str(error)
+            named = repr(text) in message or not one.path
+            raise argparse.ArgumentTypeError(message if named else f"{text!r}: {message}") from error
+
+    return converted
+
+
+def from_flags(cls: type[_T], args: argparse.Namespace, **others: Any) -> _T:
+    """A dataclass that declares flags, of a parsed call.
+
+    Args:
+        cls: of it.
+        args: that `Parser` has parsed.
+        others: fields whose values are not those of the flags.
+    """
+    values = {one.field: getattr(args, one.name) for one in flags_of(cls) if one.name in vars(args)}
+    return cls(**{**values, **others})
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """A command: its flags, and the text of its help.
+
+    Attributes:
+        name: of the command.
+        description: what it does.
+        epilog: how it ends.
+        declared: its flags, as their fields declare them.
+    """
+
+    name: str
+    description: str
+    epilog: str
+    declared: tuple[Flag, ...]
+
+    @property
+    def flags(self) -> tuple[Flag, ...]:
+        """Its flags as the command line has them, those that must be given first."""
+        return tuple(sorted((one.of_commands() for one in self.declared), key=lambda one: not one.required))
+
+    def parser(self, prog: str) -> Parser:
+        """Its parser; Beam's own flags are left over."""
+        return Parser(prog, self.flags, description=self.description, epilog=self.epilog)

@@ -1,0 +1,229 @@
+"""The command line of `verify`: flags that become one frozen, checked configuration."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import uuid
+from collections.abc import Sequence
+
+from recordmill.pipelines.options.parser import PASSES, Command, Parser
+from recordmill.pipelines.options.runner import (
+    LOCAL_RUNNERS,
+    Display,
+    JobOptions,
+    Runner,
+    check_locations,
+    job_options,
+    without_path,
+    writer_processes,
+)
+from recordmill.pipelines.options.source import check_given
+from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.flags import REQUIRED, declares_flags, flag, flags_of
+from recordmill.transforms.reading.against_settings import config_of, source_of_manifest
+from recordmill.transforms.reading.dataset import find_dataset, followed
+from recordmill.transforms.reading.verify_dataset import expected_of, has_keys
+from recordmill.transforms.reading.verify_report import is_report
+from recordmill.transforms.sources.detection import detect
+from recordmill.transforms.sources.registry import source_of
+from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage import files
+from recordmill.transforms.storage.layout import MANIFEST
+from recordmill.transforms.storage.listing import glance
+from recordmill.transforms.storage.paths import absolute, expanded, is_remote
+from recordmill.transforms.storage.places import check_place, is_file, is_folder
+
+
+@declares_flags("source")
+@dataclasses.dataclass(frozen=True)
+class Verify:
+    """What is verified, and against what."""
+
+    path: str = flag(
+        REQUIRED,
+        "folder of a dataset, or of versions of one, of which the latest is verified; a TFRecord file, or a "
+        "pattern such as out/train-*; local or gs://",
+        positional=True,
+        required=True,
+        path="folder",
+        metavar="PATH",
+    )
+    input: str | None = flag(
+        None,
+        "compare every record with its source, which lies here now; it is listed as the manifest describes",
+        path="input",
+        metavar="PATH",
+    )
+    annotations: tuple[str, ...] = flag(
+        (),
+        "with --input: where its annotations lie now",
+        path="file",
+        metavar="FILE",
+        default_text="where they lay",
+    )
+    image_roots: tuple[str, ...] = flag(
+        (),
+        "with --input: a folder in which images are also looked for",
+        name="image_root",
+        path="folder",
+        metavar="FOLDER",
+        default_text="as before",
+    )
+    report: str | None = flag(
+        None,
+        "write all findings to this file, as JSON; local or gs://",
+        "running",
+        path="output",
+        metavar="FILE",
+    )
+
+
+VERIFY = Command(
+    "verify",
+    "Reads TFRecords back completely: compares checksums, counts and digests with the manifest, decodes "
+    "every image, and checks every label, box and mask. A dataset that recordmill did not write is "
+    "verified as far as possible.",
+    f"{PASSES} Exit status: 0 nothing is wrong; 1 something is, or the job failed; 2 the call was wrong; "
+    "130 interrupted.",
+    tuple(one for cls in (Verify, Display, Runner) for one in flags_of(cls)),
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VerifyOptions(JobOptions):
+    """A checked call of `verify`.
+
+    Attributes:
+        path: of the dataset or files.
+        report: path of the report; None to print it only.
+        source: with which the records are compared; None for the dataset alone.
+        dataset: its configuration, if there is a source.
+        workers: processes of this machine; 0 for the runner's own workers.
+    """
+
+    path: str
+    report: str | None
+    source: SourceConfig | None
+    dataset: DatasetConfig | None
+    workers: int
+
+
+def parse_verify(argv: Sequence[str], prog: str) -> VerifyOptions:
+    """The options of a call; exits with status 2 and one clear line where the call is wrong."""
+    parser = VERIFY.parser(prog)
+    args = parser.parse_known_args(argv)[0]  # which may take the value of a flag of Beam's for PATH
+    flags = Parser(prog, [one for one in VERIFY.flags if not one.positional])
+    path, others = without_path(flags, flags.parse_known_args(argv)[1])
+    if path is None:
+        parser.error("PATH is not given: the folder of a dataset, a TFRecord file, or a pattern")
+    with parser.reporting():
+        args.path = expanded(path)
+        return _checked(parser, args, others)
+
+
+def _checked(parser: Parser, args: argparse.Namespace, others: Sequence[str]) -> VerifyOptions:
+    job, flags = job_options(parser, args, others, lambda: _checked_flags(parser, args))
+    path = _checked_path(args.path)
+    if args.report is not None:
+        _check_report(args.report)
+    source = dataset = None
+    if args.input is not None:
+        with glance():
+            source, dataset = _source(args, path)
+            source_of(source).check(source)
+    check_locations(job, flags)
+    return VerifyOptions(
+        path=path,
+        report=args.report,
+        source=source,
+        dataset=dataset,
+        workers=writer_processes(args),
+        **vars(job),
+    )
+
+
+def _checked_flags(parser: Parser, args: argparse.Namespace) -> str:
+    """Checks flags against each other; the path that a job on Dataflow is named for."""
+    check_given(parser, args)
+    if args.input is None and (args.annotations or args.image_root):
+        raise ValueError("--annotations and --image_root belong to --input, which is not given")
+    if args.runner not in LOCAL_RUNNERS and args.report is None:
+        raise ValueError(
+            f"--report must be given where --runner is {args.runner!r}: its workers write it, and this "
+            "process reads their findings from it"
+        )
+    return f"{args.path.rstrip('/')}/verify"
+
+
+def _source(args: argparse.Namespace, path: str) -> tuple[SourceConfig, DatasetConfig]:
+    """The source of the dataset at `path`, where it lies now, and the configuration of the dataset."""
+    found = find_dataset(path)
+    if found.manifest is None or not found.is_whole:
+        raise ValueError(
+            f"--input is given, and PATH, {args.path!r}, is no folder of a dataset whose {MANIFEST} "
+            "describes its source"
+        )
+    if not has_keys(expected_of(found)):
+        raise ValueError(
+            f"--input is given, and the records of PATH, {args.path!r}, have no key that "
+            f"identifies their source: the schema {found.manifest['config']['schema']!r} stores none"
+        )
+    converted = source_of_manifest(found.manifest)
+    source = dataclasses.replace(
+        converted,
+        input=args.input,
+        annotations=tuple(args.annotations) or converted.annotations,
+        image_roots=tuple(args.image_root) or converted.image_roots,
+        skip_dirs=(absolute(args.path),),
+    )
+    if absolute(source.input) != converted.input:
+        # Like `convert`, this takes a folder around the dataset.
+        source = dataclasses.replace(source, input=detect(source).input)
+    return source, config_of(found.manifest, source)
+
+
+def _checked_path(path: str) -> str:
+    """The path that is verified; the latest of versions, because another job may publish one meanwhile.
+
+    Raises:
+        ValueError: there is nothing to verify; the job reports a damaged manifest.
+    """
+    location = absolute(path)
+    try:
+        check_place(location)
+    except ValueError as error:
+        raise ValueError(f"PATH is {path!r}: {error}") from error
+    found = followed(location)
+    if not (is_folder(found) and is_file(f"{found}/{MANIFEST}")):
+        find_dataset(path)
+    return path if found == location else found
+
+
+def _check_report(path: str) -> None:
+    location = absolute(path)
+    if is_remote(location):
+        check_place(location)
+    if not os.path.isdir(location) and not files.may_replace(location, is_report):
+        raise ValueError(
+            f"--report is {path!r}, a file that verify did not write; give another path, or remove the file"
+        )
+    if is_remote(location):
+        return
+    folder = os.path.dirname(location)
+    if os.path.isdir(location) or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+        raise ValueError(
+            f"--report is {path!r}, where no file can be written; name a file in an existing folder"
+        )
+
+
+def scratch_next_to(report: str) -> str:
+    """A folder for decompressed files, that all workers can read."""
+    return f"{absolute(report)}-{uuid.uuid4().hex}"
+
+
+def report_in(options: VerifyOptions, folder: str) -> str:
+    """Where the job writes its report; below `folder` if the call names no file."""
+    assert options.report is not None or options.runner in LOCAL_RUNNERS
+    return options.report or os.path.join(folder, "report.json")
