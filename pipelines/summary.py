@@ -185,8 +185,8 @@ def print_plan(
         table.add_row(f"feature {name}", f"{kind} {_shape(shape)}")
     table.add_row("bytes in", decimal(plan["source_bytes"]))
     table.add_row("bytes out", f"about {decimal(plan['estimated_bytes'])}")
-    if plan["not_taken"]:
-        table.add_row("reused", f"nothing of {_version(plan['previous_version'])}: {plan['not_taken']}")
+    if plan["not_reused"]:
+        table.add_row("reused", f"nothing of {_version(plan['previous_version'])}: {plan['not_reused']}")
     elif plan["previous_version"]:
         table.add_row("reused", f"what has not changed since version {plan['previous_version']}")
     for name, split in plan["splits"].items():

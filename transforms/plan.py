@@ -33,7 +33,7 @@ from recordmill.transforms.storage.layout import Run
 from recordmill.transforms.storage.output import recheck_output, write_failures
 from recordmill.transforms.storage.paths import is_remote
 from recordmill.transforms.storage.publication import published_dataset
-from recordmill.transforms.storage.runs import failures_path, kept_bytes, mark_run, settle_runs
+from recordmill.transforms.storage.runs import failures_path, kept_bytes, mark_run, recover_runs
 from recordmill.transforms.storage.versions import parse_version, published_versions, settle_versions
 from recordmill.transforms.storage.write_faults import free_bytes, naming_faults
 from recordmill.transforms.survey import Surveyed, SurveyRecords
@@ -99,15 +99,15 @@ def make_plan(
     if run is not None:
         with naming_faults(output):
             _begin(run, config)
-    previous, before, not_taken = None, "", ""
+    previous, before, not_reused = None, "", ""
     if recipe is not None:
         home = output if run is None else run.home
         with naming_faults(home):
-            previous, before, not_taken = find_previous(home, recipe)
+            previous, before, not_reused = find_previous(home, recipe)
     try:
         total = _some(totals, failures, config, run)
         plan = plan_dataset(total, config, run.sample if run is not None else None, previous)
-        plan = dataclasses.replace(plan, previous_version=before, not_taken=not_taken)
+        plan = dataclasses.replace(plan, previous_version=before, not_reused=not_reused)
     except JobError:
         if run is not None:
             with naming_faults(output):
@@ -115,7 +115,7 @@ def make_plan(
         raise
     with naming_faults(output):
         if run is not None:
-            if outdated := settle_runs(run):
+            if outdated := recover_runs(run):
                 _warn(
                     "starting over: an earlier version of recordmill wrote the finished shards of an "
                     f"interrupted run ({outdated})"
@@ -127,8 +127,8 @@ def make_plan(
         _check_space(output, plan)
     if (warning := slots_warning(config, len(plan.shards()))) is not None:
         _warn(warning)
-    if not_taken:
-        _warn(f"nothing of {f'version {before}' if before else 'a previous version'} is reused: {not_taken}")
+    if not_reused:
+        _warn(f"nothing of {f'version {before}' if before else 'a previous version'} is reused: {not_reused}")
     progress.set_totals(plan.records, plan.source_bytes)
     return plan
 
@@ -270,7 +270,7 @@ def write_plan(
         },
         "repeated_keys": len(repeated),
         "previous_version": plan.previous_version,
-        "not_taken": plan.not_taken,
+        "not_reused": plan.not_reused,
         "memory_warning": shuffle_warning(config, plan),
         "left_out": [[*key, count] for key, count in sorted(left_out.items())],
     }

@@ -37,12 +37,12 @@ from recordmill.transforms.storage.layout import FAILURES, MANIFEST, REPORT, REP
 from recordmill.transforms.storage.output import recheck_output, write_failures
 from recordmill.transforms.storage.publication import (
     Move,
-    announce,
     commit,
     complete_moves,
     move_file,
-    noted_publication,
-    withdraw,
+    read_journal,
+    unpublish,
+    write_journal,
     write_metadata_files,
 )
 from recordmill.transforms.storage.runs import discard_run, end_run, remove_run
@@ -171,9 +171,9 @@ class Reconcile(beam.DoFn):
                 return
             moves = file_moves(reconciled, self._run, failed)
             names = metadata_names(reconciled, self._config, self._run.version)
-            publication = announce(self._run, moves, names, plan.replaces)
+            publication = write_journal(self._run, moves, names, plan.replaces)
             lock.check(self._run.locked, self._run.token)  # what comes between has taken a while
-            withdraw(self._run, publication)
+            unpublish(self._run, publication)
         yield from moves
         yield beam.pvalue.TaggedOutput(_SUMMARY, reconciled)
 
@@ -198,7 +198,7 @@ def file_moves(reconciled: Reconciled, run: Run, failures_path: str) -> list[Mov
     """What is moved into the output: shards, indexes, and failures.jsonl where it is not there yet."""
     moves = []
     for report, records, index, state in shard_files(reconciled):
-        file, stays = report.file, report.taken_whole
+        file, stays = report.file, report.from_previous
         moves.append(Move(file.path, os.path.join(run.output, records), file.sha256, stays))
         moves.append(Move(file.index_path, os.path.join(run.output, index), None, stays))
         if file.state_path is not None and state is not None:
@@ -245,7 +245,7 @@ def write_metadata(
         if not is_published and not (run.version and _is_published(path, manifest)):
             lock.check(run.locked, run.token)
             lock.keep(run.locked, run.token)
-            publication = noted_publication(run.output, run.folder)
+            publication = read_journal(run.output, run.folder)
             if publication is None:
                 raise JobError(f"{run.folder} is gone, and with it the job; give the same command again")
             complete_moves(run.output, publication)

@@ -28,7 +28,7 @@ from recordmill.transforms.shards.previous import MaskMap
 from recordmill.transforms.shards.record_encoder import RecordEncoder
 from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.report import ShardReport
-from recordmill.transforms.shards.reuse import TakeOver, WholeShard, whole_shard
+from recordmill.transforms.shards.reuse import PreviousRecords, ReusableShard, reusable_shard
 from recordmill.transforms.shards.state import ShardState, shard_digest
 from recordmill.transforms.shards.writer import ShardWriter, encoder_pool
 from recordmill.transforms.storage import files, lock
@@ -133,7 +133,7 @@ class _Retry(NamedTuple):
     """
 
     state: ShardState
-    before: WholeShard
+    before: ReusableShard
     references: Sequence[bytes]
     records: Sequence[ImageRecord]
     batch: Future[EncodedBatch]
@@ -203,11 +203,11 @@ class WriteShardsFn(beam.DoFn):
         """Waits for the shards that are still written."""
         try:
             while self._retries:
-                if (report := self._tried_again()) is not None:
+                if (report := self._retried_shard()) is not None:
                     yield in_global_window(_counted(report))
             for report in self._writer.finish() if self._writer is not None else ():
                 before = self._before.get((report.split, report.shard))
-                report = msgspec.structs.replace(report, is_same=before == report.file.sha256)
+                report = msgspec.structs.replace(report, is_unchanged=before == report.file.sha256)
                 if report.file.failures_path is not None:
                     self._log.add_file(report.file.failures_path)
                 yield in_global_window(_counted(report))
@@ -229,8 +229,8 @@ class WriteShardsFn(beam.DoFn):
         """The report of a shard, or of one before it that had to wait, where nothing has to be written."""
         before = None
         if plan.previous is not None:
-            before = whole_shard(plan.previous, plan.splits[state.split].num_shards, state)
-        if before is None or not before.header.stats.failed or before.header.stats.unknown:
+            before = reusable_shard(plan.previous, plan.splits[state.split].num_shards, state)
+        if before is None or not before.header.stats.failed or before.header.stats.unversioned:
             return self._report(state, before, plan, references)
         # The records that it lacks are retried: if they fail again, it is the same.
         if self._writer is None:
@@ -240,21 +240,21 @@ class WriteShardsFn(beam.DoFn):
         task = EncodeTask([reference for reference, _ in lacking], sizes_only=True)
         records = [record for _, record in lacking]
         self._retries.append(_Retry(state, before, references, records, self._executor.submit(task)))
-        return self._tried_again() if len(self._retries) > _RETRIES_AHEAD else None
+        return self._retried_shard() if len(self._retries) > _RETRIES_AHEAD else None
 
-    def _tried_again(self) -> ShardReport | None:
+    def _retried_shard(self) -> ShardReport | None:
         """The report of the shard that has waited longest, where it is the same."""
         assert self._plan is not None
         state, before, references, records, batch = self._retries.popleft()
         result = batch.result()
-        before = before.tried_again(result.stats, result.failures)
+        before = before.retried(result.stats, result.failures)
         progress.add_done(-len(records), -sum(record.size for record in records))  # counted with the shard
         return self._report(state, before, self._plan, references)
 
     def _report(
         self,
         state: ShardState,
-        before: WholeShard | None,
+        before: ReusableShard | None,
         plan: DatasetPlan,
         references: Sequence[bytes],
     ) -> ShardReport | None:
@@ -264,14 +264,14 @@ class WriteShardsFn(beam.DoFn):
             progress.add_done(len(references), report.file.stats.source_bytes)
             return report
         writer = self._writer or self._start(plan)
-        writer.submit(state, references, self._take_over(plan, state.split, state.shard))
+        writer.submit(state, references, self._previous_records(plan, state.split, state.shard))
         return None
 
     def _finished(
-        self, state: ShardState, before: WholeShard | None, references: Sequence[bytes]
+        self, state: ShardState, before: ReusableShard | None, references: Sequence[bytes]
     ) -> ShardReport | None:
         """The report of a shard that an earlier run has written, or the previous version."""
-        if before is not None and before.is_same:
+        if before is not None and before.is_unchanged:
             with naming_faults(state.path):
                 return before.report(state)
         with naming_faults(state.path):
@@ -282,21 +282,21 @@ class WriteShardsFn(beam.DoFn):
             self._before[state.split, state.shard] = before.header.sha256
         if report is not None:
             self._reused += 1
-            is_same = before is not None and before.header.sha256 == report.file.sha256
-            report = msgspec.structs.replace(report, is_same=is_same)
+            is_unchanged = before is not None and before.header.sha256 == report.file.sha256
+            report = msgspec.structs.replace(report, is_unchanged=is_unchanged)
         return report
 
-    def _take_over(self, plan: DatasetPlan, split: str, shard: int) -> TakeOver | None:
+    def _previous_records(self, plan: DatasetPlan, split: str, shard: int) -> PreviousRecords | None:
         """The previous version's records of a shard; None where there are no versions."""
         if not self._run.version:
             return None
         previous, by_key = plan.previous, self._config.order == "key"
         labels = plan.settings.features.labels
         if previous is None:
-            return TakeOver((), by_key, MaskMap.of(labels, None).name)
+            return PreviousRecords((), by_key, MaskMap.of(labels, None).name)
         made = plan.splits[split]
         before = previous.overlapping(split, shard, made.num_shards, made.edges)
-        return TakeOver(tuple(before), by_key, MaskMap.of(labels, previous.masks).name)
+        return PreviousRecords(tuple(before), by_key, MaskMap.of(labels, previous.masks).name)
 
     def _start(self, plan: DatasetPlan) -> ShardWriter:
         workers = writer_processes(plan, self._config.workers)
@@ -319,8 +319,8 @@ class WriteShardsFn(beam.DoFn):
 def _counted(report: ShardReport) -> ShardReport:
     """`report`, counted in Beam's metrics."""
     made = "reused" if report.reused else "written"
-    count(f"shards/{'taken_over' if report.taken_whole else made}")
-    if report.file.stats.taken_over:
-        count("taken_over", report.file.stats.taken_over)
+    count(f"shards/{'taken_over' if report.from_previous else made}")
+    if report.file.stats.reused:
+        count("taken_over", report.file.stats.reused)
     count_written(report.file.stats, report.file.size)
     return report

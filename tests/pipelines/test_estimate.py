@@ -32,7 +32,7 @@ def planned(records: int, size: int = 67_000, shards: int = 100, **more: Any) ->
         "splits": {"train": {"records": records, "bytes": total, "shards": shards}},
         "repeated_keys": 0,
         "previous_version": "",
-        "not_taken": "",
+        "not_reused": "",
         "memory_warning": None,
         "left_out": [],
         **more,

@@ -60,7 +60,7 @@ def test_before_an_older_dataset_is_withdrawn(photos: Path, tmp_path: Path) -> N
     patch = (
         "import os, signal\n"
         "def patch(module):\n"
-        "    module.withdraw = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
+        "    module.unpublish = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
     )
     site = patched_site(tmp_path, "recordmill.transforms.storage.publication", patch)
     status, said = run(["-m", "recordmill.pipelines.convert"], site, photos, output, "--overwrite")

@@ -184,7 +184,7 @@ def test_next_to_a_dataset(photos: Path, tmp_path: Path, planted: Planted) -> No
         "commit",
         *(
             pytest.param(name, marks=pytest.mark.slow)
-            for name in ("announce", "withdraw", "complete_moves", "write_metadata_files")
+            for name in ("write_journal", "unpublish", "complete_moves", "write_metadata_files")
         ),
     ],
 )

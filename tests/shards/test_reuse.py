@@ -26,7 +26,7 @@ from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSet
 from recordmill.transforms.shards.record_state import DamagedStateError, Spans, read_state, write_state
 from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.report import ShardFile
-from recordmill.transforms.shards.reuse import TakeOver, whole_shard
+from recordmill.transforms.shards.reuse import PreviousRecords, reusable_shard
 from recordmill.transforms.shards.state import ShardState
 from recordmill.transforms.shards.totals import total
 from recordmill.transforms.storage.local import version_of
@@ -60,7 +60,7 @@ def settings(records: list[ImageRecord]) -> RecordSettings:
 
 
 def written(
-    records: list[ImageRecord], folder: Path, take: TakeOver | None, name: str = "shard"
+    records: list[ImageRecord], folder: Path, take: PreviousRecords | None, name: str = "shard"
 ) -> ShardFile:
     """A finished shard of records."""
     folder.mkdir(exist_ok=True)
@@ -70,14 +70,14 @@ def written(
     return task.run(RecordEncoder(settings(records)))
 
 
-def taken(file: ShardFile) -> TakeOver:
+def taken(file: ShardFile) -> PreviousRecords:
     assert file.state_path is not None
-    return TakeOver((ShardPaths(file.path, file.index_path, file.state_path),))
+    return PreviousRecords((ShardPaths(file.path, file.index_path, file.state_path),))
 
 
 def test_images_and_masks_are_taken_over_and_examples_made_anew(tmp_path: Path) -> None:
     records = [drawn(tmp_path, number) for number in range(8)]
-    first = written(records, tmp_path / "first", TakeOver())
+    first = written(records, tmp_path / "first", PreviousRecords())
     assert first.stats.work == Counter(source_reads=8, images=8, masks=8)
     # A class that shifts all ids, one record less, another, and two changed: one's pixels, one's outline.
     (tmp_path / "0.jpg").write_bytes(picture(100))
@@ -90,8 +90,8 @@ def test_images_and_masks_are_taken_over_and_examples_made_anew(tmp_path: Path) 
     assert Path(second.path).read_bytes() == Path(anew.path).read_bytes()
     assert Path(second.index_path).read_bytes() == Path(anew.index_path).read_bytes()
     assert second.stats.work == Counter(source_reads=2, images=2, masks=3)
-    assert (second.stats.taken_over, anew.stats.taken_over) == (6, 0)
-    figures = [msgspec.structs.replace(file.stats, work=Counter(), taken_over=0) for file in (second, anew)]
+    assert (second.stats.reused, anew.stats.reused) == (6, 0)
+    figures = [msgspec.structs.replace(file.stats, work=Counter(), reused=0) for file in (second, anew)]
     assert {key for key, _ in figures[0].statistics.reencoded} == {"0.jpg", "9.jpg"}
     for one in figures:
         one.statistics.reencoded.clear()
@@ -99,7 +99,7 @@ def test_images_and_masks_are_taken_over_and_examples_made_anew(tmp_path: Path) 
 
 
 def test_a_state_file_tells_where_each_image_lies(tmp_path: Path) -> None:
-    file = written([drawn(tmp_path, number) for number in range(3)], tmp_path / "first", TakeOver())
+    file = written([drawn(tmp_path, number) for number in range(3)], tmp_path / "first", PreviousRecords())
     assert file.state_path is not None
     found = read_state(file.state_path)
     assert (found.header.digest, found.header.size, found.header.sha256) == ("digest", file.size, file.sha256)
@@ -121,9 +121,9 @@ def test_parts_leave_the_state_of_the_whole(tmp_path: Path) -> None:
     records = [drawn(tmp_path, number) for number in range(6)]
     references = sorted(pack_reference(record, 0) for record in records)
     encoder = RecordEncoder(settings(records))
-    whole = write_part(references, str(tmp_path / "whole"), encoder, TakeOver())
+    whole = write_part(references, str(tmp_path / "whole"), encoder, PreviousRecords())
     parts = [
-        write_part(references[start:end], str(tmp_path / f"part{start}-{end}"), encoder, TakeOver())
+        write_part(references[start:end], str(tmp_path / f"part{start}-{end}"), encoder, PreviousRecords())
         for start, end in ((0, 2), (2, 2), (2, 6))
     ]
     joined = join_parts(parts, str(tmp_path / "joined"))
@@ -134,7 +134,7 @@ def test_parts_leave_the_state_of_the_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damaged", [pytest.param("path", marks=pytest.mark.slow), "state_path"])
 def test_every_flipped_byte_is_made_anew(damaged: str, tmp_path: Path) -> None:
     records = [drawn(tmp_path, number) for number in range(2)]
-    first = written(records, tmp_path / "first", TakeOver())
+    first = written(records, tmp_path / "first", PreviousRecords())
     path = Path(getattr(first, damaged))
     good = path.read_bytes()
     references = sorted(pack_reference(record, 0) for record in records)
@@ -158,7 +158,9 @@ def test_a_shard_in_the_place_of_another_is_not_taken_for_it(tmp_path: Path) -> 
     records = [drawn(tmp_path, 1)]
     encoder = RecordEncoder(plan_dataset(total(records), config).settings)
     references = [pack_reference(record, 0) for record in records]
-    first = PartTask(references, str(tmp_path / "one"), ShardState(str(tmp_path), "train", 0, ""), TakeOver())
+    first = PartTask(
+        references, str(tmp_path / "one"), ShardState(str(tmp_path), "train", 0, ""), PreviousRecords()
+    )
     kept = first.run(encoder)
     payload = next(read_records(io.BytesIO(Path(kept.path).read_bytes())))
     other = bytearray(payload)
@@ -168,7 +170,7 @@ def test_a_shard_in_the_place_of_another_is_not_taken_for_it(tmp_path: Path) -> 
     with open(kept.path, "wb") as file:
         RecordWriter(file).write(bytes(other))
     again = write_part(references, str(tmp_path / "again"), encoder, taken(kept))
-    assert (again.sha256, again.stats.taken_over) == (kept.sha256, 0)
+    assert (again.sha256, again.stats.reused) == (kept.sha256, 0)
 
 
 def version(file: ShardFile, folder: Path) -> PreviousVersion:
@@ -184,47 +186,47 @@ def version(file: ShardFile, folder: Path) -> PreviousVersion:
 
 
 def test_a_shard_that_is_the_same_is_taken_whole(tmp_path: Path) -> None:
-    file = written([drawn(tmp_path, number) for number in range(2)], tmp_path / "made", TakeOver())
+    file = written([drawn(tmp_path, number) for number in range(2)], tmp_path / "made", PreviousRecords())
     previous = version(file, tmp_path / "1.0.0")
     state = ShardState(str(tmp_path), "train", 0, "digest")
-    found = whole_shard(previous, 1, state)
-    assert found is not None and found.is_same
+    found = reusable_shard(previous, 1, state)
+    assert found is not None and found.is_unchanged
     report = found.report(state)
     assert report.file.paths == list(previous.paths("train", 0))
-    assert (report.file.sha256, report.file.stats.taken_over, report.file.stats.work) == (file.sha256, 2, {})
-    assert whole_shard(previous, 2, state) is None
-    assert whole_shard(previous, 1, dataclasses.replace(state, digest="other")) is None
-    assert whole_shard(previous, 1, dataclasses.replace(state, split="val")) is None
+    assert (report.file.sha256, report.file.stats.reused, report.file.stats.work) == (file.sha256, 2, {})
+    assert reusable_shard(previous, 2, state) is None
+    assert reusable_shard(previous, 1, dataclasses.replace(state, digest="other")) is None
+    assert reusable_shard(previous, 1, dataclasses.replace(state, split="val")) is None
 
 
 def test_what_it_tells_of_its_records_is_told_again(tmp_path: Path) -> None:
     clipped = AnnotatedObject("cat", Box(1, 1, 900, 30))
     records = [msgspec.structs.replace(drawn(tmp_path, 1), annotations=Annotations(objects=(clipped,)))]
-    file = written(records, tmp_path / "made", TakeOver())
+    file = written(records, tmp_path / "made", PreviousRecords())
     assert file.failures_path is not None
     told = Path(file.failures_path).read_text()
     assert '"kept": true' in told
     state = ShardState(str(tmp_path / "not there yet"), "train", 0, "digest")
-    found = whole_shard(version(file, tmp_path / "1.0.0"), 1, state)
-    assert found is not None and found.is_same
+    found = reusable_shard(version(file, tmp_path / "1.0.0"), 1, state)
+    assert found is not None and found.is_unchanged
     again = found.report(state).file.failures_path
     assert again is not None and Path(again).read_text() == told
 
 
 @pytest.mark.parametrize("name", ["records_path", "index_path", "state_path"])
 def test_a_shard_that_was_touched_is_not_taken_whole(name: str, tmp_path: Path) -> None:
-    file = written([drawn(tmp_path, number) for number in range(2)], tmp_path / "made", TakeOver())
+    file = written([drawn(tmp_path, number) for number in range(2)], tmp_path / "made", PreviousRecords())
     previous = version(file, tmp_path / "1.0.0")
     path = Path(getattr(previous.paths("train", 0), name))
     data = path.read_bytes()
     path.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
-    assert whole_shard(previous, 1, ShardState(str(tmp_path), "train", 0, "digest")) is None
+    assert reusable_shard(previous, 1, ShardState(str(tmp_path), "train", 0, "digest")) is None
     path.unlink()
-    assert whole_shard(previous, 1, ShardState(str(tmp_path), "train", 0, "digest")) is None
+    assert reusable_shard(previous, 1, ShardState(str(tmp_path), "train", 0, "digest")) is None
 
 
 def test_a_state_of_another_format_is_none(tmp_path: Path) -> None:
-    file = written([drawn(tmp_path, 1)], tmp_path / "first", TakeOver())
+    file = written([drawn(tmp_path, 1)], tmp_path / "first", PreviousRecords())
     assert file.state_path is not None
     header = read_state(file.state_path).header
     (tmp_path / "rows").touch()

@@ -16,14 +16,20 @@ from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.layout import Run, check_name
 from recordmill.transforms.storage.output import check_output, write_failures
 from recordmill.transforms.storage.owner import make_marked_folder
-from recordmill.transforms.storage.publication import Move, announce, move_file, published_dataset, withdraw
+from recordmill.transforms.storage.publication import (
+    Move,
+    move_file,
+    published_dataset,
+    unpublish,
+    write_journal,
+)
 from recordmill.transforms.storage.runs import (
     end_run,
     failures_path,
     finished_shards,
     kept_bytes,
     mark_run,
-    settle_runs,
+    recover_runs,
 )
 from recordmill.transforms.storage.sealed import PLACEHOLDER, seal
 
@@ -254,7 +260,7 @@ def test_a_run_that_starts_removes_what_others_left_and_keeps_its_finished_shard
     put(Path(run.folder), "scratch/x", "sample.json", "tfrecord-token/train/x")
     put(Path(run.shards), "train-00007.state.json", "train-00007-x.tfrecord", text="by version 0.1")
     put(Path(other.shards), "train-00007.state.json", text="by version 0.1")
-    assert settle_runs(run) == 2
+    assert recover_runs(run) == 2
     assert everything(tmp_path) == {**kept, **mine}
     assert finished_shards(str(tmp_path)) == 2
     Path(run.shards, "notes.txt").unlink()
@@ -267,7 +273,7 @@ def test_what_is_in_a_runs_folder_before_the_run_stays(tmp_path: Path) -> None:
     run = begun(tmp_path)
     put(Path(run.shards), "train-00000-y.idx")
     mark_run(run, "1.0")  # by the same command, given again
-    settle_runs(run)
+    recover_runs(run)
     assert set(everything(tmp_path)) == {*before, f".recordmill/{'a' * 16}/run.json"}
     lock.acquire(run.output, run.token)
     end_run(run)
@@ -290,8 +296,8 @@ def test_the_marker_says_what_runs_there(tmp_path: Path) -> None:
 
 def cut_off_after(steps: int, run: Run, moves: list[Move]) -> None:
     """A publication, cut off after so many of its moves."""
-    publication = announce(run, moves, ["dataset_info.json", "manifest.json"], expected(run))
-    withdraw(run, publication)
+    publication = write_journal(run, moves, ["dataset_info.json", "manifest.json"], expected(run))
+    unpublish(run, publication)
     for move in moves[:steps]:
         move_file(move)
 
@@ -309,7 +315,7 @@ def test_a_publication_that_was_cut_off_is_taken_back(steps: int, replaces: bool
     # The same call, without --overwrite too, may go on.
     check_output(str(tmp_path))
     mark_run(run, "1.0")
-    settle_runs(run)
+    recover_runs(run)
     gone = set(ALL_FILES) if replaces else set()
     after = everything(tmp_path)
     marker = f".recordmill/{'a' * 16}/run.json"
@@ -325,7 +331,7 @@ def test_another_runs_publication_that_was_cut_off_is_removed(replaces: bool, tm
     run = begun(tmp_path)
     cut_off_after(1, run, add_shard(run))
     other = begun(tmp_path, "b" * 64)
-    settle_runs(other)
+    recover_runs(other)
     left = {f".recordmill/{'b' * 16}/run.json", *(["notes.txt"] if replaces else [])}
     assert set(everything(tmp_path)) == left
     # The other files were beside a dataset: also when this run is cut off before it publishes.
@@ -342,7 +348,7 @@ def test_a_published_dataset_stays_as_it_is_until_the_gate(tmp_path: Path) -> No
         "publishing.json",
         text=json.dumps({"moves": {}, "metadata": ALL_FILES, "replaces": None}),
     )
-    settle_runs(run)
+    recover_runs(run)
     add_shard(run)
     path = write_failures(run, [Failure("a", "load", "not found")])
     assert path == failures_path(run) == f"{run.folder}/failures.jsonl"
@@ -369,7 +375,7 @@ def test_a_file_of_somebody_else_is_never_overwritten(taken: str, tmp_path: Path
     moves = add_shard(run)
     before = everything(tmp_path)
     with pytest.raises(JobError, match=f"{taken}.*; nothing is published"):
-        announce(run, moves, ["dataset_info.json", "manifest.json"], expected(run))
+        write_journal(run, moves, ["dataset_info.json", "manifest.json"], expected(run))
     assert everything(tmp_path) == before
 
 
@@ -380,9 +386,11 @@ def test_a_page_of_a_dataset_that_was_published_without_one(tmp_path: Path) -> N
     moves = add_shard(run)
     put(tmp_path, "report.html", text=page.replace("10", "11"))
     with pytest.raises(JobError, match=r"'report.html'.*; nothing is published"):
-        announce(run, moves, ["report.html", "manifest.json"], expected(run))
+        write_journal(run, moves, ["report.html", "manifest.json"], expected(run))
     put(tmp_path, "report.html", text=page)
-    assert "report.html" in announce(run, moves, ["report.html", "manifest.json"], expected(run)).metadata
+    assert (
+        "report.html" in write_journal(run, moves, ["report.html", "manifest.json"], expected(run)).metadata
+    )
 
 
 def test_steps_that_are_repeated(tmp_path: Path) -> None:
@@ -390,10 +398,10 @@ def test_steps_that_are_repeated(tmp_path: Path) -> None:
     run = begun(tmp_path)
     moves = add_shard(run)
     for _ in range(2):
-        publication = announce(run, moves, ["dataset_info.json", "manifest.json"], expected(run))
+        publication = write_journal(run, moves, ["dataset_info.json", "manifest.json"], expected(run))
         assert publication.replaces is not None
         assert publication.replaces.files == tuple(ALL_FILES)
-        withdraw(run, publication)
+        unpublish(run, publication)
         for move in (*moves, *moves):
             move_file(move)
     assert (tmp_path / "train-00000-of-00001.tfrecord").read_text() == "rrrrr"
@@ -405,10 +413,10 @@ def test_steps_that_are_repeated(tmp_path: Path) -> None:
 def test_a_dataset_that_appears_meanwhile_is_not_withdrawn(tmp_path: Path) -> None:
     put_dataset(tmp_path)
     run = begun(tmp_path)
-    publication = announce(run, add_shard(run), ["manifest.json"], expected(run))
+    publication = write_journal(run, add_shard(run), ["manifest.json"], expected(run))
     put_dataset(tmp_path, by="somebody")
     with pytest.raises(JobError, match="another job has published"):
-        withdraw(run, publication)
+        unpublish(run, publication)
     assert published_dataset(str(tmp_path)) is not None
 
 
@@ -419,7 +427,7 @@ def test_a_step_that_comes_late_leaves_the_published_dataset(tmp_path: Path) -> 
     put_dataset(tmp_path)
     before = everything(tmp_path)
     with pytest.raises(JobError, match="another job has published meanwhile"):
-        announce(run, moves, ["manifest.json"], expected="")
+        write_journal(run, moves, ["manifest.json"], expected="")
     assert everything(tmp_path) == before
 
 
@@ -439,7 +447,7 @@ def test_the_end_leaves_what_another_job_has(tmp_path: Path) -> None:
 def test_what_comes_late_into_a_run_that_is_gone_keeps_nobody_out(late: str, tmp_path: Path) -> None:
     put(tmp_path, f".recordmill/0123456789abcdef/{late}")
     check_output(str(tmp_path))
-    settle_runs(begun(tmp_path))
+    recover_runs(begun(tmp_path))
     assert (tmp_path / ".recordmill/0123456789abcdef" / late).is_file()  # nothing says who made it
     put(tmp_path, f".recordmill/0123456789abcdef/{late}", ".recordmill/0123456789abcdef/mine.txt")
     with pytest.raises(ValueError, match="not empty"):

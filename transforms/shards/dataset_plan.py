@@ -74,7 +74,7 @@ class DatasetPlan:
         replaces: sha256 of the manifest of the dataset that is replaced; empty if there is none.
         previous: the previous version, if it can be reused; else None.
         previous_version: number of the previous version, reusable or not.
-        not_taken: why it cannot be reused; empty if it can, or if there is none.
+        not_reused: why it cannot be reused; empty if it can, or if there is none.
     """
 
     splits: Mapping[str, SplitPlan]
@@ -87,7 +87,7 @@ class DatasetPlan:
     replaces: str = ""
     previous: PreviousVersion | None = None
     previous_version: str = ""
-    not_taken: str = ""
+    not_reused: str = ""
 
     @property
     def estimated_bytes(self) -> int:

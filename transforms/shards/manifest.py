@@ -284,7 +284,7 @@ def _manifest(reconciled: Reconciled, config: DatasetConfig, provenance: Provena
             "finished": _now(),
             "source_reason": provenance.source_reason,
             "reused_shards": sum(report.reused for report in reconciled.reports),
-            "taken_over": _taken_over(reconciled),
+            "taken_over": _reused(reconciled),
             "work": {name: stats.work[name] for name in ("source_reads", "images", "masks")},
             "packages": {
                 "python": platform.python_version(),
@@ -295,16 +295,16 @@ def _manifest(reconciled: Reconciled, config: DatasetConfig, provenance: Provena
     }
 
 
-def _taken_over(reconciled: Reconciled) -> dict[str, object] | None:
+def _reused(reconciled: Reconciled) -> dict[str, object] | None:
     """What is reused of the previous version; None where there is none."""
     plan = reconciled.plan
-    if not plan.previous_version and not plan.not_taken:
+    if not plan.previous_version and not plan.not_reused:
         return None
     return {
         "from": plan.previous_version,
-        "records": reconciled.stats.taken_over,
-        "shards": sum(report.taken_whole for report in reconciled.reports),
-        "reason": plan.not_taken,
+        "records": reconciled.stats.reused,
+        "shards": sum(report.from_previous for report in reconciled.reports),
+        "reason": plan.not_reused,
     }
 
 

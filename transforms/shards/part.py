@@ -20,7 +20,7 @@ from recordmill.transforms.shards.record_encoder import RecordEncoder
 from recordmill.transforms.shards.record_state import ENDING, header_of, row_bytes, write_state
 from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.report import ShardFile, WriteStats, merged
-from recordmill.transforms.shards.reuse import TakeOver
+from recordmill.transforms.shards.reuse import PreviousRecords
 from recordmill.transforms.shards.state import ShardState
 from recordmill.transforms.storage import objects
 from recordmill.transforms.storage.durable import write_text
@@ -74,7 +74,7 @@ class PartTask(_RecordsTask[ShardFile]):
 
     path: str
     state: ShardState | None = None
-    take: TakeOver | None = None
+    take: PreviousRecords | None = None
 
     def run(self, encoder: RecordEncoder) -> ShardFile:
         """Writes the records."""
@@ -231,7 +231,7 @@ def write_part(
     references: Sequence[bytes],
     path: str,
     encoder: RecordEncoder,
-    take: TakeOver | None = None,
+    take: PreviousRecords | None = None,
 ) -> ShardFile:
     """Encodes `references`, in their order, into `path`.tfrecord; index and failures next to it.
 
@@ -253,7 +253,7 @@ def write_part(
             if rows is not None and take is not None:
                 source = source_fingerprint(record) if encoded.is_as_listed else ""
                 rows.write(row_bytes(take.sort_key(references[number], record), source, encoded))
-            stats.unknown += not (encoded.is_as_listed and is_versioned(record))
+            stats.unversioned += not (encoded.is_as_listed and is_versioned(record))
     with open(f"{path}.idx", "w", encoding="ascii") as index:
         index.writelines(index_lines(writer.lengths))
     return ShardFile(

@@ -120,7 +120,7 @@ def _is_unchanged(result: Reconciled, failures_sha256: str) -> bool:
         held[report.split] += report.file.stats.written
     # A shard without records is always the same.
     given = [report for report in result.reports if report.file.stats.written or report.file.stats.failed]
-    same = all(report.is_same for report in given)
+    same = all(report.is_unchanged for report in given)
     return same and shards == dict(result.num_shards) and records == dict(held)
 
 

@@ -32,7 +32,7 @@ from recordmill.transforms.shards.read_ahead import Loading, read_ahead
 from recordmill.transforms.shards.record_state import EncodedRecord
 from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.report import WriteStats
-from recordmill.transforms.shards.reuse import TakeOver
+from recordmill.transforms.shards.reuse import PreviousRecords
 from recordmill.transforms.shards.statistics import CountedFeatures, is_lossy
 from recordmill.transforms.storage.reader import ListedReader
 from recordmill.transforms.workers.position import SLOW_FACTOR
@@ -128,7 +128,7 @@ class RecordEncoder:
         references: Sequence[bytes],
         stats: WriteStats,
         failures: list[Failure],
-        take: TakeOver | None = None,
+        take: PreviousRecords | None = None,
     ) -> Iterator[tuple[int, ImageRecord, EncodedRecord]]:
         """Yields place in `references`, record and what became of it, in order, but for those that fail.
 
@@ -140,7 +140,7 @@ class RecordEncoder:
         """
         self._mask_map = None if take is None else take.mask_map
         records = ((reference, reference_record(reference, self._reader.read)) for reference in references)
-        found = (take or TakeOver()).found(records)
+        found = (take or PreviousRecords()).found(records)
         for index, (record, loading, taken) in enumerate(read_ahead(found, self._reader)):
             self._work = stats.work
             self._is_as_listed = True
@@ -158,7 +158,7 @@ class RecordEncoder:
                 sizes = [(image.width, image.height) for image in encoded.images]
                 stats.statistics.add(sizes, *encoded.counted)
                 if taken is not None:
-                    stats.taken_over += 1
+                    stats.reused += 1
                 elif record.image is not None and is_lossy(encoded.images):
                     stats.statistics.add_reencoded(record.key, references[index])
                 failures += self._notes(record, encoded.mapped, stats)

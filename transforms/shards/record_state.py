@@ -199,7 +199,7 @@ def header_of(
 ) -> StateHeader:
     """The header of a finished shard: but for `stamp` the same, however much of the shard was reused."""
     statistics = msgspec.structs.replace(file.stats.statistics, reencoded=[])
-    stats = msgspec.structs.replace(file.stats, work=Counter(), taken_over=0, statistics=statistics)
+    stats = msgspec.structs.replace(file.stats, work=Counter(), reused=0, statistics=statistics)
     return StateHeader(digest, file.size, file.sha256, stamp, index_sha256, in_order(stats), list(failures))
 
 

@@ -33,8 +33,8 @@ class WriteStats(msgspec.Struct):
         statistics: of the written records.
         work: done for it: `source_reads` (files), `images` (through the codecs, or the check of their
             header), `masks` (made).
-        taken_over: records whose images are those of the previous version.
-        unknown: records of which a file may change unseen.
+        reused: records whose images are those of the previous version.
+        unversioned: records of which a file may change unseen.
     """
 
     written: int = 0
@@ -54,8 +54,8 @@ class WriteStats(msgspec.Struct):
     notes: Counter[str] = msgspec.field(default_factory=Counter)
     statistics: Statistics = msgspec.field(default_factory=Statistics)
     work: Counter[str] = msgspec.field(default_factory=Counter)
-    taken_over: int = 0
-    unknown: int = 0
+    reused: int = 0
+    unversioned: int = 0
 
     def add(self, images: Iterable[StoredImage], source_bytes: int) -> None:
         """Counts one written record."""
@@ -139,13 +139,13 @@ class ShardReport(msgspec.Struct, frozen=True):
         shard: number within the split.
         file: the finished file.
         reused: an earlier run had finished it.
-        taken_whole: its files are those of the previous version.
-        is_same: whether the shard is identical to the previous version's.
+        from_previous: its files are those of the previous version.
+        is_unchanged: whether the shard is identical to the previous version's.
     """
 
     split: str
     shard: int
     file: ShardFile
     reused: bool = False
-    taken_whole: bool = False
-    is_same: bool = False
+    from_previous: bool = False
+    is_unchanged: bool = False

@@ -30,22 +30,22 @@ from recordmill.transforms.storage.durable import write_lines
 
 
 @dataclasses.dataclass(frozen=True)
-class WholeShard:
+class ReusableShard:
     """A shard of the previous version that was made from the same references by the same settings.
 
     Attributes:
         paths: of its files.
         header: of its state.
         state_sha256: of the state file, in hex.
-        is_same: whether a rebuild would be identical; False until failed records have been retried, and where
-            files may have changed unseen.
+        is_unchanged: whether a rebuild would be identical; False until failed records have been retried, and
+            where files may have changed unseen.
         work: what the retry took.
     """
 
     paths: ShardPaths
     header: StateHeader
     state_sha256: str
-    is_same: bool
+    is_unchanged: bool
     work: Counter[str] = dataclasses.field(default_factory=Counter)
 
     def failures(self) -> list[Failure]:
@@ -59,16 +59,14 @@ class WholeShard:
         every = ((reference, reference_record(reference)) for reference in references)
         return [(reference, record) for reference, record in every if record.key in keys]
 
-    def tried_again(self, stats: WriteStats, failures: Sequence[Failure]) -> WholeShard:
+    def retried(self, stats: WriteStats, failures: Sequence[Failure]) -> ReusableShard:
         """The same, once the records that it lacks have been retried."""
-        is_same = not stats.written and list(failures) == self.failures()
-        return dataclasses.replace(self, is_same=is_same, work=stats.work)
+        is_unchanged = not stats.written and list(failures) == self.failures()
+        return dataclasses.replace(self, is_unchanged=is_unchanged, work=stats.work)
 
     def report(self, state: ShardState) -> ShardReport:
         """Its report; writes its failures into a file of the run."""
-        stats = msgspec.structs.replace(
-            self.header.stats, taken_over=self.header.stats.written, work=self.work
-        )
+        stats = msgspec.structs.replace(self.header.stats, reused=self.header.stats.written, work=self.work)
         failures_path = None
         if self.header.failures:
             failures_path = f"{state.path}.failures"
@@ -84,10 +82,10 @@ class WholeShard:
             state_path=self.paths.state_path,
             state_sha256=self.state_sha256,
         )
-        return ShardReport(state.split, state.shard, file, taken_whole=True, is_same=True)
+        return ShardReport(state.split, state.shard, file, from_previous=True, is_unchanged=True)
 
 
-def whole_shard(previous: PreviousVersion, num_shards: int, state: ShardState) -> WholeShard | None:
+def reusable_shard(previous: PreviousVersion, num_shards: int, state: ShardState) -> ReusableShard | None:
     """The shard of the previous version with the same index, if it was made from the same.
 
     Args:
@@ -111,12 +109,12 @@ def whole_shard(previous: PreviousVersion, num_shards: int, state: ShardState) -
         deque(found.packed_rows, maxlen=0)  # a damaged state must not get into the next version
     except (FileNotFoundError, DamagedStateError):
         return None
-    is_same = not header.stats.failed and not header.stats.unknown
-    return WholeShard(paths, header, found.sha256, is_same)
+    is_unchanged = not header.stats.failed and not header.stats.unversioned
+    return ReusableShard(paths, header, found.sha256, is_unchanged)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class TakeOver:
+class PreviousRecords:
     """Where the records of a shard, or of a part of one, may be found in the previous version.
 
     Attributes:

@@ -85,7 +85,7 @@ class ShardState:
             sizes: bytes of each file in the folder, by name.
         """
         report = self._noted(sizes)
-        if report is None or report.file.stats.unknown:
+        if report is None or report.file.stats.unversioned:
             return None
         if report.file.failures_path and _can_be_loaded(report.file.failures_path, references):
             return None

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from recordmill.transforms.shards.part import PartTask
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from recordmill.transforms.shards.report import ShardFile, ShardReport
-from recordmill.transforms.shards.reuse import TakeOver
+from recordmill.transforms.shards.reuse import PreviousRecords
 from recordmill.transforms.shards.state import ShardState
 from recordmill.transforms.workers.pool import ITEM_SECONDS, ProcessExecutor
 from recordmill.transforms.workers.position import SLOW_FACTOR
@@ -73,7 +73,9 @@ class ShardWriter:
         self._submitted = 0
         self._pending: list[tuple[ShardState, Future[ShardFile]]] = []
 
-    def submit(self, state: ShardState, references: Sequence[bytes], take: TakeOver | None = None) -> None:
+    def submit(
+        self, state: ShardState, references: Sequence[bytes], take: PreviousRecords | None = None
+    ) -> None:
         """Starts on a shard of references in their final order; waits while the executor is full.
 
         Args:

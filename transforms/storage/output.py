@@ -13,10 +13,10 @@ from recordmill.transforms.storage import files, objects
 from recordmill.transforms.storage.durable import write_lines
 from recordmill.transforms.storage.layout import FAILURES, INDEX, MANIFEST, RUNS, STATE, Run
 from recordmill.transforms.storage.paths import absolute, is_remote, scheme_of
-from recordmill.transforms.storage.publication import foreign_metadata, noted_publication, published_dataset
+from recordmill.transforms.storage.publication import foreign_metadata, published_dataset, read_journal
 from recordmill.transforms.storage.runs import (
     failures_path,
-    has_withdrawn,
+    has_unpublished,
     marked_run_folders,
     strange_entries,
 )
@@ -159,7 +159,7 @@ def _foreign_files(output: str, overwrite: bool) -> list[str]:
             )
         published_dataset(output)
         return strange
-    if has_withdrawn(output):
+    if has_unpublished(output):
         return strange
     return sorted({*strange, *(_files(output) - _left_over(output))})
 
@@ -180,7 +180,7 @@ def _left_over(output: str) -> set[str]:
     folders = marked_run_folders(output)
     names = {FAILURES} if folders and _lists_failures(os.path.join(output, FAILURES)) else set()
     for folder in folders:
-        publication = noted_publication(output, folder)
+        publication = read_journal(output, folder)
         if publication is not None:
             names |= publication.names - foreign_metadata(output, folder, publication)
     return names

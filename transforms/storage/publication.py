@@ -116,7 +116,7 @@ def published_dataset(output: str) -> PublishedDataset | None:
     return PublishedDataset(hashlib.sha256(text).hexdigest(), names)
 
 
-def noted_publication(output: str, folder: str) -> Publication | None:
+def read_journal(output: str, folder: str) -> Publication | None:
     """The publication that a run has begun, or was about to.
 
     Raises:
@@ -136,7 +136,7 @@ def noted_publication(output: str, folder: str) -> Publication | None:
     return noted
 
 
-def announce(run: Run, moves: Iterable[Move], metadata: Iterable[str], expected: str) -> Publication:
+def write_journal(run: Run, moves: Iterable[Move], metadata: Iterable[str], expected: str) -> Publication:
     """Notes what is going to be done, before it is.
 
     Args:
@@ -150,7 +150,7 @@ def announce(run: Run, moves: Iterable[Move], metadata: Iterable[str], expected:
             not when the job began, perhaps by this very step, which somebody does once more.
     """
     every = list(moves)
-    before = noted_publication(run.output, run.folder)
+    before = read_journal(run.output, run.folder)
     replaces = published_dataset(run.output)
     if replaces is not None and replaces.sha256 != expected:
         raise JobError(_published_meanwhile(run.output))
@@ -172,7 +172,7 @@ def announce(run: Run, moves: Iterable[Move], metadata: Iterable[str], expected:
     return publication
 
 
-def withdraw(run: Run, publication: Publication) -> None:
+def unpublish(run: Run, publication: Publication) -> None:
     """Takes the replaced dataset out of the readers' sight.
 
     Raises:
@@ -188,7 +188,7 @@ def withdraw(run: Run, publication: Publication) -> None:
         if present.sha256 != publication.replaces.sha256:
             raise JobError(_published_meanwhile(run.output))
         if found is not None:
-            _withdraw_object(run.output, found)
+            _unpublish_object(run.output, found)
         else:
             _remove(run.output, MANIFEST)
         sync_folder(run.output)
@@ -197,7 +197,7 @@ def withdraw(run: Run, publication: Publication) -> None:
         sync_folder(run.output)
 
 
-def _withdraw_object(output: str, found: objects.StoredObject) -> None:
+def _unpublish_object(output: str, found: objects.StoredObject) -> None:
     try:
         objects.delete(found.uri, found.generation)
     except FileNotFoundError:
@@ -313,7 +313,7 @@ def _commit_object(run: Run, path: str, manifest: str) -> None:
     except (OSError, JobError):
         return  # not known: it was ours a moment ago
     if not is_ours:
-        _withdraw_object(run.output, written)
+        _unpublish_object(run.output, written)
         raise JobError(_published_meanwhile(run.output))
 
 

@@ -31,7 +31,7 @@ from recordmill.transforms.storage.layout import (
 )
 from recordmill.transforms.storage.owner import owner_of, remove_marked_folder
 from recordmill.transforms.storage.paths import is_remote
-from recordmill.transforms.storage.publication import PUBLISHING, noted_publication, undo
+from recordmill.transforms.storage.publication import PUBLISHING, read_journal, undo
 
 _MARKER = "run.json"
 _SCRATCH = "scratch"
@@ -90,7 +90,7 @@ def has_runs(output: str) -> bool:
     return bool(marked_run_folders(output))
 
 
-def has_withdrawn(output: str) -> bool:
+def has_unpublished(output: str) -> bool:
     """Whether a run, or one before it, was to replace a dataset: other files may be next to what it left."""
     return any((_marker(folder) or {}).get("replaces") is True for folder in run_folders(output))
 
@@ -110,7 +110,7 @@ def mark_run(run: Run, version: str) -> None:
         "recordmill": version,
         "config_digest": run.digest,
         "started": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "replaces": published or has_withdrawn(run.output),
+        "replaces": published or has_unpublished(run.output),
         "foreign": foreign,
     }
     files.make_folder(run.folder)
@@ -121,7 +121,7 @@ def mark_run(run: Run, version: str) -> None:
         sync_folder(os.path.dirname(run.output))
 
 
-def settle_runs(run: Run) -> int:
+def recover_runs(run: Run) -> int:
     """Recovers from earlier jobs, for a run that is marked; may be interrupted anywhere, and repeated.
 
     An interrupted publication is undone. The finished shards of the same run stay.
@@ -131,7 +131,7 @@ def settle_runs(run: Run) -> int:
     """
     published = files.exists(os.path.join(run.output, MANIFEST))
     for folder in marked_run_folders(run.output):
-        publication = noted_publication(run.output, folder)
+        publication = read_journal(run.output, folder)
         if publication is not None:
             # With a manifest it never began, or was complete.
             if not published:
