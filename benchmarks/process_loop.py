@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.one_record import Photo, list_photos, photo_example
-from recordmill.transforms.examples.index import index_lines
-from recordmill.transforms.examples.tfrecord import RecordWriter
+from recordmill.transforms.examples.tfrecord import RecordWriter, index_lines
 from recordmill.transforms.shards.hashing import order_hash, shard_of
 
 _SHARDS = 16

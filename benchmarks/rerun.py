@@ -26,7 +26,7 @@ from benchmarks.contenders import Q90_FLAGS, convert
 from benchmarks.inputs import TEN, benchmark_parser, draw_jpegs, once, own_folder, with_comment
 from benchmarks.measure import Memory, megabytes, peak_memory, wall_seconds
 from benchmarks.report import machine, markdown_table
-from recordmill.transforms.storage.publication import file_sha256
+from recordmill.transforms.storage.files import file_sha256
 
 FIRST, NEXT = "1.0.0", "1.0.1"
 _LEAST_IMAGES = 200

@@ -52,7 +52,7 @@ def _run(arguments: list[str]) -> int:
     # The subcommand parses the rest itself: unknown flags may be Beam's.
     args = parser.parse_args(arguments[:1])
     if args.version:
-        from recordmill.transforms.shards.programs import package_version
+        from recordmill.transforms.shards.recipe import package_version
 
         print(f"recordmill {package_version('recordmill')}")
         return 0

@@ -21,7 +21,7 @@ from recordmill.pipelines.running.job import Job, run_job
 from recordmill.transforms.records import JobError
 from recordmill.transforms.shards import progress
 from recordmill.transforms.shards.class_overview import source_facts
-from recordmill.transforms.shards.plan import fewest_shards, slots_warning
+from recordmill.transforms.shards.dataset_plan import fewest_shards, slots_warning
 from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.files import exists
 from recordmill.transforms.storage.layout import MANIFEST

@@ -60,7 +60,7 @@ def print_result(manifest_path: str) -> None:
         table.add_row(f"split {name}", f"{_counted(split['records'], 'record')} in {shards}")
     if reused := manifest["provenance"]["reused_shards"]:
         table.add_row("reused", f"{_counted(reused, 'shard')} finished before")
-    _add_taken_over(table, manifest["provenance"])
+    _add_reused(table, manifest["provenance"])
     table.add_row("time", _duration(manifest["provenance"]))
     console = _console()
     console.print(table)
@@ -96,21 +96,21 @@ def print_unchanged(version: Version | None) -> None:
 
 
 def _version(number: str) -> str:
-    """A version by its number, which a damaged or missing latest.json does not tell."""
-    return f"version {number}" if number else "a version before"
+    """A version by its number, which is empty where latest.json is damaged or missing."""
+    return f"version {number}" if number else "a previous version"
 
 
-def _add_taken_over(table: Table, provenance: dict[str, Any]) -> None:
-    """What was taken over from the version before, or why nothing was; and what was done anew."""
+def _add_reused(table: Table, provenance: dict[str, Any]) -> None:
+    """What was reused of the previous version, or why nothing was; and the work that was done."""
     taken = provenance.get("taken_over")
     if taken is None:
         return
     if not taken["records"]:
-        reason = taken["reason"] or "no image is known to be as it was"
-        table.add_row("taken over", f"nothing of {_version(taken['from'])}: {reason}")
+        reason = taken["reason"] or "no unchanged image"
+        table.add_row("reused", f"nothing of {_version(taken['from'])}: {reason}")
         return
-    whole = f"; {_counted(taken['shards'], 'shard')} whole" if taken["shards"] else ""
-    table.add_row("taken over", f"{_counted(taken['records'], 'record')} of version {taken['from']}{whole}")
+    shards = f"; {_counted(taken['shards'], 'complete shard')}" if taken["shards"] else ""
+    table.add_row("reused", f"{_counted(taken['records'], 'record')} of version {taken['from']}{shards}")
     work = provenance["work"]
     done = f"{_counted(work['source_reads'], 'file')} of the source read, {_counted(work['images'], 'image')}"
     masks = f" and {_counted(work['masks'], 'mask')}" if work["masks"] else ""
@@ -186,9 +186,9 @@ def print_plan(
     table.add_row("bytes in", decimal(plan["source_bytes"]))
     table.add_row("bytes out", f"about {decimal(plan['estimated_bytes'])}")
     if plan["not_taken"]:
-        table.add_row("taken over", f"nothing of {_version(plan['previous_version'])}: {plan['not_taken']}")
+        table.add_row("reused", f"nothing of {_version(plan['previous_version'])}: {plan['not_taken']}")
     elif plan["previous_version"]:
-        table.add_row("taken over", f"what has not changed since version {plan['previous_version']}")
+        table.add_row("reused", f"what has not changed since version {plan['previous_version']}")
     for name, split in plan["splits"].items():
         shards = _counted(split["shards"], "shard") if split["shards"] else "shards of the runner's choice"
         counts = f"{_counted(split['records'], 'record')} in {shards}"
@@ -202,7 +202,7 @@ def print_plan(
         for line in cost.assumptions:
             _console().print(f"- {line}")
         if version:
-            _console().print("- nothing is taken over from a version before")
+            _console().print("- nothing is reused of a previous version")
     if plan["memory_warning"]:
         _console().print(plan["memory_warning"])
     _console().print(f"Nothing was written to {output}: this is the plan.")

@@ -116,11 +116,11 @@ def test_a_checkout_needs_no_installation(photos: Path, tmp_path: Path) -> None:
     found = run(
         *without,
         "-c",
-        "import recordmill.transforms.records as one; print(one.__name__)",
+        "import recordmill.transforms.flags as one; print(one.__name__)",
         cwd=str(tmp_path),
         PYTHONPATH=str(checkout),
     )
-    assert found == "recordmill.transforms.records\n"
+    assert found == "recordmill.transforms.flags\n"
     call = (ROOT / "pipelines/convert.py", "--input", photos, "--output", tmp_path / "out", "--quiet")
     run(sys.executable, *call, cwd=str(tmp_path))
     assert (tmp_path / "out/manifest.json").exists()

@@ -18,9 +18,9 @@ from recordmill.transforms.records import Failure, JobError
 from recordmill.transforms.repeated import REPEATED, if_repeated, repeated_keys
 from recordmill.transforms.shards import progress
 from recordmill.transforms.shards.batching import Batches, items
+from recordmill.transforms.shards.dataset_plan import DatasetPlan, writer_processes
 from recordmill.transforms.shards.memory import shuffle_warning
 from recordmill.transforms.shards.part import EncodedBatch, EncodeTask
-from recordmill.transforms.shards.plan import DatasetPlan, writer_processes
 from recordmill.transforms.shards.record_encoder import RecordEncoder
 from recordmill.transforms.shards.references import reference_record, reference_shard
 from recordmill.transforms.shards.report import WriteStats

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from recordmill.transforms.records import BadInput, JobError
 
@@ -19,11 +19,11 @@ _logged: set[str] = set()
 _receiver: Callable[[str, str], None] | None = None
 
 
-class internal_errors(contextlib.ContextDecorator):
-    """Turns an exception that nothing expects into a BadInput, and logs its traceback.
+@contextlib.contextmanager
+def internal_errors(stage: str) -> Iterator[None]:
+    """Turns an unexpected exception into a BadInput, and logs its traceback. Also a decorator.
 
-    BadInput, JobError, MemoryError and the errors of the system pass through. A context manager and a
-    decorator.
+    JobError, MemoryError and the errors of the system pass through: the machine is at fault.
 
     Args:
         stage: what is being done, as `BadInput` has it.
@@ -31,23 +31,17 @@ class internal_errors(contextlib.ContextDecorator):
     Raises:
         BadInput: `internal error: <class>`.
     """
-
-    def __init__(self, stage: str) -> None:
-        self._stage = stage
-
-    def __enter__(self) -> None:
-        """Begins."""
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Raises the BadInput."""
-        if not isinstance(error, Exception) or isinstance(error, BadInput | JobError | MemoryError):
-            return
+    try:
+        yield
+    except (BadInput, JobError, MemoryError):
+        raise
+    except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:
-            return  # of the system; Pillow's own have no number
+            raise  # Pillow's own have no number
         text = _printable("".join(traceback.format_exception(error)), _LONGEST_TRACEBACK)
         log_once(f"{type(error).__name__} in {_origin(error)}", text)
         detail = _printable(text.rstrip().rpartition("\n")[2].partition(": ")[2], _LONGEST_DETAIL)
-        raise BadInput(self._stage, f"{INTERNAL_ERROR}: {type(error).__name__}", detail) from error
+        raise BadInput(stage, f"{INTERNAL_ERROR}: {type(error).__name__}", detail) from error
 
 
 def log_once(origin: str, text: str) -> None:

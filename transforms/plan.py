@@ -1,4 +1,4 @@
-"""PlanDataset: what is decided from the whole list of records, before the first image is written."""
+"""PlanDataset: all decisions that need the complete list of records, before the first image is written."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import ClassNames, Failure, ImageRecord, JobError
 from recordmill.transforms.shards import progress
 from recordmill.transforms.shards.class_overview import class_overview
+from recordmill.transforms.shards.dataset_plan import (
+    DatasetPlan,
+    plan_dataset,
+    planned_statistics,
+    slots_warning,
+)
 from recordmill.transforms.shards.memory import shuffle_warning
-from recordmill.transforms.shards.plan import DatasetPlan, plan_dataset, planned_statistics, slots_warning
 from recordmill.transforms.shards.plausibility import data_warnings
 from recordmill.transforms.shards.previous import find_previous
-from recordmill.transforms.shards.programs import package_version, program_versions
-from recordmill.transforms.shards.recipe import Recipe
+from recordmill.transforms.shards.recipe import Recipe, package_version, program_versions
 from recordmill.transforms.shards.reconcile import most_often
 from recordmill.transforms.shards.totals import Totals, merged_totals
 from recordmill.transforms.storage import lock
@@ -35,7 +39,7 @@ from recordmill.transforms.storage.write_faults import free_bytes, naming_faults
 from recordmill.transforms.survey import Surveyed, SurveyRecords
 
 _LOGGER = logging.getLogger(__name__)
-# Room that a disk must have beside the estimate.
+# Free space that a disk must have, relative to the estimate.
 _DISK_MARGIN = 1.05
 
 
@@ -85,12 +89,12 @@ def make_plan(
     run: Run | None,
     recipe: Recipe | None = None,
 ) -> DatasetPlan:
-    """The plan, with the run's folder made ready, and failures.jsonl as far as the list tells.
+    """The plan, with the run's folder made ready, and failures.jsonl with the failures of the listing.
 
     Raises:
         JobError: another job is at work there, no records, an empty split, not enough disk space, …
     """
-    if config.dataset_version is None:  # a version that is whole already is moved to its place first
+    if config.dataset_version is None:  # a complete version is published first
         recheck_output(output, config.overwrite)
     if run is not None:
         with naming_faults(output):
@@ -111,23 +115,28 @@ def make_plan(
         raise
     with naming_faults(output):
         if run is not None:
-            settle_runs(run)
+            if outdated := settle_runs(run):
+                _warn(
+                    "starting over: an earlier version of recordmill wrote the finished shards of an "
+                    f"interrupted run ({outdated})"
+                )
             write_failures(run, failures)
             # What is there now, while the job has the output: what comes later is another's.
             replaced = published_dataset(run.output)
             plan = dataclasses.replace(plan, replaces=replaced.sha256 if replaced is not None else "")
         _check_space(output, plan)
     if (warning := slots_warning(config, len(plan.shards()))) is not None:
-        progress.add_note(warning)
-        _LOGGER.warning(warning)
+        _warn(warning)
     if not_taken:
-        told = (
-            f"nothing is taken over from {f'version {before}' if before else 'a version before'}: {not_taken}"
-        )
-        progress.add_note(told)
-        _LOGGER.warning(told)
+        _warn(f"nothing of {f'version {before}' if before else 'a previous version'} is reused: {not_taken}")
     progress.set_totals(plan.records, plan.source_bytes)
     return plan
+
+
+def _warn(text: str) -> None:
+    """Says a line above the progress, and in the log."""
+    progress.add_note(text)
+    _LOGGER.warning(text)
 
 
 def _begin(run: Run, config: DatasetConfig) -> None:
@@ -185,7 +194,7 @@ def _check_space(output: str, plan: DatasetPlan) -> None:
     free = free_bytes(output)
     needed = plan.estimated_bytes - kept_bytes(output)
     if needed * _DISK_MARGIN > free:
-        if plan.previous is not None:  # shards that are taken over whole need no room
+        if plan.previous is not None:  # unchanged shards need no room
             progress.add_note(f"up to {decimal(needed)} will be written, and {decimal(free)} are free there")
             return
         raise JobError(

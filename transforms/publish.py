@@ -1,4 +1,4 @@
-"""Publish: reconcile, gate, move the shards, then metadata, manifest.json last; all can be repeated."""
+"""Publish: reconcile, check the failure ratio, move shards, write metadata, manifest.json last."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from recordmill.transforms.metrics import count
 from recordmill.transforms.publish_report import report_json, report_page, report_text
 from recordmill.transforms.records import Failure, JobError
 from recordmill.transforms.shards import progress
+from recordmill.transforms.shards.dataset_plan import DatasetPlan
 from recordmill.transforms.shards.manifest import (
     Provenance,
     companions,
@@ -26,13 +27,12 @@ from recordmill.transforms.shards.manifest import (
     state_digests,
 )
 from recordmill.transforms.shards.part import write_empty
-from recordmill.transforms.shards.plan import DatasetPlan
 from recordmill.transforms.shards.previous import SETTINGS, MaskMap, settings_text
 from recordmill.transforms.shards.recipe import Recipe
 from recordmill.transforms.shards.reconcile import Reconciled, reconcile
 from recordmill.transforms.shards.report import ShardReport, WriteStats
 from recordmill.transforms.storage import lock
-from recordmill.transforms.storage.files import each, make_folder, read_text
+from recordmill.transforms.storage.files import each, file_sha256, make_folder, read_text
 from recordmill.transforms.storage.layout import FAILURES, MANIFEST, REPORT, REPORT_DATA, Run
 from recordmill.transforms.storage.output import recheck_output, write_failures
 from recordmill.transforms.storage.publication import (
@@ -40,7 +40,6 @@ from recordmill.transforms.storage.publication import (
     announce,
     commit,
     complete_moves,
-    file_sha256,
     move_file,
     noted_publication,
     withdraw,
@@ -77,7 +76,7 @@ class Publish(beam.PTransform):
         plan: of the dataset, one element.
         failures: what the source listed and is no record.
         provenance: for the manifest.
-        written: what the writer yields beside its reports.
+        written: results of the writer, next to its reports.
         recipe: of the dataset; None where it has no versions.
     """
 
@@ -101,7 +100,7 @@ class Publish(beam.PTransform):
         self._recipe = recipe
 
     def expand(self, reports: beam.PCollection[ShardReport]) -> beam.PCollection[str]:
-        """All reports -> gate -> moves -> all moved -> metadata."""
+        """All reports -> failure-ratio check -> moves -> all moved -> metadata."""
         written = self._written
         encoded = {}
         if written.encoded is not None and written.failures is not None:
@@ -149,7 +148,7 @@ class Reconcile(beam.DoFn):
         encoded: Iterable[tuple[str, WriteStats]] | None = None,
         encode_failures: Iterable[Failure] = (),
     ) -> Iterator[Any]:
-        """Once: nothing is moved, and nothing withdrawn, before the gate."""
+        """Once: nothing is moved or unpublished before the failure-ratio check."""
         with naming_faults(self._run.output):
             # Another job may have come in between.
             lock.check(self._run.locked, self._run.token)
@@ -215,7 +214,7 @@ def empty_shards(plan: DatasetPlan, reports: Iterable[ShardReport], folder: str)
     written = {(report.split, report.shard) for report in reports}
     for split, shard in plan.shards():
         if (split, shard) not in written:
-            make_folder(folder)  # there is none yet where all others are taken over
+            make_folder(folder)  # there is none yet if all others are reused
             path = os.path.join(folder, f"{split}-{shard:05d}-empty")
             yield ShardReport(split, shard, write_empty(path))
 
@@ -230,8 +229,7 @@ def write_metadata(
 ) -> str:
     """Writes what describes the dataset, once all its shards are moved; manifest.json last.
 
-    Of a version, which no reader has seen so far, the folder is moved then; one that would be the same as the
-    version before is not made.
+    The folder of a version, which no reader has seen so far, is then moved; an unchanged one is discarded.
 
     Returns:
         The path of manifest.json.

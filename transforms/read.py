@@ -19,7 +19,7 @@ from recordmill.transforms.sources.detection import detect
 from recordmill.transforms.sources.registry import source_of
 from recordmill.transforms.sources.source import Item, PartedSource, SourceConfig
 from recordmill.transforms.storage.listing import glance
-from recordmill.transforms.storage.marked import make_marked_folder
+from recordmill.transforms.storage.owner import make_marked_folder
 from recordmill.transforms.storage.scratch import scratch_folder
 from recordmill.transforms.storage.zip_member import check_size
 from recordmill.transforms.workers import process

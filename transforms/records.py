@@ -358,14 +358,14 @@ class StoredImage:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Placed:
-    """Annotations where they lie in the stored image, and what became of those that did not fit.
+class Mapped:
+    """Annotations in the coordinates of the stored image, and notes of those that were clipped or dropped.
 
     Attributes:
-        objects: those that are left, each with its box, in pixels of the stored image: within it.
+        objects: those that are left, each with its box, in pixels of the stored image and within it.
         masks: encoded as a schema needs them, by name: `class_png`, `class_raw` (height x width uint8),
             `instance_png`, `panoptic_category_png`, `panoptic_instance_png`.
-        object_masks: a PNG for each object, 1 where it is and 0 elsewhere; empty where no schema needs them.
+        object_masks: a PNG for each object, 1 where it is and 0 elsewhere; empty if no schema needs them.
         notes: (reason, detail) of each annotation that was clipped or dropped.
     """
 

@@ -23,7 +23,7 @@ from recordmill.transforms.metrics import count, count_left_out
 from recordmill.transforms.records import Failure, JobError
 from recordmill.transforms.shards import progress
 from recordmill.transforms.shards.batching import items
-from recordmill.transforms.shards.plan import record_settings
+from recordmill.transforms.shards.dataset_plan import record_settings
 from recordmill.transforms.shards.record_encoder import RecordSettings
 from recordmill.transforms.shards.totals import Totals, merged_totals
 from recordmill.transforms.survey import SurveyRecords
@@ -171,29 +171,29 @@ class _SweepFn(TaskFn[E, R]):
     """
 
     def __init__(self, config: SweepConfig, workers: int, progress: Progress = no_progress) -> None:
-        super().__init__(workers, progress, ITEM_SECONDS * SLOW_FACTOR * len(settings(config)))
-        self._config = config
-
-    def start_bundle(self) -> None:
-        """Nothing handed out."""
-        super().start_bundle()
-        self._settings = settings(self._config)
-        self._log = FailureLog()
-
-    def finish_bundle(self) -> Iterator[Any]:
-        """Waits for what is still at work."""
-        try:
-            yield from super().finish_bundle()
-        finally:
-            self._log.finish()
+        self._settings = settings(config)
+        self._seen = config.seen
+        super().__init__(workers, progress, ITEM_SECONDS * SLOW_FACTOR * len(self._settings))
 
 
 class MeasureFn(_SweepFn[None, MeasuredImage | Failure]):
     """Reference -> MeasuredImage; `Failure` to `failures`."""
 
+    def start_bundle(self) -> None:
+        """No failure logged."""
+        super().start_bundle()
+        self._log = FailureLog()
+
     def process(self, reference: bytes, records: RecordSettings) -> Iterator[Any]:
         """One image."""
-        yield from self.submit(None, MeasureTask(reference, self._settings, self._config.seen, records))
+        yield from self.submit(None, MeasureTask(reference, self._settings, self._seen, records))
+
+    def finish_bundle(self) -> Iterator[Any]:
+        """Waits for the images that are still measured."""
+        try:
+            yield from super().finish_bundle()
+        finally:
+            self._log.finish()
 
     def results(self, _: None, found: MeasuredImage | Failure) -> Iterator[Any]:
         """The image, or why it failed."""
@@ -211,8 +211,7 @@ class CropFn(_SweepFn[Worst, list[Crop]]):
 
     def process(self, worst: Worst) -> Iterator[Any]:
         """One image."""
-        task = CropTask(worst.reference, self._settings, self._config.seen, worst)
-        yield from self.submit(worst, task)
+        yield from self.submit(worst, CropTask(worst.reference, self._settings, self._seen, worst))
 
     def results(self, worst: Worst, crops: list[Crop]) -> Iterator[Any]:
         """The crops of an image."""

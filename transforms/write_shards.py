@@ -1,10 +1,9 @@
-"""WriteShards: references to whole, unpublished shards; images are loaded where their shard is written."""
+"""WriteShards: references to complete, unpublished shards; images are loaded where their shard is written."""
 
 from __future__ import annotations
 
 import collections
 import contextlib
-import dataclasses
 import os
 import shutil
 import tempfile
@@ -13,6 +12,7 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+import msgspec
 from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.transforms.config import DatasetConfig
@@ -22,15 +22,14 @@ from recordmill.transforms.records import ImageRecord, JobError
 from recordmill.transforms.repeated import REPEATED, if_repeated, repeated_keys
 from recordmill.transforms.shards import progress
 from recordmill.transforms.shards.batching import Batches, items
-from recordmill.transforms.shards.part import EncodedBatch
-from recordmill.transforms.shards.plan import DatasetPlan, shard_index, writer_processes
+from recordmill.transforms.shards.dataset_plan import DatasetPlan, shard_index, writer_processes
+from recordmill.transforms.shards.part import EncodedBatch, EncodeTask
 from recordmill.transforms.shards.previous import MaskMap
 from recordmill.transforms.shards.record_encoder import RecordEncoder
 from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.report import ShardReport
+from recordmill.transforms.shards.reuse import TakeOver, WholeShard, whole_shard
 from recordmill.transforms.shards.state import ShardState, shard_digest
-from recordmill.transforms.shards.taking_over import TakeOver
-from recordmill.transforms.shards.whole import WholeShard, whole_shard
 from recordmill.transforms.shards.writer import ShardWriter, encoder_pool
 from recordmill.transforms.storage import files, lock
 from recordmill.transforms.storage.layout import Run
@@ -45,7 +44,7 @@ _RETRIES_AHEAD = 16
 
 
 class WriteShards(beam.PTransform):
-    """Surveyed -> PCollection[ShardReport]: whole shards, in order, unpublished.
+    """Surveyed -> PCollection[ShardReport]: complete shards, in order, unpublished.
 
     A shard that gets no record has no report.
 
@@ -82,7 +81,7 @@ class WriteShards(beam.PTransform):
 
 
 class AssignShards(beam.DoFn):
-    """(split, references) -> (shard, references); key and place of repeated keys to `repeated`."""
+    """(split, references) -> (shard, references); key and origin of repeated keys to `repeated`."""
 
     def start_bundle(self) -> None:
         """Nothing collected; the plan may be another one."""
@@ -102,10 +101,10 @@ class AssignShards(beam.DoFn):
         for reference in items([batch]):
             if self._repeated:
                 yield from if_repeated(reference, self._repeated)
-            place = first + shard_index(reference, split_plan)
-            full = self._batches.add(place, reference)
+            number = first + shard_index(reference, split_plan)
+            full = self._batches.add(number, reference)
             if full is not None:
-                yield place, full
+                yield number, full
         if self._batches.full:
             yield from self._batches.rest()
 
@@ -123,7 +122,7 @@ def ordered(batches: Iterable[bytes], by_key: bool) -> list[bytes]:
 
 
 class _Retry(NamedTuple):
-    """A shard of the version before, while the records that it lacks are tried again.
+    """A shard of the previous version, while the records that it lacks are retried.
 
     Attributes:
         state: of the shard as it is to be.
@@ -143,8 +142,8 @@ class _Retry(NamedTuple):
 class WriteShardsFn(beam.DoFn):
     """(shard, batches of references) -> ShardReport.
 
-    A shard that an earlier run has finished from the same references and settings is not written again, nor
-    is one that the version before has. The others are handed to worker processes as they come, and reported
+    A shard that an earlier run or the previous version has made from the same references and settings is not
+    written again. The others are handed to worker processes as they come, and reported
     when the bundle ends.
 
     Args:
@@ -187,8 +186,8 @@ class WriteShardsFn(beam.DoFn):
             lock.keep(self._run.locked, self._run.token)
             with naming_faults(self._folder):
                 self._sizes = files.sizes(self._folder)
-        place, batches = element
-        split, shard = self._shards[place]
+        number, batches = element
+        split, shard = self._shards[number]
         references = ordered(batches, self._config.order == "key")
         digest = shard_digest(self._settings_digest, references)
         state = ShardState(self._folder, split, shard, digest)
@@ -204,11 +203,11 @@ class WriteShardsFn(beam.DoFn):
         """Waits for the shards that are still written."""
         try:
             while self._retries:
-                if (known := self._tried_again()) is not None:
-                    yield in_global_window(_counted(known))
+                if (report := self._tried_again()) is not None:
+                    yield in_global_window(_counted(report))
             for report in self._writer.finish() if self._writer is not None else ():
                 before = self._before.get((report.split, report.shard))
-                report = dataclasses.replace(report, is_same=before == report.file.sha256)
+                report = msgspec.structs.replace(report, is_same=before == report.file.sha256)
                 if report.file.failures_path is not None:
                     self._log.add_file(report.file.failures_path)
                 yield in_global_window(_counted(report))
@@ -216,7 +215,7 @@ class WriteShardsFn(beam.DoFn):
             self.teardown()
             self._log.finish()
         if self._reused:
-            progress.add_note(f"{self._reused} shards were finished before, and are kept")
+            progress.add_note(f"reusing {self._reused} finished shard{'' if self._reused == 1 else 's'}")
 
     def teardown(self) -> None:
         """Lets the processes go."""
@@ -233,11 +232,13 @@ class WriteShardsFn(beam.DoFn):
             before = whole_shard(plan.previous, plan.splits[state.split].num_shards, state)
         if before is None or not before.header.stats.failed or before.header.stats.unknown:
             return self._report(state, before, plan, references)
-        # The records that it lacks are tried again: if they fail as they did, it is the same.
+        # The records that it lacks are retried: if they fail again, it is the same.
         if self._writer is None:
             self._start(plan)
         assert self._executor is not None
-        task, records = before.task(references)
+        lacking = before.lacking(references)
+        task = EncodeTask([reference for reference, _ in lacking], sizes_only=True)
+        records = [record for _, record in lacking]
         self._retries.append(_Retry(state, before, references, records, self._executor.submit(task)))
         return self._tried_again() if len(self._retries) > _RETRIES_AHEAD else None
 
@@ -245,7 +246,8 @@ class WriteShardsFn(beam.DoFn):
         """The report of the shard that has waited longest, where it is the same."""
         assert self._plan is not None
         state, before, references, records, batch = self._retries.popleft()
-        before = before.tried_again(batch.result())
+        result = batch.result()
+        before = before.tried_again(result.stats, result.failures)
         progress.add_done(-len(records), -sum(record.size for record in records))  # counted with the shard
         return self._report(state, before, self._plan, references)
 
@@ -268,7 +270,7 @@ class WriteShardsFn(beam.DoFn):
     def _finished(
         self, state: ShardState, before: WholeShard | None, references: Sequence[bytes]
     ) -> ShardReport | None:
-        """The report of a shard that an earlier run has written, or the version before."""
+        """The report of a shard that an earlier run has written, or the previous version."""
         if before is not None and before.is_same:
             with naming_faults(state.path):
                 return before.report(state)
@@ -281,11 +283,11 @@ class WriteShardsFn(beam.DoFn):
         if report is not None:
             self._reused += 1
             is_same = before is not None and before.header.sha256 == report.file.sha256
-            report = dataclasses.replace(report, is_same=is_same)
+            report = msgspec.structs.replace(report, is_same=is_same)
         return report
 
     def _take_over(self, plan: DatasetPlan, split: str, shard: int) -> TakeOver | None:
-        """What the records of a shard may be taken over from; None where there are no versions."""
+        """The previous version's records of a shard; None where there are no versions."""
         if not self._run.version:
             return None
         previous, by_key = plan.previous, self._config.order == "key"

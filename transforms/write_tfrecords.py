@@ -11,7 +11,7 @@ from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.encode import EncodeExamples
 from recordmill.transforms.metrics import count
 from recordmill.transforms.publish import Written
-from recordmill.transforms.shards.plan import DatasetPlan, beam_splits
+from recordmill.transforms.shards.dataset_plan import DatasetPlan, beam_splits
 from recordmill.transforms.shards.read_back import read_back, shard_of_name
 from recordmill.transforms.shards.report import ShardReport
 from recordmill.transforms.sink import WriteToTFRecord

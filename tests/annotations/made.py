@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from recordmill.transforms.annotations.place import place
-from recordmill.transforms.records import Annotations, BadInput, Geometry, ImageRef, Placed, StoredImage
+from recordmill.transforms.annotations.mapping import map_annotations
+from recordmill.transforms.records import Annotations, BadInput, Geometry, ImageRef, Mapped, StoredImage
 
 
 class Ids:
@@ -36,10 +36,10 @@ def put(
     boxes: str = "clip",
     files: Mapping[str, bytes] | None = None,
     ids: Ids | None = None,
-) -> Placed:
+) -> Mapped:
     """`place`, with the bytes of masks by their URI."""
 
     def read(ref: ImageRef) -> bytes:
         return (files or {})[ref.uri]
 
-    return place(annotations, image, frozenset(needs or ("objects",)), boxes, read, ids or Ids())
+    return map_annotations(annotations, image, frozenset(needs or ("objects",)), boxes, read, ids or Ids())

@@ -59,8 +59,8 @@ def test_boxes_surround_what_was_painted(orientation: int, policy: ImagePolicy, 
         size=size,
         upright=upright,
     )
-    (placed,) = put(annotations, image).objects
-    assert placed.box is not None and isinstance(placed.mask, tuple)
+    (mapped,) = put(annotations, image).objects
+    assert mapped.box is not None and isinstance(mapped.mask, tuple)
     seen = tensorflow_pixels(image.data)[:, :, 0]
     seen = seen > 127
     if policy.fit == "pad" and image.geometry is not None and image.geometry.top + image.geometry.left:
@@ -72,15 +72,15 @@ def test_boxes_surround_what_was_painted(orientation: int, policy: ImagePolicy, 
         ] = True
         seen &= inside
     expected = bounds(seen)
-    assert np.abs(np.subtract(placed.box, expected)).max() <= 1
-    assert placed.parts == (Part("head", placed.box),)
-    xs, ys = placed.mask[0][::2], placed.mask[0][1::2]
+    assert np.abs(np.subtract(mapped.box, expected)).max() <= 1
+    assert mapped.parts == (Part("head", mapped.box),)
+    xs, ys = mapped.mask[0][::2], mapped.mask[0][1::2]
     corners = np.clip([min(xs), min(ys), max(xs), max(ys)], 0, [image.width, image.height] * 2)
-    np.testing.assert_allclose(corners, placed.box, atol=1e-9)
-    for x, y, visibility in placed.keypoints:
+    np.testing.assert_allclose(corners, mapped.box, atol=1e-9)
+    for x, y, visibility in mapped.keypoints:
         assert visibility == 0 or (
-            min(abs(x - placed.box.xmin), abs(x - placed.box.xmax)) < 1e-9
-            and min(abs(y - placed.box.ymin), abs(y - placed.box.ymax)) < 1e-9
+            min(abs(x - mapped.box.xmin), abs(x - mapped.box.xmax)) < 1e-9
+            and min(abs(y - mapped.box.ymin), abs(y - mapped.box.ymax)) < 1e-9
         )
 
 
@@ -107,9 +107,9 @@ def test_nothing_changes_a_coordinate_of_an_image_that_is_kept(sides: list[float
 )
 def test_a_box_is_inside_or_noted(sides: list[float], orientation: int, policy: ImagePolicy) -> None:
     geometry = plan_geometry(80, 120, orientation, policy)
-    placed = put(one(Box(*sides)), stored(geometry.height, geometry.width, geometry))
-    assert placed.objects or placed.notes
-    for found in placed.objects:
+    mapped = put(one(Box(*sides)), stored(geometry.height, geometry.width, geometry))
+    assert mapped.objects or mapped.notes
+    for found in mapped.objects:
         assert found.box is not None
         assert 0 <= found.box.xmin < found.box.xmax <= geometry.width
         assert 0 <= found.box.ymin < found.box.ymax <= geometry.height
@@ -138,10 +138,10 @@ DROPPED, CLIPPED, NO_AREA = "box outside the image dropped", "box clipped", "box
     ],
 )
 def test_what_becomes_of_boxes(box: Box | None, boxes: str, left: Box | None, reason: str | None) -> None:
-    placed = put(one(box), stored(50, 100), boxes=boxes)
-    assert [found.box for found in placed.objects] == ([left] if left else [])
-    assert [note[0] for note in placed.notes] == ([reason] if reason else [])
-    assert all("object 0 'cat'" in detail for _, detail in placed.notes)
+    mapped = put(one(box), stored(50, 100), boxes=boxes)
+    assert [found.box for found in mapped.objects] == ([left] if left else [])
+    assert [note[0] for note in mapped.notes] == ([reason] if reason else [])
+    assert all("object 0 'cat'" in detail for _, detail in mapped.notes)
 
 
 @pytest.mark.parametrize(
@@ -173,10 +173,10 @@ def test_relative_coordinates() -> None:
         ),
         relative=True,
     )
-    (placed,) = put(annotations, stored(50, 100)).objects
-    assert placed.box == (25, 25, 75, 50)
-    assert placed.mask == ((50, 25, 100, 25, 100, 50),)
-    assert placed.keypoints == ((50, 50, 2),)
+    (mapped,) = put(annotations, stored(50, 100)).objects
+    assert mapped.box == (25, 25, 75, 50)
+    assert mapped.mask == ((50, 25, 100, 25, 100, 50),)
+    assert mapped.keypoints == ((50, 50, 2),)
 
 
 def test_a_crop_cuts_boxes_and_key_points() -> None:
@@ -187,11 +187,11 @@ def test_a_crop_cuts_boxes_and_key_points() -> None:
             "b", Box(10.0, 0.0, 50.0, 20.0), keypoints=((20.0, 5.0, 2), (30.0, 5.0, 1), (0, 0, 0))
         ),
     )
-    placed = put(Annotations(objects=objects), stored(50, 50, geometry))
-    (left,) = placed.objects
+    mapped = put(Annotations(objects=objects), stored(50, 50, geometry))
+    (left,) = mapped.objects
     assert (left.label, left.box) == ("b", (0, 0, 25, 20))
     assert left.keypoints == ((0, 0, 0), (5, 5, 1), (0, 0, 0))
-    assert placed.notes == (
+    assert mapped.notes == (
         ("box cut off by the crop", "object 0 'a'"),
         ("key points cut off by the crop", "object 1 'b': 1 of 3"),
     )
@@ -202,10 +202,10 @@ def test_what_rounding_leaves_of_a_box_is_cut_off() -> None:
     geometry = Geometry(1, 97, 201, 90, 187, 0, -71, 90, 45)
     edge = math.nextafter(71 * 201 / 187, 201)
     assert edge * 187 / 201 > 71
-    placed = put(
+    mapped = put(
         Annotations(objects=(AnnotatedObject("a", Box(0.0, 0.0, edge, 97.0)),)), stored(90, 45, geometry)
     )
-    assert (placed.objects, placed.notes) == ((), (("box cut off by the crop", "object 0 'a'"),))
+    assert (mapped.objects, mapped.notes) == ((), (("box cut off by the crop", "object 0 'a'"),))
     beside = Annotations(objects=(AnnotatedObject("a", Box(40 - 1e-9, 0.0, 50.0, 30.0)),))
     (note,) = put(beside, stored(30, 40)).notes
     assert note == ("box outside the image dropped", "object 0 'a': 40,0,50,30 in 40x30")
@@ -216,9 +216,9 @@ def test_what_rounding_leaves_of_a_box_is_cut_off() -> None:
 def test_areas_follow_the_scale_and_other_attributes_stay() -> None:
     geometry = plan_geometry(50, 100, 6, ImagePolicy(max_side=50))
     annotations = one(Box(0.0, 0.0, 40.0, 20.0), attributes={"area": 800.0, "is_crowd": 1})
-    (placed,) = put(annotations, stored(50, 25, geometry)).objects
-    assert placed.attributes == {"area": 200.0, "is_crowd": 1}
-    assert placed.box == (15, 0, 25, 20)
+    (mapped,) = put(annotations, stored(50, 25, geometry)).objects
+    assert mapped.attributes == {"area": 200.0, "is_crowd": 1}
+    assert mapped.box == (15, 0, 25, 20)
 
 
 @pytest.mark.parametrize(

@@ -71,10 +71,10 @@ def test_damaged_run_lengths_are_refused(counts: str | tuple[int, ...]) -> None:
 
 
 def test_polygons_are_pycocotools() -> None:
-    placed = put(masked((SQUARE, SMALL)), stored(30, 40), "objects", "object_masks")
+    mapped = put(masked((SQUARE, SMALL)), stored(30, 40), "objects", "object_masks")
     expected = coco.decode(coco.merge(coco.frPyObjects([list(SQUARE), list(SMALL)], 30, 40)))
-    np.testing.assert_array_equal(ids_of(placed.object_masks[0]), expected)
-    assert placed.objects[0].box == (2, 2, 28, 28)
+    np.testing.assert_array_equal(ids_of(mapped.object_masks[0]), expected)
+    assert mapped.objects[0].box == (2, 2, 28, 28)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -94,21 +94,21 @@ def test_shapes_of_every_kind_lie_alike(orientation: int, policy: ImagePolicy) -
     geometry = plan_geometry(30, 40, orientation, policy)
     files = {FILE.uri: encoded(drawn * 255, "PNG")}
     image = stored(geometry.height, geometry.width, geometry)
-    placed = put(Annotations(objects=objects), image, "object_masks", files=files)
-    assert len({one.box for one in placed.objects}) == 1
-    shapes = [ids_of(data) for data in placed.object_masks]
+    mapped = put(Annotations(objects=objects), image, "object_masks", files=files)
+    assert len({one.box for one in mapped.objects}) == 1
+    shapes = [ids_of(data) for data in mapped.object_masks]
     np.testing.assert_array_equal(shapes[2], shapes[3])
     for shape in shapes[:2]:
         found, expected = mask_bounds(shape), mask_bounds(shapes[2])
         assert found and expected and np.abs(np.subtract(found, expected)).max() <= 1
-    assert [one.mask is None for one in placed.objects] == [True, False, True, True]
+    assert [one.mask is None for one in mapped.objects] == [True, False, True, True]
 
 
 def test_a_small_mask_of_an_object_grows_to_its_image() -> None:
     drawn = np.zeros((10, 20), np.uint8)
     drawn[2:4, 5:10] = 1
-    (placed,) = put(masked(FILE), stored(30, 60), files={FILE.uri: encoded(drawn, "PNG")}).objects
-    assert placed.box == (15, 6, 30, 12)
+    (mapped,) = put(masked(FILE), stored(30, 60), files={FILE.uri: encoded(drawn, "PNG")}).objects
+    assert mapped.box == (15, 6, 30, 12)
     with pytest.raises(BadInput, match="20x10 on an image of 30x60"):
         put(masked(FILE), stored(60, 30), files={FILE.uri: encoded(drawn, "PNG")})
 
@@ -117,10 +117,10 @@ def test_masks_of_classes_by_value() -> None:
     drawn = np.array([[0, 1, 2], [255, 2, 1]], np.uint8)
     annotations = Annotations(masks={"class": MaskImage(FILE)})
     files = {FILE.uri: encoded(drawn, "PNG")}
-    placed = put(annotations, stored(2, 3), "class_png", "class_raw", files=files, ids=Ids(shift=10))
+    mapped = put(annotations, stored(2, 3), "class_png", "class_raw", files=files, ids=Ids(shift=10))
     expected = np.array([[10, 11, 12], [255, 12, 11]], np.uint8)
-    np.testing.assert_array_equal(ids_of(placed.masks["class_png"]), expected)
-    assert placed.masks["class_raw"] == expected.tobytes()
+    np.testing.assert_array_equal(ids_of(mapped.masks["class_png"]), expected)
+    assert mapped.masks["class_raw"] == expected.tobytes()
     wide = put(annotations, stored(2, 3), "class_png", files=files, ids=Ids(shift=300))
     expected = np.array([[300, 301, 302], [255, 302, 301]])
     np.testing.assert_array_equal(ids_of(wide.masks["class_png"], "uint16"), expected)
@@ -134,11 +134,11 @@ def test_masks_of_either_frame(size: tuple[int, int]) -> None:
     image = stored(6, 8, plan_geometry(4, 6, 6, ImagePolicy(size=(6, 8), fit="pad")))
     files = {FILE.uri: encoded(drawn, "PNG")}
     names = {"class": MaskImage(FILE), "instance": MaskImage(FILE)}
-    placed = put(Annotations(masks=names), image, "class_png", "instance_png", files=files).masks
+    mapped = put(Annotations(masks=names), image, "class_png", "instance_png", files=files).masks
     upright = np.rot90(drawn, -1) if size == (4, 6) else drawn
     expected = np.pad(upright, ((0, 0), (2, 2)), constant_values=255)
-    np.testing.assert_array_equal(ids_of(placed["class_png"]), expected)
-    np.testing.assert_array_equal(ids_of(placed["instance_png"]), expected)
+    np.testing.assert_array_equal(ids_of(mapped["class_png"]), expected)
+    np.testing.assert_array_equal(ids_of(mapped["instance_png"]), expected)
 
 
 def test_masks_in_colour() -> None:
@@ -147,8 +147,8 @@ def test_masks_in_colour() -> None:
     annotations = Annotations(masks={"class": MaskImage(FILE, colors)})
     clear = np.concatenate([drawn, np.array([[[9], [0]], [[255], [1]]], np.uint8)], axis=2)
     for pixels in (drawn, clear):
-        placed = put(annotations, stored(2, 2), "class_png", files={FILE.uri: encoded(pixels, "PNG")})
-        np.testing.assert_array_equal(ids_of(placed.masks["class_png"]), [[4, 255], [255, 1]])
+        mapped = put(annotations, stored(2, 2), "class_png", files={FILE.uri: encoded(pixels, "PNG")})
+        np.testing.assert_array_equal(ids_of(mapped.masks["class_png"]), [[4, 255], [255, 1]])
     drawn[1, 0] = (16, 32, 48)
     with pytest.raises(BadInput, match=r"colour without a class \(#102030 at 0,1\)"):
         put(annotations, stored(2, 2), "class_png", files={FILE.uri: encoded(drawn, "PNG")})
@@ -161,11 +161,11 @@ def test_panoptic() -> None:
     annotations = Annotations(masks={"panoptic": MaskImage(FILE, segments=segments)})
     files, ids = {FILE.uri: encoded(drawn, "PNG")}, Ids({"cat": 3, "grass": 200})
     needs = ("class_png", "panoptic_category_png", "panoptic_instance_png")
-    placed = put(annotations, stored(2, 3), *needs, files=files, ids=ids).masks
+    mapped = put(annotations, stored(2, 3), *needs, files=files, ids=ids).masks
     category = [[3, 3, 255], [255, 255, 200]]
-    np.testing.assert_array_equal(ids_of(placed["class_png"]), category)
-    np.testing.assert_array_equal(ids_of(placed["panoptic_category_png"]), category)
-    np.testing.assert_array_equal(ids_of(placed["panoptic_instance_png"]), [[2, 3, 0], [0, 0, 0]])
+    np.testing.assert_array_equal(ids_of(mapped["class_png"]), category)
+    np.testing.assert_array_equal(ids_of(mapped["panoptic_category_png"]), category)
+    np.testing.assert_array_equal(ids_of(mapped["panoptic_instance_png"]), [[2, 3, 0], [0, 0, 0]])
     annotations = Annotations(masks={"panoptic": MaskImage(FILE, segments=segments[:2])})
     with pytest.raises(BadInput, match=r"panoptic id without a segment \(65536 at 1,0\)"):
         put(annotations, stored(2, 3), "panoptic_category_png", files=files, ids=ids)
@@ -182,17 +182,17 @@ def test_objects_are_painted_in_order_and_crowds_first() -> None:
         AnnotatedObject(4, None, square(5), attributes={"is_crowd": 1}),
     )
     image = stored(6, 8, plan_geometry(6, 6, 1, ImagePolicy(size=(6, 8), fit="pad")))
-    placed = put(Annotations(objects=objects), image, "class_png")
+    mapped = put(Annotations(objects=objects), image, "class_png")
     expected = np.full((6, 8), 255)
     expected[:, 1:7] = 0
     expected[:5, 1:6], expected[:3, 1:4], expected[:1, 1:2] = 4, 2, 3
-    np.testing.assert_array_equal(ids_of(placed.masks["class_png"]), expected)
-    assert placed.objects == ()
+    np.testing.assert_array_equal(ids_of(mapped.masks["class_png"]), expected)
+    assert mapped.objects == ()
 
 
 def test_an_image_annotated_as_empty_is_background() -> None:
-    placed = put(Annotations(size=(2, 3)), stored(2, 3), "class_raw", "instance_png")
-    assert placed.masks == {"class_raw": bytes(6)}
+    mapped = put(Annotations(size=(2, 3)), stored(2, 3), "class_raw", "instance_png")
+    assert mapped.masks == {"class_raw": bytes(6)}
 
 
 GREY = {FILE.uri: encoded(np.full((2, 3), 99, np.uint8), "PNG")}
@@ -257,9 +257,9 @@ def test_real_panoptic_masks() -> None:
             segments.append(Segment(segment["id"], label, things[label]))
         annotations = Annotations(masks={"panoptic": MaskImage(FILE, segments=tuple(segments))})
         needs = ("panoptic_category_png", "panoptic_instance_png")
-        placed = put(annotations, stored(*codes.shape), *needs, files={FILE.uri: data}).masks
-        np.testing.assert_array_equal(decode_mask(placed["panoptic_category_png"]), category)
-        np.testing.assert_array_equal(decode_mask(placed["panoptic_instance_png"]), instance)
+        mapped = put(annotations, stored(*codes.shape), *needs, files={FILE.uri: data}).masks
+        np.testing.assert_array_equal(decode_mask(mapped["panoptic_category_png"]), category)
+        np.testing.assert_array_equal(decode_mask(mapped["panoptic_instance_png"]), instance)
 
 
 @pytest.mark.corpus
@@ -271,5 +271,5 @@ def test_real_palette_masks() -> None:
     for path in paths:
         truth = np.load(folder / "SegmentationClassNpy" / f"{path.stem}.npy").astype(np.uint8)
         annotations = Annotations(masks={"class": MaskImage(FILE)})
-        placed = put(annotations, stored(*truth.shape), "class_raw", files={FILE.uri: path.read_bytes()})
-        assert placed.masks["class_raw"] == truth.tobytes()
+        mapped = put(annotations, stored(*truth.shape), "class_raw", files={FILE.uri: path.read_bytes()})
+        assert mapped.masks["class_raw"] == truth.tobytes()

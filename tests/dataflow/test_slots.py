@@ -10,7 +10,7 @@ from recordmill.pipelines.convert_job import run
 from recordmill.pipelines.options.convert import parse_convert
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.shards import progress
-from recordmill.transforms.shards.plan import fewest_shards, slots_warning
+from recordmill.transforms.shards.dataset_plan import fewest_shards, slots_warning
 from tests.shards.planned import plan
 
 

@@ -27,8 +27,8 @@ from recordmill.transforms.records import (
     Box,
     ImageRecord,
     ImageRef,
+    Mapped,
     Part,
-    Placed,
     StoredImage,
 )
 from tests.lazy import tf
@@ -54,7 +54,7 @@ ATTRIBUTES = {
 EVERYTHING = frozenset(
     {"objects", "object_masks", "keypoints", "parts", "captions", "labels", "class", "instance", "panoptic"}
 )
-PLACED = Placed(
+PLACED = Mapped(
     OBJECTS,
     {
         "class_png": b"class",
@@ -207,7 +207,7 @@ def test_golden_bytes(name: str, digest: str) -> None:
 def test_a_record_without_objects_has_every_key() -> None:
     settings = _settings(EVERYTHING, attributes=ATTRIBUTES)
     record = ImageRecord("a/2.png", ImageRef("/x"))
-    values = _values(build_example(SCHEMAS["detection"].features(record, IMAGE, Placed(), settings)))
+    values = _values(build_example(SCHEMAS["detection"].features(record, IMAGE, Mapped(), settings)))
     assert values.keys() == EVERY_DETECTION.keys()
     filled = {key for key, value in values.items() if value}
     assert filled == BASICS.keys() | {"image/source_id", "image/key/sha256"}
@@ -215,7 +215,7 @@ def test_a_record_without_objects_has_every_key() -> None:
 
 def test_source_id_is_the_source_s_own() -> None:
     record = ImageRecord("a/2.png", ImageRef("/x"), annotations=Annotations(source_id="397133"))
-    values = _values(build_example(SCHEMAS["detection"].features(record, IMAGE, Placed(), _settings())))
+    values = _values(build_example(SCHEMAS["detection"].features(record, IMAGE, Mapped(), _settings())))
     assert values["image/source_id"] == [b"397133"]
 
 
@@ -240,7 +240,7 @@ def test_attributes_from_cells() -> None:
     ]
     settings = _settings(attributes=cells)
     values = _values(
-        build_example(SCHEMAS["detection"].features(RECORD, IMAGE, Placed(tuple(objects)), settings))
+        build_example(SCHEMAS["detection"].features(RECORD, IMAGE, Mapped(tuple(objects)), settings))
     )
     assert values["image/object/depth"] == [0.5, 0.0, 0.0]
     assert values["image/object/note"] == [b"", b"x", b""]
@@ -250,7 +250,7 @@ def test_an_attribute_of_several_values_fails_the_record() -> None:
     objects = (AnnotatedObject("dog", Box(0, 0, 1, 1), attributes={"depth": "[1, 2]"}),)
     settings = _settings(attributes={"depth": Column("int64", (None,), cells=True)})
     with pytest.raises(BadInput, match="value does not fit its column.*'depth'"):
-        SCHEMAS["detection"].features(RECORD, IMAGE, Placed(objects), settings)
+        SCHEMAS["detection"].features(RECORD, IMAGE, Mapped(objects), settings)
 
 
 def test_attributes_under_names_of_the_schema_are_refused() -> None:
@@ -303,8 +303,8 @@ def test_the_object_detection_api_reads_it() -> None:
         for number, one in enumerate(OBJECTS)
     )
     settings = _settings(EVERYTHING, attributes=dict.fromkeys(integers, Column("int64", (None,))))
-    placed = Placed(objects, {}, (b"mask 0", b"mask 1"))
-    payload = build_example(SCHEMAS["detection"].features(RECORD, IMAGE, placed, settings))
+    mapped = Mapped(objects, {}, (b"mask 0", b"mask 1"))
+    payload = build_example(SCHEMAS["detection"].features(RECORD, IMAGE, mapped, settings))
     parsed = tf.io.parse_single_example(payload, published)
     assert parsed["image/encoded"] == PNG
     assert (int(parsed["image/height"]), int(parsed["image/width"])) == (100, 200)
@@ -351,7 +351,7 @@ def test_imagenet_has_boxes_and_words() -> None:
     record = ImageRecord("n02/1.JPEG", ImageRef("/x"), None, Annotations(("n02",)))
     objects = (AnnotatedObject("n02", Box(20.0, 10.0, 60.0, 30.0)),)
     settings = FeatureSettings(labels, annotated=frozenset({"objects"}))
-    values = _values(build_example(SCHEMAS["imagenet"].features(record, IMAGE, Placed(objects), settings)))
+    values = _values(build_example(SCHEMAS["imagenet"].features(record, IMAGE, Mapped(objects), settings)))
     assert (values["image/class/label"], values["image/object/bbox/label"]) == ([2], [2])
     assert values["image/class/synset"] == [b"n02"]
     assert values["image/class/text"] == [b"tench, Tinca tinca"]
@@ -389,7 +389,7 @@ def test_needs_no_more_than_there_is() -> None:
 def test_a_combined_record_may_lack_a_mask() -> None:
     annotated = frozenset({"objects", "class", "instance"})
     schema = choose_schema("auto", True, annotated)
-    payload = build_example(schema.features(RECORD, IMAGE, Placed(OBJECTS), _settings(annotated)))
+    payload = build_example(schema.features(RECORD, IMAGE, Mapped(OBJECTS), _settings(annotated)))
     specs = schema.specs(DatasetSummary(True, (1, 1), annotated=annotated))
     parsed = tf.io.parse_single_example(payload, _parsing_spec(specs))
     assert parsed["image/segmentation/class/encoded"].values.numpy().tolist() == []

@@ -16,7 +16,7 @@ from recordmill.transforms.examples.schema import (
     Schema,
     SequenceSchema,
 )
-from recordmill.transforms.records import ImageRecord, Placed, StoredImage
+from recordmill.transforms.records import ImageRecord, Mapped, StoredImage
 
 EVERYTHING = frozenset(
     {"objects", "object_masks", "keypoints", "parts", "captions", "labels", "class", "instance", "panoptic"}
@@ -115,7 +115,7 @@ class _Odd:
         return annotated
 
     def features(
-        self, record: ImageRecord, image: StoredImage | None, placed: Placed, settings: FeatureSettings
+        self, record: ImageRecord, image: StoredImage | None, mapped: Mapped, settings: FeatureSettings
     ) -> dict[str, Any]:
         return {}
 

@@ -24,7 +24,7 @@ from recordmill.transforms.examples.schema import (
     check_names,
 )
 from recordmill.transforms.examples.tabular import FEATURES_ALONE
-from recordmill.transforms.records import Annotations, BadInput, ImageRecord, ImageRef, Placed, StoredImage
+from recordmill.transforms.records import Annotations, BadInput, ImageRecord, ImageRef, Mapped, StoredImage
 from tests.lazy import tf
 
 COLUMNS = {"age": Column("int64", ()), "note": Column("bytes", (None,))}
@@ -48,7 +48,7 @@ def _features(
 ) -> dict[str, Any]:
     """Of a record with labels and free features alone."""
     settings = FeatureSettings(LabelMap.build([]) if labels is None else labels, columns or {})
-    return schema.features(record, image, Placed(), settings)
+    return schema.features(record, image, Mapped(), settings)
 
 
 def _read(features: dict[str, Any]) -> dict[str, tuple[str, list[Any]]]:

@@ -13,7 +13,7 @@ from recordmill.transforms.examples.labels import LabelMap
 from recordmill.transforms.examples.schema import DatasetSummary, FeatureSettings, all_specs, check_names
 from recordmill.transforms.examples.sequence import SEQUENCE
 from recordmill.transforms.examples.tabular import FEATURES_ALONE
-from recordmill.transforms.records import Annotations, ImageRecord, Placed, Steps, StoredImage
+from recordmill.transforms.records import Annotations, ImageRecord, Mapped, Steps, StoredImage
 from tests.lazy import tf
 
 LABELS = LabelMap.build(["cat", "dog"], classes={1: "cat", 18: "dog"})
@@ -37,7 +37,7 @@ def _sequence(frames: list[StoredImage], steps: Steps) -> tuple[bytes, DatasetSu
     record = ImageRecord("clips/1", None, None, Annotations(("dog",), {"age": 5}, steps=steps))
     columns = {"age": Column("int64", ())}
     settings = FeatureSettings(LABELS, columns, steps=LISTS, annotated=OF_STEPS)
-    context = SEQUENCE.features(record, None, Placed(), settings)
+    context = SEQUENCE.features(record, None, Mapped(), settings)
     summary = DatasetSummary(
         False,
         (1, 1),

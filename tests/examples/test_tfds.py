@@ -36,7 +36,7 @@ from recordmill.transforms.records import (
     Box,
     ImageRecord,
     ImageRef,
-    Placed,
+    Mapped,
     StoredImage,
 )
 from tests.lazy import tfds
@@ -98,7 +98,7 @@ def _write(
     payloads = iter(
         build_example(
             apply_rename(
-                schema.features(record, image, Placed(), FeatureSettings(label_map, columns)), renames or {}
+                schema.features(record, image, Mapped(), FeatureSettings(label_map, columns)), renames or {}
             )
         )
         for record, image in records
@@ -379,11 +379,11 @@ def test_objects_are_read_with_their_class_names(tmp_path: Path, name: str) -> N
     attributes = {"area": Column("int64", (None,))}
     schema = choose_schema(name, True, BOXED)
     settings = FeatureSettings(labels, attributes=attributes, annotated=BOXED)
-    placed = Placed(objects, {"class_png": b"class"}, (b"m0", b"m1"))
+    mapped = Mapped(objects, {"class_png": b"class"}, (b"m0", b"m1"))
     with (tmp_path / "train-00000-of-00001.tfrecord").open("wb") as file:
         writer = RecordWriter(file)
-        for key, found in (("0.png", placed), ("1.png", Placed())):
-            annotations = Annotations(captions=("A car.",) if found is placed else ())
+        for key, found in (("0.png", mapped), ("1.png", Mapped())):
+            annotations = Annotations(captions=("A car.",) if found is mapped else ())
             record = ImageRecord(key, ImageRef("/x"), None, annotations)
             writer.write(build_example(schema.features(record, _stored("RGB"), found, settings)))
         size = writer.bytes_written
@@ -430,7 +430,7 @@ def test_masks_are_read_as_their_bytes(tmp_path: Path, name: str, mask: str) -> 
     settings = FeatureSettings(LabelMap.build([]), annotated=annotated)
     with (tmp_path / "train-00000-of-00001.tfrecord").open("wb") as file:
         writer = RecordWriter(file)
-        writer.write(build_example(schema.features(record, _stored("RGB"), Placed((), masks), settings)))
+        writer.write(build_example(schema.features(record, _stored("RGB"), Mapped((), masks), settings)))
     summary = DatasetSummary(True, (0, 0), annotated=annotated)
     specs = schema.specs(summary)
     assert supervised_keys(specs) is None

@@ -26,7 +26,7 @@ from collections.abc import Iterator, Sequence
 from typing import IO, Any, NamedTuple
 
 from recordmill.transforms.records import BadInput, ClassNames, Failure, ImageRecord, JobError
-from recordmill.transforms.shards.references import pack_record
+from recordmill.transforms.shards.references import pack_record, unpack_record
 from recordmill.transforms.sources.detection import detect
 from recordmill.transforms.sources.registry import SOURCES
 from recordmill.transforms.sources.source import Item, SourceConfig
@@ -156,7 +156,8 @@ def _check_items(items: Sequence[Item]) -> None:
             ).encode()
             f"{item.key}{item.reason}{item.detail}".encode()
         elif isinstance(item, ImageRecord):
-            pack_record(item)
+            with contextlib.suppress(BadInput):  # an integer of more than 64 bits
+                unpack_record(pack_record(item))
             masks = [one.mask for one in item.annotations.objects]
             for ref in (item.image, *masks):
                 if ref is not None and hasattr(ref, "uri"):

@@ -18,9 +18,9 @@ from recordmill.transforms import plan as planning
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.publish import Reconcile, write_metadata
 from recordmill.transforms.records import Failure, ImageRecord, ImageRef
+from recordmill.transforms.shards.dataset_plan import DatasetPlan, shard_index
 from recordmill.transforms.shards.manifest import Provenance
 from recordmill.transforms.shards.part import PartTask
-from recordmill.transforms.shards.plan import DatasetPlan, shard_index
 from recordmill.transforms.shards.record_encoder import RecordEncoder
 from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.report import ShardReport
@@ -160,7 +160,7 @@ class Job:
     def __call__(self, times: int = 1) -> str:
         """Plans, writes, publishes; each step of publishing several times, as a runner may."""
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("recordmill.transforms.shards.plan.measure", lambda *_: (1, 12, 500))
+            patch.setattr("recordmill.transforms.shards.dataset_plan.measure", lambda *_: (1, 12, 500))
             plan = planning.make_plan(
                 b"", self.config, [total(self._records)], self._failures, self.run.output, self.run
             )

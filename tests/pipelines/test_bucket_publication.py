@@ -144,7 +144,7 @@ class Scene:
         """The same call goes to its end, writes no finished shard again, and leaves nothing else."""
         published = self.check_in_between()
         job = self.job()
-        finished = sum(name.endswith(".state.json") for name in self.contents())
+        finished = sum(name.endswith(".state") for name in self.contents())
         if published and not self._overwrite:
             with pytest.raises(JobError, match="holds a dataset already"):
                 job()

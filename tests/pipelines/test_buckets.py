@@ -165,7 +165,7 @@ def test_a_conversion_that_is_killed_goes_on(
     bucket_server.on_mutation(None)
     assert process.returncode == -signal.SIGKILL
     is_published = f"{stored}/out/manifest.json" in bucket_server.names(f"{stored}/out")
-    finished = [name for name in bucket_server.names(f"{stored}/out") if name.endswith(".state.json")]
+    finished = [name for name in bucket_server.names(f"{stored}/out") if name.endswith(".state")]
     if is_published:  # nothing but tidying up was left to do
         bucket_server.download(f"{stored}/out", tmp_path / "published")
         assert Counter(payloads(tmp_path / "published")) == Counter(payloads(local))
@@ -180,7 +180,7 @@ def test_an_interruption_says_what_is_left(stored: str, bucket_server: BucketSer
     process: subprocess.Popen[bytes] | None = None
 
     def interrupt(_: int, request: Request, when: str) -> None:
-        if request.name.endswith(".state.json") and when == "after" and process is not None:
+        if request.name.endswith(".state") and when == "after" and process is not None:
             process.send_signal(signal.SIGINT)
 
     bucket_server.on_mutation(interrupt)

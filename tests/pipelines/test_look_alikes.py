@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.transforms.storage import lock, scratch
-from recordmill.transforms.storage.marked import MARKER
+from recordmill.transforms.storage.owner import MARKER
 from tests.buckets.server import BucketServer
 from tests.pipelines.conversion import command, convert, manifest
 from tests.pipelines.faulty import Killed
@@ -22,7 +22,7 @@ IN_OUTPUT = (
     "train-00000-0123456789ab.tfrecord",
     "index/train-00000-of-00099.idx",
     "index/mine.idx",
-    "state/mine.jsonl.gz",
+    "state/mine.rows.gz",
     "manifest.json.part",
     "manifest.json.0123456789ab.part",
     "failures.jsonl.part",

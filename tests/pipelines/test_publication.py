@@ -125,7 +125,7 @@ class Scene:
         """The same call goes to its end, and writes no finished shard again."""
         published = self.check_in_between()
         job = self.job()
-        finished = len(list(Path(job.run.shards).glob("*.state.json")))
+        finished = len(list(Path(job.run.shards).glob("*.state")))
         if published and not self.overwrite:
             with pytest.raises(JobError, match="holds a dataset already"):
                 job()

@@ -22,7 +22,7 @@ from recordmill.transforms.examples.schema import FeatureSettings
 from recordmill.transforms.examples.tabular import FEATURES_ALONE
 from recordmill.transforms.reading.dataset import find_dataset
 from recordmill.transforms.reporting.findings import gather
-from recordmill.transforms.shards.counted import CountedFeatures
+from recordmill.transforms.shards.statistics import CountedFeatures
 from recordmill.transforms.storage.sealed import is_sealed
 from tests.lazy import skimage_metrics
 from tests.pipelines.conversion import by_key, convert, manifest

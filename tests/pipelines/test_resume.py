@@ -9,6 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 
@@ -20,6 +21,7 @@ from tests.pipelines.conversion import by_key, convert, convert_call, digests, f
 ROOT = Path(__file__).parents[2]
 SLOW = pytest.mark.slow
 KEPT = "are kept: the same command reuses them, also with another --max_failure_ratio, or without --strict"
+WROTE = "an earlier version of recordmill wrote the finished shards of an interrupted run"
 SHARDS = 26
 KILLS = int(os.environ.get("RECORDMILL_KILLS", "4"))
 ARGS = (
@@ -89,8 +91,8 @@ class Job:
 def finished_keys(output: Path) -> set[str]:
     """Keys of the records in finished shards, and of their failures."""
     found: set[str] = set()
-    for path in output.glob(".recordmill/*/shards/*.state.json"):
-        file = json.loads(path.read_text())["report"]["file"]
+    for path in output.glob(".recordmill/*/shards/*.state"):
+        file = msgspec.msgpack.decode(path.read_bytes())["file"]
         name = Path(file["path"])
         found |= set(by_key(path.parent, name.stem))
         if file["failures_path"]:
@@ -178,13 +180,38 @@ def test_a_higher_ratio_reuses_everything(
     assert [one["key"] for one in failures(output)] == ["circle/broken.jpg"]
 
 
+# As version 0.1 wrote it.
+OLD_STATE = """{"format_version": 6,
+ "digest": "376f4614c6fa8c427b2a9118d149c14d8ff86935e3522478d00be1016aa576d0",
+ "report": {"split": "train", "shard": 0, "file": {"path": "train-00000-ac662429a3b4.tfrecord",
+ "index_path": "train-00000-ac662429a3b4.idx", "failures_path": null, "state_path": null, "size": 357,
+ "sha256": "bd7952a5b3e88c772d7d2b5a661b45d1cde597aa4cd72c73c12d3859409a7dea", "state_sha256": "",
+ "stats": {"written": 1, "failed": [], "actions": [["kept", 1]]}}}, "sizes": [357, 6]}"""
+
+
+def test_a_run_of_version_0_1_is_started_over(
+    photos: Path, undisturbed: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out"
+    assert convert("--input", photos, "--output", output, *ARGS, "--max_failure_ratio=0") == 1
+    for path in output.glob(".recordmill/*/shards/*.state"):
+        path.unlink()
+        path.with_suffix(".state.json").write_text(OLD_STATE)
+    capfd.readouterr()
+    assert convert("--input", photos, "--output", output, *ARGS) == 0
+    assert f"starting over: {WROTE} ({SHARDS})\n" in capfd.readouterr().err
+    assert digests(output) == undisturbed
+    assert manifest(output)["provenance"]["reused_shards"] == 0
+    assert not (output / ".recordmill").exists()
+
+
 @pytest.mark.slow
 def test_only_shards_whose_images_have_changed_are_written_again(photos: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     assert convert("--input", photos, "--output", output, *ARGS, "--max_failure_ratio=0") == 1
     shard_of = {}
-    for path in output.glob(".recordmill/*/shards/*.state.json"):
-        name = json.loads(path.read_text())["report"]["file"]["path"]
+    for path in output.glob(".recordmill/*/shards/*.state"):
+        name = msgspec.msgpack.decode(path.read_bytes())["file"]["path"]
         shard_of.update(dict.fromkeys(by_key(path.parent, Path(name).stem), name))
     touched = "square/square_007.jpg"
     status = (photos / touched).stat()

@@ -148,7 +148,7 @@ def test_a_version_that_is_first(photos: Path, tmp_path: Path, capsys: pytest.Ca
     assert convert("--input", photos, "--output", output, AUTO) == 0
     text = capsys.readouterr().out
     assert re.match(r"version +1\.0\.0 *\n", text)
-    assert "taken over" not in text
+    assert "reused" not in text
     where = f"The dataset is in {output}/1.0.0/. Its report.html shows what it is."
     assert f"{where} To read the version that {output}/latest.json names:\n" in text
     ours, _, theirs = text.partition("TensorFlow Datasets reads it too:")
@@ -216,11 +216,11 @@ def test_something_has_changed(photos: Path, tmp_path: Path, capsys: pytest.Capt
     assert convert(*call) == 0
     text = capsys.readouterr().out
     assert re.match(r"version +1\.0\.1 *\n", text)
-    assert re.search(r"^taken over +11 records of version 1\.0\.0 *$", text, re.M)
+    assert re.search(r"^reused +11 records of version 1\.0\.0 *$", text, re.M)
     assert re.search(r"^work +1 file of the source read, 1 image prepared *$", text, re.M)
     assert convert(*call, "--validate=header") == 0
     text = capsys.readouterr().out
-    told = r'^taken over +nothing of version 1\.0\.1: --validate was "decode", is "header" *$'
+    told = r'^reused +nothing of version 1\.0\.1: --validate was "decode", is "header" *$'
     assert re.search(told, text, re.M)
     assert "\nwork " not in text
     assert sorted(path.name for path in output.iterdir()) == ["1.0.1", "1.0.2", "latest.json"]
@@ -232,29 +232,29 @@ def test_something_has_changed(photos: Path, tmp_path: Path, capsys: pytest.Capt
         (None, []),
         (
             {"from": "1.0.0", "records": 0, "shards": 0, "reason": "--jpeg_quality was 90, is 80"},
-            ["taken over   nothing of version 1.0.0: --jpeg_quality was 90, is 80"],
+            ["reused       nothing of version 1.0.0: --jpeg_quality was 90, is 80"],
         ),
         (
             {"from": "1.0.0", "records": 0, "shards": 0, "reason": ""},
-            ["taken over   nothing of version 1.0.0: no image is known to be as it was"],
+            ["reused       nothing of version 1.0.0: no unchanged image"],
         ),
         (
             {"from": "1.0.0", "records": 1, "shards": 0, "reason": ""},
             [
-                "taken over   1 record of version 1.0.0",
+                "reused       1 record of version 1.0.0",
                 "work         1,200 files of the source read, 600 images and 1 mask prepared",
             ],
         ),
         (
             {"from": "1.2.3", "records": 9800, "shards": 1, "reason": ""},
             [
-                "taken over   9,800 records of version 1.2.3; 1 shard whole",
+                "reused       9,800 records of version 1.2.3; 1 complete shard",
                 "work         1,200 files of the source read, 600 images and 1 mask prepared",
             ],
         ),
     ],
 )
-def test_what_is_said_of_what_was_taken_over(
+def test_what_is_said_of_reuse(
     taken: object, rows: list[str], home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = manifest(home / "1.0.7")
@@ -265,7 +265,7 @@ def test_what_is_said_of_what_was_taken_over(
     path.write_text(json.dumps(found), "utf-8")
     summary.print_result(str(path))
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
-    assert [line for line in lines if line.startswith(("taken over", "work"))] == rows
+    assert [line for line in lines if line.startswith(("reused", "work"))] == rows
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from recordmill.transforms.records import (
     ImageRecord,
     ImageRef,
 )
-from recordmill.transforms.shards.plan import record_settings
+from recordmill.transforms.shards.dataset_plan import record_settings
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from recordmill.transforms.shards.totals import total
 

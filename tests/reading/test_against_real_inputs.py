@@ -13,8 +13,8 @@ from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.reading.against import SourceComparer
 from recordmill.transforms.records import BadInput, ClassNames, ImageRecord
+from recordmill.transforms.shards.dataset_plan import record_settings
 from recordmill.transforms.shards.hashing import with_split
-from recordmill.transforms.shards.plan import record_settings
 from recordmill.transforms.shards.record_encoder import RecordEncoder
 from recordmill.transforms.shards.totals import total
 from recordmill.transforms.sources.detection import detect

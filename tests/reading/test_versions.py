@@ -24,7 +24,7 @@ from tests.buckets.server import BucketServer
 from tests.pipelines.conversion import convert, manifest
 
 RECORDS = {"1.0.0": 12, "1.0.1": 6}
-STATE = "state/train-00001-of-00002.jsonl.gz"
+STATE = "state/train-00001-of-00002.rows.gz"
 
 
 @pytest.fixture(scope="module")
@@ -287,8 +287,8 @@ def test_the_state_of_a_shard_is_verified_with_it(home: Path) -> None:
     state.unlink()
     assert faults(home) == [("file is missing", STATE)]
     state.write_bytes(data)
-    (folder / "state" / "train-00009-of-00010.jsonl.gz").write_bytes(b"")
-    extra = "state/train-00009-of-00010.jsonl.gz"
+    (folder / "state" / "train-00009-of-00010.rows.gz").write_bytes(b"")
+    extra = "state/train-00009-of-00010.rows.gz"
     assert faults(home) == [("file that the manifest does not list", extra)]
 
 

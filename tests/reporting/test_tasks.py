@@ -17,7 +17,7 @@ from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.publish_report import reencoded_crops, report_page
 from recordmill.transforms.records import ImageRecord, ImageRef
-from recordmill.transforms.shards.plan import plan_dataset
+from recordmill.transforms.shards.dataset_plan import plan_dataset
 from recordmill.transforms.shards.record_encoder import RecordSettings
 from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.statistics import Statistics

@@ -2,7 +2,7 @@
 
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import Annotations, ImageRecord
-from recordmill.transforms.shards.plan import DatasetPlan, plan_dataset
+from recordmill.transforms.shards.dataset_plan import DatasetPlan, plan_dataset
 from recordmill.transforms.shards.totals import total
 
 

@@ -1,11 +1,11 @@
 """The version before: which of its shards may hold what a shard needs, and what may not be taken over."""
 
 import bisect
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +25,16 @@ from recordmill.transforms.shards.previous import (
 from recordmill.transforms.shards.recipe import Recipe
 
 MASKS = MaskMap(None, 0, "m")
+# As version 0.1 wrote it.
+OLD_SETTINGS = """{
+ "format_version": 1,
+ "config": {"schema": "auto"},
+ "versions": {"pillow": "12.1"},
+ "source": {"kind": "folder", "input": "/in"},
+ "edges": {},
+ "masks": {"ids": null, "offset": 0, "name": "0441877c47062ef5"}
+}
+"""
 CODECS = {"pillow": "12.1"}
 SOURCE = {"kind": "folder", "input": "/in"}
 
@@ -63,7 +73,7 @@ def test_files_of_a_shard() -> None:
     assert previous(3).paths("train", 1) == (
         "/out/1.0.0/train-00001-of-00003.tfrecord",
         "/out/1.0.0/index/train-00001-of-00003.idx",
-        "/out/1.0.0/state/train-00001-of-00003.jsonl.gz",
+        "/out/1.0.0/state/train-00001-of-00003.rows.gz",
     )
 
 
@@ -126,7 +136,7 @@ def test_masks_stay_where_classes_are_added_alone() -> None:
     plain = MaskMap.of(labels(None, 1), None)
     assert MaskMap.of(labels(None, 1), plain) == plain
     assert MaskMap.of(labels(None, 2), plain).name != plain.name
-    assert MaskMap.from_json(json.loads(json.dumps(dataclasses.asdict(more)))) == more
+    assert msgspec.json.decode(msgspec.json.encode(more), type=MaskMap) == more
 
 
 def home(folder: Path, manifest: str | None = None, settings: str | None = None) -> str:
@@ -161,10 +171,13 @@ def test_the_first_version_has_none_before(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
-        ({"manifest": "{"}, "manifest.json or state/settings.json is damaged"),
-        ({"manifest": '{"format_version": 9}'}, "format_version is 9, not 1"),
-        ({"settings": "[]"}, "manifest.json or state/settings.json is damaged"),
-        ({"settings": '{"format_version": 2}'}, "format_version is 2, not 1"),
+        ({"manifest": "{"}, "manifest.json is damaged (Input data was truncated)"),
+        ({"manifest": "[" * 100_000}, "manifest.json is damaged"),
+        ({"manifest": '{"format_version": 9}'}, "manifest.json (format 9, not 1)"),
+        ({"settings": "[]"}, "settings.json is damaged (Expected `object`, got `array`)"),
+        ({"settings": '{"format_version": 2}'}, "settings.json is damaged (Object missing required field"),
+        ({"settings": OLD_SETTINGS}, "another version of recordmill wrote "),
+        ({"settings": OLD_SETTINGS}, "settings.json (format 1, not 2)"),
         ({"settings": ""}, "settings.json is not there"),
     ],
 )

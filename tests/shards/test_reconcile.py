@@ -6,7 +6,7 @@ import pytest
 
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import Failure, JobError
-from recordmill.transforms.shards.plan import DatasetPlan
+from recordmill.transforms.shards.dataset_plan import DatasetPlan
 from recordmill.transforms.shards.reconcile import Reconciled, most_often, reconcile
 from recordmill.transforms.shards.report import ShardFile, ShardReport, WriteStats
 from recordmill.transforms.shards.statistics import Statistics

@@ -11,7 +11,7 @@ from PIL import Image
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.examples.protos import Example
 from recordmill.transforms.records import AnnotatedObject, Annotations, Box, ImageRecord, ImageRef, MaskImage
-from recordmill.transforms.shards.plan import record_settings
+from recordmill.transforms.shards.dataset_plan import record_settings
 from recordmill.transforms.shards.record_encoder import RecordEncoder
 from recordmill.transforms.shards.totals import total
 from tests.images.drawn import tensorflow_pixels

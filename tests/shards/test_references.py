@@ -175,6 +175,14 @@ def test_what_cannot_be_packed(value: object, error: type[Exception], message: s
         pack_reference(plain_record(record), 0)
 
 
+def test_a_value_of_another_type_names_the_record() -> None:
+    packed = pack_record(ImageRecord("a.jpg", None, size=1.5))  # type: ignore[arg-type]
+    with pytest.raises(
+        TypeError, match=r"record 'a.jpg' has a value of the wrong type: Expected `int`, got `float`"
+    ):
+        unpack_record(packed)
+
+
 def test_the_order_of_masks_is_not_significant_and_that_of_features_is() -> None:
     def packed(names: str, **fields: Callable[[str], object]) -> bytes:
         given = {field: {name: value(name) for name in names} for field, value in fields.items()}

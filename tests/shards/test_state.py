@@ -1,6 +1,8 @@
 """State files of finished shards: written, found again, and refused where anything has changed."""
 
-import json
+import os
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -72,7 +74,7 @@ def finished(folder: Path, failures: list[Failure] | None = None) -> tuple[Shard
 def test_the_whole_report_comes_back(tmp_path: Path) -> None:
     state, report = finished(tmp_path, [Failure("a.jpg", "decode", "truncated")])
     assert state.reusable([], sizes(state.folder)) == report
-    assert json.loads(Path(state.path).read_text())["report"]["file"]["path"] == "train-00003-a.tfrecord"
+    assert msgspec.msgpack.decode(Path(state.path).read_bytes())["file"]["path"] == "train-00003-a.tfrecord"
 
 
 def test_the_folder_may_have_been_moved(tmp_path: Path) -> None:
@@ -92,18 +94,16 @@ def test_the_folder_may_have_been_moved(tmp_path: Path) -> None:
         ("train-00003-a.tfrecord", None),
         ("train-00003-a.idx", None),
         ("train-00003-a.failures", None),
-        ("train-00003.state.json", ""),
-        ("train-00003.state.json", "[]"),
+        ("train-00003.state", ""),
         ("train-00003-a.idx", "0 8"),
         ("train-00003-a.failures", "{}"),
-        ("train-00003.state.json", '{"format_version": 0}'),
-        ("train-00003.state.json", "[" * 100_000),
-        ("train-00003.state.json", '{"format_version": 1, "digest": "right", "report": {"file": []}}'),
-        ("train-00003.state.json", '{"format_version": 1, "digest": "right", "report": {}}'),
-        ("train-00003.state.json", None),
+        ("train-00003.state", "[]"),
+        ("train-00003.state", "\x11" * 100_000),
+        ("train-00003.state", '{"format_version": 6, "digest": "right", "report": {}}'),
+        ("train-00003.state", None),
     ],
 )
-def test_what_is_not_whole_is_not_reused(tmp_path: Path, name: str, text: str | None) -> None:
+def test_what_is_not_complete_is_not_reused(tmp_path: Path, name: str, text: str | None) -> None:
     state, _ = finished(tmp_path, [])
     if text is None:
         (tmp_path / name).unlink()
@@ -114,19 +114,57 @@ def test_what_is_not_whole_is_not_reused(tmp_path: Path, name: str, text: str | 
     assert not Path(state.path).exists()
 
 
-def test_what_an_earlier_version_wrote_is_not_reused(tmp_path: Path) -> None:
-    """It has no pixel counts."""
+def test_each_cut_or_flipped_state_is_none_or_well_formed(tmp_path: Path) -> None:
     state, _ = finished(tmp_path)
-    noted = json.loads(Path(state.path).read_text())
-    assert noted["format_version"] == 6
-    statistics = noted["report"]["file"]["stats"]["statistics"]
-    assert (statistics.pop("pixels"), statistics.pop("pixel_images")) == (
-        {"0": 20, "255": 22},
-        {"0": 2, "255": 1},
-    )
-    for version in (5, 6):
-        Path(state.path).write_text(json.dumps({**noted, "format_version": version}))
+    good = Path(state.path).read_bytes()
+    for at in range(len(good)):
+        Path(state.path).write_bytes(good[:at])
         assert state.reusable([], sizes(state.folder)) is None
+        Path(state.path).write_bytes(good[:at] + bytes([good[at] ^ 0x81]) + good[at + 1 :])
+        found = state.reusable([], sizes(state.folder))
+        assert found is None or found.file.paths == [
+            f"{tmp_path}/train-00003-a.{end}" for end in ("tfrecord", "idx")
+        ]
+
+
+@pytest.mark.parametrize("changes", [{"format_version": 6}, {"format_version": 8}])
+def test_a_state_of_another_format_is_not_reused(tmp_path: Path, changes: dict[str, int]) -> None:
+    state, _ = finished(tmp_path)
+    edit(state, **changes)
+    assert state.reusable([], sizes(state.folder)) is None
+
+
+def edit(state: ShardState, **changes: object) -> None:
+    """Writes a state with other values."""
+    noted = msgspec.msgpack.decode(Path(state.path).read_bytes())
+    Path(state.path).write_bytes(msgspec.msgpack.encode({**noted, **changes}))
+
+
+def test_equal_states_are_equal_bytes(tmp_path: Path) -> None:
+    """In fresh processes, whatever their hash seeds and the order of counting."""
+    code = """
+import os, random, sys
+from collections import Counter
+from recordmill.transforms.shards.record_state import header_of, write_state
+from recordmill.transforms.shards.report import ShardFile, WriteStats
+from recordmill.transforms.shards.state import ShardState
+stats = WriteStats(written=3)
+names = list({f"{name}" for name in ("kept", "reencoded", "resized", "turned")})
+random.Random(sys.argv[2]).shuffle(names)
+for name in names:
+    stats.actions[name] += len(name)
+    stats.failed["decode", name] += 1
+    stats.statistics.labels[len(name)] += 1
+file = ShardFile("x.tfrecord", "x.idx", None, 7, "digest", stats)
+ShardState(sys.argv[1], "train", 0, "right").write(file, [7, 4])
+write_state(f"{sys.argv[1]}/x.rows.gz", header_of(file, "right", "stamp", "index", []), os.devnull)
+"""
+    written = set()
+    for seed in ("0", "1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        subprocess.run([sys.executable, "-c", code, str(tmp_path), seed], env=environment, check=True)
+        written.add((tmp_path / "train-00000.state").read_bytes() + (tmp_path / "x.rows.gz").read_bytes())
+    assert len(written) == 1
 
 
 def test_another_digest_is_not_reused_and_all_of_it_removed(tmp_path: Path) -> None:
@@ -165,9 +203,8 @@ def test_an_image_that_can_now_be_loaded_is_worth_another_try(tmp_path: Path) ->
 def test_a_state_that_names_other_files_is_none(tmp_path: Path, path: object) -> None:
     state, _ = finished(tmp_path)
     (tmp_path.parent / "x").write_text("mine")
-    noted = json.loads(Path(state.path).read_text())
-    noted["report"]["file"]["index_path"] = path
-    Path(state.path).write_text(json.dumps(noted))
+    noted = msgspec.msgpack.decode(Path(state.path).read_bytes())
+    edit(state, file={**noted["file"], "index_path": path}, sizes={**noted["sizes"], str(path): 4})
     assert state.reusable([], sizes(state.folder)) is None
     state.discard(sizes(state.folder))
     assert (tmp_path.parent / "x").read_text() == "mine"

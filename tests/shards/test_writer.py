@@ -1,21 +1,17 @@
 """Parts, joins, and the processes that write them."""
 
-import dataclasses
 import hashlib
-import os
-import socket
-import subprocess
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import Annotations, ImageRecord, ImageRef, JobError
+from recordmill.transforms.shards.dataset_plan import plan_dataset
 from recordmill.transforms.shards.part import PartTask, join_parts, write_part
-from recordmill.transforms.shards.plan import plan_dataset
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.report import ShardFile
@@ -23,7 +19,6 @@ from recordmill.transforms.shards.state import ShardState, shard_digest
 from recordmill.transforms.shards.totals import total
 from recordmill.transforms.shards.writer import ShardWriter, encoder_pool, part_count
 from recordmill.transforms.storage.files import sizes
-from recordmill.transforms.workers import process
 
 
 def records(count: int) -> list[ImageRecord]:
@@ -123,32 +118,13 @@ def test_the_number_of_workers_changes_no_byte(tmp_path: Path, workers: int) -> 
     assert contents(reports[0].file) == contents(expected)
     assert reports[0].file.sha256 == expected.sha256
     assert contents(reports[1].file) == (b"", "", [])
-    assert train.reusable(references, sizes(str(tmp_path))) == dataclasses.replace(reports[0], reused=True)
-    assert val.reusable([], sizes(str(tmp_path))) == dataclasses.replace(reports[1], reused=True)
-    assert {path.suffix for path in tmp_path.iterdir()} == {".tfrecord", ".idx", ".json"}
+    assert train.reusable(references, sizes(str(tmp_path))) == msgspec.structs.replace(
+        reports[0], reused=True
+    )
+    assert val.reusable([], sizes(str(tmp_path))) == msgspec.structs.replace(reports[1], reused=True)
+    assert {path.suffix for path in tmp_path.iterdir()} == {".tfrecord", ".idx", ".state"}
     assert len(list(tmp_path.iterdir())) == 2 + 2 * 3
     assert sum(done) == 700
-
-
-def test_a_default_time_of_sockets_is_not_that_of_writers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beam's parts for Google Cloud set one; a socket that has one does not block."""
-    blocking: list[bool] = []
-    popen = subprocess.Popen
-
-    def noting(*args: Any, pass_fds: list[int], **options: Any) -> Any:
-        blocking.append(os.get_blocking(pass_fds[0]))
-        return popen(*args, pass_fds=pass_fds, **options)
-
-    monkeypatch.setattr(subprocess, "Popen", noting)
-    former = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(60)
-    try:
-        worker = process.WorkerProcess.spawn()
-    finally:
-        socket.setdefaulttimeout(former)
-    blocking.append(os.get_blocking(worker.connection.fileno()))
-    worker.stop()
-    assert blocking == [True, True]
 
 
 def test_a_disk_that_fails_is_an_error_of_the_job_and_of_no_record(tmp_path: Path) -> None:

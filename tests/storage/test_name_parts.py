@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from recordmill.transforms.storage import name_parts as module
 from recordmill.transforms.storage import objects
-from recordmill.transforms.storage.key_range import EVERYTHING, KeyRange
-from recordmill.transforms.storage.name_parts import after, name_parts
+from recordmill.transforms.storage.name_parts import EVERYTHING, KeyRange, after, name_parts
 
 
 @dataclasses.dataclass

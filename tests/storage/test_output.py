@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,8 +14,8 @@ from hypothesis import strategies as st
 from recordmill.transforms.records import Failure, JobError
 from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.layout import Run, check_name
-from recordmill.transforms.storage.marked import make_marked_folder
 from recordmill.transforms.storage.output import check_output, write_failures
+from recordmill.transforms.storage.owner import make_marked_folder
 from recordmill.transforms.storage.publication import Move, announce, move_file, published_dataset, withdraw
 from recordmill.transforms.storage.runs import (
     end_run,
@@ -78,8 +79,8 @@ def add_shard(run: Run, shard: int = 0, size: int = 5) -> list[Move]:
     name = f"train-{shard:05d}"
     put(Path(run.shards), f"{name}-x.tfrecord", text="r" * size)
     put(Path(run.shards), f"{name}-x.idx")
-    file = {"path": f"{name}-x.tfrecord", "index_path": f"{name}-x.idx", "failures_path": None}
-    put(Path(run.shards), f"{name}.state.json", text=json.dumps({"report": {"file": file}}))
+    state = {"sizes": {f"{name}-x.tfrecord": size, f"{name}-x.idx": 1}}
+    Path(run.shards, f"{name}.state").write_bytes(msgspec.msgpack.encode(state))
     published = f"{name}-of-00001"
     sha256 = hashlib.sha256(b"r" * size).hexdigest()
     return [
@@ -226,10 +227,10 @@ def test_a_run_that_starts_removes_what_others_left_and_keeps_its_finished_shard
     put(
         Path(run.shards),
         "train-00001-y.tfrecord",
-        "train-00001.state.json.0a1b.part",
+        "train-00001.state.0a1b.part",
         "train-00009-empty.idx",
     )
-    put(Path(run.shards), "train-00003.state.json", text="{")
+    put(Path(run.shards), "train-00003.state", text="{")
     put(Path(run.folder), "failures.jsonl", "run.json.0a1b.part", "tfrecord-older/train/x")
     other = begun(tmp_path, "b" * 64)
     add_shard(other, 0)
@@ -251,7 +252,9 @@ def test_a_run_that_starts_removes_what_others_left_and_keeps_its_finished_shard
         f".recordmill/{'a' * 16}/tfrecord-token/train/x": "contents of tfrecord-token/train/x",
     }
     put(Path(run.folder), "scratch/x", "sample.json", "tfrecord-token/train/x")
-    settle_runs(run)
+    put(Path(run.shards), "train-00007.state.json", "train-00007-x.tfrecord", text="by version 0.1")
+    put(Path(other.shards), "train-00007.state.json", text="by version 0.1")
+    assert settle_runs(run) == 2
     assert everything(tmp_path) == {**kept, **mine}
     assert finished_shards(str(tmp_path)) == 2
     Path(run.shards, "notes.txt").unlink()

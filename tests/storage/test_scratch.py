@@ -12,8 +12,7 @@ import pytest
 
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import scratch
-from recordmill.transforms.storage.marked import MARKER
-from recordmill.transforms.storage.owner import Owner
+from recordmill.transforms.storage.owner import MARKER, Owner
 
 _PROGRAM = """
 import sys

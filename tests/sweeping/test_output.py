@@ -8,8 +8,7 @@ import pytest
 
 from recordmill.transforms.flags import as_flags
 from recordmill.transforms.records import JobError
-from recordmill.transforms.storage.marked import make_marked_folder
-from recordmill.transforms.storage.owner import Owner
+from recordmill.transforms.storage.owner import Owner, make_marked_folder
 from recordmill.transforms.sweeping.output import (
     NAMES,
     check_sweep_output,

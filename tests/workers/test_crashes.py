@@ -3,7 +3,6 @@
 import hashlib
 import io
 import os
-import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -14,8 +13,8 @@ import pytest
 from benchmarks.drawings import draw
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import Annotations, ImageRecord, ImageRef, JobError
+from recordmill.transforms.shards.dataset_plan import plan_dataset
 from recordmill.transforms.shards.part import EncodeTask, PartTask, write_part
-from recordmill.transforms.shards.plan import plan_dataset
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.sample import measure
@@ -24,7 +23,6 @@ from recordmill.transforms.shards.totals import total
 from recordmill.transforms.shards.writer import encoder_pool
 from recordmill.transforms.storage.files import sizes
 from recordmill.transforms.storage.local import version_of
-from recordmill.transforms.workers.position import SharedPosition
 from tests.workers.failing_codec import failing_codec
 
 HANG_SECONDS = 1.0
@@ -114,22 +112,6 @@ def test_an_image_that_takes_too_long_is_tried_once(tmp_path: Path) -> None:
         '{"key": "005.jpg", "stage": "decode", "reason": "takes too long", '
         '"detail": "it needs more than 2 seconds of processor time, the limit for its size"}'
     ]
-
-
-def test_the_limit_of_an_image_ends_with_it(tmp_path: Path) -> None:
-    position = SharedPosition(is_limited=True)
-    try:
-        for after in (position.load, position.leave):
-            position.enter(0)
-            position.work(8_000_000)
-            assert 20 < signal.getitimer(signal.ITIMER_PROF)[0] < 25
-            assert position.read().cpu_seconds == 24
-            position.work(100_000_000)
-            assert 60 < signal.getitimer(signal.ITIMER_PROF)[0] < 71
-            after()
-            assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
-    finally:
-        position.leave()
 
 
 def test_an_unexpected_exception_costs_one_image(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -21,8 +21,8 @@ from recordmill.transforms.reading.verify_tally import Tally
 from recordmill.transforms.reading.verify_tasks import CheckTask
 from recordmill.transforms.records import Annotations, BadInput, Failure, ImageRecord, ImageRef
 from recordmill.transforms.reporting.tasks import ChangeTask
+from recordmill.transforms.shards.dataset_plan import plan_dataset
 from recordmill.transforms.shards.part import EncodeTask, PartTask
-from recordmill.transforms.shards.plan import plan_dataset
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.totals import total
@@ -142,7 +142,7 @@ def test_batches(references: list[bytes], settings: RecordSettings) -> None:
 def test_verify(stored: RecordRange, opened_dataset: Opened) -> None:
     task = CheckTask(stored, opened_dataset.expected)
     found = ran(task, worker_itself, "reading.verify_record", "RecordChecker.check").tally
-    assert faults(found) == [(2, f"encode: {RAISED} (injected)")]
+    assert faults(found) == [(2, f"decode: {RAISED} (injected)")]
     assert found.checked["images"] == 5
 
 

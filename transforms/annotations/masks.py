@@ -31,7 +31,7 @@ class ClassIds(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class MaskPlacer:
+class MaskBuilder:
     """Places the masks of one image.
 
     Attributes:
@@ -133,8 +133,8 @@ class MaskPlacer:
         return moved_mask(self.frame.geometry_of((height, width)), pixels, fill)
 
 
-def _looked_up(codes: Array, keys: list[int], reason: str, told: Callable[[int, int, int], str]) -> Array:
-    """For each pixel the place of its code among the keys.
+def _looked_up(codes: Array, keys: list[int], reason: str, describe: Callable[[int, int, int], str]) -> Array:
+    """For each pixel the index of its code among the keys.
 
     Raises:
         BadInput: a pixel's code is none of them.
@@ -145,7 +145,7 @@ def _looked_up(codes: Array, keys: list[int], reason: str, told: Callable[[int, 
     strange = known[at] != codes
     if strange.any():
         y, x = np.unravel_index(int(strange.argmax()), codes.shape)
-        raise BadInput("annotations", reason, told(int(codes[y, x]), int(x), int(y)))
+        raise BadInput("annotations", reason, describe(int(codes[y, x]), int(x), int(y)))
     found: Array = order[at]
     return found
 

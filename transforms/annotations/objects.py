@@ -32,7 +32,7 @@ Kept = tuple[AnnotatedObject, AnnotatedObject]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ObjectPlacer:
+class ObjectMapper:
     """Places the objects of one image.
 
     Attributes:
@@ -43,7 +43,7 @@ class ObjectPlacer:
     rule: BoxRule
     shapes: Shapes
 
-    def placed(self, objects: Sequence[AnnotatedObject]) -> list[Kept]:
+    def mapped(self, objects: Sequence[AnnotatedObject]) -> list[Kept]:
         """The objects that are left: each as the source has it, and as it lies in the stored image.
 
         Raises:

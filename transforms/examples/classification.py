@@ -6,7 +6,7 @@ import hashlib
 
 from recordmill.transforms.examples import schema as s
 from recordmill.transforms.examples.features import Feature
-from recordmill.transforms.records import ImageRecord, Placed, StoredImage
+from recordmill.transforms.records import ImageRecord, Mapped, StoredImage
 
 
 class Classification:
@@ -23,7 +23,7 @@ class Classification:
         return frozenset()
 
     def features(
-        self, record: ImageRecord, image: StoredImage | None, placed: Placed, settings: s.FeatureSettings
+        self, record: ImageRecord, image: StoredImage | None, mapped: Mapped, settings: s.FeatureSettings
     ) -> dict[str, Feature]:
         """The features of one record; see `Schema.features`."""
         stored = s.stored_image(record, image, self.name)

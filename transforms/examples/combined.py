@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from recordmill.transforms.examples import schema as s
 from recordmill.transforms.examples.features import Feature
-from recordmill.transforms.records import ImageRecord, Placed, StoredImage
+from recordmill.transforms.records import ImageRecord, Mapped, StoredImage
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,12 +37,12 @@ class Combined:
         return frozenset().union(*(schema.needs(annotated) for schema in self.schemas))
 
     def features(
-        self, record: ImageRecord, image: StoredImage | None, placed: Placed, settings: s.FeatureSettings
+        self, record: ImageRecord, image: StoredImage | None, mapped: Mapped, settings: s.FeatureSettings
     ) -> dict[str, Feature]:
         """The features of one record; see `Schema.features`."""
         features: dict[str, Feature] = {}
         for schema in self.schemas:
-            features |= schema.features(record, image, placed, settings)
+            features |= schema.features(record, image, mapped, settings)
         return features
 
     def specs(self, summary: s.DatasetSummary) -> dict[str, s.FeatureSpec]:

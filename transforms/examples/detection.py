@@ -16,7 +16,7 @@ from recordmill.transforms.examples.columns import Column, ColumnKind
 from recordmill.transforms.examples.features import Feature, bytes_feature
 from recordmill.transforms.examples.labels import LabelMap
 from recordmill.transforms.examples.object_boxes import box_features, box_specs, object_boxes
-from recordmill.transforms.records import AnnotatedObject, BadInput, ImageRecord, Placed, StoredImage
+from recordmill.transforms.records import AnnotatedObject, BadInput, ImageRecord, Mapped, StoredImage
 
 _OBJECT = "image/object/"
 _KEYPOINT = _OBJECT + "keypoint/"
@@ -43,7 +43,7 @@ class Detection:
         return annotated & {"objects", "object_masks"}
 
     def features(
-        self, record: ImageRecord, image: StoredImage | None, placed: Placed, settings: s.FeatureSettings
+        self, record: ImageRecord, image: StoredImage | None, mapped: Mapped, settings: s.FeatureSettings
     ) -> dict[str, Feature]:
         """The features of one record; see `Schema.features`."""
         stored = s.stored_image(record, image, self.name)
@@ -54,15 +54,15 @@ class Detection:
         if "labels" in settings.annotated:
             features["image/class/label"] = s.label_ids(record, labels)
             features["image/class/text"] = s.label_texts(record, labels)
-        features.update(box_features(_OBJECT + "bbox", object_boxes(placed.objects), stored))
-        features.update(_class_features(placed.objects, labels))
-        features.update(_attribute_features(placed.objects, settings.attributes))
+        features.update(box_features(_OBJECT + "bbox", object_boxes(mapped.objects), stored))
+        features.update(_class_features(mapped.objects, labels))
+        features.update(_attribute_features(mapped.objects, settings.attributes))
         if "object_masks" in settings.annotated:
-            features[_OBJECT + "mask"] = Feature("bytes_list", placed.object_masks)
+            features[_OBJECT + "mask"] = Feature("bytes_list", mapped.object_masks)
         if "keypoints" in settings.annotated:
-            features.update(_keypoint_features(placed.objects, stored))
+            features.update(_keypoint_features(mapped.objects, stored))
         if "parts" in settings.annotated:
-            features.update(_part_features(placed.objects, stored))
+            features.update(_part_features(mapped.objects, stored))
         if "captions" in settings.annotated:
             features["image/caption"] = s.texts(annotations.captions)
         features.update(s.pixel_features(stored))

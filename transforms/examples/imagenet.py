@@ -5,7 +5,7 @@ from __future__ import annotations
 from recordmill.transforms.examples import schema as s
 from recordmill.transforms.examples.features import Feature
 from recordmill.transforms.examples.object_boxes import box_features, box_specs, object_boxes
-from recordmill.transforms.records import ImageRecord, Placed, StoredImage
+from recordmill.transforms.records import ImageRecord, Mapped, StoredImage
 
 _BOX = "image/object/bbox"
 
@@ -26,7 +26,7 @@ class Imagenet:
         return annotated & {"objects"}
 
     def features(
-        self, record: ImageRecord, image: StoredImage | None, placed: Placed, settings: s.FeatureSettings
+        self, record: ImageRecord, image: StoredImage | None, mapped: Mapped, settings: s.FeatureSettings
     ) -> dict[str, Feature]:
         """The features of one record; see `Schema.features`."""
         stored = s.stored_image(record, image, self.name)
@@ -39,8 +39,8 @@ class Imagenet:
             "image/class/label": s.label_ids(record, labels),
             "image/class/synset": s.label_texts(record, labels),
             "image/class/text": s.texts(labels.display_of(label) for label in record.annotations.labels),
-            **box_features(_BOX, object_boxes(placed.objects), stored),
-            f"{_BOX}/label": Feature("int64_list", [labels.id_of(one.label) for one in placed.objects]),
+            **box_features(_BOX, object_boxes(mapped.objects), stored),
+            f"{_BOX}/label": Feature("int64_list", [labels.id_of(one.label) for one in mapped.objects]),
         }
         features.update(s.pixel_features(stored))
         features.update(s.quality_features(stored, "image/jpeg_quality"))

@@ -12,11 +12,11 @@ _SIDES = ("xmin", "xmax", "ymin", "ymax")
 
 
 def object_boxes(objects: Iterable[AnnotatedObject]) -> list[Box]:
-    """The box of each object that was placed."""
+    """The box of each object that was mapped."""
     boxes = []
     for one in objects:
         if one.box is None:
-            raise ValueError(f"an object of class {one.label!r} has no box; objects are placed with theirs")
+            raise ValueError(f"an object of class {one.label!r} has no box; objects are mapped with theirs")
         boxes.append(one.box)
     return boxes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from recordmill.transforms.examples import schema as s
 from recordmill.transforms.examples.features import Feature
-from recordmill.transforms.records import ImageRecord, Placed, StoredImage
+from recordmill.transforms.records import ImageRecord, Mapped, StoredImage
 
 _LAYERS = ("category", "instance")
 
@@ -23,13 +23,13 @@ class Panoptic:
         return frozenset(f"panoptic_{layer}_png" for layer in _LAYERS)
 
     def features(
-        self, record: ImageRecord, image: StoredImage | None, placed: Placed, settings: s.FeatureSettings
+        self, record: ImageRecord, image: StoredImage | None, mapped: Mapped, settings: s.FeatureSettings
     ) -> dict[str, Feature]:
         """The features of one record; see `Schema.features`."""
         stored = s.stored_image(record, image, self.name)
         features = s.image_features(record, stored)
         for layer in _LAYERS:
-            features[f"image/panoptic/{layer}/encoded"] = s.encoded_mask(placed, f"panoptic_{layer}_png")
+            features[f"image/panoptic/{layer}/encoded"] = s.encoded_mask(mapped, f"panoptic_{layer}_png")
             features[f"image/panoptic/{layer}/format"] = s.text("png")
         features.update(s.pixel_features(stored))
         features.update(s.quality_features(stored, "image/jpeg_quality"))

@@ -6,7 +6,7 @@ import dataclasses
 
 from recordmill.transforms.examples import schema as s
 from recordmill.transforms.examples.features import Feature
-from recordmill.transforms.records import ImageRecord, Placed, StoredImage
+from recordmill.transforms.records import ImageRecord, Mapped, StoredImage
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Plain:
         return frozenset({"class_raw"}) if annotated & s.CLASS_MASKS else frozenset()
 
     def features(
-        self, record: ImageRecord, image: StoredImage | None, placed: Placed, settings: s.FeatureSettings
+        self, record: ImageRecord, image: StoredImage | None, mapped: Mapped, settings: s.FeatureSettings
     ) -> dict[str, Feature]:
         """The features of one record; see `Schema.features`."""
         stored = s.stored_image(record, image, self.name)
@@ -45,7 +45,7 @@ class Plain:
             "label": s.label_ids(record, settings.labels),
         }
         if settings.annotated & s.CLASS_MASKS:
-            features["mask_raw"] = s.encoded_mask(placed, "class_raw")
+            features["mask_raw"] = s.encoded_mask(mapped, "class_raw")
         features.update(s.quality_features(stored, "jpeg_quality"))
         if settings.columns:
             features.update(s.column_features(record, settings.columns))

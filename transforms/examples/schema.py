@@ -9,7 +9,7 @@ from typing import Literal, Protocol, TypeVar, runtime_checkable
 from recordmill.transforms.examples.columns import Column, ColumnKind
 from recordmill.transforms.examples.features import Feature, Kind, bytes_feature
 from recordmill.transforms.examples.labels import LabelMap
-from recordmill.transforms.records import FeatureValue, ImageRecord, Placed, StoredImage
+from recordmill.transforms.records import FeatureValue, ImageRecord, Mapped, StoredImage
 
 Dtype = Literal["int64", "float32", "string"]
 Shape = tuple[int | None, ...]
@@ -106,20 +106,20 @@ class Schema(Protocol):
         """The least id of a class, unless the user says otherwise."""
 
     def needs(self, annotated: frozenset[str]) -> frozenset[str]:
-        """What of `Placed` it stores where records have what is `annotated`.
+        """What of `Mapped` it stores where records have what is `annotated`.
 
-        Any of `objects`, `object_masks` and the names of `Placed.masks`. Nothing else is made.
+        Any of `objects`, `object_masks` and the names of `Mapped.masks`. Nothing else is made.
         """
 
     def features(
-        self, record: ImageRecord, image: StoredImage | None, placed: Placed, settings: FeatureSettings
+        self, record: ImageRecord, image: StoredImage | None, mapped: Mapped, settings: FeatureSettings
     ) -> dict[str, Feature]:
         """The features of one record; of a sequence, its context.
 
         Args:
             record: what is described.
             image: as it is stored; None where the record has none.
-            placed: its annotations in the stored image.
+            mapped: its annotations in the stored image.
             settings: of the dataset.
 
         Raises:
@@ -240,9 +240,9 @@ def pixel_specs(summary: DatasetSummary) -> dict[str, FeatureSpec]:
     return {"image/channels": FeatureSpec("int64"), "image/dtype": FeatureSpec("string")}
 
 
-def encoded_mask(placed: Placed, name: str) -> Feature:
+def encoded_mask(mapped: Mapped, name: str) -> Feature:
     """A mask's PNG; nothing where the record has no such mask."""
-    return Feature("bytes_list", (placed.masks[name],) if name in placed.masks else ())
+    return Feature("bytes_list", (mapped.masks[name],) if name in mapped.masks else ())
 
 
 def quality_features(image: StoredImage, name: str) -> dict[str, Feature]:

@@ -9,7 +9,7 @@ import dataclasses
 
 from recordmill.transforms.examples import schema as s
 from recordmill.transforms.examples.features import Feature
-from recordmill.transforms.records import ImageRecord, Placed, StoredImage
+from recordmill.transforms.records import ImageRecord, Mapped, StoredImage
 
 _CLASS = "image/segmentation/class"
 _INSTANCE = "image/segmentation/instance"
@@ -38,16 +38,16 @@ class Segmentation:
         return frozenset({"class_png", "instance_png"} if "instance" in annotated else {"class_png"})
 
     def features(
-        self, record: ImageRecord, image: StoredImage | None, placed: Placed, settings: s.FeatureSettings
+        self, record: ImageRecord, image: StoredImage | None, mapped: Mapped, settings: s.FeatureSettings
     ) -> dict[str, Feature]:
         """The features of one record; see `Schema.features`."""
         stored = s.stored_image(record, image, self.name)
         features = s.image_features(record, stored)
         features["image/channels"] = s.int64(stored.channels)
-        features[f"{_CLASS}/encoded"] = s.encoded_mask(placed, "class_png")
+        features[f"{_CLASS}/encoded"] = s.encoded_mask(mapped, "class_png")
         features[f"{_CLASS}/format"] = s.text("png")
         if "instance" in settings.annotated:
-            features[f"{_INSTANCE}/encoded"] = s.encoded_mask(placed, "instance_png")
+            features[f"{_INSTANCE}/encoded"] = s.encoded_mask(mapped, "instance_png")
             features[f"{_INSTANCE}/format"] = s.text("png")
         features.update(s.pixel_features(stored))
         features.update(s.quality_features(stored, "image/jpeg_quality"))

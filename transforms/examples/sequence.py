@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from recordmill.transforms.examples import schema as s
 from recordmill.transforms.examples.features import Feature, bytes_feature
-from recordmill.transforms.records import ImageRecord, Placed, Steps, StoredImage
+from recordmill.transforms.records import ImageRecord, Mapped, Steps, StoredImage
 
 _FRAME = ("image/encoded", "image/format", "image/height", "image/width")
 
@@ -26,7 +26,7 @@ class Sequences:
         return frozenset()
 
     def features(
-        self, record: ImageRecord, image: StoredImage | None, placed: Placed, settings: s.FeatureSettings
+        self, record: ImageRecord, image: StoredImage | None, mapped: Mapped, settings: s.FeatureSettings
     ) -> dict[str, Feature]:
         """The context of one record; see `Schema.features`."""
         features = {"sequence/key": bytes_feature(record.key)}

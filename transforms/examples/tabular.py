@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from recordmill.transforms.examples import schema as s
 from recordmill.transforms.examples.features import Feature
-from recordmill.transforms.records import ImageRecord, Placed, StoredImage
+from recordmill.transforms.records import ImageRecord, Mapped, StoredImage
 
 
 class FeaturesAlone:
@@ -18,7 +18,7 @@ class FeaturesAlone:
         return frozenset()
 
     def features(
-        self, record: ImageRecord, image: StoredImage | None, placed: Placed, settings: s.FeatureSettings
+        self, record: ImageRecord, image: StoredImage | None, mapped: Mapped, settings: s.FeatureSettings
     ) -> dict[str, Feature]:
         """The features of one record; see `Schema.features`."""
         if image is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import array
 import hashlib
 import struct
+from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from recordmill.transforms.framing import FRAME_BYTES as FRAME_BYTES
@@ -69,3 +70,16 @@ class RecordWriter:
     def lengths(self) -> array.array[int]:
         """Bytes of each whole frame, in order: what `index_lines` takes."""
         return self._lengths
+
+
+def index_lines(lengths: Iterable[int], start: int = 0) -> Iterator[str]:
+    """A line `<offset> <length>` a record, line end included.
+
+    Args:
+        lengths: bytes of each frame (payload and framing), in file order.
+        start: offset of the first frame, for a part that follows others in the file.
+    """
+    offset = start
+    for length in lengths:
+        yield f"{offset} {length}\n"
+        offset += length

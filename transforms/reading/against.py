@@ -14,7 +14,7 @@ from recordmill.transforms.examples.schema import SequenceSchema
 from recordmill.transforms.reading.against_difference import Difference, counted, shown
 from recordmill.transforms.reading.against_features import feature_differences, stored_images
 from recordmill.transforms.reading.against_images import ImageMatch, match_image
-from recordmill.transforms.records import BadInput, ImageRecord, ImageRef, Placed, StoredImage
+from recordmill.transforms.records import BadInput, ImageRecord, ImageRef, Mapped, StoredImage
 from recordmill.transforms.shards.hashing import with_split
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from recordmill.transforms.storage.reader import ImageReader
@@ -57,7 +57,7 @@ class SourceComparer:
     One serves one thread. It is made where it works: it is not to be pickled, its settings are.
 
     Args:
-        settings: of the encoding of the dataset: `shards.plan.record_settings` of the totals of the source
+        settings: of the encoding of the dataset: `record_settings` of the totals of the source
             and `against_settings.config_of` of the manifest.
     """
 
@@ -126,7 +126,7 @@ class SourceComparer:
         schema, features = self._settings.schema, self._settings.features
         if not isinstance(schema, SequenceSchema):
             raise ValueError(f"record {record.key!r} is a sequence, which schema {schema.name!r} cannot hold")
-        context = schema.features(record, None, Placed(), features)
+        context = schema.features(record, None, Mapped(), features)
         lists = schema.feature_lists(record, images, features)
         return build_sequence_example(self._named(context), self._named(lists))
 

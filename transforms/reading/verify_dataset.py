@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from recordmill.transforms.examples.schema import FeatureSpec
+from recordmill.transforms.framing import HashedFile
 from recordmill.transforms.reading.dataset import Dataset, ShardEntry, find_dataset, followed
 from recordmill.transforms.reading.verify_tally import Fault, Tally
 from recordmill.transforms.sources.formats.tfrecord_files import is_tfrecord_name, split_of
 from recordmill.transforms.sources.formats.tfrecord_labels import is_metadata_name
 from recordmill.transforms.storage.files import read_bytes
-from recordmill.transforms.storage.hashed import HashedFile
 from recordmill.transforms.storage.layout import DATASET_INFO, FAILURES, INDEX, MANIFEST, STATE
 from recordmill.transforms.storage.places import is_file, is_folder, names_in, open_named, status_of
 from recordmill.transforms.storage.sealed import is_sealed

@@ -10,14 +10,13 @@ import itertools
 import zlib
 from collections.abc import Iterator
 
-from recordmill.transforms.examples.index import index_lines
-from recordmill.transforms.framing import FRAME_BYTES, DamagedRecordError, Frame, read_frames
+from recordmill.transforms.examples.tfrecord import index_lines
+from recordmill.transforms.framing import FRAME_BYTES, DamagedRecordError, Frame, HashedFile, read_frames
 from recordmill.transforms.reading.dataset import ShardEntry
 from recordmill.transforms.reading.shard import frames, opened
 from recordmill.transforms.reading.verify_dataset import MISSING, changed_file
 from recordmill.transforms.reading.verify_tally import Fault, Tally
 from recordmill.transforms.storage.files import read_bytes
-from recordmill.transforms.storage.hashed import HashedFile
 from recordmill.transforms.storage.places import open_named
 
 DAMAGED = "damaged record"

@@ -30,7 +30,7 @@ class Verified:
         tally: counts and faults.
         ranges: the records of a shard that can be read.
         keys: `key_entry` of each record, one after the other.
-        places: key and packed `StoredPlace` of each, where they are asked for.
+        places: key and packed `StoredPlace` of each, for a comparison with the source.
     """
 
     tally: Tally
@@ -91,49 +91,44 @@ class CheckTask(Task[Worker, Verified]):
 
     def run(self, worker: Worker) -> Verified:
         """Looks at each record."""
-        tally, keys = Tally(), bytearray()
         worker.position.cpu_factor = SLOW_FACTOR
-        places: list[tuple[str, bytes]] = []
-        checker = RecordChecker(self.expected)
-        with naming_faults(self.records.path):
+        checker, records = RecordChecker(self.expected), self.records
+        tally, keys, places = Tally(), bytearray(), []
+        with naming_faults(records.path):
             try:
-                for at, (offset, payload) in enumerate(self.records.read()):
-                    key = self._check(worker, checker, at, offset, payload, tally)
+                for at, (offset, payload) in enumerate(records.read()):
+                    key, number = self._check(worker, checker, at, offset, payload, tally), records.first + at
                     if key and self.expected.is_ours:
-                        keys += key_entry(key, self.records.shard, self.records.first + at)
+                        keys += key_entry(key, records.shard, number)
                     if key and self.expected.joins:
-                        places.append((key, self._place(at, offset).pack()))
+                        length = records.lengths[at]
+                        place = StoredPlace(records.path, records.name, records.split, number, offset, length)
+                        places.append((key, place.pack()))
                     worker.progress(1, len(payload))
             except DamagedRecordError as error:
-                number = self.records.first + error.number
-                offset = self.records.offset + error.offset
-                what = "it was whole a moment ago: somebody writes to it, or the disk fails"
-                tally.add(Fault(DAMAGED, self.records.name, number, offset, what=what))
+                what = "it was complete a moment ago: somebody writes to it, or the disk fails"
+                number, offset = records.first + error.number, records.offset + error.offset
+                tally.add(Fault(DAMAGED, records.name, number, offset, what=what))
         return Verified(tally, keys=bytes(keys), places=places)
 
     def _check(
         self, worker: Worker, checker: RecordChecker, at: int, offset: int, payload: bytes, tally: Tally
     ) -> str:
         """Looks at one record; its key."""
+        place = (self.records.name, self.records.first + at, offset)
         try:
-            with worker.item(at):
+            with worker.item(at, "decode"):
                 worker.position.work(PIXELS_A_BYTE * len(payload))
                 found = checker.check(payload)
         except BadInput as error:
-            fault = Fault(UNDECODABLE, self.records.name, self.records.first + at, offset, what=str(error))
-            tally.add(fault)
+            tally.add(Fault(UNDECODABLE, *place, what=str(error)))
             return ""
         for kind, what in found.faults:
-            tally.add(Fault(kind, self.records.name, self.records.first + at, offset, found.key, what))
+            tally.add(Fault(kind, *place, found.key, what))
         tally.checked["images"] += found.images
         tally.checked["masks"] += found.masks
         tally.checked["keys"] += bool(found.key and self.expected.is_ours)
         return found.key
-
-    def _place(self, at: int, offset: int) -> StoredPlace:
-        records = self.records
-        number = records.first + at
-        return StoredPlace(records.path, records.name, records.split, number, offset, records.lengths[at])
 
     def lost(self, error: BadInput) -> Verified:
         """The fault of the only record."""

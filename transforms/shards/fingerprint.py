@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from recordmill.transforms.annotations.place import OF_CLASSES, OF_OBJECTS
+from recordmill.transforms.annotations.mapping import OF_CLASSES, OF_OBJECTS
 from recordmill.transforms.examples.labels import LabelMap
 from recordmill.transforms.records import Annotations, ImageRecord, ImageRef
 from recordmill.transforms.shards.plain_values import encode
@@ -65,7 +65,7 @@ def annotations_fingerprint(
     Args:
         record: the record.
         labels: ids of classes.
-        needs: the fields of `Placed` that are needed.
+        needs: the fields of `Mapped` that are needed.
         mask_map: identifies the ids that the values of masks are stored as.
     """
     annotations = record.annotations

@@ -23,7 +23,7 @@ from recordmill.transforms.examples.tfds import (
 from recordmill.transforms.images.versions import codec_versions
 from recordmill.transforms.shards.class_overview import class_overview
 from recordmill.transforms.shards.previous import SETTINGS, shard_name
-from recordmill.transforms.shards.programs import package_version
+from recordmill.transforms.shards.recipe import package_version
 from recordmill.transforms.shards.reconcile import Reconciled
 from recordmill.transforms.shards.record_state import ENDING
 from recordmill.transforms.shards.report import ShardReport
@@ -45,7 +45,7 @@ _PACKAGES = ("apache-beam", "google-crc32c", "numpy", "pillow", "protobuf", "pyc
 
 @dataclasses.dataclass(frozen=True)
 class Provenance:
-    """Where a dataset comes from: what manifest.json says of it beside its contents."""
+    """Where a dataset comes from, as manifest.json records it."""
 
     source: Mapping[str, object]
     config_digest: str
@@ -84,7 +84,7 @@ class ShardNames(NamedTuple):
         report: of the shard.
         records_name: of its records.
         index_name: of its index.
-        state_name: of what it was made from; None where there are no versions, or it is empty.
+        state_name: of its state; None where there are no versions, or it is empty.
     """
 
     report: ShardReport
@@ -118,7 +118,7 @@ def manifest_json(
         reconciled: the dataset.
         config: of it.
         provenance: of it.
-        described: names of the files beside its shards, as `metadata_names` has them.
+        described: names of the files next to its shards, as `metadata_names` has them.
     """
     shards = [name for shard in shard_files(reconciled) for name in shard.names]
     files = sorted([*shards, *described, FAILURES])
@@ -134,13 +134,13 @@ def manifest_text(manifest: Mapping[str, Any], digests: Mapping[str, str]) -> st
         digests: sha256 of each file that is no shard, index or page, in hex, by name.
     """
     provenance = {**manifest["provenance"], "finished": _now()}
-    whole = {
+    complete = {
         **manifest,
         "provenance": provenance,
         "digests": dict(sorted(digests.items())),
         "seal": PLACEHOLDER,
     }
-    return seal(json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
+    return seal(json.dumps(complete, indent=2, ensure_ascii=False) + "\n")
 
 
 def state_digests(reconciled: Reconciled) -> dict[str, str]:
@@ -296,7 +296,7 @@ def _manifest(reconciled: Reconciled, config: DatasetConfig, provenance: Provena
 
 
 def _taken_over(reconciled: Reconciled) -> dict[str, object] | None:
-    """What is of the version before; None where there is none."""
+    """What is reused of the previous version; None where there is none."""
     plan = reconciled.plan
     if not plan.previous_version and not plan.not_taken:
         return None

@@ -9,7 +9,7 @@ import psutil
 from rich.filesize import decimal
 
 from recordmill.transforms.config import DatasetConfig
-from recordmill.transforms.shards.plan import DatasetPlan
+from recordmill.transforms.shards.dataset_plan import DatasetPlan
 
 _SHUFFLE_FACTOR = 5
 """Bytes of memory for each byte that Beam's in-process runner shuffles: 3.5 to 4.8 were measured, for records

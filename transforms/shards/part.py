@@ -1,4 +1,4 @@
-"""Writes whole shards, or parts of them, as files; parts concatenate byte for byte to a shard."""
+"""Tasks that encode records, and the files of shards and of their parts: parts concatenate to a shard."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ import shutil
 from collections.abc import Iterable, Sequence
 from typing import IO
 
-from recordmill.transforms.examples.index import index_lines
-from recordmill.transforms.examples.tfrecord import RecordWriter
+import msgspec
+
+from recordmill.transforms.examples.tfrecord import RecordWriter, index_lines
 from recordmill.transforms.records import BadInput, Failure
 from recordmill.transforms.shards.fingerprint import is_versioned, source_fingerprint
 from recordmill.transforms.shards.record_encoder import RecordEncoder
-from recordmill.transforms.shards.record_state import ENDING, header_of, row_line, write_state
+from recordmill.transforms.shards.record_state import ENDING, header_of, row_bytes, write_state
 from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.report import ShardFile, WriteStats, merged
+from recordmill.transforms.shards.reuse import TakeOver
 from recordmill.transforms.shards.state import ShardState
-from recordmill.transforms.shards.taking_over import TakeOver
 from recordmill.transforms.storage import objects
 from recordmill.transforms.storage.durable import write_text
+from recordmill.transforms.storage.files import stamp_of
 from recordmill.transforms.storage.paths import is_remote
-from recordmill.transforms.storage.stamp import stamp_of
 from recordmill.transforms.storage.write_faults import naming_faults
 from recordmill.transforms.workers.task import R, Task, Worker
 
@@ -68,7 +69,7 @@ class PartTask(_RecordsTask[ShardFile]):
         references: in their final order.
         path: to write them under, without ending.
         state: to be written once the shard is finished; None where this is a part of one.
-        take: the version before; None where the dataset has no versions.
+        take: the previous version; None if the dataset has no versions.
     """
 
     path: str
@@ -85,7 +86,7 @@ class PartTask(_RecordsTask[ShardFile]):
         """Writes the failure of the only record."""
         with naming_faults(self.path):
             failure, stats = self._failure(error)
-            file = dataclasses.replace(
+            file = msgspec.structs.replace(
                 write_empty(self.path, has_state=self.take is not None),
                 failures_path=_write_failures([failure.to_json()], self.path),
                 stats=stats,
@@ -171,7 +172,7 @@ def _finished(file: ShardFile, state: ShardState | None, worker: Worker | None =
         return file
     is_uploaded = is_remote(state.folder)
     if file.state_path is not None:
-        stamp = objects.upload(file.path, _placed(state.folder, file.path)).crc32c if is_uploaded else ""
+        stamp = objects.upload(file.path, _path_in(state.folder, file.path)).crc32c if is_uploaded else ""
         file = _with_state(file, file.state_path, state.digest, stamp)
     sizes = [os.path.getsize(path) for path in file.paths]
     if is_uploaded:
@@ -187,7 +188,7 @@ def _finished(file: ShardFile, state: ShardState | None, worker: Worker | None =
 
 
 def _with_state(file: ShardFile, rows: str, digest: str, stamp: str) -> ShardFile:
-    """A whole shard with its state in place of its records' lines; `stamp` of an object, if it is one."""
+    """A complete shard with its state instead of the rows of its records; `stamp` if it is an object."""
     failures: Sequence[str] = ()
     if file.failures_path is not None:
         with open(file.failures_path, encoding="utf-8", newline="\n") as failed:
@@ -198,31 +199,31 @@ def _with_state(file: ShardFile, rows: str, digest: str, stamp: str) -> ShardFil
     stamp = stamp or stamp_of(file.path)[1]
     sha256 = write_state(path, header_of(file, digest, stamp, index, failures), rows)
     os.remove(rows)
-    return dataclasses.replace(file, state_path=path, state_sha256=sha256)
+    return msgspec.structs.replace(file, state_path=path, state_sha256=sha256)
 
 
 def _uploaded(file: ShardFile, folder: str) -> ShardFile:
-    """A shard's file in a bucket, where it has the same names; those of this machine are removed.
+    """The files of a shard in a bucket, under the same names; the local files are removed.
 
-    One that has a state has been uploaded before, for what the state says of it.
+    The records of a shard with a state are there already: their checksum is in the state.
     """
     paths = [path for path in file.paths if file.state_path is None or path != file.path]
     objects.in_parallel(functools.partial(_upload, folder), paths)
     _remove(file.paths)
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         file,
-        path=_placed(folder, file.path),
-        index_path=_placed(folder, file.index_path),
-        failures_path=file.failures_path and _placed(folder, file.failures_path),
-        state_path=file.state_path and _placed(folder, file.state_path),
+        path=_path_in(folder, file.path),
+        index_path=_path_in(folder, file.index_path),
+        failures_path=file.failures_path and _path_in(folder, file.failures_path),
+        state_path=file.state_path and _path_in(folder, file.state_path),
     )
 
 
 def _upload(folder: str, path: str) -> None:
-    objects.upload(path, _placed(folder, path))
+    objects.upload(path, _path_in(folder, path))
 
 
-def _placed(folder: str, path: str) -> str:
+def _path_in(folder: str, path: str) -> str:
     return os.path.join(folder, os.path.basename(path))
 
 
@@ -232,13 +233,13 @@ def write_part(
     encoder: RecordEncoder,
     take: TakeOver | None = None,
 ) -> ShardFile:
-    """Encodes `references`, in their order, into `path`.tfrecord; index and failures beside it.
+    """Encodes `references`, in their order, into `path`.tfrecord; index and failures next to it.
 
     Args:
         references: packed.
         path: without ending.
         encoder: of the records.
-        take: the version before, in one of which each record leaves a line too; None where there are none.
+        take: the previous version, if the dataset has versions: each record then writes a row of the state.
     """
     stats = WriteStats()
     failures: list[Failure] = []
@@ -246,12 +247,12 @@ def write_part(
         writer = RecordWriter(stack.enter_context(open(f"{path}.tfrecord", "wb", buffering=_WRITE_BYTES)))
         rows = None
         if take is not None:
-            rows = stack.enter_context(open(f"{path}.rows", "w", encoding="utf-8", newline="\n"))
+            rows = RecordWriter(stack.enter_context(open(f"{path}.rows", "wb", buffering=_WRITE_BYTES)))
         for number, record, encoded in encoder.encode_all(references, stats, failures, take):
             writer.write(encoded.payload)
             if rows is not None and take is not None:
                 source = source_fingerprint(record) if encoded.is_as_listed else ""
-                rows.write(row_line(take.place(references[number], record), source, encoded))
+                rows.write(row_bytes(take.sort_key(references[number], record), source, encoded))
             stats.unknown += not (encoded.is_as_listed and is_versioned(record))
     with open(f"{path}.idx", "w", encoding="ascii") as index:
         index.writelines(index_lines(writer.lengths))
@@ -267,11 +268,11 @@ def write_part(
 
 
 def write_empty(path: str, has_state: bool = False) -> ShardFile:
-    """A shard without a record: a file all the same, since its name is in the others' names.
+    """A shard without a record: an empty file, since the names of shards contain their number.
 
     Args:
         path: without ending.
-        has_state: it may be a part of a shard of a version, whose records leave lines.
+        has_state: the dataset has versions.
     """
     endings = ("tfrecord", "idx", "rows") if has_state else ("tfrecord", "idx")
     for ending in endings:
@@ -291,10 +292,8 @@ def join_parts(parts: Sequence[ShardFile], path: str) -> ShardFile:
     """Appends the parts to the first, under `path`: TFRecord files concatenate to a TFRecord file."""
     hashed = hashlib.sha256()
     size = 0
-    if os.path.exists(parts[0].path):  # else it has been moved by a try that was cut off
-        os.replace(parts[0].path, f"{path}.tfrecord")
+    os.replace(parts[0].path, f"{path}.tfrecord")
     with open(f"{path}.tfrecord", "r+b") as file, open(f"{path}.idx", "w") as index:
-        file.truncate(parts[0].size)
         for part in parts:
             with open(part.index_path) as lines:
                 index.writelines(_shifted(lines, size))
@@ -305,35 +304,29 @@ def join_parts(parts: Sequence[ShardFile], path: str) -> ShardFile:
                     size += len(block)
                     if not first:
                         file.write(block)
-    failures = []
-    for part in parts:
-        if part.failures_path is not None:
-            with open(part.failures_path, encoding="utf-8", newline="\n") as failed:
-                failures += [line.rstrip("\n") for line in failed]
     result = ShardFile(
         path=f"{path}.tfrecord",
         index_path=f"{path}.idx",
-        failures_path=_write_failures(failures, path),
+        failures_path=_concatenated([part.failures_path for part in parts], f"{path}.failures"),
         size=size,
         sha256=hashed.hexdigest(),
         stats=merged([part.stats for part in parts]),
-        state_path=_joined_rows([part.state_path for part in parts], path),
+        state_path=_concatenated([part.state_path for part in parts], f"{path}.rows"),
     )
-    # The first has been moved.
     _remove(path for part in parts for path in part.paths)
     return result
 
 
-def _joined_rows(parts: Sequence[str | None], path: str) -> str | None:
-    """The lines of all records in one file; None where they have left none."""
+def _concatenated(parts: Sequence[str | None], path: str) -> str | None:
+    """All lines of some files in one; None if there are no files."""
     every = [part for part in parts if part is not None]
     if not every:
         return None
-    with open(f"{path}.rows", "wb") as file:
+    with open(path, "wb") as file:
         for part in every:
-            with open(part, "rb") as rows:
-                shutil.copyfileobj(rows, file, _COPY_BYTES)
-    return f"{path}.rows"
+            with open(part, "rb") as lines:
+                shutil.copyfileobj(lines, file, _COPY_BYTES)
+    return path
 
 
 def _shifted(lines: IO[str], start: int) -> Iterable[str]:
@@ -344,7 +337,7 @@ def _shifted(lines: IO[str], start: int) -> Iterable[str]:
 
 
 def _remove(paths: Iterable[str | None]) -> None:
-    """Removes files, as far as they are there."""
+    """Removes files that exist."""
     for path in paths:
         if path is not None:
             with contextlib.suppress(FileNotFoundError):

@@ -1,14 +1,15 @@
-"""The version before: what of it can be taken over, and where that lies."""
+"""The previous version: whether it can be reused, and where its shards lie."""
 
 from __future__ import annotations
 
 import bisect
-import dataclasses
 import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
 
 from recordmill.transforms.examples.labels import LabelMap
 from recordmill.transforms.shards.recipe import Recipe
@@ -19,8 +20,10 @@ from recordmill.transforms.storage.versions import latest_version, published_ver
 
 SETTINGS = f"{STATE}/settings.json"
 """In a version: its recipe, and where its shards begin."""
+_SETTINGS_VERSION = 2
 
-_DAMAGED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+
+_T = TypeVar("_T")
 
 
 class ShardPaths(NamedTuple):
@@ -31,9 +34,8 @@ class ShardPaths(NamedTuple):
     state_path: str
 
 
-@dataclasses.dataclass(frozen=True)
-class PreviousSplit:
-    """A split of the version before.
+class PreviousSplit(msgspec.Struct, frozen=True):
+    """A split of the previous version.
 
     Attributes:
         records: that it holds.
@@ -48,8 +50,7 @@ class PreviousSplit:
     edges: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class MaskMap:
+class MaskMap(msgspec.Struct, frozen=True):
     """The ids that the values of masks of classes are stored as.
 
     Attributes:
@@ -59,14 +60,15 @@ class MaskMap:
             them are the same.
     """
 
-    ids: Mapping[int, int] | None
+    ids: dict[int, int] | None
     offset: int
     name: str
 
     @staticmethod
     def of(labels: LabelMap, before: MaskMap | None) -> MaskMap:
-        """The map of a dataset, given that of the version before."""
-        ids, offset = labels.mask_ids, labels.offset
+        """The map of a dataset, given that of the previous version."""
+        ids = None if labels.mask_ids is None else dict(sorted(labels.mask_ids.items()))
+        offset = labels.offset
         if before is not None and ids is not None and before.ids is not None:
             is_more = before.ids.items() <= ids.items()
         else:
@@ -74,37 +76,26 @@ class MaskMap:
         if before is not None and is_more:
             return MaskMap(ids, offset, before.name)
         # A map that comes back, after one with more classes, is another one: masks may have those.
-        told = [sorted(ids.items()) if ids is not None else None, offset, before and before.name]
-        return MaskMap(ids, offset, hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16])
-
-    @staticmethod
-    def from_json(found: Mapping[str, Any]) -> MaskMap:
-        """What `dataclasses.asdict` made, once it was JSON."""
-        ids = found["ids"]
-        return MaskMap(
-            None if ids is None else {int(value): int(number) for value, number in ids.items()},
-            int(found["offset"]),
-            str(found["name"]),
-        )
+        parts = [None if ids is None else list(ids.items()), offset, before and before.name]
+        return MaskMap(ids, offset, hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16])
 
 
-@dataclasses.dataclass(frozen=True)
-class PreviousVersion:
-    """A version that can be taken over from.
+class PreviousVersion(msgspec.Struct, frozen=True):
+    """A version that can be reused.
 
     Attributes:
         version: `x.y.z`.
         folder: of it.
         splits: by name.
         failures: SHA-256 of its failures.jsonl, in hex.
-        same_shards: their number is not asked to be another one.
-        same_metadata: what no shard tells is not asked to be another one.
+        same_shards: whether the number of shards stays.
         masks: the ids that the values of its masks were stored as.
+        same_metadata: whether the settings that only metadata depends on are the same.
     """
 
     version: str
     folder: str
-    splits: Mapping[str, PreviousSplit]
+    splits: dict[str, PreviousSplit]
     failures: str
     same_shards: bool
     masks: MaskMap
@@ -148,22 +139,47 @@ def shard_name(split: str, shard: int, num_shards: int) -> str:
     return f"{split}-{shard:05d}-of-{num_shards:05d}"
 
 
+class _Settings(msgspec.Struct):
+    """The contents of `state/settings.json`."""
+
+    format_version: int
+    recipe: Recipe
+    edges: dict[str, tuple[str, ...]]
+    masks: MaskMap
+
+
+class _Shard(msgspec.Struct):
+    bytes: int
+
+
+class _Split(msgspec.Struct):
+    records: int
+    shards: list[_Shard]
+
+
+class _Manifest(msgspec.Struct):
+    """What is read here of manifest.json."""
+
+    splits: dict[str, _Split]
+    digests: dict[str, str]
+
+
 def settings_text(recipe: Recipe, edges: Mapping[str, Sequence[str]], masks: MaskMap) -> str:
     """The text of `state/settings.json`."""
-    settings = {**recipe.as_json(), "edges": edges, "masks": dataclasses.asdict(masks)}
-    return json.dumps(settings, indent=1, ensure_ascii=False) + "\n"
+    every_edge = {split: tuple(keys) for split, keys in edges.items()}
+    packed = msgspec.json.encode(_Settings(_SETTINGS_VERSION, recipe, every_edge, masks))
+    return f"{msgspec.json.format(packed, indent=1).decode()}\n"
 
 
 def find_previous(home: str, recipe: Recipe) -> tuple[PreviousVersion | None, str, str]:
-    """What there is to take over from.
+    """The version that the next one can reuse.
 
     Args:
         home: folder of the versions.
-        recipe: of the version that is to be.
+        recipe: of the next version.
 
     Returns:
-        The version that latest.json names, where it can be taken over from; its number, where there is one;
-        and why not.
+        The version that latest.json names, if it can be reused; its number; and why it cannot be reused.
     """
     try:
         version = latest_version(home)
@@ -173,34 +189,48 @@ def find_previous(home: str, recipe: Recipe) -> tuple[PreviousVersion | None, st
         return None, "", f"{os.path.join(home, LATEST)} is not there" if published_versions(home) else ""
     folder = version_folder(home, version)
     try:
-        manifest = json.loads(files.read_bytes(os.path.join(folder, MANIFEST)))
-        settings = json.loads(files.read_bytes(os.path.join(folder, SETTINGS)))
-        if manifest["format_version"] != FORMAT_VERSION:
-            raise ValueError(f"format_version is {manifest['format_version']!r}, not {FORMAT_VERSION}")
-        before = Recipe.from_json(settings)
-        splits = {name: _split(split, settings["edges"]) for name, split in _named(manifest)}
-        failures = str(manifest["digests"][FAILURES])
-        masks = MaskMap.from_json(settings["masks"])
+        manifest = _read(os.path.join(folder, MANIFEST), _Manifest, FORMAT_VERSION)
+        settings = _read(os.path.join(folder, SETTINGS), _Settings, _SETTINGS_VERSION)
+        failures = manifest.digests[FAILURES]
     except FileNotFoundError as error:
         return None, str(version), f"{error.filename or folder} is not there"
-    except _DAMAGED as error:
-        return None, str(version), f"{folder}: {MANIFEST} or {SETTINGS} is damaged ({error})"
-    if reason := recipe.difference(before):
+    except (ValueError, KeyError, RecursionError) as error:
+        return None, str(version), str(error)
+    if reason := recipe.difference(settings.recipe):
         return None, str(version), reason
-    same = recipe.asks_for_same_shards(before)
-    named = recipe.has_same_metadata(before)
-    return PreviousVersion(str(version), folder, splits, failures, same, masks, named), str(version), ""
-
-
-def _named(manifest: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    return [(name, {**split, "name": name}) for name, split in manifest["splits"].items()]
-
-
-def _split(split: Mapping[str, Any], edges: Mapping[str, Sequence[str]]) -> PreviousSplit:
-    shards = split["shards"]
-    return PreviousSplit(
-        int(split["records"]),
-        len(shards),
-        sum(int(shard["bytes"]) for shard in shards),
-        tuple(map(str, edges.get(split["name"], ()))),
+    splits = {
+        name: PreviousSplit(
+            split.records,
+            len(split.shards),
+            sum(shard.bytes for shard in split.shards),
+            settings.edges.get(name, ()),
+        )
+        for name, split in manifest.splits.items()
+    }
+    previous = PreviousVersion(
+        version=str(version),
+        folder=folder,
+        splits=splits,
+        failures=failures,
+        same_shards=recipe.asks_for_same_shards(settings.recipe),
+        masks=settings.masks,
+        same_metadata=recipe.has_same_metadata(settings.recipe),
     )
+    return previous, str(version), ""
+
+
+def _read(path: str, kind: type[_T], format_version: int) -> _T:
+    """A JSON file of a version.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: it is damaged, or of another format.
+    """
+    data = files.read_bytes(path)
+    try:
+        found = msgspec.json.decode(data, type=dict[str, Any])
+        if (written := found["format_version"]) == format_version:
+            return msgspec.convert(found, kind, str_keys=True)
+    except (ValueError, KeyError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged ({error})") from error
+    raise ValueError(f"another version of recordmill wrote {path} (format {written}, not {format_version})")

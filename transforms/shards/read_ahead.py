@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import NamedTuple
 
 from recordmill.transforms.records import ImageRecord
-from recordmill.transforms.shards.taking_over import TakenOver
+from recordmill.transforms.shards.record_state import EncodedRecord
 from recordmill.transforms.storage.reader import ImageReader
 
 # What a writer holds, or has asked for: bytes by the listing, of which one image may be more.
@@ -31,11 +31,11 @@ class Ahead(NamedTuple):
 
     record: ImageRecord
     loading: Loading
-    taken: TakenOver | None
+    taken: EncodedRecord | None
 
 
 def read_ahead(
-    records: Iterable[tuple[ImageRecord, TakenOver | None]], reader: ImageReader
+    records: Iterable[tuple[ImageRecord, EncodedRecord | None]], reader: ImageReader
 ) -> Iterator[Ahead]:
     """Each record, in order, its image asked for unless it is taken over."""
     waiting: collections.deque[Ahead] = collections.deque()

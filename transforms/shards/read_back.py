@@ -1,4 +1,4 @@
-"""Reads a shard that something else has written: proves it whole, and notes what its report needs."""
+"""Reads a shard that another writer has written: proves it complete, and collects its report."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import os
 import re
 import uuid
 
-from recordmill.transforms.examples.index import index_lines
-from recordmill.transforms.examples.tfrecord import FRAME_BYTES, read_records
+from recordmill.transforms.examples.tfrecord import FRAME_BYTES, index_lines, read_records
+from recordmill.transforms.framing import HashedFile
 from recordmill.transforms.records import JobError
 from recordmill.transforms.shards.report import ShardFile, ShardReport, WriteStats
 from recordmill.transforms.storage import files
 from recordmill.transforms.storage.durable import write_lines
-from recordmill.transforms.storage.hashed import HashedFile
 from recordmill.transforms.storage.paths import is_remote
 from recordmill.transforms.storage.write_faults import naming_faults
 
@@ -29,7 +28,7 @@ def shard_of_name(path: str) -> tuple[str, int]:
 
 
 def read_back(path: str) -> ShardReport:
-    """Reads a shard once, whole; writes its index beside it, under a name that no other attempt uses.
+    """Reads all of a shard, once; writes its index next to it, under a name that no other attempt uses.
 
     Raises:
         JobError: it is damaged, or the machine does not let it be read or the index be written.

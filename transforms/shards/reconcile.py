@@ -1,4 +1,4 @@
-"""The conservation check and the gate: all that was read is written, failed or skipped."""
+"""The conservation check (all that was read is written, failed or skipped), and the failure-ratio check."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import msgspec
+
 from recordmill.transforms.records import Failure, JobError
-from recordmill.transforms.shards.plan import DatasetPlan
+from recordmill.transforms.shards.dataset_plan import DatasetPlan
 from recordmill.transforms.shards.plausibility import DataWarning, data_warnings
 from recordmill.transforms.shards.report import ShardReport, WriteStats, merged
 from recordmill.transforms.shards.statistics import Statistics
@@ -18,7 +20,7 @@ _SHOWN = 3  # reasons in a message
 
 @dataclasses.dataclass(frozen=True)
 class Reconciled:
-    """A whole set of shards that has passed the gate.
+    """A complete set of shards that has passed the failure-ratio check.
 
     Attributes:
         plan: of the dataset.
@@ -27,7 +29,7 @@ class Reconciled:
         failed: failures by (stage, reason), those of the source included.
         skipped: likewise, of what was skipped on purpose.
         statistics: of the records of each split.
-        is_unchanged: the dataset is the version before, record for record.
+        is_unchanged: whether the dataset equals the previous version, record for record.
         warnings: signs that the input may have been read wrongly.
     """
 
@@ -68,10 +70,10 @@ def reconcile(
         plan: of the dataset.
         reports: of all shards.
         failures: what the source listed and is no record.
-        max_failure_ratio: of the gate.
+        max_failure_ratio: above it nothing is published.
         failures_path: the file that names each failure, for messages.
-        encoded: (split, what its encoding came to) where that was not done by what wrote the shards, whose
-            reports then count records alone.
+        encoded: (split, counts of its encoding) where shards are written elsewhere, by a writer whose reports
+            count records alone.
         failures_sha256: of the file that names each failure, in hex.
         strict: whether warnings end the job.
 
@@ -96,7 +98,7 @@ def reconcile(
     for failure in failures:
         (skipped if failure.skipped else failed)[failure.stage, failure.reason] += 1
     result = Reconciled(plan, in_order, stats, failed, skipped, statistics)
-    _check_gate(result, max_failure_ratio, failures_path)
+    _check_failure_ratio(result, max_failure_ratio, failures_path)
     for name, split in plan.splits.items():
         _check_split(name, split.records, counted[name], failures_path)
     warnings = data_warnings(statistics, plan.settings.features.labels.labels)
@@ -107,7 +109,7 @@ def reconcile(
 
 
 def _is_unchanged(result: Reconciled, failures_sha256: str) -> bool:
-    """Whether every shard is the one of the version before, which has no other, nor other failures."""
+    """Whether shards and failures are all those of the previous version, and it has no others."""
     previous = result.plan.previous
     if previous is None or previous.failures != failures_sha256 or not previous.same_metadata:
         return False
@@ -116,7 +118,7 @@ def _is_unchanged(result: Reconciled, failures_sha256: str) -> bool:
     held = Counter(dict.fromkeys(result.plan.splits, 0))
     for report in result.reports:
         held[report.split] += report.file.stats.written
-    # The others were given no record, and then so they were.
+    # A shard without records is always the same.
     given = [report for report in result.reports if report.file.stats.written or report.file.stats.failed]
     same = all(report.is_same for report in given)
     return same and shards == dict(result.num_shards) and records == dict(held)
@@ -128,8 +130,8 @@ def _summing(reports: Iterable[ShardReport], statistics: Mapping[str, Statistics
         stats = report.file.stats
         if report.split in statistics:
             statistics[report.split].merge(stats.statistics)
-        stats = dataclasses.replace(stats, statistics=Statistics())
-        yield dataclasses.replace(report, file=dataclasses.replace(report.file, stats=stats))
+        stats = msgspec.structs.replace(stats, statistics=Statistics())
+        yield msgspec.structs.replace(report, file=msgspec.structs.replace(report.file, stats=stats))
 
 
 def _check_shards(plan: DatasetPlan, by_split: Mapping[str, list[ShardReport]], reported: int) -> None:
@@ -164,7 +166,7 @@ def _check_written(by_split: Mapping[str, list[ShardReport]], counted: Mapping[s
             )
 
 
-def _check_gate(result: Reconciled, max_failure_ratio: float, failures_path: str) -> None:
+def _check_failure_ratio(result: Reconciled, max_failure_ratio: float, failures_path: str) -> None:
     failed = sum(result.failed.values())
     tried = result.read - sum(result.skipped.values())
     if failed > max_failure_ratio * tried:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from recordmill.transforms.annotations.place import OF_OBJECTS, place
+from recordmill.transforms.annotations.mapping import OF_OBJECTS, map_annotations
 from recordmill.transforms.examples.features import Feature, build_example, build_sequence_example
 from recordmill.transforms.examples.schema import FeatureSettings, Schema, SequenceSchema
 from recordmill.transforms.images.opened import opened, opened_pixels
@@ -23,24 +23,24 @@ from recordmill.transforms.records import (
     ImageRecord,
     ImageRef,
     JobError,
-    Placed,
+    Mapped,
     Steps,
     StoredImage,
 )
-from recordmill.transforms.shards.counted import CountedFeatures, is_lossy
-from recordmill.transforms.shards.encoded_record import EncodedRecord
 from recordmill.transforms.shards.fingerprint import annotations_fingerprint, has_details
 from recordmill.transforms.shards.read_ahead import Loading, read_ahead
+from recordmill.transforms.shards.record_state import EncodedRecord
 from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.report import WriteStats
-from recordmill.transforms.shards.taking_over import TakenOver, TakeOver
+from recordmill.transforms.shards.reuse import TakeOver
+from recordmill.transforms.shards.statistics import CountedFeatures, is_lossy
 from recordmill.transforms.storage.reader import ListedReader
 from recordmill.transforms.workers.position import SLOW_FACTOR
 from recordmill.transforms.workers.task import Worker
 
 # Frames of a clip in a bucket that are asked for before they are needed.
 _FRAMES_AHEAD = 16
-_NOTHING = Placed()
+_NOTHING = Mapped()
 _OBJECTS = frozenset({"objects"})
 _OF_MASKS = frozenset(
     ("class_png", "class_raw", "instance_png", "panoptic_category_png", "panoptic_instance_png")
@@ -161,12 +161,12 @@ class RecordEncoder:
                     stats.taken_over += 1
                 elif record.image is not None and is_lossy(encoded.images):
                     stats.statistics.add_reencoded(record.key, references[index])
-                failures += self._notes(record, encoded.placed, stats)
+                failures += self._notes(record, encoded.mapped, stats)
                 yield index, record, encoded
             self.worker.progress(1, record.size)
 
     def encode(
-        self, record: ImageRecord, loading: Loading = None, taken: TakenOver | None = None
+        self, record: ImageRecord, loading: Loading = None, taken: EncodedRecord | None = None
     ) -> EncodedRecord:
         """The Example of `record`.
 
@@ -190,15 +190,15 @@ class RecordEncoder:
             image, source_bytes = next(iter(taken.images), None), taken.source_bytes
         else:
             image, source_bytes = self._stored_image(record, loading)
-        features, placed = self._features(record, image, masks, same)
+        features, mapped = self._features(record, image, masks, same)
         payload = build_example(self._named(features))
         images = (image,) if image else ()
-        counted = self._counted.of(features, masks=placed.masks)
-        return EncodedRecord(payload, images, source_bytes, placed, counted, annotations, self._is_as_listed)
+        counted = self._counted.of(features, masks=mapped.masks)
+        return EncodedRecord(payload, images, source_bytes, mapped, counted, annotations, self._is_as_listed)
 
     def build(
         self, record: ImageRecord, image: StoredImage | None, masks: Mapping[ImageRef, Loading] | None = None
-    ) -> tuple[bytes, Placed]:
+    ) -> tuple[bytes, Mapped]:
         """The Example of a record whose image is stored, and its annotations in the image.
 
         Args:
@@ -210,8 +210,8 @@ class RecordEncoder:
             BadInput: an annotation or a feature does not fit.
         """
         try:
-            features, placed = self._features(record, image, masks or {}, None)
-            return build_example(self._named(features)), placed
+            features, mapped = self._features(record, image, masks or {}, None)
+            return build_example(self._named(features)), mapped
         except _NotRead as error:
             raise error.fault from None
 
@@ -220,11 +220,11 @@ class RecordEncoder:
         record: ImageRecord,
         image: StoredImage | None,
         masks: Mapping[ImageRef, Loading],
-        same: TakenOver | None,
-    ) -> tuple[Mapping[str, Feature], Placed]:
+        same: EncodedRecord | None,
+    ) -> tuple[Mapping[str, Feature], Mapped]:
         """The features, under our names, of a record whose image is stored; masks are of `same`, if any."""
-        placed = self._placed(record, image, masks, same)
-        return self._settings.schema.features(record, image, placed, self._settings.features), placed
+        mapped = self._mapped(record, image, masks, same)
+        return self._settings.schema.features(record, image, mapped, self._settings.features), mapped
 
     def _stored_image(self, record: ImageRecord, loading: Loading) -> tuple[StoredImage | None, int]:
         if record.image is None:
@@ -239,13 +239,13 @@ class RecordEncoder:
         self._position.work(image.pixels)
         return store_opened(image, self._settings.policy)
 
-    def _placed(
+    def _mapped(
         self,
         record: ImageRecord,
         image: StoredImage | None,
         masks: Mapping[ImageRef, Loading],
-        same: TakenOver | None,
-    ) -> Placed:
+        same: EncodedRecord | None,
+    ) -> Mapped:
         """The annotations in the stored image, as far as the schema stores them."""
         needs = self._needed(record.annotations)
         if image is None or not needs:
@@ -260,11 +260,11 @@ class RecordEncoder:
         if same is not None:
             needs = _OBJECTS if needs & OF_OBJECTS else frozenset()
         labels = self._settings.features.labels
-        placed = place(annotations, image, needs, self._settings.boxes, read, labels)
+        mapped = map_annotations(annotations, image, needs, self._settings.boxes, read, labels)
         if same is not None:
-            return dataclasses.replace(placed, masks=same.masks, object_masks=same.object_masks)
-        self._work["masks"] += len(placed.masks) + len(placed.object_masks)
-        return placed
+            return dataclasses.replace(mapped, masks=same.mapped.masks, object_masks=same.mapped.object_masks)
+        self._work["masks"] += len(mapped.masks) + len(mapped.object_masks)
+        return mapped
 
     def _of_masks(self, record: ImageRecord) -> str:
         """The fingerprint of what the masks of a record are made from; empty where none is wanted."""
@@ -274,13 +274,13 @@ class RecordEncoder:
         return annotations_fingerprint(record, self._settings.features.labels, needs, self._mask_map)
 
     def _needed(self, annotations: Annotations) -> frozenset[str]:
-        """What of `Placed` a record needs: of several schemas at once, one may have nothing to store."""
+        """What of `Mapped` a record needs: of several schemas at once, one may have nothing to store."""
         is_one = "," not in self._settings.schema.name
         if is_one or _has_masks(annotations, self._settings.features.annotated):
             return self._needs
         return self._needs - _OF_MASKS
 
-    def _sequence(self, record: ImageRecord, steps: Steps, taken: TakenOver | None) -> EncodedRecord:
+    def _sequence(self, record: ImageRecord, steps: Steps, taken: EncodedRecord | None) -> EncodedRecord:
         """A SequenceExample; its frames are stored one after the other."""
         schema, features = self._settings.schema, self._settings.features
         if not isinstance(schema, SequenceSchema):
@@ -335,14 +335,14 @@ class RecordEncoder:
         rename = self._settings.rename
         return {rename.get(name, name): value for name, value in items.items()} if rename else items
 
-    def _notes(self, record: ImageRecord, placed: Placed, stats: WriteStats) -> Iterator[Failure]:
+    def _notes(self, record: ImageRecord, mapped: Mapped, stats: WriteStats) -> Iterator[Failure]:
         """What became of the annotations of a record that is written."""
-        if placed.objects:
-            stats.annotations["objects"] += len(placed.objects)
+        if mapped.objects:
+            stats.annotations["objects"] += len(mapped.objects)
         elif "objects" in self._needs:
             stats.annotations["images_without_objects"] += 1
-        for name in placed.masks:
+        for name in mapped.masks:
             stats.annotations[name.rpartition("_")[0]] += 1
-        for reason, detail in placed.notes:
+        for reason, detail in mapped.notes:
             stats.notes[reason] += 1
             yield Failure(record.key, "annotations", reason, detail, kept=True)

@@ -1,6 +1,7 @@
-"""What a published shard was made from, record by record: by it, the next version takes over.
+"""What a published shard was made from, record by record: the next version reuses images and masks by it.
 
-A gzip file of JSON lines: a header, then a row for each record, in the order of the shard.
+A gzipped TFRecord file, whose records are msgpack: a header, then a row for each record of the shard, in the
+same order.
 """
 
 from __future__ import annotations
@@ -8,41 +9,64 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import hashlib
-import json
+import io
+import shutil
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO, NamedTuple, cast
 
-from recordmill.transforms.framing import FRAME_BYTES, masked_crc32c
+import msgspec
+
+from recordmill.transforms.examples.tfrecord import RecordWriter
+from recordmill.transforms.framing import FRAME_BYTES, DamagedRecordError, masked_crc32c, read_records
 from recordmill.transforms.images.tensor import varint
-from recordmill.transforms.records import Geometry, StoredImage
-from recordmill.transforms.shards.encoded_record import EncodedRecord
+from recordmill.transforms.records import Mapped, StoredImage
 from recordmill.transforms.shards.report import ShardFile, WriteStats
-from recordmill.transforms.shards.state import stats_json, stats_of
-from recordmill.transforms.shards.statistics import Statistics
+from recordmill.transforms.shards.statistics import Counted, decode_counter, in_order
 from recordmill.transforms.storage import files
 
-FORMAT_VERSION = 2
-ENDING = ".jsonl.gz"
+FORMAT_VERSION = 3
+ENDING = ".rows.gz"
 _LEVEL = 5
 _READ_BYTES = 1 << 20
 _HEAD_BYTES = 64
 # Of `value` of a `BytesList`: field 1, with a length.
 _BYTES_VALUE = b"\x0a"
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 Span = tuple[int, int]
 """Start within a payload, and length."""
 
 
 class DamagedStateError(ValueError):
-    """A file that is not, or not to its end, what `write_state` wrote."""
+    """A file that `write_state` did not write, or that is damaged."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class StateHeader:
-    """What is known of a whole shard.
+class EncodedRecord:
+    """A serialised Example, and what it is made of.
+
+    Attributes:
+        payload: the bytes; empty where they are those of the previous version.
+        images: that it stores: one, none, or a frame a step.
+        source_bytes: of them in the source.
+        mapped: its annotations in the image; of the previous version, only masks.
+        counted: classes and boxes in its features.
+        annotations: fingerprint of what its masks are made from; empty where it has none.
+        is_as_listed: whether its files were read as they were listed; false where one has changed since.
+    """
+
+    payload: bytes
+    images: tuple[StoredImage, ...]
+    source_bytes: int
+    mapped: Mapped = Mapped()
+    counted: Counted = Counted()
+    annotations: str = ""
+    is_as_listed: bool = True
+
+
+class StateHeader(msgspec.Struct, frozen=True):
+    """What is recorded of a shard as one.
 
     Attributes:
         digest: of its settings and references, as `shard_digest` has it.
@@ -52,6 +76,7 @@ class StateHeader:
         index_sha256: of its index, in hex.
         stats: counts, without what only one run has done.
         failures: lines of failures.jsonl.
+        format_version: of the file.
     """
 
     digest: str
@@ -60,33 +85,53 @@ class StateHeader:
     stamp: str
     index_sha256: str
     stats: WriteStats
-    failures: tuple[str, ...]
+    failures: list[str]
+    format_version: int = FORMAT_VERSION
 
 
-class Row(NamedTuple):
+class Row(msgspec.Struct, array_like=True, frozen=True):
     """One record.
 
     Attributes:
-        place: by which records are ordered in the shard: their hash in hex, or with `--order=key` their key.
-        source: fingerprint of what its images were made from.
-        offset: of its frame in the shard.
+        sort_key: the order of records in the shard: their hash in hex, or with `--order=key` their key.
+        source: fingerprint of what its images were made from; empty where nothing can be reused.
+        size: bytes of its payload.
         checksum: of its payload, as the frame has it.
         source_bytes: of its images in the source.
-        images: where each lies in the payload, and what else is known of it.
+        images: where each lies in the payload, and the image without its bytes.
         annotations: fingerprint of what its masks were made from; empty where there are none.
         masks: where each lies, by name.
         object_masks: likewise, in order.
     """
 
-    place: str
+    sort_key: str
     source: str
-    offset: int
+    size: int
     checksum: int
     source_bytes: int
-    images: list[list[Any]]
-    annotations: str
-    masks: dict[str, Span]
-    object_masks: list[Span]
+    images: list[tuple[Span, StoredImage]] = []
+    annotations: str = ""
+    masks: dict[str, Span] = {}
+    object_masks: list[Span] = []
+
+    def stored(self, payload: bytes) -> EncodedRecord | None:
+        """What can be reused of the record, given its payload; None of a payload of another record."""
+        if masked_crc32c(payload) != self.checksum:
+            return None
+        images = (dataclasses.replace(image, data=_part(payload, span)) for span, image in self.images)
+        masks = {name: _part(payload, span) for name, span in self.masks.items()}
+        object_masks = (_part(payload, span) for span in self.object_masks)
+        mapped = Mapped((), masks, tuple(object_masks))
+        return EncodedRecord(b"", tuple(images), self.source_bytes, mapped, annotations=self.annotations)
+
+
+_headers = msgspec.msgpack.Decoder(StateHeader, dec_hook=decode_counter)
+_rows = msgspec.msgpack.Decoder(Row)
+
+
+def _part(payload: bytes, span: Span) -> bytes:
+    start, length = span
+    return payload[start : start + length]
 
 
 class Spans:
@@ -126,67 +171,36 @@ class Spans:
         return -1
 
 
-def row_line(place: str, source: str, record: EncodedRecord) -> str:
-    """A record as a line, which concatenates with others: its place in the file is not in it.
+def row_bytes(sort_key: str, source: str, record: EncodedRecord) -> bytes:
+    """The row of a record, whatever its position in the file.
 
     Args:
-        place: as in `Row`.
-        source: as in `Row`; empty where nothing can be taken over.
+        sort_key: as in `Row`.
+        source: as in `Row`.
         record: that has been written.
     """
     payload = record.payload
-    fields: list[Any] = [place, source, len(payload), masked_crc32c(payload), record.source_bytes, []]
+    row = Row(sort_key, source, len(payload), masked_crc32c(payload), record.source_bytes)
     if source:
         spans = Spans(payload)
-        fields[-1] = [_image_json(image, spans) for image in record.images]
+        images = [(spans.of(image.data), dataclasses.replace(image, data=b"")) for image in record.images]
+        row = msgspec.structs.replace(row, images=images)
         if record.annotations:
-            masks = {name: spans.of(mask) for name, mask in record.placed.masks.items()}
-            fields += [record.annotations, masks, [spans.of(mask) for mask in record.placed.object_masks]]
-    return f"{_encode(fields)}\n"
-
-
-def stored_image(found: list[Any], payload: bytes) -> StoredImage:
-    """An image of a row, from the payload."""
-    (start, length), image_format, size, dtype, colorspace, actions, geometry, *chosen = found
-    quality, flattened = chosen or (None, None)
-    height, width, channels = size
-    return StoredImage(
-        payload[start : start + length],
-        image_format,
-        height,
-        width,
-        channels,
-        dtype,
-        colorspace,
-        tuple(actions),
-        None if geometry is None else Geometry(*geometry),
-        quality,
-        flattened,
-    )
-
-
-def _image_json(image: StoredImage, spans: Spans) -> list[Any]:
-    fields: list[Any] = [
-        spans.of(image.data),
-        image.image_format,
-        (image.height, image.width, image.channels),
-        image.dtype,
-        image.colorspace,
-        image.actions,
-        None if image.geometry is None else dataclasses.astuple(image.geometry),
-    ]
-    if image.jpeg_quality is not None or image.flattened_bytes is not None:
-        fields += [image.jpeg_quality, image.flattened_bytes]
-    return fields
+            masks = {name: spans.of(mask) for name, mask in record.mapped.masks.items()}
+            object_masks = [spans.of(mask) for mask in record.mapped.object_masks]
+            row = msgspec.structs.replace(
+                row, annotations=record.annotations, masks=masks, object_masks=object_masks
+            )
+    return msgspec.msgpack.encode(row)
 
 
 def header_of(
     file: ShardFile, digest: str, stamp: str, index_sha256: str, failures: Sequence[str]
 ) -> StateHeader:
-    """The header of a finished shard: the same, however much of the shard was taken over; but for `stamp`."""
-    statistics = dataclasses.replace(file.stats.statistics, reencoded=[])
-    stats = dataclasses.replace(file.stats, work=Counter(), taken_over=0, statistics=statistics)
-    return StateHeader(digest, file.size, file.sha256, stamp, index_sha256, stats, tuple(failures))
+    """The header of a finished shard: but for `stamp` the same, however much of the shard was reused."""
+    statistics = msgspec.structs.replace(file.stats.statistics, reencoded=[])
+    stats = msgspec.structs.replace(file.stats, work=Counter(), taken_over=0, statistics=statistics)
+    return StateHeader(digest, file.size, file.sha256, stamp, index_sha256, in_order(stats), list(failures))
 
 
 def write_state(path: str, header: StateHeader, rows: str) -> str:
@@ -195,96 +209,65 @@ def write_state(path: str, header: StateHeader, rows: str) -> str:
     Args:
         path: of it.
         header: of the shard.
-        rows: path of a file of lines, as `row_line` makes them.
+        rows: path of a TFRecord file of rows, as `row_bytes` makes them.
 
     Returns:
         Its SHA-256, in hex.
     """
-    fields = {
-        "format_version": FORMAT_VERSION,
-        "digest": header.digest,
-        "size": header.size,
-        "sha256": header.sha256,
-        "stamp": header.stamp,
-        "index_sha256": header.index_sha256,
-        "stats": stats_json(header.stats),
-        "failures": header.failures,
-    }
     with (
         open(path, "wb") as file,
         gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as packed,
-        open(rows, "rb") as lines,
+        open(rows, "rb") as every_row,
     ):
-        packed.write(f"{_encode(fields)}\n".encode())
-        while block := lines.read(_READ_BYTES):
-            packed.write(block)
-    hashed = hashlib.sha256()
-    with open(path, "rb") as written:
-        while block := written.read(_READ_BYTES):
-            hashed.update(block)
-    return hashed.hexdigest()
+        RecordWriter(cast(BinaryIO, packed)).write(msgspec.msgpack.encode(header))
+        shutil.copyfileobj(every_row, packed, _READ_BYTES)
+    return files.file_sha256(path)
 
 
 class ShardRecords(NamedTuple):
-    """A state file that was read to its end.
+    """A state file.
 
     Attributes:
         header: of the shard.
-        rows: of its records, in order, read as they are asked for. Raises DamagedStateError.
+        packed_rows: the rows, in order, as msgpack, read as they are asked for. Raises DamagedStateError.
         sha256: of the file, in hex.
     """
 
     header: StateHeader
-    rows: Iterator[Row]
+    packed_rows: Iterator[bytes]
     sha256: str
+
+    def rows(self) -> Iterator[tuple[int, Row]]:
+        """Each row, and the offset of its record's frame in the shard. Raises DamagedStateError."""
+        offset = 0
+        for packed in self.packed_rows:
+            row = _rows.decode(packed)
+            yield offset, row
+            offset += row.size + FRAME_BYTES
 
 
 def read_state(path: str) -> ShardRecords:
-    """Reads a state file, local or `gs://`, whole: a bit that was flipped shows at its end only.
+    """Reads a state file, local or `gs://`. Each row has a checksum, and the file at its end another one.
 
     Raises:
-        DamagedStateError: it is damaged anywhere.
+        DamagedStateError: its header is damaged, or of another format.
         FileNotFoundError: there is none.
     """
     data = files.read_bytes(path)
+    records = _records(data, path)
+    packed_header = next(records, b"")
     try:
-        lines = gzip.decompress(data).decode().split("\n")
-    except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
+        header = _headers.decode(packed_header)
+        if header.format_version != FORMAT_VERSION:
+            raise ValueError(f"format_version is {header.format_version}, not {FORMAT_VERSION}")
+    except (ValueError, RecursionError) as error:
         raise DamagedStateError(f"{path} is damaged: {error}") from error
-    return ShardRecords(
-        _header(lines[0], path), _rows(iter(lines[1:-1]), path), hashlib.sha256(data).hexdigest()
-    )
+    return ShardRecords(header, records, hashlib.sha256(data).hexdigest())
 
 
-def _header(line: str, path: str) -> StateHeader:
+def _records(data: bytes, path: str) -> Iterator[bytes]:
     try:
-        found: Mapping[str, Any] = json.loads(line)
-        if found["format_version"] != FORMAT_VERSION:
-            raise ValueError(f"format_version is {found['format_version']!r}, not {FORMAT_VERSION}")
-        stats = stats_of(found["stats"])
-        if not isinstance(stats.statistics, Statistics):
-            raise TypeError("no statistics")
-        return StateHeader(
-            str(found["digest"]),
-            int(found["size"]),
-            str(found["sha256"]),
-            str(found["stamp"]),
-            str(found["index_sha256"]),
-            stats,
-            tuple(map(str, found["failures"])),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            yield from read_records(file)
+    except (EOFError, gzip.BadGzipFile, zlib.error, DamagedRecordError) as error:
         raise DamagedStateError(f"{path} is damaged: {error}") from error
-
-
-def _rows(lines: Iterator[str], path: str) -> Iterator[Row]:
-    offset = 0
-    for line in lines:
-        try:
-            place, source, size, checksum, source_bytes, images, *found = json.loads(line)
-            annotations, masks, object_masks = found or ("", {}, [])
-            length = size + FRAME_BYTES
-        except (ValueError, TypeError, RecursionError) as error:
-            raise DamagedStateError(f"{path} is damaged: {error}") from error
-        yield Row(place, source, offset, checksum, source_bytes, images, annotations, masks, object_masks)
-        offset += length

@@ -65,8 +65,15 @@ def unpack_record(packed: bytes, read: Read | None = None) -> ImageRecord:
     Args:
         packed: the record.
         read: reads annotations that were spooled; None to leave them out.
+
+    Raises:
+        TypeError: a value of the record is not of the type that it is declared to have.
     """
-    found = _decode(packed)
+    try:
+        found = _decode(packed)
+    except msgspec.ValidationError as error:
+        key = msgspec.msgpack.decode(packed)[0][0]
+        raise TypeError(f"record {key!r} has a value of the wrong type: {error}") from error
     record, image = found.record, found.record.image
     if image is not None and image.uri.endswith(_KEY):
         record = replace(record, image=replace(image, uri=image.uri[:-1] + record.key))

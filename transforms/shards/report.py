@@ -1,17 +1,17 @@
-"""What writing a shard, or a part of one, came to."""
+"""The result of writing a shard, or a part of one."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterable
 
+import msgspec
+
 from recordmill.transforms.records import Failure, StoredImage
-from recordmill.transforms.shards.statistics import Statistics
+from recordmill.transforms.shards.statistics import Statistics, add_counts
 
 
-@dataclasses.dataclass(slots=True)
-class WriteStats:
+class WriteStats(msgspec.Struct):
     """Mergeable counts of what went into a file of records, and of what did not.
 
     Attributes:
@@ -31,29 +31,29 @@ class WriteStats:
         annotations: what was stored: `objects`, `class` (masks), …; `images_without_objects`.
         notes: annotations that were clipped or dropped, by reason.
         statistics: of the written records.
-        work: what it took: `source_reads` (files), `images` (through the codecs, or the check of their
+        work: done for it: `source_reads` (files), `images` (through the codecs, or the check of their
             header), `masks` (made).
-        taken_over: records whose images are those of the version before.
+        taken_over: records whose images are those of the previous version.
         unknown: records of which a file may change unseen.
     """
 
     written: int = 0
-    failed: Counter[tuple[str, str]] = dataclasses.field(default_factory=Counter)
+    failed: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
     source_bytes: int = 0
     encoded_bytes: int = 0
-    actions: Counter[str] = dataclasses.field(default_factory=Counter)
-    formats: Counter[str] = dataclasses.field(default_factory=Counter)
-    channels: Counter[int] = dataclasses.field(default_factory=Counter)
-    dtypes: Counter[str] = dataclasses.field(default_factory=Counter)
-    colorspaces: Counter[str] = dataclasses.field(default_factory=Counter)
+    actions: Counter[str] = msgspec.field(default_factory=Counter)
+    formats: Counter[str] = msgspec.field(default_factory=Counter)
+    channels: Counter[int] = msgspec.field(default_factory=Counter)
+    dtypes: Counter[str] = msgspec.field(default_factory=Counter)
+    colorspaces: Counter[str] = msgspec.field(default_factory=Counter)
     alpha_images: int = 0
     alpha_bytes: int = 0
     flattened_bytes: int = 0
-    qualities: Counter[int] = dataclasses.field(default_factory=Counter)
-    annotations: Counter[str] = dataclasses.field(default_factory=Counter)
-    notes: Counter[str] = dataclasses.field(default_factory=Counter)
-    statistics: Statistics = dataclasses.field(default_factory=Statistics)
-    work: Counter[str] = dataclasses.field(default_factory=Counter)
+    qualities: Counter[int] = msgspec.field(default_factory=Counter)
+    annotations: Counter[str] = msgspec.field(default_factory=Counter)
+    notes: Counter[str] = msgspec.field(default_factory=Counter)
+    statistics: Statistics = msgspec.field(default_factory=Statistics)
+    work: Counter[str] = msgspec.field(default_factory=Counter)
     taken_over: int = 0
     unknown: int = 0
 
@@ -81,14 +81,7 @@ class WriteStats:
 
     def merge(self, other: WriteStats) -> None:
         """Counts in all that `other` has counted."""
-        for field in dataclasses.fields(self):
-            mine, theirs = getattr(self, field.name), getattr(other, field.name)
-            if isinstance(mine, Counter):
-                mine.update(theirs)
-            elif isinstance(mine, Statistics):
-                mine.merge(theirs)
-            else:
-                setattr(self, field.name, mine + theirs)
+        add_counts(self, other)
 
 
 def merged(stats: list[WriteStats]) -> WriteStats:
@@ -103,8 +96,7 @@ PATHS = ("path", "index_path", "failures_path", "state_path")
 """The attributes of `ShardFile` that are paths."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ShardFile:
+class ShardFile(msgspec.Struct, frozen=True):
     """A finished file of records that no reader sees yet: a shard, or a part of one.
 
     Attributes:
@@ -114,8 +106,8 @@ class ShardFile:
         size: bytes.
         sha256: of the file, in hex.
         stats: counts.
-        state_path: of what it was made from, record by record: of a part, lines alone; None where there are
-            no versions.
+        state_path: of its rows, or with a header of its state (see `record_state`); None where there are no
+            versions.
         state_sha256: of that file, in hex; empty for a part.
     """
 
@@ -139,8 +131,7 @@ class ShardFile:
         return [path for path in self.named_paths.values() if path is not None]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ShardReport:
+class ShardReport(msgspec.Struct, frozen=True):
     """One finished, unpublished shard: what Publish moves and the manifest lists.
 
     Attributes:
@@ -148,8 +139,8 @@ class ShardReport:
         shard: number within the split.
         file: the finished file.
         reused: an earlier run had finished it.
-        taken_whole: its files are those of the version before.
-        is_same: so they would be: it is the same shard, made from the same.
+        taken_whole: its files are those of the previous version.
+        is_same: whether the shard is identical to the previous version's.
     """
 
     split: str

@@ -1,4 +1,4 @@
-"""What a sample of records takes once it is encoded: the measure of a size estimate."""
+"""The encoded size of a sample of records, for estimates."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def measure(sample: Iterable[ImageRecord], settings: RecordSettings, cache: str 
     Args:
         sample: the records.
         settings: of their encoding.
-        cache: path of a file that keeps the result for whoever asks the same; none to keep nothing.
+        cache: path of a file that keeps the result for the next call with the same sample and settings.
 
     Raises:
         JobError: the machine does not let it be done.
@@ -58,7 +58,7 @@ def measure(sample: Iterable[ImageRecord], settings: RecordSettings, cache: str 
 
 
 def _first(sample: Iterable[ImageRecord]) -> list[bytes]:
-    """The sample as references, as far as it is not too much to encode."""
+    """References of the first records of the sample, within its limit of bytes."""
     references = []
     read = 0
     for record in sample:
@@ -75,7 +75,7 @@ def _cached(cache: str | None, digest: str) -> Measured | None:
     try:
         found, *numbers = json.loads(files.read_bytes(cache))
         return Measured(*numbers) if found == digest else None
-    except (OSError, ValueError, TypeError):  # as good as none
+    except (OSError, ValueError, TypeError):
         return None
 
 

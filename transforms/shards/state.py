@@ -1,31 +1,49 @@
-"""The state that a finished, unpublished shard leaves beside it: by it, a later run knows and reuses it."""
+"""The state file of a finished, unpublished shard, from which a later run sees that it can be reused."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import os
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
-from recordmill.transforms.records import BadInput
+import msgspec
+
+from recordmill.transforms.records import BadInput, Failure
 from recordmill.transforms.shards.fingerprint import files_of
 from recordmill.transforms.shards.references import reference_digest, reference_record
-from recordmill.transforms.shards.report import PATHS, ShardFile, ShardReport, WriteStats
-from recordmill.transforms.shards.statistics import Statistics
+from recordmill.transforms.shards.report import ShardFile, ShardReport
+from recordmill.transforms.shards.statistics import decode_counter, in_order
 from recordmill.transforms.storage import files
-from recordmill.transforms.storage.durable import write_text
+from recordmill.transforms.storage.durable import write_bytes
+from recordmill.transforms.storage.layout import STATE_ENDING
 from recordmill.transforms.storage.reader import ImageReader
 
-_FORMAT_VERSION = 6
-_ENDING = ".state.json"
+_FORMAT_VERSION = 7
+
+
+class _State(msgspec.Struct):
+    """The contents of a state file, as msgpack.
+
+    Attributes:
+        format_version: of the file.
+        digest: of the settings and references that the shard was made from.
+        sizes: bytes of each of its files, by name.
+        file: the shard; its paths are names of files in the same folder.
+    """
+
+    format_version: int
+    digest: str
+    sizes: dict[str, int]
+    file: ShardFile
+
+
+_decoder = msgspec.msgpack.Decoder(_State, dec_hook=decode_counter)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ShardState:
-    """What decides a shard's bytes, and where that is noted once the shard is finished.
+    """What determines a shard's bytes, and the file that records it once the shard is finished.
 
     Attributes:
         folder: of the unpublished shards of a run.
@@ -42,34 +60,19 @@ class ShardState:
     @property
     def path(self) -> str:
         """Of the state file."""
-        return os.path.join(self.folder, f"{self.split}-{self.shard:05d}{_ENDING}")
+        return os.path.join(self.folder, f"{self.split}-{self.shard:05d}{STATE_ENDING}")
 
     def write(self, file: ShardFile, sizes: Sequence[int]) -> None:
-        """Notes that the shard is finished; its files have to be on disk, or in the bucket.
+        """Writes the state file; the shard's files are on disk, or in the bucket, before.
 
         Args:
             file: of the shard.
             sizes: of its files, as `ShardFile.paths` has them.
         """
         names = {name: path and os.path.basename(path) for name, path in file.named_paths.items()}
-        report = {
-            "split": self.split,
-            "shard": self.shard,
-            "file": {
-                **names,
-                "size": file.size,
-                "sha256": file.sha256,
-                "state_sha256": file.state_sha256,
-                "stats": stats_json(file.stats),
-            },
-        }
-        state = {
-            "format_version": _FORMAT_VERSION,
-            "digest": self.digest,
-            "report": report,
-            "sizes": list(sizes),
-        }
-        write_text(self.path, json.dumps(state, ensure_ascii=False))
+        named = msgspec.structs.replace(file, stats=in_order(file.stats), **names)
+        state = _State(_FORMAT_VERSION, self.digest, dict(zip(named.paths, sizes, strict=True)), named)
+        write_bytes(self.path, msgspec.msgpack.encode(state))
 
     def reusable(self, references: Sequence[bytes], sizes: Mapping[str, int]) -> ShardReport | None:
         """The report of the shard if a run has finished it from exactly this.
@@ -96,45 +99,27 @@ class ShardState:
             if report is not None:
                 files.remove_if_there(*report.file.paths)
 
-    def _file(self, found: Mapping[str, Any]) -> ShardFile:
-        """The file of a report as it was written.
-
-        Raises:
-            ValueError, KeyError, TypeError: it was not written so.
-        """
-        paths = {name: found[name] for name in PATHS}
-        for name, path in paths.items():
-            if path is None and name in ("failures_path", "state_path"):
-                continue
-            if os.path.basename(path) != path or path in ("", ".", "..") or "\0" in path:
-                raise ValueError(f"{name} is {path!r}")
-            paths[name] = os.path.join(self.folder, path)
-        return ShardFile(
-            **paths,
-            size=found["size"],
-            sha256=found["sha256"],
-            state_sha256=found["state_sha256"],
-            stats=stats_of(found["stats"]),
-        )
-
     def _noted(self, sizes: Mapping[str, int], any_digest: bool = False) -> ShardReport | None:
+        """The report in the state file; None without one, or where it is damaged or of another format."""
         if os.path.basename(self.path) not in sizes:
             return None
         try:
-            state = json.loads(files.read_bytes(self.path))
-            if state["format_version"] != _FORMAT_VERSION or not (
-                any_digest or state["digest"] == self.digest
-            ):
-                return None
-            shard_file = self._file(state["report"]["file"])
-            found = [sizes.get(os.path.basename(path)) for path in shard_file.paths]
-            if not (any_digest or found == state["sizes"]):
-                return None
-        except FileNotFoundError:
+            state = _decoder.decode(files.read_bytes(self.path))
+        except (FileNotFoundError, ValueError, RecursionError):
             return None
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            return None  # of another version, or damaged: as good as none
-        return ShardReport(self.split, self.shard, shard_file, reused=True)
+        named = state.file.named_paths
+        if state.format_version != _FORMAT_VERSION or not all(map(_is_name, state.file.paths)):
+            return None
+        present = {name: sizes.get(name) for name in state.file.paths}
+        if not (any_digest or (state.digest == self.digest and state.sizes == present)):
+            return None
+        paths = {name: path and os.path.join(self.folder, path) for name, path in named.items()}
+        return ShardReport(self.split, self.shard, msgspec.structs.replace(state.file, **paths), reused=True)
+
+
+def _is_name(name: str) -> bool:
+    """Whether it names a file in the same folder."""
+    return os.path.basename(name) == name and name not in ("", ".", "..") and "\0" not in name
 
 
 def shard_digest(settings: str, references: Iterable[bytes]) -> str:
@@ -154,8 +139,9 @@ def shard_digest(settings: str, references: Iterable[bytes]) -> str:
 
 def _can_be_loaded(failures_path: str, references: Iterable[bytes]) -> bool:
     """Whether an image that could not be loaded (no permission, not there) can be now."""
-    failed = [json.loads(line) for line in filter(None, files.read_text(failures_path).split("\n"))]
-    unloaded = {failure["key"] for failure in failed if failure["stage"] == "load"}
+    lines = filter(None, files.read_text(failures_path).split("\n"))
+    failed = [Failure(**msgspec.json.decode(line)) for line in lines]
+    unloaded = {failure.key for failure in failed if failure.stage == "load"}
     if not unloaded:
         return False
     reader = ImageReader()
@@ -168,34 +154,3 @@ def _can_be_loaded(failures_path: str, references: Iterable[bytes]) -> bool:
                 continue
             return True
     return False
-
-
-def stats_json(stats: WriteStats) -> Mapping[str, object]:
-    """Counts as they are, and in order; counters as lists of [key, count]."""
-    return {field.name: _json(getattr(stats, field.name)) for field in dataclasses.fields(stats)}
-
-
-def _json(value: object) -> object:
-    if isinstance(value, Statistics):
-        return value.as_json()
-    return sorted(value.items()) if isinstance(value, Counter) else value
-
-
-def stats_of(fields: Mapping[str, Any]) -> WriteStats:
-    """What `stats_json` made.
-
-    Raises:
-        ValueError, KeyError, TypeError, AttributeError: it did not make that.
-    """
-    stats = WriteStats()
-    for name, value in fields.items():
-        if isinstance(value, list):
-            value = Counter({_key(key): count for key, count in value})
-        elif isinstance(value, dict):
-            value = Statistics.from_json(value)
-        setattr(stats, name, value)
-    return stats
-
-
-def _key(key: Any) -> Any:
-    return tuple(key) if isinstance(key, list) else key

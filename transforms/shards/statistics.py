@@ -1,16 +1,23 @@
-"""Figures about stored records, to be shown: sizes, shapes, classes, boxes. Counted as shards are written."""
+"""Counts of stored records: sizes, shapes, classes and boxes. Made as shards are written, for the report."""
 
 from __future__ import annotations
 
-import base64
-import dataclasses
 import functools
 import math
 import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple, TypeVar, get_args
+
+import msgspec
+import numpy as np
+
+from recordmill.transforms.examples.features import Feature
+from recordmill.transforms.examples.schema import DatasetSummary, FeatureSettings, Schema, all_specs
+from recordmill.transforms.images.mask import decode_mask, pixel_counts
+from recordmill.transforms.images.policy import LOSSY
+from recordmill.transforms.records import StoredImage
 
 MOST_REENCODED = 4
 """How many images that were re-encoded are remembered."""
@@ -19,26 +26,63 @@ MOST_BOXES = 100
 _ASPECTS = (-12, 12)
 _BOX_SIDES = (-16, 0)
 _four_floats = struct.Struct("<4f")
+_BOX = "image/object/bbox/"
+# Schema `imagenet` has the classes of objects next to their boxes.
+_OBJECT_LABELS = (f"{_BOX}label",)
+# Class masks of an image, by their name in `Mapped.masks`. If a record has several, they are equal.
+_CLASS_MASKS = ("class_png", "class_raw", "panoptic_category_png")
+_NO_MASKS: Mapping[str, bytes] = MappingProxyType({})
+_ENCODED = frozenset({"reencoded", "transcoded"})
 
 NO_PIXELS: Mapping[int, int] = MappingProxyType({})
+_T = TypeVar("_T", bound=msgspec.Struct)
 
 Sides = tuple[float, float, float, float]
 """xmin, ymin, xmax, ymax of a box: shares of width and height."""
 
 
-@dataclasses.dataclass(slots=True)
-class Statistics:
+def add_counts(total: msgspec.Struct, more: msgspec.Struct) -> None:
+    """Adds the numbers and counters of `more` to those of `total`, field by field."""
+    for name in total.__struct_fields__:
+        mine, theirs = getattr(total, name), getattr(more, name)
+        if isinstance(mine, Counter):
+            mine.update(theirs)
+        elif isinstance(mine, int):
+            setattr(total, name, mine + theirs)
+        elif isinstance(mine, Statistics):
+            mine.merge(theirs)
+
+
+def in_order(counts: _T) -> _T:
+    """A copy with sorted counters: equal counts are encoded as equal bytes."""
+    changes: dict[str, Any] = {}
+    for name in counts.__struct_fields__:
+        value = getattr(counts, name)
+        if isinstance(value, Counter):
+            changes[name] = Counter(dict(sorted(value.items())))
+        elif isinstance(value, Statistics):
+            changes[name] = in_order(value)
+    return msgspec.structs.replace(counts, **changes)
+
+
+def decode_counter(kind: Any, value: Any) -> Counter[Any]:
+    """The `dec_hook` of msgspec for structs with counters."""
+    return Counter(msgspec.convert(value, dict[get_args(kind)[0], int], str_keys=True))  # type: ignore[misc]
+
+
+class Statistics(msgspec.Struct):
     """Mergeable counts of what the records of one or more shards of one split hold.
 
     Attributes:
         records: that were counted.
         images: with a height and a width, among them; of sequences, every frame.
+        unlabelled: records without a label or an object.
+        least: width and height of the smallest image by area; None where there is none.
+        most: of the largest.
         widths: of images, by bin: the bin b has those of 2^(b/2) pixels, rounded.
         heights: likewise.
         aspects: width over height, by bin: the bin b has those of 2^(b/4), rounded; from -12 to 12.
-        least: width and height of the smallest image by area; None where there is none.
-        most: of the largest.
-        labels: class ids of whole images, each counted once a label.
+        labels: class ids of images, each counted once a label.
         objects: class ids of objects.
         pixels: number of pixels of each class id in the masks of images; 255 is the ignore label.
         pixel_images: number of images whose mask has a class id, by class id.
@@ -48,25 +92,24 @@ class Statistics:
         box_aspects: as `aspects`, in pixels.
         reencoded: key and packed reference of a few images that were stored other than the source has them,
             lossily: those whose references come first, whatever order they were written in.
-        unlabelled: records without a label or an object.
     """
 
     records: int = 0
     images: int = 0
-    widths: Counter[int] = dataclasses.field(default_factory=Counter)
-    heights: Counter[int] = dataclasses.field(default_factory=Counter)
-    aspects: Counter[int] = dataclasses.field(default_factory=Counter)
+    unlabelled: int = 0
     least: tuple[int, int] | None = None
     most: tuple[int, int] | None = None
-    labels: Counter[int] = dataclasses.field(default_factory=Counter)
-    objects: Counter[int] = dataclasses.field(default_factory=Counter)
-    pixels: Counter[int] = dataclasses.field(default_factory=Counter)
-    pixel_images: Counter[int] = dataclasses.field(default_factory=Counter)
-    boxes_per_image: Counter[int] = dataclasses.field(default_factory=Counter)
-    box_sides: Counter[int] = dataclasses.field(default_factory=Counter)
-    box_aspects: Counter[int] = dataclasses.field(default_factory=Counter)
-    reencoded: list[tuple[str, bytes]] = dataclasses.field(default_factory=list)
-    unlabelled: int = 0
+    widths: Counter[int] = msgspec.field(default_factory=Counter)
+    heights: Counter[int] = msgspec.field(default_factory=Counter)
+    aspects: Counter[int] = msgspec.field(default_factory=Counter)
+    labels: Counter[int] = msgspec.field(default_factory=Counter)
+    objects: Counter[int] = msgspec.field(default_factory=Counter)
+    pixels: Counter[int] = msgspec.field(default_factory=Counter)
+    pixel_images: Counter[int] = msgspec.field(default_factory=Counter)
+    boxes_per_image: Counter[int] = msgspec.field(default_factory=Counter)
+    box_sides: Counter[int] = msgspec.field(default_factory=Counter)
+    box_aspects: Counter[int] = msgspec.field(default_factory=Counter)
+    reencoded: list[tuple[str, bytes]] = []
 
     def add(
         self,
@@ -109,47 +152,28 @@ class Statistics:
 
     def merge(self, other: Statistics) -> None:
         """Counts in all that `other` has counted."""
-        self.records += other.records
-        self.images += other.images
-        self.unlabelled += other.unlabelled
-        for name in _COUNTERS:
-            getattr(self, name).update(getattr(other, name))
+        add_counts(self, other)
         for size in (other.least, other.most):
             if size is not None:
                 self._stretch(size)
         self._remember(other.reencoded)
 
     def as_json(self) -> dict[str, Any]:
-        """All of it as what JSON knows; counts by bin or id, which are text there, in order."""
-        return {
-            "records": self.records,
-            "images": self.images,
-            "unlabelled": self.unlabelled,
-            "least": self.least and list(self.least),
-            "most": self.most and list(self.most),
-            **{name: _counts(getattr(self, name)) for name in _COUNTERS},
-            "reencoded": [[key, base64.b64encode(packed).decode()] for key, packed in self.reencoded],
-        }
+        """The counts as in report.json: by bin or id, in order; and `reencoded`."""
+        found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(in_order(self)))
+        return found
 
     @staticmethod
     def from_json(found: Mapping[str, Any]) -> Statistics:
         """The inverse of `as_json`; `reencoded` and `unlabelled` may be missing.
 
         Raises:
-            ValueError, KeyError, TypeError, AttributeError: it did not make that.
+            ValueError: something else is missing, or has another type.
         """
-        counters = {
-            name: Counter({int(key): int(count) for key, count in found[name].items()}) for name in _COUNTERS
-        }
-        return Statistics(
-            records=int(found["records"]),
-            images=int(found["images"]),
-            unlabelled=int(found.get("unlabelled", 0)),
-            least=_size(found["least"]),
-            most=_size(found["most"]),
-            reencoded=[(str(key), base64.b64decode(packed)) for key, packed in found.get("reencoded", ())],
-            **counters,
-        )
+        statistics = msgspec.convert(found, Statistics, str_keys=True, dec_hook=decode_counter)
+        if missing := set(Statistics.__struct_fields__) - {*found, "reencoded", "unlabelled"}:
+            raise ValueError(f"{min(missing)} is missing")
+        return statistics
 
     def _add_size(self, size: tuple[int, int]) -> None:
         self.images += 1
@@ -168,7 +192,7 @@ class Statistics:
             self.most = size
 
     def _add_box(self, box: Sides, size: tuple[int, int]) -> None:
-        # As records store them: who counts again from those finds the same.
+        # As records store them, so that counting stored records gives the same.
         xmin, ymin, xmax, ymax = _four_floats.unpack(_four_floats.pack(*box))
         width, height = xmax - xmin, ymax - ymin
         is_area = width > 0 and height > 0
@@ -179,15 +203,12 @@ class Statistics:
         self.reencoded = sorted([*self.reencoded, *more], key=_by_reference)[:MOST_REENCODED]
 
 
-_COUNTERS = tuple(field.name for field in dataclasses.fields(Statistics) if field.default_factory is Counter)
-
-
 def _bin(value: float, to_double: int, limits: tuple[int, int] | None = None) -> int:
     """The bin of a positive value, where so many bins double it."""
-    place = to_double * math.log2(value)
+    position = to_double * math.log2(value)
     if limits is not None:
-        place = min(max(place, limits[0]), limits[1])
-    return round(place)
+        position = min(max(position, limits[0]), limits[1])
+    return round(position)
 
 
 def _aspect_bin(width: float, height: float) -> int:
@@ -212,12 +233,82 @@ def _by_reference(one: tuple[str, bytes]) -> bytes:
     return one[1]
 
 
-def _counts(counter: Counter[int]) -> dict[str, int]:
-    return {str(key): count for key, count in sorted(counter.items())}
+class Counted(NamedTuple):
+    """The arguments of `Statistics.add` after the sizes of images.
+
+    Attributes:
+        labels: class ids of the whole image, or of the sequence and of its steps.
+        objects: class ids of objects.
+        boxes: of objects; None where no record has any.
+        pixels: number of pixels of each class id in the mask of the whole image.
+    """
+
+    labels: Sequence[int] = ()
+    objects: Sequence[int] = ()
+    boxes: Sequence[Sides] | None = None
+    pixels: Mapping[int, int] = NO_PIXELS
 
 
-def _size(found: Any) -> tuple[int, int] | None:
-    if found is None:
-        return None
-    width, height = found
-    return int(width), int(height)
+class CountedFeatures:
+    """Finds what is counted by the features' names.
+
+    Args:
+        schema: that makes the features.
+        settings: of the dataset. Its free features are not counted, whatever they are called.
+    """
+
+    def __init__(self, schema: Schema, settings: FeatureSettings) -> None:
+        summary = DatasetSummary(True, (1, 1), annotated=settings.annotated)
+        own = all_specs(schema, summary)
+        specs = {name: spec for name, spec in own.items() if name not in settings.columns}
+        self._labels = next((name for name, spec in specs.items() if spec.role == "label"), "")
+        objects = [name for name, spec in specs.items() if spec.role == "object_label"]
+        objects += [name for name in _OBJECT_LABELS if name in specs]
+        self._objects = objects[0] if objects else ""
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether labels of images are counted."""
+        return bool(self._labels)
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether objects are counted."""
+        return bool(self._objects)
+
+    def of(
+        self,
+        features: Mapping[str, Feature],
+        lists: Mapping[str, Sequence[Feature]] | None = None,
+        masks: Mapping[str, bytes] = _NO_MASKS,
+    ) -> Counted:
+        """What is counted of one record.
+
+        Args:
+            features: of the record, under our names; of a sequence, its context.
+            lists: of a sequence.
+            masks: of the whole image, as `Mapped.masks`.
+        """
+        labels: Sequence[int] = features[self._labels].values if self._labels in features else ()
+        if lists is not None:
+            labels = [*labels, *(label for step in lists.get(self._labels, ()) for label in step.values)]
+        pixels = _class_pixels(masks)
+        if not self._objects:
+            return Counted(labels, pixels=pixels)
+        xmin, ymin, xmax, ymax = (features[_BOX + side].values for side in ("xmin", "ymin", "xmax", "ymax"))
+        boxes = list(zip(xmin, ymin, xmax, ymax, strict=True))
+        return Counted(labels, features[self._objects].values, boxes, pixels)
+
+
+def _class_pixels(masks: Mapping[str, bytes]) -> Mapping[int, int]:
+    """The pixels of each class, counted in the stored bytes: a reused mask has nothing else."""
+    name = next((name for name in _CLASS_MASKS if name in masks), None)
+    if name is None:
+        return NO_PIXELS
+    ids = np.frombuffer(masks[name], np.uint8) if name == "class_raw" else decode_mask(masks[name])
+    return pixel_counts(ids)
+
+
+def is_lossy(images: Iterable[StoredImage]) -> bool:
+    """Whether an image was re-encoded in a format that changes pixels."""
+    return any(image.image_format in LOSSY and not _ENCODED.isdisjoint(image.actions) for image in images)

@@ -7,12 +7,14 @@ import heapq
 from collections import Counter
 from collections.abc import Collection, Iterable
 
+import msgspec
+
 from recordmill.transforms.examples.columns import ColumnTypes
 from recordmill.transforms.records import Annotations, ClassNames, ImageRecord, JobError
 from recordmill.transforms.shards.fingerprint import digest_of, has_details, listed_content
 from recordmill.transforms.shards.hashing import DEFAULT_SPLIT, key_digest
 from recordmill.transforms.shards.references import pack_record, unpack_record
-from recordmill.transforms.shards.statistics import MOST_BOXES
+from recordmill.transforms.shards.statistics import MOST_BOXES, add_counts
 
 _SAMPLE_SIZE = 32
 _KEYS_SAMPLE_SIZE = 1024
@@ -27,11 +29,11 @@ class LowestHashes:
     heap: list[tuple[int, bytes]] = dataclasses.field(default_factory=list)
 
     def wants(self, hashed: int) -> bool:
-        """Whether an item of this hash would be taken."""
+        """Whether an item of this hash would be kept."""
         return len(self.heap) < self.size or -hashed > self.heap[0][0]
 
     def add(self, hashed: int, item: bytes) -> None:
-        """Takes the item if its hash is low enough."""
+        """Keeps the item if its hash is low enough."""
         if len(self.heap) < self.size:
             heapq.heappush(self.heap, (-hashed, item))
         elif -hashed > self.heap[0][0]:
@@ -47,8 +49,7 @@ class LowestHashes:
         return [item for _, item in sorted(self.heap, reverse=True)]
 
 
-@dataclasses.dataclass(slots=True)
-class SplitTotals:
+class SplitTotals(msgspec.Struct):
     """Counts of the records of one split.
 
     Attributes:
@@ -64,10 +65,10 @@ class SplitTotals:
 
     records: int = 0
     source_bytes: int = 0
-    keys: LowestHashes = dataclasses.field(default_factory=lambda: LowestHashes(_KEYS_SAMPLE_SIZE))
-    labels: Counter[str | int] = dataclasses.field(default_factory=Counter)
-    objects: Counter[str | int] = dataclasses.field(default_factory=Counter)
-    objects_per_record: Counter[int] = dataclasses.field(default_factory=Counter)
+    keys: LowestHashes = msgspec.field(default_factory=lambda: LowestHashes(_KEYS_SAMPLE_SIZE))
+    labels: Counter[str | int] = msgspec.field(default_factory=Counter)
+    objects: Counter[str | int] = msgspec.field(default_factory=Counter)
+    objects_per_record: Counter[int] = msgspec.field(default_factory=Counter)
     labelled: int = 0
     unlabelled: int = 0
 
@@ -91,14 +92,8 @@ class SplitTotals:
 
     def merge(self, other: SplitTotals) -> None:
         """Adds the counts of `other`."""
-        self.records += other.records
-        self.source_bytes += other.source_bytes
+        add_counts(self, other)
         self.keys.merge(other.keys)
-        self.labels.update(other.labels)
-        self.objects.update(other.objects)
-        self.objects_per_record.update(other.objects_per_record)
-        self.labelled += other.labelled
-        self.unlabelled += other.unlabelled
 
 
 @dataclasses.dataclass(slots=True)

@@ -12,8 +12,8 @@ from concurrent.futures import Future
 from recordmill.transforms.shards.part import PartTask
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from recordmill.transforms.shards.report import ShardFile, ShardReport
+from recordmill.transforms.shards.reuse import TakeOver
 from recordmill.transforms.shards.state import ShardState
-from recordmill.transforms.shards.taking_over import TakeOver
 from recordmill.transforms.workers.pool import ITEM_SECONDS, ProcessExecutor
 from recordmill.transforms.workers.position import SLOW_FACTOR
 from recordmill.transforms.workers.task import Progress
@@ -79,7 +79,7 @@ class ShardWriter:
         Args:
             state: of the shard.
             references: of its records.
-            take: the version before; None where the dataset has no versions.
+            take: the previous version; None if the dataset has no versions.
 
         Raises:
             JobError: an earlier shard could not be written.

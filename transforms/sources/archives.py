@@ -18,12 +18,13 @@ from recordmill.transforms.sources.formats.members import Member
 from recordmill.transforms.sources.formats.members_unread import unread_member
 from recordmill.transforms.sources.formats.tar_members import DAMAGED, TarMember, is_gzip, tar_members
 from recordmill.transforms.sources.formats.zip_members import zip_members
-from recordmill.transforms.sources.listed import failed, skipped
 from recordmill.transforms.sources.names import (
+    failed,
     is_image_name,
     is_split_name,
     normal_split,
     printable,
+    skipped,
     split_named,
     splits_in,
 )

@@ -15,10 +15,12 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from recordmill.transforms.records import Annotations, BadInput, Failure, ImageRecord, ImageRef
-from recordmill.transforms.sources.listed import HIDDEN, NOT_AN_IMAGE, failed
 from recordmill.transforms.sources.names import (
+    HIDDEN,
     IMAGE_EXTENSIONS,
+    NOT_AN_IMAGE,
     extension_of,
+    failed,
     is_image_name,
     is_split_name,
     next_in_split_name,
@@ -45,9 +47,8 @@ from recordmill.transforms.sources.source import (
     readable,
 )
 from recordmill.transforms.sources.tree import Tree, TreeFile
-from recordmill.transforms.storage.key_range import EVERYTHING, KeyRange
 from recordmill.transforms.storage.listing import Entries, entries
-from recordmill.transforms.storage.name_parts import name_parts
+from recordmill.transforms.storage.name_parts import EVERYTHING, KeyRange, name_parts
 from recordmill.transforms.storage.objects import in_parallel, list_folder, list_names
 from recordmill.transforms.storage.paths import is_remote, real_path
 from recordmill.transforms.storage.places import is_file, is_folder

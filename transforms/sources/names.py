@@ -6,6 +6,8 @@ import contextlib
 import functools
 import re
 
+from recordmill.transforms.records import BadInput, Failure
+
 _EXTENSIONS = """
     jpg jpeg jpe jfif jif jfi png apng gif bmp dib rle webp tif tiff avif avifs heic heif hif
     ppm pgm pbm pnm pfm tga icb vda vst jp2 j2k j2c jpc jpf jpx jpm jxl mpo ico cur icns psd pcx dcx
@@ -35,6 +37,10 @@ _LITTER = frozenset(
 )
 
 _LONGEST = 200  # of what a library says about bytes
+
+HIDDEN = "hidden"
+NOT_AN_IMAGE = "not an image by name"
+"""Reasons for which files are skipped."""
 
 
 def extension_of(name: str) -> str:
@@ -138,3 +144,13 @@ def printable(text: str) -> str:
         return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     escaped = re.sub("[\udc80-\udcff]", lambda match: f"\\x{ord(match[0]) - 0xDC00:02x}", text)
     return escaped.encode("utf-8", "backslashreplace").decode()
+
+
+def failed(key: str, fault: BadInput) -> Failure:
+    """The failed record of a key that may not be UTF-8."""
+    return Failure(printable(key), fault.stage, fault.reason, printable(fault.detail))
+
+
+def skipped(key: str, reason: str, detail: str = "") -> Failure:
+    """What is left out on purpose; its key may not be UTF-8."""
+    return Failure(printable(key), "list", reason, printable(detail), skipped=True)

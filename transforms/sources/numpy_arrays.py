@@ -13,8 +13,7 @@ from typing import NamedTuple
 from recordmill.transforms.records import Failure, ImageRecord, ImageRef, JobError
 from recordmill.transforms.sources.formats.npy_files import StoredArray, arrays_in
 from recordmill.transforms.sources.formats.numpy_labels import annotations_of
-from recordmill.transforms.sources.listed import skipped
-from recordmill.transforms.sources.names import extension_of, is_image_name, split_named
+from recordmill.transforms.sources.names import extension_of, is_image_name, skipped, split_named
 from recordmill.transforms.sources.outline import check_roots_used, left_out
 from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
 from recordmill.transforms.sources.source import (

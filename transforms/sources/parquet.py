@@ -25,8 +25,14 @@ from recordmill.transforms.sources.formats.parquet_columns import (
 )
 from recordmill.transforms.sources.formats.parquet_rows import TableRows, cells, not_parquet
 from recordmill.transforms.sources.formats.rows import is_missing
-from recordmill.transforms.sources.listed import failed, skipped
-from recordmill.transforms.sources.names import is_image_name, one_line, split_named, splits_in
+from recordmill.transforms.sources.names import (
+    failed,
+    is_image_name,
+    one_line,
+    skipped,
+    split_named,
+    splits_in,
+)
 from recordmill.transforms.sources.outline import left_out
 from recordmill.transforms.sources.selection import check_selection, limited, listing_faults
 from recordmill.transforms.sources.source import (

@@ -34,8 +34,7 @@ from recordmill.transforms.sources.archives import (
 )
 from recordmill.transforms.sources.formats.sample_json import flattened
 from recordmill.transforms.sources.formats.tar_members import DAMAGED, TarMember, is_gzip, tar_members
-from recordmill.transforms.sources.listed import failed, skipped
-from recordmill.transforms.sources.names import is_image_name, printable
+from recordmill.transforms.sources.names import failed, is_image_name, printable, skipped
 from recordmill.transforms.sources.selection import (
     EXCLUDED,
     Selection,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,6 +19,7 @@ from recordmill.transforms.storage import cloud, local, objects
 from recordmill.transforms.storage.paths import is_remote
 
 _BUFFER = 1 << 18
+_READ_BYTES = 1 << 20
 _NO_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS)
 
 _T = TypeVar("_T")
@@ -261,3 +263,29 @@ def _size(entry: os.DirEntry[str]) -> int:
         return entry.stat(follow_symlinks=False).st_size
     except FileNotFoundError:
         return 0  # gone meanwhile
+
+
+def stamp_of(path: str) -> tuple[int, str]:
+    """Size of a file; and its time of modification in nanoseconds, or the CRC-32C of an object.
+
+    Neither changes when it gets another name, nor by a link or a copy in the bucket.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    if not is_remote(path):
+        found = os.stat(path)
+        return found.st_size, str(found.st_mtime_ns)
+    stored = objects.stat(path)
+    if stored is None:
+        raise FileNotFoundError(errno.ENOENT, "no such object", path)
+    return stored.size, stored.crc32c
+
+
+def file_sha256(path: str) -> str:
+    """The SHA-256 of a file, in hex."""
+    hashed = hashlib.sha256()
+    with open_stream(path) as file:
+        while block := file.read(_READ_BYTES):
+            hashed.update(block)
+    return hashed.hexdigest()

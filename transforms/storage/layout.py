@@ -18,6 +18,8 @@ LATEST = "latest.json"
 """Beside the folders of versions: names the one that readers take."""
 STATE = "state"
 """In a version: what its shards were made from, for the next one."""
+STATE_ENDING = ".state"
+"""Of the state of a finished, unpublished shard, among the shards of a run."""
 FORMAT_VERSION = 1
 """Of manifest.json, and of what runs note under `.recordmill`."""
 NOTE_START = f'{{"format_version": {FORMAT_VERSION}, '

@@ -13,8 +13,8 @@ from concurrent.futures import Future
 from recordmill.transforms.records import BadInput
 from recordmill.transforms.storage import cloud, objects
 from recordmill.transforms.storage.faults import may_pass, retried
-from recordmill.transforms.storage.key_range import EVERYTHING, KeyRange
 from recordmill.transforms.storage.local import not_regular, version_of
+from recordmill.transforms.storage.name_parts import EVERYTHING, KeyRange
 from recordmill.transforms.storage.paths import Confinement, is_remote
 from recordmill.transforms.storage.places import Status
 

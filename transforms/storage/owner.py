@@ -1,4 +1,8 @@
-"""Which process holds the lock of an output, or made a folder."""
+"""Which process holds the lock of an output, or made a folder for intermediate files.
+
+Such a folder has a marker that only this program writes and that names the owner. Without one it is never
+removed.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,14 @@ import json
 import os
 import socket
 
+from recordmill.transforms.storage import files
+from recordmill.transforms.storage.durable import is_unfinished, write_bytes
+from recordmill.transforms.storage.paths import is_remote
+
 OWNER_START = '{"token": "'
 """The start of the JSON of every owner."""
+MARKER = "made-by-recordmill.json"
+"""Name of the marker: JSON of an `Owner`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,10 +33,9 @@ class Owner:
         host: name of the machine.
         pid: of the process.
         started: UTC, ISO 8601.
-        command: that people know the job by.
-        place: which boot of which machine, and which of its containers, numbers processes so; empty where
-            that cannot be told.
-        born: when the process began, by the machine's clock: numbers are given anew.
+        command: of the job, for messages.
+        place: boot and container of the machine, within which a pid is unique; empty where unknown.
+        born: when the process began, by the machine's clock, since pids are reused.
     """
 
     token: str
@@ -45,7 +54,7 @@ class Owner:
         return Owner(token, socket.gethostname(), pid, now, command, _place(), _born(pid) or 0.0)
 
     def is_gone(self) -> bool:
-        """Whether it was a process of this machine, and is none any more; False where that is not known."""
+        """Whether it was a process of this machine and has ended; False where that is unknown."""
         return bool(self.place) and self.place == _place() and _born(self.pid) != self.born
 
     def is_dead_here(self) -> bool:
@@ -76,7 +85,7 @@ class Owner:
 
 @functools.cache
 def _place() -> str:
-    """Linux tells its boot, and the namespace of process numbers; elsewhere a name is not enough."""
+    """On Linux the boot, and the namespace of pids; empty elsewhere, where a host name is not enough."""
     with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as boot:
         return f"{socket.gethostname()} {boot.read().strip()} {os.stat('/proc/self/ns/pid').st_ino}"
     return ""
@@ -93,3 +102,30 @@ def _born(pid: int) -> float | None:
         return float(process.create_time())
     except psutil.Error:
         return None
+
+
+def make_marked_folder(path: str) -> None:
+    """Makes a folder with a marker. An existing folder that is not empty is left as it is."""
+    files.make_folder(path)
+    if all(is_unfinished(found.path, MARKER, OWNER_START) for found in files.entries(path)):
+        write_bytes(os.path.join(path, MARKER), Owner.here("", "").to_json())
+
+
+def owner_of(path: str) -> Owner | None:
+    """The owner named by a folder's marker; None without a marker, and for a link to a folder."""
+    marker = os.path.join(path, MARKER)
+    try:
+        is_plain = is_remote(path) or (files.is_own_folder(path) and not os.path.islink(marker))
+        return Owner.of_json(files.read_bytes(marker)) if is_plain else None
+    except (FileNotFoundError, IsADirectoryError):
+        return None
+
+
+def remove_marked_folder(path: str) -> None:
+    """Removes a folder with all its contents, the marker last. A folder without a marker is left as it is."""
+    if owner_of(path) is not None:
+        marker = os.path.join(path, MARKER)
+        files.remove_all(found for found in files.entries(path) if found.path != marker)
+        files.remove_if_there(marker)
+        with contextlib.suppress(OSError):  # something was added in the meantime
+            files.remove_folder(path)

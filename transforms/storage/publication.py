@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import itertools
-import json
 import os
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import msgspec
 
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import cloud, files, lock, objects
-from recordmill.transforms.storage.durable import sync_folder, unfinished_file, write_lines, write_text
+from recordmill.transforms.storage.durable import sync_folder, unfinished_file, write_bytes, write_lines
 from recordmill.transforms.storage.layout import (
     DATASET_INFO,
     FAILURES,
@@ -30,7 +30,6 @@ from recordmill.transforms.storage.write_faults import naming_faults
 PUBLISHING = "publishing.json"
 METADATA = "metadata.json"
 """In a run's folder: the digests of the metadata files that the run writes into the output."""
-_READ_BYTES = 1 << 20
 
 
 class Move(NamedTuple):
@@ -45,8 +44,7 @@ class Move(NamedTuple):
     stays: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
-class PublishedDataset:
+class PublishedDataset(msgspec.Struct, frozen=True):
     """A dataset that readers see.
 
     Attributes:
@@ -58,21 +56,20 @@ class PublishedDataset:
     files: tuple[str, ...]
 
 
-@dataclasses.dataclass(frozen=True)
-class Publication:
-    """What publishing does, as it is noted before it begins.
+class Publication(msgspec.Struct, frozen=True):
+    """The journal of a publication: what it does, written before it begins.
 
     Attributes:
         moves: name in the output by path below the run's folder.
-        shared: names of the files that another version has, too.
         metadata: names of the files that are written once all are moved.
         replaces: the dataset that is withdrawn.
+        shared: names of the files that another version has, too.
     """
 
-    moves: Mapping[str, str]
-    shared: tuple[str, ...]
+    moves: dict[str, str]
     metadata: tuple[str, ...]
     replaces: PublishedDataset | None
+    shared: tuple[str, ...] = ()
 
     @property
     def names(self) -> frozenset[str]:
@@ -83,6 +80,13 @@ class Publication:
     def replaced_names(self) -> frozenset[str]:
         """All files of the dataset that it replaces."""
         return frozenset(self.replaces.files if self.replaces is not None else ())
+
+
+class _Manifest(msgspec.Struct):
+    """What is read here of manifest.json."""
+
+    format_version: int
+    files: list[Any]
 
 
 def published_dataset(output: str) -> PublishedDataset | None:
@@ -97,17 +101,16 @@ def published_dataset(output: str) -> PublishedDataset | None:
     except FileNotFoundError:
         return None
     try:
-        manifest = json.loads(text)
-        version, listed = manifest["format_version"], manifest["files"]
-        if version != FORMAT_VERSION or not isinstance(listed, list):
+        manifest = msgspec.json.decode(text, type=_Manifest)
+        if manifest.format_version != FORMAT_VERSION:
             raise ValueError
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise JobError(
             f"{path} does not say which files are the dataset's; remove the dataset yourself, or give "
             "another folder"
         ) from error
     try:
-        names = tuple(check_name(output, name) for name in listed)
+        names = tuple(check_name(output, name) for name in manifest.files)
     except ValueError as error:
         raise JobError(f"{path} names {error}; give another folder") from error
     return PublishedDataset(hashlib.sha256(text).hexdigest(), names)
@@ -121,20 +124,14 @@ def noted_publication(output: str, folder: str) -> Publication | None:
     """
     path = os.path.join(folder, PUBLISHING)
     try:
-        note = json.loads(files.read_bytes(path))
-        replaces = note["replaces"]
-        noted = Publication(
-            {check_name(folder, source): check_name(output, name) for source, name in note["moves"].items()},
-            tuple(check_name(output, name) for name in note.get("shared", ())),
-            tuple(check_name(output, name) for name in note["metadata"]),
-            replaces
-            and PublishedDataset(
-                str(replaces["sha256"]), tuple(check_name(output, name) for name in replaces["files"])
-            ),
-        )
+        noted = msgspec.json.decode(files.read_bytes(path), type=Publication)
+        for name in noted.moves:
+            check_name(folder, name)
+        for name in noted.names | noted.replaced_names:
+            check_name(output, name)
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise JobError(f"{path} is damaged ({error}); give another --output") from error
     return noted
 
@@ -161,17 +158,17 @@ def announce(run: Run, moves: Iterable[Move], metadata: Iterable[str], expected:
     if replaces is None and before is not None:  # withdrawn already, by a step that is now repeated
         replaces, ours = before.replaces, before.names
     publication = Publication(
-        {
+        moves={
             os.path.relpath(move.unpublished, run.folder): os.path.relpath(move.published, run.output)
             for move in every
             if not move.stays
         },
-        tuple(os.path.relpath(move.published, run.output) for move in every if move.stays),
-        tuple(metadata),
-        replaces,
+        metadata=tuple(metadata),
+        replaces=replaces,
+        shared=tuple(os.path.relpath(move.published, run.output) for move in every if move.stays),
     )
     _check_free(run.output, publication.names, publication.replaced_names | ours)
-    write_text(os.path.join(run.folder, PUBLISHING), json.dumps(dataclasses.asdict(publication)))
+    write_bytes(os.path.join(run.folder, PUBLISHING), msgspec.json.encode(publication))
     return publication
 
 
@@ -242,16 +239,7 @@ def _is_there(move: Move) -> bool:
         return False
     if move.sha256 is None:
         return True
-    return file_sha256(move.published) == move.sha256
-
-
-def file_sha256(path: str) -> str:
-    """The SHA-256 of a file, in hex."""
-    hashed = hashlib.sha256()
-    with files.open_stream(path) as file:
-        while block := file.read(_READ_BYTES):
-            hashed.update(block)
-    return hashed.hexdigest()
+    return files.file_sha256(move.published) == move.sha256
 
 
 def complete_moves(output: str, publication: Publication) -> None:
@@ -267,7 +255,7 @@ def write_metadata_files(run: Run, texts: Mapping[str, str]) -> Mapping[str, str
     digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
     written = _written_metadata(run.folder)
     every = {name: [*written.get(name, ()), digest] for name, digest in digests.items()}
-    write_text(os.path.join(run.folder, METADATA), json.dumps(every))
+    write_bytes(os.path.join(run.folder, METADATA), msgspec.json.encode(every))
     for name, text in texts.items():
         path = os.path.join(run.output, name)
         files.make_folder(os.path.dirname(path))
@@ -278,8 +266,8 @@ def write_metadata_files(run: Run, texts: Mapping[str, str]) -> Mapping[str, str
 def _written_metadata(folder: str) -> Mapping[str, Collection[str]]:
     """The digests of all contents that a run wrote, or was about to write, by file name."""
     try:
-        found: dict[str, list[str]] = json.loads(files.read_bytes(os.path.join(folder, METADATA)))
-        return found
+        data = files.read_bytes(os.path.join(folder, METADATA))
+        return msgspec.json.decode(data, type=dict[str, list[str]])
     except (FileNotFoundError, ValueError):
         return {}
 
@@ -292,7 +280,7 @@ def foreign_metadata(output: str, folder: str, publication: Publication) -> froz
         path = os.path.join(output, name)
         if not files.is_file(path) or (name == REPORT and _is_our_page(output)):
             return False
-        return file_sha256(path) not in written.get(name, ())
+        return files.file_sha256(path) not in written.get(name, ())
 
     names = [name for name in publication.metadata if name not in publication.replaced_names]
     return frozenset(itertools.compress(names, files.each(is_foreign, names)))

@@ -1,4 +1,4 @@
-"""What runs leave under `.recordmill`: how it is recognised, recovered and removed.
+"""Folders of runs under `.recordmill`: how they are recognised, recovered and removed.
 
 A run's folder has a marker, `run.json`. In a folder without one, only a scratch folder with its own marker is
 removed. In a folder with one, files with the names that runs give are removed, except those that were there
@@ -15,11 +15,21 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import files, lock
 from recordmill.transforms.storage.durable import is_unfinished, sync_folder, write_text
-from recordmill.transforms.storage.layout import FAILURES, FORMAT_VERSION, MANIFEST, NOTE_START, RUNS, Run
-from recordmill.transforms.storage.marked import owner_of, remove_marked_folder
+from recordmill.transforms.storage.layout import (
+    FAILURES,
+    FORMAT_VERSION,
+    MANIFEST,
+    NOTE_START,
+    RUNS,
+    STATE_ENDING,
+    Run,
+)
+from recordmill.transforms.storage.owner import owner_of, remove_marked_folder
 from recordmill.transforms.storage.paths import is_remote
 from recordmill.transforms.storage.publication import PUBLISHING, noted_publication, undo
 
@@ -27,7 +37,8 @@ _MARKER = "run.json"
 _SCRATCH = "scratch"
 _SHARDS = "shards"
 _RECORDS = "tfrecord-"
-_STATE = ".state.json"
+# Of the states that version 0.1 wrote.
+_OLD_STATE = ".state.json"
 # Names of the folders of runs, and of what is in them.
 _RUN = re.compile(r"[0-9a-f]{16}")
 _OUR_NAMES = re.compile(
@@ -35,11 +46,20 @@ _OUR_NAMES = re.compile(
     re.DOTALL,
 )
 _OUR_SHARDS = re.compile(
-    r".+-\d{5}(-\w[\w-]*)?\.(tfrecord|idx|failures|rows|jsonl\.gz|state\.json(\.failures)?)(\.\w+\.part)?",
+    r".+-\d{5}(-\w[\w-]*)?\.(tfrecord|idx|failures|rows(\.gz)?|jsonl\.gz|state(\.json)?(\.failures)?)(\.\w+\.part)?",
     re.DOTALL,
 )
 # What reading a damaged JSON file may raise.
 _DAMAGED = (ValueError, KeyError, TypeError, RecursionError)
+
+
+class _ShardState(msgspec.Struct):
+    """What is read here of the state of a finished shard: the size of each of its files, by name."""
+
+    sizes: dict[str, int]
+
+
+_states = msgspec.msgpack.Decoder(_ShardState)
 
 
 def run_folders(output: str) -> list[str]:
@@ -59,8 +79,8 @@ def strange_entries(output: str) -> list[str]:
         return [RUNS]
     strange = []
     for path, is_folder, _ in files.entries(runs):
-        known = _marker(path) is not None or _is_ours(path) if is_folder else lock.is_lock_file(path)
-        if not known:
+        is_ours = _marker(path) is not None or _is_ours(path) if is_folder else lock.is_lock_file(path)
+        if not is_ours:
             strange.append(os.path.relpath(path, output))
     return strange
 
@@ -71,7 +91,7 @@ def has_runs(output: str) -> bool:
 
 
 def has_withdrawn(output: str) -> bool:
-    """Whether a run, or one before it, was to replace a dataset: other files may be beside what it left."""
+    """Whether a run, or one before it, was to replace a dataset: other files may be next to what it left."""
     return any((_marker(folder) or {}).get("replaces") is True for folder in run_folders(output))
 
 
@@ -101,10 +121,13 @@ def mark_run(run: Run, version: str) -> None:
         sync_folder(os.path.dirname(run.output))
 
 
-def settle_runs(run: Run) -> None:
-    """Settles what earlier jobs left, for a run that is marked; may be cut off anywhere, and repeated.
+def settle_runs(run: Run) -> int:
+    """Recovers from earlier jobs, for a run that is marked; may be interrupted anywhere, and repeated.
 
-    What a publication that was cut off had made is taken back. The finished shards of the same run stay.
+    An interrupted publication is undone. The finished shards of the same run stay.
+
+    Returns:
+        The number of finished shards that are removed because version 0.1 of recordmill wrote their states.
     """
     published = files.exists(os.path.join(run.output, MANIFEST))
     for folder in marked_run_folders(run.output):
@@ -114,10 +137,13 @@ def settle_runs(run: Run) -> None:
             if not published:
                 undo(run.output, folder, publication)
             files.remove_if_there(os.path.join(folder, PUBLISHING))
-    for folder in run_folders(run.output):
+    folders = run_folders(run.output)
+    outdated = sum(found.name.endswith(_OLD_STATE) for folder in folders for found in _made_in(folder))
+    for folder in folders:
         if folder != run.folder:
             _remove_run(folder)
     _tidy(run)
+    return outdated
 
 
 def remove_run(run: Run) -> None:
@@ -166,7 +192,7 @@ def end_run(run: Run) -> None:
 def finished_shards(output: str) -> int:
     """How many finished, unpublished shards runs have left in an output."""
     shards = [files.entries(os.path.join(folder, _SHARDS)) for folder in marked_run_folders(output)]
-    return sum(found.name.endswith(_STATE) for listed in shards for found in listed)
+    return sum(found.name.endswith(STATE_ENDING) for listed in shards for found in listed)
 
 
 def kept_bytes(output: str) -> int:
@@ -176,7 +202,7 @@ def kept_bytes(output: str) -> int:
 
 
 def failures_path(run: Run) -> str:
-    """Where the run's failures.jsonl goes: beside a published dataset, whose own stays, under the run."""
+    """The path of the run's failures.jsonl: in its own folder while the output has a published dataset."""
     published = files.exists(os.path.join(run.output, MANIFEST))
     return os.path.join(run.folder if published else run.output, FAILURES)
 
@@ -205,7 +231,7 @@ def _is_unfinished_marker(path: str) -> bool:
 
 
 def _made_in(folder: str) -> Iterator[files.Found]:
-    """The files that runs made in a run's folder, without scratch folder, marker and note of publication."""
+    """The files that runs made in a run's folder, without scratch folder, marker and journal."""
     marker = _marker(folder)
     if marker is None:
         return
@@ -229,21 +255,19 @@ def _is_ours(folder: str) -> bool:
 def _tidy(run: Run) -> None:
     """Leaves of a run's folder what this job needs, and the finished shards."""
     made = list(_made_in(run.folder))
-    finished = _finished_files([found.path for found in made if found.name.endswith(_STATE)])
+    finished = _finished_files([found.path for found in made if found.name.endswith(STATE_ENDING)])
     kept = {run.sample, run.records, *(os.path.join(run.shards, name) for name in finished)}
     files.remove_all(found for found in made if found.path not in kept)
 
 
 def _finished_files(states: Sequence[str]) -> Collection[str]:
-    """Names of the state files that are whole, and of the files that they name."""
+    """Names of the state files that are complete, and of the files that they name."""
     return {name for names in files.each(_files_of_state, states) for name in names}
 
 
 def _files_of_state(path: str) -> Sequence[str]:
-    with contextlib.suppress(*_DAMAGED):
-        named = json.loads(files.read_bytes(path))["report"]["file"]
-        every = [name for key, name in named.items() if key == "path" or key.endswith("_path")]
-        return [*map(str, filter(None, every)), os.path.basename(path)]
+    with contextlib.suppress(ValueError, RecursionError):
+        return [*_states.decode(files.read_bytes(path)).sizes, os.path.basename(path)]
     return []
 
 

@@ -11,7 +11,7 @@ import stat
 import tempfile
 
 from recordmill.transforms.records import JobError
-from recordmill.transforms.storage.marked import MARKER, make_marked_folder, owner_of, remove_marked_folder
+from recordmill.transforms.storage.owner import MARKER, make_marked_folder, owner_of, remove_marked_folder
 
 
 @functools.cache

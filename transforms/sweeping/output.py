@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import files
 from recordmill.transforms.storage.durable import sync_folder, unfinished_file, write_bytes
-from recordmill.transforms.storage.marked import remove_marked_folder
 from recordmill.transforms.storage.output import check_output, check_path
-from recordmill.transforms.storage.owner import Owner
+from recordmill.transforms.storage.owner import Owner, remove_marked_folder
 from recordmill.transforms.storage.paths import absolute, is_remote
 from recordmill.transforms.storage.write_faults import naming_faults
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import queue
 import signal
 import subprocess
@@ -148,23 +149,20 @@ class ProcessExecutor(Generic[C]):
     def _serve(self, runner: _Runner) -> None:
         """Runs tasks in one process, one after the other, and resolves their futures."""
         with contextlib.suppress(JobError, OSError):
-            runner.start()  # a failure is raised again by whoever needs it first
+            runner.start()  # the first task raises it again
         while (queued := self._queue.get()) is not None:
             task, future = queued
             self._slots.release()
-            result: Any = None
-            error: BaseException | None = self._broken
-            if error is None:
-                try:
-                    result = runner.run(task)
-                except BaseException as raised:
-                    error = self._broken = self._broken or raised
+            try:
+                if self._broken is not None:
+                    raise self._broken
+                resolve = functools.partial(future.set_result, runner.run(task))
+            except BaseException as error:
+                self._broken = self._broken or error
+                resolve = functools.partial(future.set_exception, self._broken)
             with self._lock:
                 self._unfinished -= 1
-            if error is None:
-                future.set_result(result)
-            else:
-                future.set_exception(error)
+            resolve()
 
 
 class _Died(Exception):
@@ -253,7 +251,7 @@ class _Runner:
                 self._process.popen.kill()
 
     def release(self, idle: bool) -> None:
-        """Lets the process go: an idle one to whoever needs one next; any other is ended."""
+        """Lets the process go: an idle one is kept for the next pool, any other is ended."""
         process, self._process = self._process, None
         if process is not None and idle:
             give_back(process)

@@ -1,7 +1,7 @@
 """Spawned interpreters that run tasks: each a fresh one, without Beam.
 
 Not `multiprocessing`: its spawned children import the program's main module again, and with it Beam, and
-a script without a main guard would start itself anew.
+a script without a main guard would start itself again.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class WorkerProcess:
         """Lets it import what it needs."""
         module, self.preload = self.preload, ""
         if module:
-            with contextlib.suppress(OSError):  # whoever uses it will see that it has died
+            with contextlib.suppress(OSError):  # its next user notices that it has died
                 self.connection.send(Preload(module))
 
     def stop(self) -> int | None:
@@ -150,6 +150,6 @@ def take() -> WorkerProcess:
 
 
 def give_back(process: WorkerProcess) -> None:
-    """Keeps a process that has nothing to do for whoever needs one next."""
+    """Keeps a process that has nothing to do for the next pool."""
     with _idle_lock:
         _idle.insert(0, process)  # before those that are asleep

@@ -38,17 +38,22 @@ class Worker:
         self._failed: tuple[BaseException, int] | None = None
 
     @contextlib.contextmanager
-    def item(self, index: int) -> Iterator[None]:
+    def item(self, index: int, stage: str = "encode") -> Iterator[None]:
         """The block works on one item of the task: whatever the block does, only this item is lost.
+
+        Args:
+            index: of the item.
+            stage: of its unexpected exceptions, as `BadInput` has it.
 
         Raises:
             BadInput: of the block; or its unexpected exception, whose traceback is logged. If it escapes from
                 the task, this item is lost, and the others are done.
         """
+        self._failed = None
         self.position.enter(index)
         # Any other exception leaves the position: a process that has run out of memory ends after it.
         try:
-            with internal_errors("encode"):
+            with internal_errors(stage):
                 yield
         except BadInput as error:
             self._failed = (error, index)

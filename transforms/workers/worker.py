@@ -24,7 +24,7 @@ OUT_OF_MEMORY = 75
 """The exit status of a worker that has found no memory for an item."""
 
 _PROGRESS_SECONDS = 0.1
-# A worker that nothing uses ends by itself; whoever wants one starts another.
+# A worker that nothing uses ends by itself; the next pool starts another.
 _IDLE_SECONDS = 60
 
 Setup = Callable[[Worker], Any]

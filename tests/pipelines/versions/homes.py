@@ -5,11 +5,15 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import hashlib
+import io
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from recordmill.transforms.framing import read_records
 from tests.pipelines.conversion import convert, manifest
 from tests.pipelines.versions.edits import Edit, put, spoil
 
@@ -113,7 +117,8 @@ def described(version: Path) -> dict[str, Any]:
 
 def state(path: Path) -> dict[str, Any]:
     """The header of a state file, but for the time of its shard; its rows, but for the names of mask maps."""
-    header, *rows = map(json.loads, gzip.decompress(path.read_bytes()).splitlines())
+    records = read_records(io.BytesIO(gzip.decompress(path.read_bytes())))
+    header, *rows = map(msgspec.msgpack.decode, records)
     assert header.pop("stamp")
     return {**header, "rows": [row[:6] + row[7:] for row in rows]}
 
@@ -146,4 +151,4 @@ def assert_same_version(one: Path, other: Path) -> None:
     assert described(one) == described(other)
     assert report(one) == report(other)
     filled = [path.stem for path in other.glob("*.tfrecord") if path.stat().st_size]
-    assert {f"state/{stem}.jsonl.gz" for stem in filled} <= names
+    assert {f"state/{stem}.rows.gz" for stem in filled} <= names

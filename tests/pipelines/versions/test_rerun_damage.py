@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import io
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from recordmill.transforms.examples.tfrecord import RecordWriter, read_records
 from tests.pipelines.conversion import digests
 from tests.pipelines.versions.edits import put
 from tests.pipelines.versions.homes import (
@@ -24,7 +26,7 @@ SHARD = "train-00001-of-00004"
 FILES = [
     f"{SHARD}.tfrecord",
     f"index/{SHARD}.idx",
-    f"state/{SHARD}.jsonl.gz",
+    f"state/{SHARD}.rows.gz",
     "state/settings.json",
     "failures.jsonl",
 ]
@@ -112,7 +114,7 @@ def test_states_that_have_changed_places(some: Rerun, tmp_path: Path) -> None:
     home = some.home(tmp_path)
     own_copy(home)
     state = home / "1.0.0/state"
-    one, other = state / f"{SHARD}.jsonl.gz", state / "train-00002-of-00004.jsonl.gz"
+    one, other = state / f"{SHARD}.rows.gz", state / "train-00002-of-00004.rows.gz"
     swapped = one.read_bytes(), other.read_bytes()
     other.write_bytes(swapped[0])
     one.write_bytes(swapped[1])
@@ -132,8 +134,11 @@ def test_rows_that_say_something_else(some: Rerun, tmp_path: Path) -> None:
         home = some.home(folder)
         own_copy(home)
         for path in (home / "1.0.0/state").glob("*.gz"):
-            header, *rows = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
-            path.write_bytes(gzip.compress(b"".join([header, *edited(rows)]), mtime=0))
+            header, *rows = read_records(io.BytesIO(gzip.decompress(path.read_bytes())))
+            packed = io.BytesIO()
+            for row in (header, *edited(rows)):
+                RecordWriter(packed).write(row)
+            path.write_bytes(gzip.compress(packed.getvalue(), mtime=0))
         put(some.input, some.edit.after)
         assert some.convert(home) == 0
         assert_same_version(home / NEXT, some.scratch)

@@ -1,13 +1,14 @@
-"""Other settings, codecs or programs: nothing is taken over, it says why, and the bytes are from scratch."""
+"""Other settings, codecs or programs: nothing is reused, it says why, and the bytes are from scratch."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from recordmill.transforms.shards import programs
-from recordmill.transforms.shards.programs import package_version
+from recordmill.transforms.shards import recipe
+from recordmill.transforms.shards.recipe import package_version
 from tests.pipelines.conversion import convert, digests
 from tests.pipelines.versions.edits import put
 from tests.pipelines.versions.homes import NEXT, Rerun, assert_same_version, latest, taken_over, work
@@ -63,7 +64,7 @@ def test_it_is_printed(some: Rerun, tmp_path: Path, capsys: pytest.CaptureFixtur
     told = "--jpeg_quality was 80, is 81; --seed was 0, is 1"
     differs(some, tmp_path, told, "--jpeg_quality=81", "--seed=1")
     printed = " ".join(capsys.readouterr().out.split())
-    assert f"taken over nothing of version 1.0.0: {told}" in printed
+    assert f"reused nothing of version 1.0.0: {told}" in printed
 
 
 @pytest.mark.slow
@@ -87,8 +88,8 @@ def test_what_the_source_is_told(flag: str, reason: str, some: Rerun, tmp_path: 
 
 @pytest.mark.slow
 def test_another_codec(some: Rerun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = programs.codec_versions()
-    monkeypatch.setattr(programs, "codec_versions", lambda: {**found, "pillow": "99.1"})
+    found = recipe.codec_versions()
+    monkeypatch.setattr(recipe, "codec_versions", lambda: {**found, "pillow": "99.1"})
     differs(some, tmp_path, f'pillow was "{found["pillow"]}", is "99.1"')
 
 
@@ -97,8 +98,28 @@ def test_another_recordmill(some: Rerun, tmp_path: Path, monkeypatch: pytest.Mon
     def version(name: str) -> str:
         return "99" if name == "recordmill" else package_version(name)
 
-    monkeypatch.setattr(programs, "package_version", version)
+    monkeypatch.setattr(recipe, "package_version", version)
     differs(some, tmp_path, f'recordmill was "{package_version("recordmill")}", is "99"')
+
+
+def test_a_version_of_version_0_1_is_not_reused(
+    some: Rerun, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its settings and its state files have an older format."""
+    home = some.home(tmp_path)
+    state = home / "1.0.0/state"
+    settings = json.loads((state / "settings.json").read_text())
+    recipe = settings.pop("recipe")
+    (state / "settings.json").write_text(json.dumps({**settings, **recipe, "format_version": 1}))
+    for path in state.glob("*.rows.gz"):
+        path.rename(path.with_name(f"{path.name.partition('.')[0]}.jsonl.gz"))
+    reason = f"another version of recordmill wrote {state}/settings.json (format 1, not 2)"
+    put(some.input, some.edit.after)
+    assert some.convert(home) == 0
+    assert taken_over(home / NEXT) == {"from": "1.0.0", "records": 0, "shards": 0, "reason": reason}
+    assert capfd.readouterr().err.count(reason) == 1
+    assert_same_version(home / NEXT, some.scratch)
+    assert work(home / NEXT)[1] == 30
 
 
 SLOW = pytest.mark.slow

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from recordmill.transforms.records import BadInput, Failure, ImageRef
-from recordmill.transforms.sources.listed import HIDDEN, skipped
-from recordmill.transforms.sources.names import is_hidden, is_unicode, printable
+from recordmill.transforms.sources.names import HIDDEN, is_hidden, is_unicode, printable, skipped
 
 _OUTWARD = re.compile(r"^/|^[A-Za-z]:|[\\\0]")
 

@@ -23,7 +23,7 @@ from recordmill.transforms.sources.formats.box_columns import is_number
 from recordmill.transforms.sources.formats.parquet_columns import TableColumns
 from recordmill.transforms.sources.formats.rows import is_missing, whole
 from recordmill.transforms.sources.formats.sample_json import feature_value
-from recordmill.transforms.sources.listed import failed, skipped
+from recordmill.transforms.sources.names import failed, skipped
 from recordmill.transforms.sources.selection import EXCLUDED, Selection, label_pattern
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage.paths import Confinement, real_path

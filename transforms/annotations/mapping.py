@@ -7,37 +7,37 @@ import numpy as np
 from recordmill.transforms.annotations.boxes import BoxRule
 from recordmill.transforms.annotations.decoded import Read
 from recordmill.transforms.annotations.frame import frame_of
-from recordmill.transforms.annotations.masks import ClassIds, MaskPlacer
-from recordmill.transforms.annotations.objects import Kept, ObjectPlacer
+from recordmill.transforms.annotations.masks import ClassIds, MaskBuilder
+from recordmill.transforms.annotations.objects import Kept, ObjectMapper
 from recordmill.transforms.annotations.shapes import Shapes
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.mask import encode_mask
-from recordmill.transforms.records import BOXES, AnnotatedObject, Annotations, BadInput, Placed, StoredImage
+from recordmill.transforms.records import BOXES, AnnotatedObject, Annotations, BadInput, Mapped, StoredImage
 
 OF_OBJECTS = frozenset({"objects", "object_masks"})
-"""What of `Placed` is made from objects."""
+"""The fields of `Mapped` that are made from objects."""
 
 OF_CLASSES = frozenset({"class_png", "class_raw"})
-"""What of `Placed` is made from the values of a mask of classes, where there is one."""
+"""The masks of `Mapped` that are made from the values of a mask of classes, if there is one."""
 
 
-def place(
+def map_annotations(
     annotations: Annotations,
     image: StoredImage,
     needs: frozenset[str],
     boxes: str,
     read: Read,
     ids: ClassIds,
-) -> Placed:
-    """Puts the annotations of an image where they lie in it as it is stored.
+) -> Mapped:
+    """The annotations of an image in the coordinates of the stored image.
 
     Args:
         annotations: as the source has them.
         image: as it is stored.
-        needs: what of `Placed` is wanted: `objects`, `object_masks`, and names of masks.
+        needs: the parts of `Mapped` that are needed: `objects`, `object_masks`, and names of masks.
         boxes: one of `BOXES`: `clip` cuts boxes to the image, `drop` leaves out those that reach outside,
             `fail` fails the record, for a box without an area too, which the others leave out.
-        read: gives the bytes of a mask.
+        read: reads the bytes of a mask.
         ids: of classes.
 
     Raises:
@@ -50,14 +50,14 @@ def place(
     notes: list[tuple[str, str]] = []
     kept: list[Kept] = []
     if annotations.objects and needs & OF_OBJECTS:
-        kept = ObjectPlacer(BoxRule(boxes, frame, notes), shapes).placed(annotations.objects)
+        kept = ObjectMapper(BoxRule(boxes, frame, notes), shapes).mapped(annotations.objects)
     object_masks: tuple[bytes, ...] = ()
     if kept and "object_masks" in needs:
         object_masks = tuple(_object_mask(shapes, *one) for one in kept)
     masks: dict[str, bytes] = {}
     if needs - OF_OBJECTS:
-        masks = _encoded(MaskPlacer(annotations, frame, shapes, read, ids), needs)
-    return Placed(tuple(one for _, one in kept), masks, object_masks, tuple(notes))
+        masks = _encoded(MaskBuilder(annotations, frame, shapes, read, ids), needs)
+    return Mapped(tuple(one for _, one in kept), masks, object_masks, tuple(notes))
 
 
 def _object_mask(shapes: Shapes, source: AnnotatedObject, stored: AnnotatedObject) -> bytes:
@@ -65,11 +65,11 @@ def _object_mask(shapes: Shapes, source: AnnotatedObject, stored: AnnotatedObjec
     if source.mask is not None:
         return encode_mask(shapes.stored_mask(source.mask))
     if stored.box is None:
-        raise ValueError("an object that is placed has a box")
+        raise ValueError("a mapped object has a box")
     return encode_mask(shapes.filled_box(stored.box))
 
 
-def _encoded(masks: MaskPlacer, needs: frozenset[str]) -> dict[str, bytes]:
+def _encoded(masks: MaskBuilder, needs: frozenset[str]) -> dict[str, bytes]:
     """The masks that are needed; without the instances of an image that has none."""
     found: dict[str, bytes] = {}
     if needs & OF_CLASSES:

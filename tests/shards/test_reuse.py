@@ -3,7 +3,6 @@
 import dataclasses
 import gzip
 import io
-import json
 from collections import Counter
 from pathlib import Path
 
@@ -19,18 +18,17 @@ from recordmill.transforms.examples.features import build_example, bytes_feature
 from recordmill.transforms.framing import read_records
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.records import AnnotatedObject, Annotations, Box, ImageRecord, ImageRef, Steps
+from recordmill.transforms.shards.dataset_plan import plan_dataset
 from recordmill.transforms.shards.fingerprint import is_versioned, source_fingerprint
 from recordmill.transforms.shards.part import PartTask, join_parts, write_part
-from recordmill.transforms.shards.plan import plan_dataset
 from recordmill.transforms.shards.previous import MaskMap, PreviousSplit, PreviousVersion, ShardPaths
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
-from recordmill.transforms.shards.record_state import DamagedStateError, Spans, read_state
+from recordmill.transforms.shards.record_state import DamagedStateError, Spans, read_state, write_state
 from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.report import ShardFile
+from recordmill.transforms.shards.reuse import TakeOver, whole_shard
 from recordmill.transforms.shards.state import ShardState
-from recordmill.transforms.shards.taking_over import TakeOver
 from recordmill.transforms.shards.totals import total
-from recordmill.transforms.shards.whole import whole_shard
 from recordmill.transforms.storage.local import version_of
 
 CONFIG = DatasetConfig(
@@ -93,7 +91,7 @@ def test_images_and_masks_are_taken_over_and_examples_made_anew(tmp_path: Path) 
     assert Path(second.index_path).read_bytes() == Path(anew.index_path).read_bytes()
     assert second.stats.work == Counter(source_reads=2, images=2, masks=3)
     assert (second.stats.taken_over, anew.stats.taken_over) == (6, 0)
-    figures = [dataclasses.replace(file.stats, work=Counter(), taken_over=0) for file in (second, anew)]
+    figures = [msgspec.structs.replace(file.stats, work=Counter(), taken_over=0) for file in (second, anew)]
     assert {key for key, _ in figures[0].statistics.reencoded} == {"0.jpg", "9.jpg"}
     for one in figures:
         one.statistics.reencoded.clear()
@@ -108,14 +106,15 @@ def test_a_state_file_tells_where_each_image_lies(tmp_path: Path) -> None:
     assert found.header.stats.work == Counter()
     data = Path(file.path).read_bytes()
     lines = [line.split() for line in Path(file.index_path).read_text().splitlines()]
-    rows = list(found.rows)
-    assert [row.offset for row in rows] == [int(offset) for offset, _ in lines]
-    assert [row.place for row in rows] == sorted(row.place for row in rows)
-    for row in rows:
-        (start, length), image_format, size, *_ = row.images[0]
-        with Image.open(io.BytesIO(data[row.offset + 12 + start :][:length])) as image:
+    rows = list(found.rows())
+    assert [offset for offset, _ in rows] == [int(offset) for offset, _ in lines]
+    assert [row.sort_key for _, row in rows] == sorted(row.sort_key for _, row in rows)
+    for offset, row in rows:
+        (start, length), stored = row.images[0]
+        with Image.open(io.BytesIO(data[offset + 12 + start :][:length])) as image:
             assert (image.format, image.size) == ("JPEG", (40, 30))
-        assert (image_format, size) == ("jpeg", [30, 40, 3])
+        assert (stored.image_format, stored.height, stored.width, stored.channels) == ("jpeg", 30, 40, 3)
+        assert stored.data == b""
 
 
 def test_parts_leave_the_state_of_the_whole(tmp_path: Path) -> None:
@@ -225,10 +224,18 @@ def test_a_shard_that_was_touched_is_not_taken_whole(name: str, tmp_path: Path) 
 
 
 def test_a_state_of_another_format_is_none(tmp_path: Path) -> None:
-    path = tmp_path / "state.jsonl.gz"
-    path.write_bytes(gzip.compress(json.dumps({"format_version": 99}).encode() + b"\n"))
-    with pytest.raises(DamagedStateError, match="format_version is 99, not 2"):
-        read_state(str(path))
+    file = written([drawn(tmp_path, 1)], tmp_path / "first", TakeOver())
+    assert file.state_path is not None
+    header = read_state(file.state_path).header
+    (tmp_path / "rows").touch()
+    write_state(file.state_path, msgspec.structs.replace(header, format_version=99), str(tmp_path / "rows"))
+    with pytest.raises(DamagedStateError, match="format_version is 99, not 3"):
+        read_state(file.state_path)
+    Path(file.state_path).write_bytes(
+        gzip.compress(b'{"format_version":2,"digest":"a0fe"}\n')
+    )  # by version 0.1
+    with pytest.raises(DamagedStateError, match="is damaged"):
+        read_state(file.state_path)
 
 
 def test_fingerprints_tell_states_apart() -> None:

@@ -19,13 +19,12 @@ from recordmill.transforms.examples.schema import (
     check_names,
 )
 from recordmill.transforms.records import SPLIT_NAME, JobError
-from recordmill.transforms.shards.counted import CountedFeatures
 from recordmill.transforms.shards.hashing import DEFAULT_SPLIT
 from recordmill.transforms.shards.previous import PreviousVersion
 from recordmill.transforms.shards.record_encoder import RecordSettings
 from recordmill.transforms.shards.references import reference_record, reference_shard
 from recordmill.transforms.shards.sample import measure
-from recordmill.transforms.shards.statistics import Statistics
+from recordmill.transforms.shards.statistics import CountedFeatures, Statistics
 from recordmill.transforms.shards.totals import SplitTotals, Totals
 
 # TensorFlow's advice to readers (performance guide, and TFDS): ten files a host, none below 10 MB.

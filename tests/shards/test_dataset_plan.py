@@ -4,7 +4,7 @@ import pytest
 
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import AnnotatedObject, Annotations, Box, ImageRecord, ImageRef, JobError
-from recordmill.transforms.shards.plan import (
+from recordmill.transforms.shards.dataset_plan import (
     beam_splits,
     plan_dataset,
     planned_statistics,

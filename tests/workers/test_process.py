@@ -1,0 +1,49 @@
+"""The processes themselves: their sockets, and their limits of processor time."""
+
+import os
+import signal
+import socket
+import subprocess
+from typing import Any
+
+import pytest
+
+from recordmill.transforms.workers import process
+from recordmill.transforms.workers.position import SharedPosition
+
+
+def test_a_default_time_of_sockets_is_not_that_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beam's parts for Google Cloud set one; a socket that has one does not block."""
+    blocking: list[bool] = []
+    popen = subprocess.Popen
+
+    def noting(*args: Any, pass_fds: list[int], **options: Any) -> Any:
+        blocking.append(os.get_blocking(pass_fds[0]))
+        return popen(*args, pass_fds=pass_fds, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", noting)
+    former = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(60)
+    try:
+        worker = process.WorkerProcess.spawn()
+    finally:
+        socket.setdefaulttimeout(former)
+    blocking.append(os.get_blocking(worker.connection.fileno()))
+    worker.stop()
+    assert blocking == [True, True]
+
+
+def test_the_limit_of_an_image_ends_with_it() -> None:
+    position = SharedPosition(is_limited=True)
+    try:
+        for after in (position.load, position.leave):
+            position.enter(0)
+            position.work(8_000_000)
+            assert 20 < signal.getitimer(signal.ITIMER_PROF)[0] < 25
+            assert position.read().cpu_seconds == 24
+            position.work(100_000_000)
+            assert 60 < signal.getitimer(signal.ITIMER_PROF)[0] < 71
+            after()
+            assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
+    finally:
+        position.leave()

@@ -1,0 +1,173 @@
+"""What is reused of the previous version: identical shards, and in others the images and masks of records."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import BinaryIO
+
+import msgspec
+
+from recordmill.transforms.framing import read_frames
+from recordmill.transforms.records import Failure, ImageRecord
+from recordmill.transforms.shards.fingerprint import source_fingerprint
+from recordmill.transforms.shards.previous import PreviousVersion, ShardPaths
+from recordmill.transforms.shards.record_state import (
+    DamagedStateError,
+    EncodedRecord,
+    Row,
+    StateHeader,
+    read_state,
+)
+from recordmill.transforms.shards.references import reference_record
+from recordmill.transforms.shards.report import ShardFile, ShardReport, WriteStats
+from recordmill.transforms.shards.state import ShardState
+from recordmill.transforms.storage import files
+from recordmill.transforms.storage.durable import write_lines
+
+
+@dataclasses.dataclass(frozen=True)
+class WholeShard:
+    """A shard of the previous version that was made from the same references by the same settings.
+
+    Attributes:
+        paths: of its files.
+        header: of its state.
+        state_sha256: of the state file, in hex.
+        is_same: whether a rebuild would be identical; False until failed records have been retried, and where
+            files may have changed unseen.
+        work: what the retry took.
+    """
+
+    paths: ShardPaths
+    header: StateHeader
+    state_sha256: str
+    is_same: bool
+    work: Counter[str] = dataclasses.field(default_factory=Counter)
+
+    def failures(self) -> list[Failure]:
+        """The failures of the records that it lacks."""
+        every = [Failure(**msgspec.json.decode(line)) for line in self.header.failures]
+        return [failure for failure in every if not failure.kept]
+
+    def lacking(self, references: Iterable[bytes]) -> list[tuple[bytes, ImageRecord]]:
+        """The records that it lacks, with their references."""
+        keys = {failure.key for failure in self.failures()}
+        every = ((reference, reference_record(reference)) for reference in references)
+        return [(reference, record) for reference, record in every if record.key in keys]
+
+    def tried_again(self, stats: WriteStats, failures: Sequence[Failure]) -> WholeShard:
+        """The same, once the records that it lacks have been retried."""
+        is_same = not stats.written and list(failures) == self.failures()
+        return dataclasses.replace(self, is_same=is_same, work=stats.work)
+
+    def report(self, state: ShardState) -> ShardReport:
+        """Its report; writes its failures into a file of the run."""
+        stats = msgspec.structs.replace(
+            self.header.stats, taken_over=self.header.stats.written, work=self.work
+        )
+        failures_path = None
+        if self.header.failures:
+            failures_path = f"{state.path}.failures"
+            files.make_folder(state.folder)
+            write_lines(failures_path, (f"{line}\n" for line in self.header.failures))
+        file = ShardFile(
+            path=self.paths.records_path,
+            index_path=self.paths.index_path,
+            failures_path=failures_path,
+            size=self.header.size,
+            sha256=self.header.sha256,
+            stats=stats,
+            state_path=self.paths.state_path,
+            state_sha256=self.state_sha256,
+        )
+        return ShardReport(state.split, state.shard, file, taken_whole=True, is_same=True)
+
+
+def whole_shard(previous: PreviousVersion, num_shards: int, state: ShardState) -> WholeShard | None:
+    """The shard of the previous version with the same index, if it was made from the same.
+
+    Args:
+        previous: the version.
+        num_shards: of the split, as they are to be.
+        state: of the shard, as it is to be.
+    """
+    split = previous.splits.get(state.split)
+    if split is None or split.num_shards != num_shards:
+        return None
+    paths = previous.paths(state.split, state.shard)
+    try:
+        found = read_state(paths.state_path)
+        header = found.header
+        if header.digest != state.digest:
+            return None
+        if files.stamp_of(paths.records_path) != (header.size, header.stamp):
+            return None
+        if hashlib.sha256(files.read_bytes(paths.index_path)).hexdigest() != header.index_sha256:
+            return None
+        deque(found.packed_rows, maxlen=0)  # a damaged state must not get into the next version
+    except (FileNotFoundError, DamagedStateError):
+        return None
+    is_same = not header.stats.failed and not header.stats.unknown
+    return WholeShard(paths, header, found.sha256, is_same)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TakeOver:
+    """Where the records of a shard, or of a part of one, may be found in the previous version.
+
+    Attributes:
+        shards: of the previous version, in order; none where there is nothing to reuse.
+        by_key: records are ordered by their keys, not by their hashes.
+        mask_map: name of the `MaskMap`.
+    """
+
+    shards: tuple[ShardPaths, ...] = ()
+    by_key: bool = False
+    mask_map: str = ""
+
+    def sort_key(self, reference: bytes, record: ImageRecord) -> str:
+        """By which a record is ordered in its shard."""
+        return record.key if self.by_key else reference[:8].hex()
+
+    def found(
+        self, records: Iterable[tuple[bytes, ImageRecord]]
+    ) -> Iterator[tuple[ImageRecord, EncodedRecord | None]]:
+        """Each record, given with its reference and in the order of the shard, and what was stored of it.
+
+        One pass over both. What cannot be read of the previous version is rebuilt.
+        """
+        with contextlib.ExitStack() as stack:
+            rows = self._rows(stack)
+            found = next(rows, None)
+            for reference, record in records:
+                sort_key = self.sort_key(reference, record)
+                while found is not None and found[0].sort_key < sort_key:
+                    found = next(rows, None)
+                stored = None
+                if found is not None and found[0].sort_key == sort_key:
+                    stored = _stored(*found) if found[0].source == source_fingerprint(record) else None
+                yield record, stored
+
+    def _rows(self, stack: contextlib.ExitStack) -> Iterator[tuple[Row, int, BinaryIO]]:
+        """The rows of all shards that have images, each with its offset in the file of its record."""
+        for shard in self.shards:
+            with contextlib.suppress(FileNotFoundError, ValueError):  # damaged
+                state = read_state(shard.state_path)
+                file = stack.enter_context(files.open_stream(shard.records_path))
+                for offset, row in state.rows():
+                    if row.source:
+                        yield row, offset, file
+
+
+def _stored(row: Row, offset: int, file: BinaryIO) -> EncodedRecord | None:
+    """What the record of a row holds; None where it is damaged."""
+    file.seek(offset)
+    try:
+        payload = next(read_frames(file)).payload
+    except (StopIteration, ValueError):  # a DamagedRecordError among them
+        return None
+    return row.stored(payload)
