@@ -416,16 +416,6 @@ def test_help_is_that_of_the_flags(command: FlagCommand) -> None:
         assert " ".join(help_text(one).split()) in re.sub(r"(?<=\w)- (?=\w)", "-", shown)
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
-def test_every_flag_is_read(command: FlagCommand) -> None:
-    """From the parsed call, or as the field of a configuration."""
-    paths = [path for folder in ("pipelines", "transforms") for path in (ROOT / folder).rglob("*.py")]
-    text = "".join(path.read_text("utf-8") for path in paths)
-    for one in command.flags:
-        fields = f"{one.name}|{one.field}"
-        assert re.search(rf"\b[a-z_]+\.({fields})\b(?!\()|vars\(args\).*\"{one.name}\"", text), one.shown
-
-
 def flags_of_beam() -> set[str]:
     """Every flag that Beam itself has; runners learn more from a job server."""
     parser = _BeamArgumentParser(add_help=False)

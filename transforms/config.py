@@ -63,11 +63,7 @@ class DatasetConfig:
     )
     label_texts: Mapping[str, str] = setting({}, "display names of a label map, by name")
     label_offset: int | None = flag(
-        None,
-        "added to every label id",
-        "input and output",
-        metavar="N",
-        default_text="the schema's first id",
+        None, "added to every label id", "input and output", metavar="N", default_text="the schema's first id"
     )
     splits: Mapping[str, float] = flag(
         {},
@@ -112,11 +108,7 @@ class DatasetConfig:
         pattern=r"[0-9]+(\.[0-9]+)? ?([kKmMgGtT][iI]?)?[bB]?",
     )
     reader_hosts: int | None = flag(
-        None,
-        "hosts that will read: 10 shards for each, of at least 10 MB",
-        "shards",
-        at_least=1,
-        metavar="N",
+        None, "hosts that will read: 10 shards for each, of at least 10 MB", "shards", at_least=1, metavar="N"
     )
     seed: int = flag(0, "seed of order and shards, never of splits", "shards", metavar="N")
     order: str = flag(

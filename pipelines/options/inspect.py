@@ -27,9 +27,7 @@ class Inspect:
     )
     records: int = flag(3, "first records shown", at_least=0, metavar="N")
     record: str | None = flag(
-        None,
-        "show only this record, completely: its number over all files from 0, or FILE:N",
-        metavar="N",
+        None, "show only this record, completely: its number over all files from 0, or FILE:N", metavar="N"
     )
     images: str | None = flag(
         None, "write a contact sheet, with boxes and masks drawn", path="output", metavar="PNG"

@@ -43,10 +43,7 @@ class Runner:
     """Flags of Beam that affect our own processes, so that they are read before Beam is imported."""
 
     runner: str = flag(
-        DIRECT_RUNNER,
-        "where it runs; DirectRunner is this machine",
-        parse=runner_name,
-        metavar="NAME",
+        DIRECT_RUNNER, "where it runs; DirectRunner is this machine", parse=runner_name, metavar="NAME"
     )
     direct_num_workers: int | None = flag(
         None, "writer processes", at_least=0, metavar="N", default_text="one for each core"
@@ -64,9 +61,7 @@ class Display:
     """What a command prints while its job runs."""
 
     progress: str = flag(
-        "auto",
-        "auto: a bar on a terminal, lines elsewhere",
-        values=("auto", "bar", "lines", "none"),
+        "auto", "auto: a bar on a terminal, lines elsewhere", values=("auto", "bar", "lines", "none")
     )
     verbose: bool = flag(False, "log what Beam logs")
     quiet: bool = flag(False, "print nothing but errors; convert --plan still prints the plan")

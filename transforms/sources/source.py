@@ -74,10 +74,7 @@ class SourceConfig:
     )
     image_column: str | None = flag(None, "the manifest's column of image paths", metavar="NAME")
     label_column: str | None = flag(
-        None,
-        "the manifest's column, or columns, of labels",
-        metavar="NAME[,NAME…]",
-        pattern="[^,]+(,[^,]+)*",
+        None, "the manifest's column, or columns, of labels", metavar="NAME[,NAME…]", pattern="[^,]+(,[^,]+)*"
     )
     label_pattern: str | None = flag(
         None,

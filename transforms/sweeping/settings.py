@@ -76,10 +76,7 @@ def settings(config: SweepConfig) -> tuple[Setting, ...]:
         Setting("files as they are", "files", None, ImagePolicy(exif=exif)),
         Setting("lossless", "lossless", None, ImagePolicy(exif=exif, optimize="lossless")),
         Setting(
-            "lossless, progressive",
-            "lossless",
-            None,
-            ImagePolicy(exif=exif, optimize="lossless-progressive"),
+            "lossless, progressive", "lossless", None, ImagePolicy(exif=exif, optimize="lossless-progressive")
         ),
         *_jpegs(config, "PNG to JPEG", "png to jpeg", "needed", "none"),
         *_jpegs(config, "PNG to JPEG", "png to jpeg", "needed", "lossless-progressive"),
