@@ -26,11 +26,11 @@ from recordmill.transforms.shards.manifest import (
     shard_files,
     state_digests,
 )
-from recordmill.transforms.shards.part import write_empty
 from recordmill.transforms.shards.previous import SETTINGS, MaskMap, settings_text
 from recordmill.transforms.shards.recipe import Recipe
 from recordmill.transforms.shards.reconcile import Reconciled, reconcile
 from recordmill.transforms.shards.report import ShardReport, WriteStats
+from recordmill.transforms.shards.tasks import write_empty
 from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.files import each, file_sha256, make_folder, read_text
 from recordmill.transforms.storage.layout import FAILURES, MANIFEST, REPORT, REPORT_DATA, Run

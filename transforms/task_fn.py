@@ -67,11 +67,11 @@ class TaskFn(beam.DoFn, Generic[E, R]):
         """
         raise NotImplementedError
 
-    def submit(self, element: E, task: Task[Any, R]) -> Iterator[Any]:
-        """Hands out a task; yields what is done meanwhile."""
+    def submit(self, element: E, task: Task[Any, Any], pieces: int = 1) -> Iterator[Any]:
+        """Submits a task, split into `pieces`; yields the results of tasks that have finished."""
         try:
             self._pool = self._pool or self.start_pool()
-            self._pending.append((element, self._pool.submit(task)))
+            self._pending.append((element, self._pool.submit(task, pieces)))
             yield from self._done()
         except BaseException:
             self.teardown()

@@ -22,9 +22,9 @@ from recordmill.transforms.reading.verify_tasks import CheckTask
 from recordmill.transforms.records import Annotations, BadInput, Failure, ImageRecord, ImageRef
 from recordmill.transforms.reporting.tasks import ChangeTask
 from recordmill.transforms.shards.dataset_plan import plan_dataset
-from recordmill.transforms.shards.part import EncodeTask, PartTask
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from recordmill.transforms.shards.references import pack_reference
+from recordmill.transforms.shards.tasks import EncodeTask, PartTask
 from recordmill.transforms.shards.totals import total
 from recordmill.transforms.sweeping.crops import Worst
 from recordmill.transforms.sweeping.settings import SweepConfig

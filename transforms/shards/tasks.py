@@ -1,4 +1,4 @@
-"""Tasks that encode records, and the files of shards and of their parts: parts concatenate to a shard."""
+"""Tasks that encode records or write shards; large shards are written in parts, which are concatenated."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import math
 import os
 import shutil
 from collections.abc import Iterable, Sequence
@@ -16,7 +17,7 @@ import msgspec
 from recordmill.transforms.examples.tfrecord import RecordWriter, index_lines
 from recordmill.transforms.records import BadInput, Failure
 from recordmill.transforms.shards.fingerprint import is_versioned, source_fingerprint
-from recordmill.transforms.shards.record_encoder import RecordEncoder
+from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from recordmill.transforms.shards.record_state import ENDING, header_of, row_bytes, write_state
 from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.report import ShardFile, WriteStats, merged
@@ -27,10 +28,45 @@ from recordmill.transforms.storage.durable import write_text
 from recordmill.transforms.storage.files import stamp_of
 from recordmill.transforms.storage.paths import is_remote
 from recordmill.transforms.storage.write_faults import naming_faults
-from recordmill.transforms.workers.task import R, Task, Worker
+from recordmill.transforms.workers.pool import ITEM_SECONDS, ProcessExecutor
+from recordmill.transforms.workers.position import SLOW_FACTOR
+from recordmill.transforms.workers.task import Progress, R, Task, Worker
 
 _COPY_BYTES = 1 << 20
 _WRITE_BYTES = 1 << 18
+# Parts for each worker in the last round, if it has fewer shards than workers. Smaller parts cost more than
+# they save.
+_PARTS_PER_WORKER = 2
+_SMALLEST_PART = 64
+# References that one process holds at a time: some 10 MB.
+_LARGEST_PART = 50_000
+
+
+def encoder_pool(
+    settings: RecordSettings,
+    progress: Progress,
+    workers: int,
+    item_seconds: float | None = None,
+    tries: int = 2,
+) -> ProcessExecutor[RecordEncoder]:
+    """Processes that encode records by `settings`; the other arguments as in `ProcessExecutor`."""
+    if item_seconds is None:
+        item_seconds = ITEM_SECONDS * (SLOW_FACTOR if settings.policy.is_slow else 1)
+    return ProcessExecutor(functools.partial(RecordEncoder, settings), progress, workers, item_seconds, tries)
+
+
+def part_count(records: int, shard: int, num_shards: int, workers: int) -> int:
+    """The number of parts of a shard of `records` records, the `shard`-th (from 0) that is submitted.
+
+    A shard is one part, unless it has very many records. Only the shards of the last round, if they are fewer
+    than the workers, are split, because joining parts reads them once more.
+    """
+    last_round = num_shards % workers
+    parts = max(math.ceil(records / _LARGEST_PART), 1)
+    if shard >= num_shards - last_round:
+        wanted = min(math.ceil(_PARTS_PER_WORKER * workers / last_round), records // _SMALLEST_PART)
+        parts = max(parts, wanted)
+    return parts
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
