@@ -46,7 +46,7 @@ from recordmill.transforms.storage.publication import (
     write_metadata_files,
 )
 from recordmill.transforms.storage.runs import discard_run, end_run, remove_run
-from recordmill.transforms.storage.versions import expose, remove_old_versions
+from recordmill.transforms.storage.versions import publish_version, remove_old_versions
 from recordmill.transforms.storage.write_faults import naming_faults
 
 _SUMMARY = "summary"
@@ -261,7 +261,7 @@ def write_metadata(
         # A step that is repeated after its end finds the lock given back.
         if run.version and not (is_published and not lock.is_held_by(run.locked, run.token)):
             remove_run(run)
-            expose(run)
+            publish_version(run)
             _remove_old(run, config)
     end_run(run)
     # An alert looks for jobs that have counted this.

@@ -99,23 +99,23 @@ class _RecordsTask(Task[RecordEncoder, R]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PartTask(_RecordsTask[ShardFile]):
-    """Writes a shard, or a part of one. An error of the machine is one of the job.
+    """Writes a shard, or a part of one. A fault of the machine fails the job.
 
     Attributes:
         references: in their final order.
         path: to write them under, without ending.
         state: to be written once the shard is finished; None where this is a part of one.
-        take: the previous version; None if the dataset has no versions.
+        previous: records of the previous version; None if the dataset has no versions.
     """
 
     path: str
     state: ShardState | None = None
-    take: PreviousRecords | None = None
+    previous: PreviousRecords | None = None
 
     def run(self, encoder: RecordEncoder) -> ShardFile:
         """Writes the records."""
         with naming_faults(self.path):
-            part = write_part(self.references, self.path, encoder, self.take)
+            part = write_part(self.references, self.path, encoder, self.previous)
             return _finished(part, self.state, encoder.worker)
 
     def lost(self, error: BadInput) -> ShardFile:
@@ -123,7 +123,7 @@ class PartTask(_RecordsTask[ShardFile]):
         with naming_faults(self.path):
             failure, stats = self._failure(error)
             file = msgspec.structs.replace(
-                write_empty(self.path, has_state=self.take is not None),
+                write_empty(self.path, has_state=self.previous is not None),
                 failures_path=_write_failures([failure.to_json()], self.path),
                 stats=stats,
             )
@@ -132,7 +132,7 @@ class PartTask(_RecordsTask[ShardFile]):
     def split(self, start: int, end: int) -> PartTask:
         """The part of some of the records."""
         path = f"{self.path}-part{start:05d}-{end:05d}"
-        return PartTask(self.references[start:end], path, take=self.take)
+        return PartTask(self.references[start:end], path, previous=self.previous)
 
     def join(self, results: Sequence[ShardFile]) -> ShardFile:
         """Joins the parts, and removes them."""
@@ -164,7 +164,7 @@ class EncodedBatch:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EncodeTask(_RecordsTask[EncodedBatch]):
-    """Encodes records, and gives them back. An error of the machine is one of the job.
+    """Encodes records, and gives them back. A fault of the machine fails the job.
 
     Attributes:
         sizes_only: leave the payloads out.
@@ -267,7 +267,7 @@ def write_part(
     references: Sequence[bytes],
     path: str,
     encoder: RecordEncoder,
-    take: PreviousRecords | None = None,
+    previous: PreviousRecords | None = None,
 ) -> ShardFile:
     """Encodes `references`, in their order, into `path`.tfrecord; index and failures next to it.
 
@@ -275,20 +275,21 @@ def write_part(
         references: packed.
         path: without ending.
         encoder: of the records.
-        take: the previous version, if the dataset has versions: each record then writes a row of the state.
+        previous: records of the previous version; each record then writes a row of the state. None if the
+            dataset has no versions.
     """
     stats = WriteStats()
     failures: list[Failure] = []
     with contextlib.ExitStack() as stack:
         writer = RecordWriter(stack.enter_context(open(f"{path}.tfrecord", "wb", buffering=_WRITE_BYTES)))
         rows = None
-        if take is not None:
+        if previous is not None:
             rows = RecordWriter(stack.enter_context(open(f"{path}.rows", "wb", buffering=_WRITE_BYTES)))
-        for number, record, encoded in encoder.encode_all(references, stats, failures, take):
+        for number, record, encoded in encoder.encode_all(references, stats, failures, previous):
             writer.write(encoded.payload)
-            if rows is not None and take is not None:
+            if rows is not None and previous is not None:
                 source = source_fingerprint(record) if encoded.is_as_listed else ""
-                rows.write(row_bytes(take.sort_key(references[number], record), source, encoded))
+                rows.write(row_bytes(previous.sort_key(references[number], record), source, encoded))
             stats.unversioned += not (encoded.is_as_listed and is_versioned(record))
     with open(f"{path}.idx", "w", encoding="ascii") as index:
         index.writelines(index_lines(writer.lengths))
@@ -299,7 +300,7 @@ def write_part(
         size=writer.bytes_written,
         sha256=writer.sha256,
         stats=stats,
-        state_path=None if take is None else f"{path}.rows",
+        state_path=None if previous is None else f"{path}.rows",
     )
 
 
