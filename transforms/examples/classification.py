@@ -31,11 +31,7 @@ class Classification:
         features["image/class/label"] = s.label_ids(record, settings.labels)
         features["image/class/text"] = s.label_texts(record, settings.labels)
         features["image/key/sha256"] = s.text(hashlib.sha256(stored.data).hexdigest())
-        features.update(s.pixel_features(stored))
-        features.update(s.quality_features(stored, "image/jpeg_quality"))
-        if settings.columns:
-            features.update(s.column_features(record, settings.columns))
-        return features
+        return features | s.further_features(record, stored, settings)
 
     def specs(self, summary: s.DatasetSummary) -> dict[str, s.FeatureSpec]:
         """The specs of a whole dataset; see `Schema.specs`."""
@@ -45,9 +41,7 @@ class Classification:
             "image/class/label": s.FeatureSpec("int64", shape, role="label"),
             "image/class/text": s.FeatureSpec("string", shape),
             "image/key/sha256": s.FeatureSpec("string"),
-            **s.pixel_specs(summary),
-            **s.quality_specs(summary, "image/jpeg_quality"),
-            **s.column_specs(summary.columns),
+            **s.further_specs(summary),
         }
 
 

@@ -15,7 +15,6 @@ from recordmill.transforms.examples import schema as s
 from recordmill.transforms.examples.columns import Column, ColumnKind
 from recordmill.transforms.examples.features import Feature, bytes_feature
 from recordmill.transforms.examples.labels import LabelMap
-from recordmill.transforms.examples.object_boxes import box_features, box_specs, object_boxes
 from recordmill.transforms.records import AnnotatedObject, BadInput, ImageRecord, Mapped, StoredImage
 
 _OBJECT = "image/object/"
@@ -54,7 +53,7 @@ class Detection:
         if "labels" in settings.annotated:
             features["image/class/label"] = s.label_ids(record, labels)
             features["image/class/text"] = s.label_texts(record, labels)
-        features.update(box_features(_OBJECT + "bbox", object_boxes(mapped.objects), stored))
+        features.update(s.box_features(_OBJECT + "bbox", s.object_boxes(mapped.objects), stored))
         features.update(_class_features(mapped.objects, labels))
         features.update(_attribute_features(mapped.objects, settings.attributes))
         if "object_masks" in settings.annotated:
@@ -65,11 +64,7 @@ class Detection:
             features.update(_part_features(mapped.objects, stored))
         if "captions" in settings.annotated:
             features["image/caption"] = s.texts(annotations.captions)
-        features.update(s.pixel_features(stored))
-        features.update(s.quality_features(stored, "image/jpeg_quality"))
-        if settings.columns:
-            features.update(s.column_features(record, settings.columns))
-        return features
+        return features | s.further_features(record, stored, settings)
 
     def specs(self, summary: s.DatasetSummary) -> dict[str, s.FeatureSpec]:
         """The specs of a whole dataset; see `Schema.specs`.
@@ -82,7 +77,7 @@ class Detection:
             "image/source_id": s.FeatureSpec("string"),
             "image/key/sha256": s.FeatureSpec("string"),
             **_label_specs(summary),
-            **box_specs(_OBJECT + "bbox"),
+            **s.box_specs(_OBJECT + "bbox"),
             _OBJECT + "class/text": s.FeatureSpec("string", (None,)),
             _OBJECT + "class/label": s.FeatureSpec("int64", (None,), role="object_label"),
             **_annotation_specs(summary.annotated),
@@ -159,7 +154,7 @@ def _part_features(objects: Sequence[AnnotatedObject], image: StoredImage) -> di
     parts = [(number, part) for number, one in enumerate(objects) for part in one.parts]
     return {
         _PART + "text": s.texts(part.name for _, part in parts),
-        **box_features(_PART + "bbox", [part.box for _, part in parts], image),
+        **s.box_features(_PART + "bbox", [part.box for _, part in parts], image),
         _PART + "object": Feature("int64_list", [number for number, _ in parts]),
     }
 
@@ -186,7 +181,7 @@ def _annotation_specs(annotated: frozenset[str]) -> dict[str, s.FeatureSpec]:
         specs[_KEYPOINT + "visibility"] = s.FeatureSpec("int64", (None,))
     if "parts" in annotated:
         specs[_PART + "text"] = s.FeatureSpec("string", (None,))
-        specs |= box_specs(_PART + "bbox")
+        specs |= s.box_specs(_PART + "bbox")
         specs[_PART + "object"] = s.FeatureSpec("int64", (None,))
     if "captions" in annotated:
         specs["image/caption"] = s.FeatureSpec("string", (None,))

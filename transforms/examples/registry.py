@@ -7,10 +7,9 @@ from recordmill.transforms.examples.classification import CLASSIFICATION
 from recordmill.transforms.examples.combined import Combined
 from recordmill.transforms.examples.detection import DETECTION
 from recordmill.transforms.examples.imagenet import IMAGENET
-from recordmill.transforms.examples.panoptic import PANOPTIC
 from recordmill.transforms.examples.plain import PLAIN, Plain
 from recordmill.transforms.examples.schema import CLASS_MASKS, Schema, SequenceSchema
-from recordmill.transforms.examples.segmentation import SEGMENTATION, Segmentation
+from recordmill.transforms.examples.segmentation import PANOPTIC, SEGMENTATION, Segmentation
 from recordmill.transforms.examples.sequence import SEQUENCE
 from recordmill.transforms.examples.tabular import FEATURES_ALONE
 

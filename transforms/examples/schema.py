@@ -9,10 +9,11 @@ from typing import Literal, Protocol, TypeVar, runtime_checkable
 from recordmill.transforms.examples.columns import Column, ColumnKind
 from recordmill.transforms.examples.features import Feature, Kind, bytes_feature
 from recordmill.transforms.examples.labels import LabelMap
-from recordmill.transforms.records import FeatureValue, ImageRecord, Mapped, StoredImage
+from recordmill.transforms.records import AnnotatedObject, Box, FeatureValue, ImageRecord, Mapped, StoredImage
 
 Dtype = Literal["int64", "float32", "string"]
 Shape = tuple[int | None, ...]
+_SIDES = ("xmin", "xmax", "ymin", "ymax")
 CLASS_MASKS = frozenset({"class", "panoptic", "object_masks"})
 """What a mask of the classes of a whole image is made of, any of them."""
 PIXEL_FORMATS = frozenset({"raw", "tensor"})
@@ -253,6 +254,54 @@ def quality_features(image: StoredImage, name: str) -> dict[str, Feature]:
 def quality_specs(summary: DatasetSummary, name: str) -> dict[str, FeatureSpec]:
     """The spec of the same."""
     return {name: FeatureSpec("int64")} if summary.chose_qualities else {}
+
+
+def further_features(
+    record: ImageRecord, image: StoredImage, settings: FeatureSettings
+) -> dict[str, Feature]:
+    """The features of pixels and of a chosen quality, where there are any, and the columns of the input."""
+    features = pixel_features(image) | quality_features(image, "image/jpeg_quality")
+    return features | column_features(record, settings.columns) if settings.columns else features
+
+
+def further_specs(summary: DatasetSummary) -> dict[str, FeatureSpec]:
+    """The specs of `further_features`."""
+    return pixel_specs(summary) | quality_specs(summary, "image/jpeg_quality") | column_specs(summary.columns)
+
+
+def object_boxes(objects: Iterable[AnnotatedObject]) -> list[Box]:
+    """The box of each object that was mapped."""
+    boxes = []
+    for one in objects:
+        if one.box is None:
+            raise ValueError(f"an object of class {one.label!r} has no box; objects are mapped with theirs")
+        boxes.append(one.box)
+    return boxes
+
+
+def box_features(prefix: str, boxes: Iterable[Box], image: StoredImage) -> dict[str, Feature]:
+    """The sides of boxes, a list each.
+
+    Args:
+        prefix: of the keys.
+        boxes: in pixels of the stored image.
+        image: the stored image.
+    """
+    width, height = image.width, image.height
+    sides: tuple[list[float], ...] = ([], [], [], [])
+    for xmin, ymin, xmax, ymax in boxes:
+        sides[0].append(xmin / width)
+        sides[1].append(xmax / width)
+        sides[2].append(ymin / height)
+        sides[3].append(ymax / height)
+    return {
+        f"{prefix}/{side}": Feature("float_list", values) for side, values in zip(_SIDES, sides, strict=True)
+    }
+
+
+def box_specs(prefix: str) -> dict[str, FeatureSpec]:
+    """The specs of the same."""
+    return {f"{prefix}/{side}": FeatureSpec("float32", (None,)) for side in _SIDES}
 
 
 def stored_image(record: ImageRecord, image: StoredImage | None, schema: str) -> StoredImage:
