@@ -10,9 +10,9 @@ from recordmill.transforms.records import ImageRecord, Mapped, StoredImage
 
 
 class Classification:
-    """An image, its class ids and names, and what its bytes are.
+    """An image, its class ids and names, and the format and hash of its bytes.
 
-    Pixels (formats `raw` and `tensor`) have image/channels and image/dtype beside them.
+    Pixels (formats `raw` and `tensor`) have image/channels and image/dtype too.
     """
 
     name = "classification"
@@ -34,7 +34,7 @@ class Classification:
         return features | s.further_features(record, stored, settings)
 
     def specs(self, summary: s.DatasetSummary) -> dict[str, s.FeatureSpec]:
-        """The specs of a whole dataset; see `Schema.specs`."""
+        """The specs of a dataset; see `Schema.specs`."""
         shape = s.label_shape(summary)
         return {
             **s.image_specs(),

@@ -20,7 +20,7 @@ from recordmill.transforms.records import AnnotatedObject, BadInput, ImageRecord
 _OBJECT = "image/object/"
 _KEYPOINT = _OBJECT + "keypoint/"
 _PART = _OBJECT + "part/"
-# What the Object Detection API reads as float32 only, though an input may have integers alone.
+# The Object Detection API reads these as float32 only, even if all values are integers.
 _FLOATS = frozenset({"area", "weight"})
 _ABSENT: dict[ColumnKind, Any] = {"int64": 0, "float32": 0.0, "bytes": b""}
 _ABSENT_KEYPOINT = (0.0, 0.0, 0)
@@ -29,16 +29,16 @@ _ABSENT_KEYPOINT = (0.0, 0.0, 0)
 class Detection:
     """An image and its objects: boxes, classes (ids from 1), masks, key points, parts; captions.
 
-    Boxes and key points are shares of width and height. Objects have as many key points each as the one
-    of the record that has most; what they lack is 0, 0, 0. An attribute of objects that one of them lacks
-    is 0 or empty. Pixels (formats `raw` and `tensor`) have image/channels and image/dtype beside them.
+    Boxes and key points are normalised to [0, 1]. All objects of a record have as many key points as the
+    one that has most; missing ones are 0, 0, 0. An attribute of objects that one of them lacks
+    is 0 or empty. Pixels (formats `raw` and `tensor`) have image/channels and image/dtype too.
     """
 
     name = "detection"
     first_id = 1
 
     def needs(self, annotated: frozenset[str]) -> frozenset[str]:
-        """Objects and their masks, where there are any; see `Schema.needs`."""
+        """Objects and their masks, if there are any; see `Schema.needs`."""
         return annotated & {"objects", "object_masks"}
 
     def features(
@@ -67,7 +67,7 @@ class Detection:
         return features | s.further_features(record, stored, settings)
 
     def specs(self, summary: s.DatasetSummary) -> dict[str, s.FeatureSpec]:
-        """The specs of a whole dataset; see `Schema.specs`.
+        """The specs of a dataset; see `Schema.specs`.
 
         Raises:
             ValueError: an attribute has the name of a feature of the schema.
@@ -110,7 +110,7 @@ def _attribute_features(
 
 
 def _attribute(column: Column, name: str, one: AnnotatedObject) -> Any:
-    """The value of one object, 0 or empty where it has none."""
+    """The value of one object, 0 or empty if it has none."""
     value = one.attributes.get(name)
     if value is None or (column.cells and value == ""):
         return _ABSENT[column.kind]
@@ -150,7 +150,7 @@ def _keypoint_features(objects: Sequence[AnnotatedObject], image: StoredImage) -
 
 
 def _part_features(objects: Sequence[AnnotatedObject], image: StoredImage) -> dict[str, Feature]:
-    """Parts of all objects in one list; each tells which object, from 0, it belongs to."""
+    """Parts of all objects in one list; each with the index of its object, from 0."""
     parts = [(number, part) for number, one in enumerate(objects) for part in one.parts]
     return {
         _PART + "text": s.texts(part.name for _, part in parts),
@@ -160,7 +160,7 @@ def _part_features(objects: Sequence[AnnotatedObject], image: StoredImage) -> di
 
 
 def _label_specs(summary: s.DatasetSummary) -> dict[str, s.FeatureSpec]:
-    """Of the labels of whole images."""
+    """Of the labels of images."""
     if "labels" not in summary.annotated:
         return {}
     shape = s.label_shape(summary)

@@ -12,8 +12,8 @@ _BOX = "image/object/bbox"
 class Imagenet:
     """An image, its class and boxes; ids start at 1, and the synset is the label's name.
 
-    image/class/text is what people call the class, where the source tells. image/format is `JPEG` where
-    the bytes are a JPEG, else what they are. Pixels (formats `raw` and `tensor`) have image/dtype beside
+    image/class/text is the display name of the class, if the source has one. image/format is `JPEG` if
+    the image is a JPEG, else its format. Pixels (formats `raw` and `tensor`) have image/dtype beside
     them.
     """
 
@@ -21,7 +21,7 @@ class Imagenet:
     first_id = 1
 
     def needs(self, annotated: frozenset[str]) -> frozenset[str]:
-        """The boxes, where there are any; see `Schema.needs`."""
+        """The boxes, if there are any; see `Schema.needs`."""
         return annotated & {"objects"}
 
     def features(
@@ -44,7 +44,7 @@ class Imagenet:
         return features | s.further_features(record, stored, settings)
 
     def specs(self, summary: s.DatasetSummary) -> dict[str, s.FeatureSpec]:
-        """The specs of a whole dataset; see `Schema.specs`."""
+        """The specs of a dataset; see `Schema.specs`."""
         shape = s.label_shape(summary)
         return {
             **s.image_specs(),

@@ -19,20 +19,20 @@ _LAYERS = ("category", "instance")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Segmentation:
-    """An image and the class of each of its pixels: a PNG of ids, 255 where a trainer shall not look.
+    """An image and the class of each of its pixels: a PNG of ids, 255 means ignore.
 
-    Where the input has masks of instances, their numbers are a second PNG, 0 where there is none. Pixels
-    (formats `raw` and `tensor`) have image/dtype beside them.
+    If the input has masks of instances, their numbers are a second PNG, 0 for none. Pixels
+    (formats `raw` and `tensor`) have image/dtype too.
 
     Attributes:
-        first_id: 1 where the masks are painted from objects, on a background of 0.
+        first_id: 1 if the masks are drawn from objects, on a background of 0.
     """
 
     first_id: int = 0
 
     @property
     def name(self) -> str:
-        """What people type for it."""
+        """As in `--schema`."""
         return "segmentation"
 
     def needs(self, annotated: frozenset[str]) -> frozenset[str]:
@@ -54,7 +54,7 @@ class Segmentation:
         return features | s.further_features(record, stored, settings)
 
     def specs(self, summary: s.DatasetSummary) -> dict[str, s.FeatureSpec]:
-        """The specs of a whole dataset; see `Schema.specs`."""
+        """The specs of a dataset; see `Schema.specs`."""
         specs = {
             **s.image_specs(),
             "image/channels": s.FeatureSpec("int64"),
@@ -70,7 +70,7 @@ class Segmentation:
 class Panoptic:
     """An image, the class id of each pixel (255 for none) and the number of its object, as two PNGs.
 
-    Pixels (formats `raw` and `tensor`) have image/channels and image/dtype beside them.
+    Pixels (formats `raw` and `tensor`) have image/channels and image/dtype too.
     """
 
     name = "panoptic"
@@ -92,7 +92,7 @@ class Panoptic:
         return features | s.further_features(record, stored, settings)
 
     def specs(self, summary: s.DatasetSummary) -> dict[str, s.FeatureSpec]:
-        """The specs of a whole dataset; see `Schema.specs`."""
+        """The specs of a dataset; see `Schema.specs`."""
         specs = s.image_specs()
         for layer in _LAYERS:
             specs[f"{_PANOPTIC}/{layer}/encoded"] = s.FeatureSpec("string", role="mask")
