@@ -12,7 +12,7 @@ import apache_beam as beam
 from apache_beam.io import WriteToTFRecord
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-from benchmarks.one_record import list_photos, photo_example
+from benchmarks.process_loop import list_photos, photo_example
 
 
 def main(photos: str, output: str) -> None:

@@ -1,7 +1,8 @@
-"""Measurements as Markdown."""
+"""Measurements and goals as Markdown."""
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import os
 import platform
@@ -10,59 +11,25 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.contenders import BEAM, CODEC, KEPT_DECODE, KEPT_HEADER, LOOP, Q90, MemoryCase
-from benchmarks.goals import Goal
-from benchmarks.inputs import Inputs
-from benchmarks.measure import Peaks, Speeds, megabytes
 from recordmill.pipelines.options.runner import available_cores
 
 _PACKAGES = ("apache-beam", "simplejpeg", "pillow", "protobuf", "google-crc32c", "numpy")
+
+
+@dataclasses.dataclass(frozen=True)
+class Goal:
+    """A goal, and whether it is met."""
+
+    name: str
+    limit: str
+    measured: str
+    met: bool
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table whose first column is text, and the others are figures."""
     rule = ["---", *["---:"] * (len(header) - 1)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, rule, *rows))
-
-
-def speed_table(inputs: Inputs, speeds: Speeds) -> str:
-    """A row for each contender, with its speed over that of the contender it is compared with."""
-    against = {KEPT_HEADER: LOOP, KEPT_DECODE: LOOP, BEAM: LOOP, LOOP: LOOP, Q90: CODEC, CODEC: CODEC}
-    rows = []
-    for contender, other in against.items():
-        times = speeds[contender.name]
-        other_times = speeds[other.name]
-        beyond, other_beyond = times.beyond_startup, other_times.beyond_startup
-        rows.append(
-            (
-                contender.name,
-                f"{inputs.images / times.whole:,.0f}",
-                f"{other_times.whole / times.whole:.2f}",
-                ", ".join(f"{seconds:.2f}" for seconds in times.everything),
-                f"{times.startup:.2f}",
-                f"{inputs.images / beyond:,.0f}" if beyond > 0 else "–",
-                f"{other_beyond / beyond:.2f}" if beyond > 0 else "–",
-            )
-        )
-    header = (
-        f"{inputs.images:,} JPEGs",
-        "images/s",
-        "of its loop",
-        "s, each round",
-        "s with ten images",
-        "images/s beyond that",
-        "of its loop",
-    )
-    return markdown_table(header, rows)
-
-
-def memory_table(cases: Sequence[MemoryCase], peaks: Peaks) -> str:
-    """A row for each case."""
-    rows = []
-    for case in cases:
-        peak = peaks[case.name]
-        rows.append((case.name, megabytes(peak.rss), megabytes(peak.pss), str(peak.processes)))
-    return markdown_table(("process tree", "peak RSS", "peak PSS", "processes"), rows)
 
 
 def goals_table(goals: Sequence[Goal]) -> str:

@@ -14,10 +14,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.goals import Goal
 from benchmarks.inputs import TEN, benchmark_parser, draw_jpegs, once, own_folder
 from benchmarks.measure import wall_seconds
-from benchmarks.report import goals_table, machine
+from benchmarks.report import Goal, goals_table, machine
 
 LIMIT = 1.5
 _PROCESSES = "2"

@@ -18,10 +18,10 @@ from PIL.JpegImagePlugin import JpegImageFile
 
 from benchmarks import write
 from benchmarks.contenders import BEAM, CODEC, CONTENDERS, KEPT_HEADER, LOOP, Q90, memory_cases
-from benchmarks.goals import memory_goals, speed_goals
 from benchmarks.inputs import draw_digits, draw_inputs, draw_jpegs, draw_manifest
 from benchmarks.measure import Memory, Times, peak_memory, processes_importing, wall_seconds
 from benchmarks.report import markdown_table
+from benchmarks.write import memory_goals, speed_goals
 from recordmill.transforms.sources.detection import detect
 from recordmill.transforms.sources.source import SourceConfig
 

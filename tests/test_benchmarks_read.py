@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import read
-from benchmarks.read_contenders import BY_HAND, READERS, RECORDMILL, TFDS, Reader, Work, digest
+from benchmarks.read import BY_HAND, READERS, RECORDMILL, TFDS, Reader, Work, digest
 from tests.lazy import tf
 
 

@@ -14,7 +14,7 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from benchmarks.drawings import draw
 from recordmill.transforms.config import DatasetConfig
-from recordmill.transforms.images.likeness import Likeness
+from recordmill.transforms.images.similarity import Likeness
 from recordmill.transforms.records import Annotations, Failure, ImageRecord, ImageRef
 from recordmill.transforms.sweep import AddUpFn, MeasureSettings, SweptSource, reason_of
 from recordmill.transforms.sweeping.measure import Measure
@@ -120,7 +120,7 @@ def test_an_image_that_ends_its_process_is_one_failure(
         "        return store(data, policy)\n"
         "    module.store_image = crashing\n"
     )
-    site = patched_site(tmp_path, "recordmill.transforms.images.original", patch)
+    site = patched_site(tmp_path, "recordmill.transforms.images.similarity", patch)
     monkeypatch.setenv("PYTHONPATH", f"{site}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     process.stop_idle()
     crashing = tmp_path / "crashing.jpg"

@@ -1,7 +1,7 @@
 """Python imports this at its start, in every process that has this folder in PYTHONPATH.
 
-Leaves a file a process in $WATCH_FOLDER, with a line for each import of TensorFlow or of a part of it.
-An audit hook sees imports as they begin: a process that is killed later has told all the same.
+Each process writes a file in $WATCH_FOLDER, with a line for each import of TensorFlow or of a part of it.
+An audit hook reports imports when they begin, so those of a process that is killed later count too.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from pycocotools import mask as coco
 
-from recordmill.transforms.annotations.rasterise import mask_bounds, rle_mask
+from recordmill.transforms.annotations.shapes import mask_bounds, rle_mask
 from recordmill.transforms.images.geometry import plan_geometry
 from recordmill.transforms.images.mask import decode_mask
 from recordmill.transforms.images.policy import ImagePolicy

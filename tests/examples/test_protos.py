@@ -83,7 +83,7 @@ def test_no_clash_with_an_imported_tensorflow(order: str) -> None:
 
 def test_importing_the_folder_imports_neither_tensorflow_nor_beam() -> None:
     code = (
-        "import sys; from recordmill.transforms.examples import index, registry, tfds, tfrecord; "
+        "import sys; from recordmill.transforms.examples import registry, tfds, tfrecord; "
         "print([m for m in ('tensorflow', 'apache_beam', 'PIL') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

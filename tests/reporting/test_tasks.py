@@ -99,7 +99,7 @@ def test_an_image_without_a_picture_of_its_encoding(
     tmp_path: Path, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     statistics = remembered(tmp_path, names)
-    with patched(tmp_path, monkeypatch, "recordmill.transforms.images.original", _CODEC):
+    with patched(tmp_path, monkeypatch, "recordmill.transforms.images.similarity", _CODEC):
         crops = list(reencoded_crops([statistics, Statistics()], settings()))
     assert [crop["key"] for crop in crops] == ["whole"]
 

@@ -10,8 +10,7 @@ from hypothesis.extra import numpy as arrays
 from PIL import Image
 
 from benchmarks.drawings import draw
-from recordmill.transforms.images.crop import CROP_SIDE, most_changed
-from recordmill.transforms.images.original import Original
+from recordmill.transforms.images.similarity import CROP_SIDE, Original, most_changed
 from recordmill.transforms.images.store import store_image
 from recordmill.transforms.records import BadInput
 from recordmill.transforms.sweeping.crops import Worst, crops_of

@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 
 from benchmarks.drawings import draw
-from recordmill.transforms.images.original import Original
 from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.images.similarity import Original
 from recordmill.transforms.images.store import store_image
 from recordmill.transforms.records import BadInput, Failure, StoredImage
 from recordmill.transforms.sweeping.measure import Measure, measured

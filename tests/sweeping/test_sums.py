@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.transforms.images.likeness import Likeness
 from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.images.similarity import Likeness
 from recordmill.transforms.records import Failure
 from recordmill.transforms.sweeping.measure import Measure
 from recordmill.transforms.sweeping.results import Setting

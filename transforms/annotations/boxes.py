@@ -1,4 +1,4 @@
-"""Boxes: what of them lies in the image, and where they lie in the stored one."""
+"""Boxes: clipped to their image, and moved into the stored image."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CROPPED = "box cut off by the crop"
 NOT_A_NUMBER = "box is not a number"
 OUTSIDE = "box outside the image"
 
-# Of a side: what rounding to six digits leaves, cut without a word; and no area where it is all that is left.
+# A fraction of a side, from rounding to six digits: clipped without a note. A box of this size has no area.
 _TOLERANCE = 1e-6
 
 Name = Callable[[], str]
@@ -31,7 +31,7 @@ class BoxRule:
 
     Attributes:
         policy: one of `BOXES`.
-        frame: what they are measured in.
+        frame: of their coordinates.
         notes: (reason, detail) of each that is clipped or dropped; grows.
     """
 
@@ -40,29 +40,29 @@ class BoxRule:
     notes: list[tuple[str, str]]
 
     def fitted(self, box: Box, name: Name) -> Box | None:
-        """A box cut to its image; None where it is dropped.
+        """A box clipped to its image; None if it is dropped.
 
         Args:
             box: in pixels of the frame.
-            name: of what it is around, for messages.
+            name: of its object or part, for messages.
 
         Raises:
-            BadInput: it is not of numbers; or does not fit, where the policy is to fail.
+            BadInput: a side is not a number; or, with the policy `fail`, the box does not fit.
         """
         width, height = self.frame.width, self.frame.height
         xmin, ymin, xmax, ymax = box
         if 0 <= xmin < xmax <= width and 0 <= ymin < ymax <= height:
             return box
         if not all(map(math.isfinite, box)):
-            raise BadInput("annotations", NOT_A_NUMBER, _told(name, box))
+            raise BadInput("annotations", NOT_A_NUMBER, _described(name, box))
         if xmax <= xmin or ymax <= ymin:
-            self.without_area(_told(name, box))
+            self.without_area(_described(name, box))
             return None
         cut = _cut(box, width, height)
         dx, dy = _TOLERANCE * width, _TOLERANCE * height
         if cut is not None and xmin >= -dx and ymin >= -dy and xmax <= width + dx and ymax <= height + dy:
             return cut
-        detail = f"{_told(name, box)} in {width}x{height}"
+        detail = f"{_described(name, box)} in {width}x{height}"
         if self.policy == "fail":
             remedy = "--boxes=clip cuts it, --boxes=drop leaves it out"
             raise BadInput("annotations", OUTSIDE, f"{detail}; {remedy}")
@@ -73,21 +73,21 @@ class BoxRule:
         return cut
 
     def without_area(self, detail: str) -> None:
-        """Drops a box that holds nothing.
+        """Drops a box without area.
 
         Raises:
-            BadInput: where the policy is to fail.
+            BadInput: the policy is `fail`.
         """
         if self.policy == "fail":
             raise BadInput("annotations", NO_AREA, f"{detail}; --boxes=drop leaves it out")
         self.notes.append((NO_AREA, detail))
 
     def moved(self, boxes: Sequence[Box], names: Sequence[Name]) -> list[Box | None]:
-        """Boxes in pixels of the stored image; None for each that a crop has cut off.
+        """Boxes in pixels of the stored image; None for each outside the crop.
 
         Args:
             boxes: in pixels of the frame, and within it.
-            names: of what each is around.
+            names: of the object or part of each box.
         """
         if self.frame.is_stored or not boxes:
             return list(boxes)
@@ -102,7 +102,7 @@ class BoxRule:
 
 
 def _cut(box: Box, width: int, height: int) -> Box | None:
-    """What of a box lies in an image; None where that has no area."""
+    """The part of a box that is in an image; None if it has no area."""
     xmin, ymin = max(box.xmin, 0.0), max(box.ymin, 0.0)
     xmax, ymax = min(box.xmax, float(width)), min(box.ymax, float(height))
     cut = Box(xmin, ymin, xmax, ymax)
@@ -110,5 +110,5 @@ def _cut(box: Box, width: int, height: int) -> Box | None:
     return cut if xmax - xmin > least[0] and ymax - ymin > least[1] else None
 
 
-def _told(name: Name, box: Box) -> str:
+def _described(name: Name, box: Box) -> str:
     return f"{name()}: {','.join(f'{side:.10g}' for side in box)}"

@@ -8,9 +8,8 @@ import numpy as np
 
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.mask import decode_mask
-from recordmill.transforms.images.opened import opened, opened_pixels
+from recordmill.transforms.images.opened import image_kind, opened, opened_pixels
 from recordmill.transforms.images.reasons import NOT_SUPPORTED, undecodable
-from recordmill.transforms.images.sniff import image_kind
 from recordmill.transforms.records import BadInput, ImageRef
 
 Read = Callable[[ImageRef], bytes]
@@ -25,7 +24,7 @@ def read_ids(ref: ImageRef, read: Read) -> Array:
         uint8 or uint16 (height, width).
 
     Raises:
-        BadInput: not to be read, or not a mask of one channel.
+        BadInput: it cannot be read, or has several channels.
     """
     data = read(ref)
     try:
@@ -45,13 +44,13 @@ def read_colors(ref: ImageRef, read: Read, with_gray: bool = True) -> Array:
     Args:
         ref: of the mask.
         read: reads it.
-        with_gray: grey values are colours too.
+        with_gray: whether grey values are colours too.
 
     Returns:
         uint32 (height, width).
 
     Raises:
-        BadInput: not to be read, or not in colour.
+        BadInput: it cannot be read, or is not in colour.
     """
     data = read(ref)
     channels = (3, 4, 1) if with_gray else (3, 4)
@@ -81,7 +80,7 @@ def _colors(data: bytes) -> Array:
 
 
 def _of_mask(ref: ImageRef, error: BadInput) -> BadInput:
-    """The error of an image, which is a mask: what fails is not the picture itself."""
+    """The error of a mask, so that it is not taken for one of the image."""
     name = ref.uri.rpartition("/")[2]
     detail = f"{name}: {error.detail}" if error.detail else name
     return BadInput("annotations", f"mask {error.reason}", detail)

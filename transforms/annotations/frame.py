@@ -1,4 +1,4 @@
-"""The pixels that annotations speak of: those of the file, or those of the picture turned upright."""
+"""The coordinates of annotations: pixels of the file, or of the upright picture."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _OTHER_SIZE = "image of another size than its annotations"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Frame:
-    """What coordinates are measured in, and the way from there to the stored image.
+    """The pixels in which coordinates are measured, and their transformation into the stored image.
 
     Attributes:
         height: pixels.
         width: pixels.
         geometry: from these pixels to those stored.
-        is_stored: nothing was turned, scaled, padded or cropped: these are the pixels stored.
+        is_stored: whether these are the stored pixels: nothing was turned, scaled, padded or cropped.
         file: from the file's own pixels to those stored.
     """
 
@@ -31,23 +31,22 @@ class Frame:
     file: Geometry
 
     def box(self, box: Box) -> Box:
-        """A box in shares of width and height, in pixels."""
+        """A box normalised to [0, 1], in pixels."""
         xmin, ymin, xmax, ymax = box
         return Box(xmin * self.width, ymin * self.height, xmax * self.width, ymax * self.height)
 
     def polygons(self, polygons: Polygons) -> Polygons:
-        """Outlines in shares of width and height, in pixels."""
+        """Outlines normalised to [0, 1], in pixels."""
         sides = (self.width, self.height)
         return tuple(tuple(value * sides[i % 2] for i, value in enumerate(part)) for part in polygons)
 
     def geometry_of(self, size: tuple[int, int]) -> Geometry:
-        """The way to the stored image from a mask of `size`: (height, width).
+        """The transformation into the stored image of a mask of `size`: (height, width).
 
-        A mask that is not of this frame may be of the file's pixels or of the upright picture, whichever its
-        size fits.
+        A mask of another size may have the size of the file's pixels or of the upright picture.
 
         Raises:
-            BadInput: it fits none.
+            BadInput: it has neither.
         """
         if size == (self.height, self.width):
             return self.geometry
@@ -60,10 +59,10 @@ class Frame:
 
 
 def frame_of(annotations: Annotations, image: StoredImage) -> Frame:
-    """The pixels that the annotations of an image speak of.
+    """The frame of the annotations of an image.
 
     Raises:
-        BadInput: they declare a size that the image has neither as the file has it nor upright.
+        BadInput: they declare a size that neither the file nor the upright picture has.
     """
     size = (image.height, image.width)
     file = image.geometry

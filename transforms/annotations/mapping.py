@@ -1,4 +1,4 @@
-"""Annotations that follow their image: turned, scaled, padded and cropped as it was."""
+"""Maps annotations into the stored image: turned, scaled, padded and cropped as it was."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def map_annotations(
         annotations: as the source has them.
         image: as it is stored.
         needs: the parts of `Mapped` that are needed: `objects`, `object_masks`, and names of masks.
-        boxes: one of `BOXES`: `clip` cuts boxes to the image, `drop` leaves out those that reach outside,
-            `fail` fails the record, for a box without an area too, which the others leave out.
+        boxes: one of `BOXES`: `clip` clips boxes to the image, `drop` drops those partly outside; both drop
+            boxes without area. `fail` fails the record in all these cases.
         read: reads the bytes of a mask.
         ids: of classes.
 
     Raises:
-        BadInput: what is wrong with an annotation, or with a box where that fails the record.
+        BadInput: an annotation is invalid, or a box does not fit and `boxes` is `fail`.
     """
     if boxes not in BOXES:
         raise ValueError(f"boxes is {boxes!r}; it may be {', '.join(BOXES)}")
@@ -61,7 +61,7 @@ def map_annotations(
 
 
 def _object_mask(shapes: Shapes, source: AnnotatedObject, stored: AnnotatedObject) -> bytes:
-    """The PNG of one object; its box filled where it has no mask."""
+    """The PNG of one object; its box filled if it has no mask."""
     if source.mask is not None:
         return encode_mask(shapes.stored_mask(source.mask))
     if stored.box is None:
@@ -70,7 +70,7 @@ def _object_mask(shapes: Shapes, source: AnnotatedObject, stored: AnnotatedObjec
 
 
 def _encoded(masks: MaskBuilder, needs: frozenset[str]) -> dict[str, bytes]:
-    """The masks that are needed; without the instances of an image that has none."""
+    """The masks that are needed; no instances if the image has none."""
     found: dict[str, bytes] = {}
     if needs & OF_CLASSES:
         classes = masks.classes()

@@ -1,4 +1,4 @@
-"""Masks of whole images as schemas store them: classes, instances and panoptic segments."""
+"""Masks of images as schemas store them: classes, instances and panoptic segments."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class ClassIds(Protocol):
     """The ids under which classes are stored."""
 
     def id_of(self, label: str | int) -> int:
-        """Of a label; raises BadInput where it is no class."""
+        """Of a label; raises BadInput if it is not a class."""
 
     def mask_id(self, value: int) -> int:
-        """Of a mask's pixel value, never asked of 255; raises BadInput where it is no class."""
+        """Of a mask's pixel value, never called with 255; raises BadInput if it is not a class."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MaskBuilder:
-    """Places the masks of one image.
+    """Builds the masks of one image.
 
     Attributes:
         annotations: of the image.
-        frame: what they are measured in.
-        shapes: what objects cover.
+        frame: of their coordinates.
+        shapes: of objects.
         read: the bytes of a mask.
         ids: of classes.
     """
@@ -49,10 +49,10 @@ class MaskBuilder:
     ids: ClassIds
 
     def classes(self) -> Array:
-        """The class of each pixel of the stored image, `IGNORE` where it is padded.
+        """The class of each pixel of the stored image, `IGNORE` in the padding.
 
         From the mask of classes; else from the panoptic one, whose pixels of no segment are `IGNORE`; else
-        the objects painted in their order on a background of 0, crowds first. An image that was annotated
+        the objects drawn in their order on a background of 0, crowds first. An image that was annotated
         (its size is declared) without an object is background.
 
         Returns:
@@ -70,15 +70,15 @@ class MaskBuilder:
         empty = not self.annotations.objects and self.annotations.size is not None
         if not masked and not empty:
             raise BadInput("annotations", "no mask", "the schema stores one of each image")
-        return self._painted()
+        return self._drawn()
 
     def instances(self) -> Array | None:
-        """The number of the object at each pixel, as the source has it, 255 where it is padded."""
+        """The number of the object at each pixel, as the source has it, 255 in the padding."""
         mask = self.annotations.masks.get("instance")
         return None if mask is None else self._moved(read_ids(mask.image, self.read), IGNORE)
 
     def panoptic(self) -> tuple[Array, Array]:
-        """The class of each pixel, `IGNORE` where no segment is; and the thing: its segment's number, from 1.
+        """The class of each pixel, `IGNORE` if it has no segment; and the number of its thing, from 1.
 
         Raises:
             BadInput: there is no panoptic mask, it does not fit, or a pixel is of no segment.
@@ -116,8 +116,8 @@ class MaskBuilder:
     def _stored_id(self, value: int) -> int:
         return IGNORE if value == IGNORE else self.ids.mask_id(value)
 
-    def _painted(self) -> Array:
-        """The objects that have a mask, one over the other."""
+    def _drawn(self) -> Array:
+        """The objects that have a mask, later ones on top."""
         objects = [one for one in self.annotations.objects if one.mask is not None]
         objects.sort(key=lambda one: not one.attributes.get("is_crowd"))
         ids = _checked([self.ids.id_of(one.label) for one in objects])
@@ -140,11 +140,11 @@ def _looked_up(codes: Array, keys: list[int], reason: str, describe: Callable[[i
         BadInput: a pixel's code is none of them.
     """
     order = np.argsort(np.array(keys, np.uint32), kind="stable")
-    known = np.array(keys, np.uint32)[order]
-    at = np.minimum(np.searchsorted(known, codes), len(known) - 1)
-    strange = known[at] != codes
-    if strange.any():
-        y, x = np.unravel_index(int(strange.argmax()), codes.shape)
+    sorted_keys = np.array(keys, np.uint32)[order]
+    at = np.minimum(np.searchsorted(sorted_keys, codes), len(sorted_keys) - 1)
+    unmatched = sorted_keys[at] != codes
+    if unmatched.any():
+        y, x = np.unravel_index(int(unmatched.argmax()), codes.shape)
         raise BadInput("annotations", reason, describe(int(codes[y, x]), int(x), int(y)))
     found: Array = order[at]
     return found
@@ -155,10 +155,10 @@ def _checked(ids: list[int], mapped: bool = False) -> list[int]:
 
     Args:
         ids: of classes.
-        mapped: `IGNORE` among them is meant.
+        mapped: `IGNORE` is allowed among them.
 
     Raises:
-        BadInput: one is not of 16 bits, or would be taken for `IGNORE`.
+        BadInput: one is not of 16 bits, or is `IGNORE`.
     """
     for one in ids:
         if not 0 <= one <= 65_535:

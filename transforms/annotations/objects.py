@@ -1,4 +1,4 @@
-"""Objects of an image: each with its box, key points, parts and outlines where they lie in the stored one."""
+"""Maps the objects of an image, with their boxes, key points, parts and outlines, into the stored image."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ Kept = tuple[AnnotatedObject, AnnotatedObject]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ObjectMapper:
-    """Places the objects of one image.
+    """Maps the objects of one image.
 
     Attributes:
         rule: how their boxes are treated.
-        shapes: what they cover.
+        shapes: of their masks.
     """
 
     rule: BoxRule
     shapes: Shapes
 
     def mapped(self, objects: Sequence[AnnotatedObject]) -> list[Kept]:
-        """The objects that are left: each as the source has it, and as it lies in the stored image.
+        """The objects that are not dropped: each as in the source, and as in the stored image.
 
         Raises:
-            BadInput: an annotation that is not to be understood, or a box that does not fit.
+            BadInput: an annotation is invalid, or a box does not fit.
         """
         boxes, names, sources = [], [], []
         for index, one in enumerate(objects):
@@ -98,7 +98,7 @@ class ObjectMapper:
     def _scaled(self, attributes: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
         """Attributes with an area in square pixels of the stored image."""
         area = attributes["area"]
-        is_cell = isinstance(area, str)  # of a table, whose types only all its rows tell
+        is_cell = isinstance(area, str)  # of a table, whose column types depend on all its rows
         try:
             number = float(area)
         except ValueError:

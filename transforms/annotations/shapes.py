@@ -1,21 +1,15 @@
-"""What an object covers: its outlines, run lengths or mask, in the frame and in the stored image."""
+"""The shapes of objects: outlines, run lengths or masks, in the frame and in the stored image."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
+from typing import Any
 
 import numpy as np
 
 from recordmill.transforms.annotations.decoded import Read, read_ids
 from recordmill.transforms.annotations.frame import Frame
-from recordmill.transforms.annotations.rasterise import (
-    box_mask,
-    check_polygons,
-    mask_bounds,
-    polygons_bounds,
-    polygons_mask,
-    rle_mask,
-)
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.geometry import moved_points
 from recordmill.transforms.images.mask import WRONG_SIZE, moved_mask
@@ -27,12 +21,12 @@ _ROUNDED = 0.02
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shapes:
-    """What objects of one image cover.
+    """The masks and outlines of the objects of one image.
 
     Attributes:
-        frame: what they are measured in.
-        relative: outlines are shares of width and height.
-        read: the bytes of a mask.
+        frame: of their coordinates.
+        relative: whether outlines are normalised to [0, 1].
+        read: reads the bytes of a mask.
     """
 
     frame: Frame
@@ -40,7 +34,7 @@ class Shapes:
     read: Read
 
     def bounds(self, one: AnnotatedObject) -> Box | None:
-        """The box around what an object covers, in pixels of the frame; None where that is nothing.
+        """The box around the mask of an object, in pixels of the frame; None if it is empty.
 
         Raises:
             BadInput: a mask that cannot be read or does not fit.
@@ -53,10 +47,10 @@ class Shapes:
         return polygons_bounds(self.frame.polygons(one.mask) if self.relative else one.mask)
 
     def stored_polygons(self, polygons: Polygons) -> Polygons:
-        """Outlines in pixels of the stored image; as they are where nothing moves them.
+        """Outlines in pixels of the stored image; unchanged if the image was stored unchanged.
 
         Raises:
-            BadInput: they are no points.
+            BadInput: they are not points.
         """
         check_polygons(polygons)
         if self.relative:
@@ -67,7 +61,7 @@ class Shapes:
         return tuple(tuple(moved_points(geometry, np.array(part)).ravel().tolist()) for part in polygons)
 
     def stored_mask(self, mask: Polygons | Rle | ImageRef) -> Array:
-        """What an object covers of the stored image.
+        """The mask of an object in the stored image.
 
         Returns:
             uint8 (height, width) of 0 and 1.
@@ -82,7 +76,7 @@ class Shapes:
         return covered if self.frame.is_stored else covered * picture_area(self.frame)
 
     def filled_box(self, box: Box) -> Array:
-        """A box of the stored image as the mask of what has no other."""
+        """The mask of an object without one: its box in the stored image, filled."""
         return box_mask(box, self.frame.geometry.height, self.frame.geometry.width)
 
     def _pixels(self, mask: Rle | ImageRef) -> Array:
@@ -96,7 +90,7 @@ class Shapes:
 
 
 def picture_area(frame: Frame) -> Array:
-    """Where the picture is in the stored image: 1, and 0 where that is padded; uint8."""
+    """1 for the picture in the stored image, 0 for its padding; uint8."""
     geometry = frame.geometry
     area = np.zeros((geometry.height, geometry.width), np.uint8)
     top, left = geometry.top, geometry.left
@@ -105,7 +99,7 @@ def picture_area(frame: Frame) -> Array:
 
 
 def _of_size(pixels: Array, size: tuple[int, int]) -> Array:
-    """A mask of another size than its image, as Open Images has them: each pixel the nearest."""
+    """A mask scaled to the size of its image, as those of Open Images need: each pixel is the nearest."""
     if pixels.shape == size:
         return pixels
     (rows, columns), (height, width) = pixels.shape, size
@@ -120,3 +114,135 @@ def _of_size(pixels: Array, size: tuple[int, int]) -> Array:
 def _wrong_size(found: tuple[int, int], size: tuple[int, int]) -> BadInput:
     detail = f"{found[1]}x{found[0]} on an image of {size[1]}x{size[0]}"
     return BadInput("annotations", WRONG_SIZE, detail)
+
+
+_BAD_RUNS = "run lengths do not fill their mask"
+_BAD_POLYGON = "polygon is not pairs of numbers"
+# Pixels along an outline: pycocotools takes 20 bytes and more for each.
+_LONGEST_OUTLINE = 5_000_000
+
+
+def check_polygons(polygons: Polygons) -> None:
+    """Refuses outlines that are not points.
+
+    Raises:
+        BadInput: an odd number of coordinates, or one that is not finite.
+    """
+    for part in polygons:
+        if len(part) % 2 or not math.isfinite(sum(part)):
+            raise BadInput("annotations", _BAD_POLYGON, f"an outline of {len(part)} coordinates")
+
+
+def polygons_bounds(polygons: Polygons) -> Box | None:
+    """The box around outlines; None if there are no points."""
+    xs = [x for part in polygons for x in part[::2]]
+    ys = [y for part in polygons for y in part[1::2]]
+    return Box(min(xs), min(ys), max(xs), max(ys)) if xs else None
+
+
+def polygons_mask(polygons: Polygons, height: int, width: int) -> Array:
+    """Outlines filled as pycocotools fills them; parts of less than three points cover nothing.
+
+    Args:
+        polygons: in pixels of the mask; clipped to it.
+        height: of the mask.
+        width: of the mask.
+
+    Returns:
+        uint8 (height, width) of 0 and 1.
+
+    Raises:
+        BadInput: an outline far too long for an image.
+    """
+    from pycocotools import mask as coco
+
+    # Four numbers alone would be taken for a box.
+    parts: list[Any] = [list(part) for part in polygons if len(part) >= 6]
+    if not parts:
+        return np.zeros((height, width), np.uint8)
+    for part in parts:
+        points = np.array(part, np.float64).reshape(-1, 2)
+        if np.abs(points - np.roll(points, 1, axis=0)).max(axis=1).sum() > _LONGEST_OUTLINE:
+            raise BadInput("annotations", "polygon far outside the image", f"in {width}x{height} pixels")
+    merged = coco.merge(coco.frPyObjects(parts, height, width))
+    return rle_mask(Rle(height, width, merged["counts"].decode("ascii")))
+
+
+def rle_mask(rle: Rle) -> Array:
+    """Run lengths as pixels.
+
+    Returns:
+        uint8 (height, width) of 0 and 1.
+
+    Raises:
+        BadInput: the runs do not add up to the pixels of the mask.
+    """
+    compressed = isinstance(rle.counts, str)
+    counts = _uncompressed(rle.counts) if isinstance(rle.counts, str) else np.array(rle.counts, np.int64)
+    total = int(counts.sum()) if len(counts) else 0
+    if total != rle.height * rle.width or (counts < 0).any():
+        kind = "compressed counts" if compressed else "counts"
+        detail = f"{kind} of {total:,} pixels for {rle.width}x{rle.height}"
+        raise BadInput("annotations", _BAD_RUNS, detail)
+    values = np.zeros(len(counts), np.uint8)
+    values[1::2] = 1
+    pixels: Array = np.repeat(values, counts).reshape(rle.width, rle.height).T
+    return pixels
+
+
+def _uncompressed(text: str) -> Array:
+    """Runs from pycocotools' text: digits of 5 bits, least significant first.
+
+    From the fourth run on, each is the difference to the last but one.
+
+    Not by pycocotools, which reads past the end of damaged text.
+    """
+    try:
+        digits = np.frombuffer(text.encode("ascii"), np.uint8).astype(np.int64) - 48
+    except UnicodeEncodeError as error:
+        raise BadInput("annotations", _BAD_RUNS, "compressed counts that are not ASCII") from error
+    last = digits & 0x20 == 0
+    if not len(digits) or not last[-1] or (digits < 0).any() or (digits > 63).any():
+        raise BadInput("annotations", _BAD_RUNS, "compressed counts that are damaged")
+    ends = np.flatnonzero(last)
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    lengths = ends - starts + 1
+    if lengths.max() > 7:
+        raise BadInput("annotations", _BAD_RUNS, "compressed counts that are damaged")
+    digit = np.arange(len(digits)) - np.repeat(starts, lengths)
+    runs: Array = np.add.reduceat((digits & 0x1F) << (5 * digit), starts)
+    runs -= np.where(digits[ends] & 0x10, np.int64(1) << (5 * lengths), 0)
+    runs[1::2] = np.cumsum(runs[1::2])
+    runs[2::2] = np.cumsum(runs[2::2])
+    return runs
+
+
+def mask_bounds(pixels: Array) -> Box | None:
+    """The box around all pixels that are not 0; None if there are none."""
+    rows, columns = (np.flatnonzero(pixels.any(axis=axis)) for axis in (1, 0))
+    if not len(rows):
+        return None
+    return Box(float(columns[0]), float(rows[0]), float(columns[-1] + 1), float(rows[-1] + 1))
+
+
+def box_mask(box: Box, height: int, width: int) -> Array:
+    """A box filled: the pixels whose centres are in it, and at least one.
+
+    Args:
+        box: in pixels of the mask, and within it.
+        height: of the mask.
+        width: of the mask.
+    """
+    left, right = _covered(box.xmin, box.xmax, width)
+    top, bottom = _covered(box.ymin, box.ymax, height)
+    pixels = np.zeros((height, width), np.uint8)
+    pixels[top:bottom, left:right] = 1
+    return pixels
+
+
+def _covered(start: float, end: float, side: int) -> tuple[int, int]:
+    first, last = math.ceil(start - 0.5), math.ceil(end - 0.5)
+    if first < last:
+        return first, last
+    under = min(math.floor((start + end) / 2), side - 1)
+    return under, under + 1

@@ -10,9 +10,9 @@ from recordmill.transforms.records import ImageRecord, Mapped, StoredImage
 
 
 class Classification:
-    """An image, its class ids and names, and what its bytes are.
+    """An image, its class ids and names, and the format and hash of its bytes.
 
-    Pixels (formats `raw` and `tensor`) have image/channels and image/dtype beside them.
+    Pixels (formats `raw` and `tensor`) have image/channels and image/dtype too.
     """
 
     name = "classification"
@@ -31,23 +31,17 @@ class Classification:
         features["image/class/label"] = s.label_ids(record, settings.labels)
         features["image/class/text"] = s.label_texts(record, settings.labels)
         features["image/key/sha256"] = s.text(hashlib.sha256(stored.data).hexdigest())
-        features.update(s.pixel_features(stored))
-        features.update(s.quality_features(stored, "image/jpeg_quality"))
-        if settings.columns:
-            features.update(s.column_features(record, settings.columns))
-        return features
+        return features | s.further_features(record, stored, settings)
 
     def specs(self, summary: s.DatasetSummary) -> dict[str, s.FeatureSpec]:
-        """The specs of a whole dataset; see `Schema.specs`."""
+        """The specs of a dataset; see `Schema.specs`."""
         shape = s.label_shape(summary)
         return {
             **s.image_specs(),
             "image/class/label": s.FeatureSpec("int64", shape, role="label"),
             "image/class/text": s.FeatureSpec("string", shape),
             "image/key/sha256": s.FeatureSpec("string"),
-            **s.pixel_specs(summary),
-            **s.quality_specs(summary, "image/jpeg_quality"),
-            **s.column_specs(summary.columns),
+            **s.further_specs(summary),
         }
 
 

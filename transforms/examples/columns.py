@@ -1,6 +1,6 @@
-"""The type of each free feature, found over the whole dataset.
+"""The type of each free feature, determined over all records.
 
-A TFRecord reader wants one type and, where there is one, a fixed shape for each feature; a CSV file or
+A TFRecord reader wants one type and, if possible, a fixed shape for each feature; a CSV file or
 JSON lines promise neither.
 
 A TFRecord's floats are float32: numbers with a fraction are rounded to about seven digits, and so are the
@@ -212,7 +212,7 @@ def _inexact(number: int) -> int:
 
 
 def _as_integer(value: Any) -> Any:
-    """A whole number as the integer that it is; anything else as it is."""
+    """An integral number as an integer; anything else unchanged."""
     return int(value) if isinstance(value, float) and _is_whole(value) else value
 
 

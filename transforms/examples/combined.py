@@ -12,9 +12,9 @@ from recordmill.transforms.records import ImageRecord, Mapped, StoredImage
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Combined:
-    """The features of several schemas, those that they share once.
+    """The features of several schemas; shared features are written once.
 
-    A mask that a record lacks is an empty list: among objects and masks, a record may have the one alone.
+    A mask that a record lacks is an empty list: a record may have objects only, or masks only.
 
     Attributes:
         schemas: two or more, whose shared features are equal.
@@ -24,12 +24,12 @@ class Combined:
 
     @property
     def name(self) -> str:
-        """What people type for it."""
+        """As in `--schema`."""
         return ",".join(schema.name for schema in self.schemas)
 
     @property
     def first_id(self) -> int:
-        """The least that all of them allow."""
+        """The smallest that all of them allow."""
         return max(schema.first_id for schema in self.schemas)
 
     def needs(self, annotated: frozenset[str]) -> frozenset[str]:
@@ -46,7 +46,7 @@ class Combined:
         return features
 
     def specs(self, summary: s.DatasetSummary) -> dict[str, s.FeatureSpec]:
-        """The specs of a whole dataset; see `Schema.specs`.
+        """The specs of a dataset; see `Schema.specs`.
 
         Raises:
             ValueError: two of the schemas do not agree on a feature.
@@ -56,7 +56,7 @@ class Combined:
         for owner, name, spec in self._own_specs(summary):
             if specs.setdefault(name, spec) != spec:
                 raise ValueError(
-                    f"the schemas {owners[name]!r} and {owner!r} both write {name}, each in its own way; "
+                    f"the schemas {owners[name]!r} and {owner!r} both write {name}, with different specs; "
                     "choose one of them as --schema"
                 )
             owners.setdefault(name, owner)

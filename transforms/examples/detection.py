@@ -15,13 +15,12 @@ from recordmill.transforms.examples import schema as s
 from recordmill.transforms.examples.columns import Column, ColumnKind
 from recordmill.transforms.examples.features import Feature, bytes_feature
 from recordmill.transforms.examples.labels import LabelMap
-from recordmill.transforms.examples.object_boxes import box_features, box_specs, object_boxes
 from recordmill.transforms.records import AnnotatedObject, BadInput, ImageRecord, Mapped, StoredImage
 
 _OBJECT = "image/object/"
 _KEYPOINT = _OBJECT + "keypoint/"
 _PART = _OBJECT + "part/"
-# What the Object Detection API reads as float32 only, though an input may have integers alone.
+# The Object Detection API reads these as float32 only, even if all values are integers.
 _FLOATS = frozenset({"area", "weight"})
 _ABSENT: dict[ColumnKind, Any] = {"int64": 0, "float32": 0.0, "bytes": b""}
 _ABSENT_KEYPOINT = (0.0, 0.0, 0)
@@ -30,16 +29,16 @@ _ABSENT_KEYPOINT = (0.0, 0.0, 0)
 class Detection:
     """An image and its objects: boxes, classes (ids from 1), masks, key points, parts; captions.
 
-    Boxes and key points are shares of width and height. Objects have as many key points each as the one
-    of the record that has most; what they lack is 0, 0, 0. An attribute of objects that one of them lacks
-    is 0 or empty. Pixels (formats `raw` and `tensor`) have image/channels and image/dtype beside them.
+    Boxes and key points are normalised to [0, 1]. All objects of a record have as many key points as the
+    one that has most; missing ones are 0, 0, 0. An attribute of objects that one of them lacks
+    is 0 or empty. Pixels (formats `raw` and `tensor`) have image/channels and image/dtype too.
     """
 
     name = "detection"
     first_id = 1
 
     def needs(self, annotated: frozenset[str]) -> frozenset[str]:
-        """Objects and their masks, where there are any; see `Schema.needs`."""
+        """Objects and their masks, if there are any; see `Schema.needs`."""
         return annotated & {"objects", "object_masks"}
 
     def features(
@@ -54,7 +53,7 @@ class Detection:
         if "labels" in settings.annotated:
             features["image/class/label"] = s.label_ids(record, labels)
             features["image/class/text"] = s.label_texts(record, labels)
-        features.update(box_features(_OBJECT + "bbox", object_boxes(mapped.objects), stored))
+        features.update(s.box_features(_OBJECT + "bbox", s.object_boxes(mapped.objects), stored))
         features.update(_class_features(mapped.objects, labels))
         features.update(_attribute_features(mapped.objects, settings.attributes))
         if "object_masks" in settings.annotated:
@@ -65,14 +64,10 @@ class Detection:
             features.update(_part_features(mapped.objects, stored))
         if "captions" in settings.annotated:
             features["image/caption"] = s.texts(annotations.captions)
-        features.update(s.pixel_features(stored))
-        features.update(s.quality_features(stored, "image/jpeg_quality"))
-        if settings.columns:
-            features.update(s.column_features(record, settings.columns))
-        return features
+        return features | s.further_features(record, stored, settings)
 
     def specs(self, summary: s.DatasetSummary) -> dict[str, s.FeatureSpec]:
-        """The specs of a whole dataset; see `Schema.specs`.
+        """The specs of a dataset; see `Schema.specs`.
 
         Raises:
             ValueError: an attribute has the name of a feature of the schema.
@@ -82,7 +77,7 @@ class Detection:
             "image/source_id": s.FeatureSpec("string"),
             "image/key/sha256": s.FeatureSpec("string"),
             **_label_specs(summary),
-            **box_specs(_OBJECT + "bbox"),
+            **s.box_specs(_OBJECT + "bbox"),
             _OBJECT + "class/text": s.FeatureSpec("string", (None,)),
             _OBJECT + "class/label": s.FeatureSpec("int64", (None,), role="object_label"),
             **_annotation_specs(summary.annotated),
@@ -115,7 +110,7 @@ def _attribute_features(
 
 
 def _attribute(column: Column, name: str, one: AnnotatedObject) -> Any:
-    """The value of one object, 0 or empty where it has none."""
+    """The value of one object, 0 or empty if it has none."""
     value = one.attributes.get(name)
     if value is None or (column.cells and value == ""):
         return _ABSENT[column.kind]
@@ -155,17 +150,17 @@ def _keypoint_features(objects: Sequence[AnnotatedObject], image: StoredImage) -
 
 
 def _part_features(objects: Sequence[AnnotatedObject], image: StoredImage) -> dict[str, Feature]:
-    """Parts of all objects in one list; each tells which object, from 0, it belongs to."""
+    """Parts of all objects in one list; each with the index of its object, from 0."""
     parts = [(number, part) for number, one in enumerate(objects) for part in one.parts]
     return {
         _PART + "text": s.texts(part.name for _, part in parts),
-        **box_features(_PART + "bbox", [part.box for _, part in parts], image),
+        **s.box_features(_PART + "bbox", [part.box for _, part in parts], image),
         _PART + "object": Feature("int64_list", [number for number, _ in parts]),
     }
 
 
 def _label_specs(summary: s.DatasetSummary) -> dict[str, s.FeatureSpec]:
-    """Of the labels of whole images."""
+    """Of the labels of images."""
     if "labels" not in summary.annotated:
         return {}
     shape = s.label_shape(summary)
@@ -186,7 +181,7 @@ def _annotation_specs(annotated: frozenset[str]) -> dict[str, s.FeatureSpec]:
         specs[_KEYPOINT + "visibility"] = s.FeatureSpec("int64", (None,))
     if "parts" in annotated:
         specs[_PART + "text"] = s.FeatureSpec("string", (None,))
-        specs |= box_specs(_PART + "bbox")
+        specs |= s.box_specs(_PART + "bbox")
         specs[_PART + "object"] = s.FeatureSpec("int64", (None,))
     if "captions" in annotated:
         specs["image/caption"] = s.FeatureSpec("string", (None,))

@@ -23,11 +23,11 @@ _FLOAT32_OVERFLOW = 2.0**128 - 2.0**103
 
 
 class Feature(NamedTuple):
-    """One feature, its kind known even when there are no values.
+    """One feature; its kind does not depend on its values.
 
     Attributes:
         kind: the field of tf.train.Feature that holds it.
-        values: flat; ints within int64, floats within float32, or bytes, as `kind` says.
+        values: flat; ints within int64, floats within float32, or bytes, by `kind`.
     """
 
     kind: Kind
@@ -82,7 +82,7 @@ def bytes_feature(value: object, *, fixed_length: int | None = None) -> Feature:
 
 
 def feature(value: object, *, fixed_length: int | None = None) -> Feature:
-    """The feature of a value whose type tells its kind; integers among floats become floats.
+    """The feature of a value whose type determines its kind; integers among floats become floats.
 
     Raises:
         BadInput: as the functions above; also an empty list, which has no kind, and text among numbers.
@@ -125,7 +125,7 @@ def build_sequence_example(
     """A serialised tf.train.SequenceExample.
 
     Args:
-        context: what holds for the whole sequence, as in `build_example`.
+        context: features of the sequence, as in `build_example`.
         feature_lists: by name, one feature a step; the steps of one list have one kind.
 
     Raises:
@@ -147,7 +147,7 @@ def build_sequence_example(
 
 
 def _fill(fields: Any, features: Mapping[str, object]) -> None:
-    """Puts features into the map field of a Features message, in place: nothing is copied twice."""
+    """Adds features to the map field of a Features message, without a second copy."""
     for name, value in features.items():
         _set(fields[name], value if type(value) is Feature else _named_feature(name, value))
 
@@ -168,7 +168,7 @@ def _set(message: Any, item: Feature) -> None:
 
 
 def _named_feature(name: str, value: object) -> Feature:
-    """`feature(value)`, the name told where it fails."""
+    """`feature(value)`; an error names the feature."""
     if isinstance(value, Feature):
         return value
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from recordmill.transforms.examples import schema as s
 from recordmill.transforms.examples.features import Feature
-from recordmill.transforms.examples.object_boxes import box_features, box_specs, object_boxes
 from recordmill.transforms.records import ImageRecord, Mapped, StoredImage
 
 _BOX = "image/object/bbox"
@@ -13,8 +12,8 @@ _BOX = "image/object/bbox"
 class Imagenet:
     """An image, its class and boxes; ids start at 1, and the synset is the label's name.
 
-    image/class/text is what people call the class, where the source tells. image/format is `JPEG` where
-    the bytes are a JPEG, else what they are. Pixels (formats `raw` and `tensor`) have image/dtype beside
+    image/class/text is the display name of the class, if the source has one. image/format is `JPEG` if
+    the image is a JPEG, else its format. Pixels (formats `raw` and `tensor`) have image/dtype beside
     them.
     """
 
@@ -22,7 +21,7 @@ class Imagenet:
     first_id = 1
 
     def needs(self, annotated: frozenset[str]) -> frozenset[str]:
-        """The boxes, where there are any; see `Schema.needs`."""
+        """The boxes, if there are any; see `Schema.needs`."""
         return annotated & {"objects"}
 
     def features(
@@ -39,17 +38,13 @@ class Imagenet:
             "image/class/label": s.label_ids(record, labels),
             "image/class/synset": s.label_texts(record, labels),
             "image/class/text": s.texts(labels.display_of(label) for label in record.annotations.labels),
-            **box_features(_BOX, object_boxes(mapped.objects), stored),
+            **s.box_features(_BOX, s.object_boxes(mapped.objects), stored),
             f"{_BOX}/label": Feature("int64_list", [labels.id_of(one.label) for one in mapped.objects]),
         }
-        features.update(s.pixel_features(stored))
-        features.update(s.quality_features(stored, "image/jpeg_quality"))
-        if settings.columns:
-            features.update(s.column_features(record, settings.columns))
-        return features
+        return features | s.further_features(record, stored, settings)
 
     def specs(self, summary: s.DatasetSummary) -> dict[str, s.FeatureSpec]:
-        """The specs of a whole dataset; see `Schema.specs`."""
+        """The specs of a dataset; see `Schema.specs`."""
         shape = s.label_shape(summary)
         return {
             **s.image_specs(),
@@ -58,11 +53,9 @@ class Imagenet:
             "image/class/label": s.FeatureSpec("int64", shape, role="label"),
             "image/class/synset": s.FeatureSpec("string", shape),
             "image/class/text": s.FeatureSpec("string", shape),
-            **box_specs(_BOX),
+            **s.box_specs(_BOX),
             f"{_BOX}/label": s.FeatureSpec("int64", (None,)),
-            **s.pixel_specs(summary),
-            **s.quality_specs(summary, "image/jpeg_quality"),
-            **s.column_specs(summary.columns),
+            **s.further_specs(summary),
         }
 
 

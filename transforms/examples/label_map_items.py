@@ -39,7 +39,7 @@ class MapItem(NamedTuple):
 
     Attributes:
         number: its id.
-        name: what records call it; its display name where it has no other.
+        name: in records; the display name if it has no other.
         display: what people call it; may be empty.
     """
 

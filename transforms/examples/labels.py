@@ -60,13 +60,13 @@ class LabelMap:
         texts: Mapping[str, str] | None = None,
         first_id: int = 0,
     ) -> LabelMap:
-        """The map for the labels of a whole dataset, given in any order and any number of times.
+        """The map for the labels of a dataset, given in any order and any number of times.
 
         A label that can have no id is left to `id_of`, so that it costs its own records only.
 
         Args:
             labels: all labels of the dataset.
-            names: the lines of the label file, where there is one; or the names of a label map by their ids.
+            names: the lines of the label file, if there is one; or the names of a label map by their ids.
             offset: added to every id; negative only where no id gets negative by it. None for the least
                 by which ids begin at `first_id` or above; a background of id 0 does not count.
             classes: names by the source's own ids, where the source has them.
@@ -271,7 +271,7 @@ def read_label_map(text: str) -> dict[int, str]:
 
 
 def read_label_texts(text: str) -> dict[str, str]:
-    """The display names of a label_map.pbtxt, by name, where they differ.
+    """The display names of a label_map.pbtxt, by name, if they differ.
 
     Raises:
         ValueError: as `read_label_map`.
@@ -338,7 +338,7 @@ def _of_texts(texts: Mapping[str, str], named: Mapping[Label, int]) -> dict[Labe
 def _with_background(
     own: Mapping[int, int], classes: Mapping[int, str], labels: Mapping[int, str]
 ) -> dict[int, int]:
-    """Stored ids of a mask's values; 0 stays 0 where it is background and no class has that id."""
+    """Stored ids of a mask's values; 0 stays 0 if it is background and no class has that id."""
     free = 0 not in own and 0 not in labels and (0 not in classes or _is_background(classes, 0))
     return {**own, 0: 0} if free else dict(own)
 

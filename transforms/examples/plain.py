@@ -14,21 +14,21 @@ class Plain:
     """The stored bytes as image_raw, the shape and dtype of their pixels, the label's id and the mask.
 
     With the image format `raw` image_raw is height x width x depth pixels, row by row; with any other
-    it is the encoded image. mask_raw, where the input has masks, is height x width class ids, a byte each.
+    it is the encoded image. mask_raw, if the input has masks, is height x width class ids, a byte each.
 
     Attributes:
-        first_id: 1 where the masks are painted from objects, on a background of 0.
+        first_id: 1 if the masks are drawn from objects, on a background of 0.
     """
 
     first_id: int = 0
 
     @property
     def name(self) -> str:
-        """What people type for it."""
+        """As in `--schema`."""
         return "plain"
 
     def needs(self, annotated: frozenset[str]) -> frozenset[str]:
-        """The mask of classes, where there are any; see `Schema.needs`."""
+        """The mask of classes, if there are any; see `Schema.needs`."""
         return frozenset({"class_raw"}) if annotated & s.CLASS_MASKS else frozenset()
 
     def features(
@@ -52,7 +52,7 @@ class Plain:
         return features
 
     def specs(self, summary: s.DatasetSummary) -> dict[str, s.FeatureSpec]:
-        """The specs of a whole dataset; see `Schema.specs`."""
+        """The specs of a dataset; see `Schema.specs`."""
         specs = {
             "image_raw": s.FeatureSpec("string", role="image"),
             "height": s.FeatureSpec("int64"),

@@ -1,4 +1,4 @@
-"""The schemas people can name. A new one is a file, a line here, and its name in `__init__`."""
+"""The schemas of `--schema`. A new one is a file, a line here, and its name in `__init__`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from recordmill.transforms.examples.classification import CLASSIFICATION
 from recordmill.transforms.examples.combined import Combined
 from recordmill.transforms.examples.detection import DETECTION
 from recordmill.transforms.examples.imagenet import IMAGENET
-from recordmill.transforms.examples.panoptic import PANOPTIC
 from recordmill.transforms.examples.plain import PLAIN, Plain
 from recordmill.transforms.examples.schema import CLASS_MASKS, Schema, SequenceSchema
-from recordmill.transforms.examples.segmentation import SEGMENTATION, Segmentation
+from recordmill.transforms.examples.segmentation import PANOPTIC, SEGMENTATION, Segmentation
 from recordmill.transforms.examples.sequence import SEQUENCE
 from recordmill.transforms.examples.tabular import FEATURES_ALONE
 
@@ -26,7 +25,7 @@ _SCHEMAS: tuple[Schema, ...] = (
 SCHEMAS: dict[str, Schema] = dict(zip(SCHEMA_NAMES, _SCHEMAS, strict=True))
 
 _COMBINABLE = (CLASSIFICATION, DETECTION, SEGMENTATION, PANOPTIC)
-# What records have that asks for a schema of its own.
+# The schemas that `auto` chooses for the annotations of records.
 _ASKS_FOR: dict[str, Schema] = {
     "objects": DETECTION,
     "captions": DETECTION,
@@ -39,8 +38,8 @@ def choose_schema(name: str, has_images: bool, annotated: frozenset[str] = froze
     """The schema for `--schema`.
 
     Args:
-        name: of one, or of several with commas between. `auto` is what the records ask for, several if
-            need be: sequence for steps, detection for objects and captions, segmentation and panoptic for
+        name: of one, or of several with commas between. `auto` depends on the annotations, and may choose
+            several: sequence for steps, detection for objects and captions, segmentation and panoptic for
             masks; else classification, and without images the features alone.
         has_images: records have an image.
         annotated: what records have, as in `FeatureSettings`.
@@ -110,7 +109,7 @@ def _check_masks(name: str, schema: Schema, annotated: frozenset[str]) -> None:
 
 
 def _fitted(schema: Schema, annotated: frozenset[str]) -> Schema:
-    """The schema for these records: where masks are painted from objects, 0 is the background."""
+    """The schema for these records: if masks are drawn from objects, 0 is the background."""
     if not annotated & {"class", "panoptic"}:
         if schema is SEGMENTATION:
             return Segmentation(first_id=1)

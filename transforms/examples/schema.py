@@ -1,4 +1,4 @@
-"""What a schema is, and what all schemas share. Each schema has a file of its own; `registry` lists them."""
+"""The protocol of schemas, and the features that they share. `registry` lists the schemas."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Literal, Protocol, TypeVar, runtime_checkable
 from recordmill.transforms.examples.columns import Column, ColumnKind
 from recordmill.transforms.examples.features import Feature, Kind, bytes_feature
 from recordmill.transforms.examples.labels import LabelMap
-from recordmill.transforms.records import FeatureValue, ImageRecord, Mapped, StoredImage
+from recordmill.transforms.records import AnnotatedObject, Box, FeatureValue, ImageRecord, Mapped, StoredImage
 
 Dtype = Literal["int64", "float32", "string"]
 Shape = tuple[int | None, ...]
+_SIDES = ("xmin", "xmax", "ymin", "ymax")
 CLASS_MASKS = frozenset({"class", "panoptic", "object_masks"})
-"""What a mask of the classes of a whole image is made of, any of them."""
+"""The annotations from which a mask of classes is made; one is enough."""
 PIXEL_FORMATS = frozenset({"raw", "tensor"})
-"""Stored formats that are pixels, not an encoded image: they need their shape beside them."""
+"""Stored formats that are pixels, not an encoded image: their shape is stored too."""
 
 KIND: dict[ColumnKind, Kind] = {"int64": "int64_list", "float32": "float_list", "bytes": "bytes_list"}
 _DTYPE: dict[ColumnKind, Dtype] = {"int64": "int64", "float32": "float32", "bytes": "string"}
@@ -41,7 +42,7 @@ class FeatureSpec:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DatasetSummary:
-    """What the specs of a whole dataset depend on.
+    """What the specs of a dataset depend on.
 
     Attributes:
         has_images: records have an image.
@@ -72,14 +73,14 @@ class DatasetSummary:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FeatureSettings:
-    """What the features of every record depend on, beside the record itself.
+    """What the features of every record depend on, apart from the record.
 
     Attributes:
         labels: ids of the classes.
         columns: the free features.
         attributes: of objects, by name: values are stored as lists, one an object.
         steps: the lists of sequences, by name.
-        annotated: what records of the dataset have, any of `labels` (of whole images or sequences),
+        annotated: what records of the dataset have, any of `labels` (of images or sequences),
             `objects`, `object_masks`, `keypoints`, `parts`, `captions`, `source_id`, `class`, `instance`,
             `panoptic` (images of masks), `steps`, `frames`, `step_labels`.
     """
@@ -94,7 +95,7 @@ class FeatureSettings:
 class Schema(Protocol):
     """Turns records into features under a set of names that some trainer reads.
 
-    A schema writes the same keys for every record of a dataset: an empty list where there is nothing.
+    A schema writes the same keys for every record of a dataset: an empty list if there is no value.
     """
 
     @property
@@ -103,7 +104,7 @@ class Schema(Protocol):
 
     @property
     def first_id(self) -> int:
-        """The least id of a class, unless the user says otherwise."""
+        """The least id of a class, unless the user chooses it."""
 
     def needs(self, annotated: frozenset[str]) -> frozenset[str]:
         """What of `Mapped` it stores where records have what is `annotated`.
@@ -127,7 +128,7 @@ class Schema(Protocol):
         """
 
     def specs(self, summary: DatasetSummary) -> dict[str, FeatureSpec]:
-        """The specs of the features of a whole dataset, under the same keys."""
+        """The specs of the features of a dataset, under the same keys."""
 
 
 @runtime_checkable
@@ -148,12 +149,12 @@ class SequenceSchema(Schema, Protocol):
 
 
 def int64(value: int) -> Feature:
-    """One integer that is known to fit."""
+    """One integer, which must fit."""
     return Feature("int64_list", (value,))
 
 
 def text(value: str) -> Feature:
-    """One text that is known to be ASCII."""
+    """One text, which must be ASCII."""
     return Feature("bytes_list", (value.encode("ascii"),))
 
 
@@ -175,7 +176,7 @@ def label_texts(record: ImageRecord, labels: LabelMap) -> Feature:
 
 
 def label_shape(summary: DatasetSummary) -> Shape:
-    """One label where every record has one, else a list."""
+    """One label if every record has one, else a list."""
     return () if summary.label_counts == (1, 1) else (None,)
 
 
@@ -186,7 +187,7 @@ def column_features(record: ImageRecord, columns: Mapping[str, Column]) -> dict[
 
 
 def column_feature(column: Column, value: FeatureValue | None) -> Feature:
-    """One value of a column, None where it is absent.
+    """One value of a column; None if it is absent.
 
     Raises:
         BadInput: it does not fit the column.
@@ -205,7 +206,7 @@ def column_spec(column: Column) -> FeatureSpec:
 
 
 def image_features(record: ImageRecord, image: StoredImage) -> dict[str, Feature]:
-    """What most schemas say of an image, under the keys they share."""
+    """The features of an image that most schemas write, under the same keys."""
     return {
         "image/encoded": Feature("bytes_list", (image.data,)),
         "image/format": text(image.image_format),
@@ -227,7 +228,7 @@ def image_specs() -> dict[str, FeatureSpec]:
 
 
 def pixel_features(image: StoredImage) -> dict[str, Feature]:
-    """What pixels (formats `raw` and `tensor`) need beside them; nothing for an encoded image."""
+    """The features that pixels (formats `raw` and `tensor`) need too; none for an encoded image."""
     if image.image_format not in PIXEL_FORMATS:
         return {}
     return {"image/channels": int64(image.channels), "image/dtype": text(image.dtype)}
@@ -241,18 +242,66 @@ def pixel_specs(summary: DatasetSummary) -> dict[str, FeatureSpec]:
 
 
 def encoded_mask(mapped: Mapped, name: str) -> Feature:
-    """A mask's PNG; nothing where the record has no such mask."""
+    """A mask's PNG; empty if the record has no such mask."""
     return Feature("bytes_list", (mapped.masks[name],) if name in mapped.masks else ())
 
 
 def quality_features(image: StoredImage, name: str) -> dict[str, Feature]:
-    """The JPEG quality that was chosen for an image, 0 where its source was kept; nothing where none was."""
+    """The JPEG quality that was chosen for an image, 0 if its source was kept; nothing if none was chosen."""
     return {} if image.jpeg_quality is None else {name: int64(image.jpeg_quality)}
 
 
 def quality_specs(summary: DatasetSummary, name: str) -> dict[str, FeatureSpec]:
     """The spec of the same."""
     return {name: FeatureSpec("int64")} if summary.chose_qualities else {}
+
+
+def further_features(
+    record: ImageRecord, image: StoredImage, settings: FeatureSettings
+) -> dict[str, Feature]:
+    """The features of pixels and of a chosen quality, if there are any, and the columns of the input."""
+    features = pixel_features(image) | quality_features(image, "image/jpeg_quality")
+    return features | column_features(record, settings.columns) if settings.columns else features
+
+
+def further_specs(summary: DatasetSummary) -> dict[str, FeatureSpec]:
+    """The specs of `further_features`."""
+    return pixel_specs(summary) | quality_specs(summary, "image/jpeg_quality") | column_specs(summary.columns)
+
+
+def object_boxes(objects: Iterable[AnnotatedObject]) -> list[Box]:
+    """The box of each object that was mapped."""
+    boxes = []
+    for one in objects:
+        if one.box is None:
+            raise ValueError(f"an object of class {one.label!r} has no box; objects are mapped with theirs")
+        boxes.append(one.box)
+    return boxes
+
+
+def box_features(prefix: str, boxes: Iterable[Box], image: StoredImage) -> dict[str, Feature]:
+    """The sides of boxes, a list each.
+
+    Args:
+        prefix: of the keys.
+        boxes: in pixels of the stored image.
+        image: the stored image.
+    """
+    width, height = image.width, image.height
+    sides: tuple[list[float], ...] = ([], [], [], [])
+    for xmin, ymin, xmax, ymax in boxes:
+        sides[0].append(xmin / width)
+        sides[1].append(xmax / width)
+        sides[2].append(ymin / height)
+        sides[3].append(ymax / height)
+    return {
+        f"{prefix}/{side}": Feature("float_list", values) for side, values in zip(_SIDES, sides, strict=True)
+    }
+
+
+def box_specs(prefix: str) -> dict[str, FeatureSpec]:
+    """The specs of the same."""
+    return {f"{prefix}/{side}": FeatureSpec("float32", (None,)) for side in _SIDES}
 
 
 def stored_image(record: ImageRecord, image: StoredImage | None, schema: str) -> StoredImage:
@@ -269,12 +318,12 @@ def all_specs(schema: Schema, summary: DatasetSummary) -> dict[str, FeatureSpec]
 
 
 def check_own(schema: Schema, own: Iterable[str], added: Mapping[str, str]) -> None:
-    """Refuses what the input adds to a schema under names that the schema has itself.
+    """Refuses features of the input whose names the schema uses itself.
 
     Args:
         schema: as it is named in the message.
         own: its features.
-        added: what the input calls each, by the feature's name.
+        added: the name of each in the input, by the name of its feature.
 
     Raises:
         ValueError: naming them.
@@ -288,7 +337,7 @@ def check_own(schema: Schema, own: Iterable[str], added: Mapping[str, str]) -> N
 
 
 def check_names(schema: Schema, summary: DatasetSummary) -> None:
-    """Refuses free features whose names the schema uses itself for this dataset, or that are no names.
+    """Refuses free features whose names the schema uses itself for this dataset, or that are blank.
 
     Raises:
         ValueError: naming them.

@@ -1,6 +1,6 @@
-"""Schema `segmentation`: the keys of DeepLab.
+"""Schemas of masks: `segmentation`, with the keys of DeepLab, and `panoptic`, with those of the Model Garden.
 
-Source of the keys: deeplab/datasets/{build_data,data_generator}.py of tensorflow/models.
+Source of the keys of DeepLab: deeplab/datasets/{build_data,data_generator}.py of tensorflow/models.
 """
 
 from __future__ import annotations
@@ -13,24 +13,26 @@ from recordmill.transforms.records import ImageRecord, Mapped, StoredImage
 
 _CLASS = "image/segmentation/class"
 _INSTANCE = "image/segmentation/instance"
+_PANOPTIC = "image/panoptic"
+_LAYERS = ("category", "instance")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Segmentation:
-    """An image and the class of each of its pixels: a PNG of ids, 255 where a trainer shall not look.
+    """An image and the class of each of its pixels: a PNG of ids, 255 means ignore.
 
-    Where the input has masks of instances, their numbers are a second PNG, 0 where there is none. Pixels
-    (formats `raw` and `tensor`) have image/dtype beside them.
+    If the input has masks of instances, their numbers are a second PNG, 0 for none. Pixels
+    (formats `raw` and `tensor`) have image/dtype too.
 
     Attributes:
-        first_id: 1 where the masks are painted from objects, on a background of 0.
+        first_id: 1 if the masks are drawn from objects, on a background of 0.
     """
 
     first_id: int = 0
 
     @property
     def name(self) -> str:
-        """What people type for it."""
+        """As in `--schema`."""
         return "segmentation"
 
     def needs(self, annotated: frozenset[str]) -> frozenset[str]:
@@ -49,14 +51,10 @@ class Segmentation:
         if "instance" in settings.annotated:
             features[f"{_INSTANCE}/encoded"] = s.encoded_mask(mapped, "instance_png")
             features[f"{_INSTANCE}/format"] = s.text("png")
-        features.update(s.pixel_features(stored))
-        features.update(s.quality_features(stored, "image/jpeg_quality"))
-        if settings.columns:
-            features.update(s.column_features(record, settings.columns))
-        return features
+        return features | s.further_features(record, stored, settings)
 
     def specs(self, summary: s.DatasetSummary) -> dict[str, s.FeatureSpec]:
-        """The specs of a whole dataset; see `Schema.specs`."""
+        """The specs of a dataset; see `Schema.specs`."""
         specs = {
             **s.image_specs(),
             "image/channels": s.FeatureSpec("int64"),
@@ -66,12 +64,41 @@ class Segmentation:
         if "instance" in summary.annotated:
             specs[f"{_INSTANCE}/encoded"] = s.FeatureSpec("string", (None,), role="mask")
             specs[f"{_INSTANCE}/format"] = s.FeatureSpec("string")
-        return {
-            **specs,
-            **s.pixel_specs(summary),
-            **s.quality_specs(summary, "image/jpeg_quality"),
-            **s.column_specs(summary.columns),
-        }
+        return specs | s.further_specs(summary)
+
+
+class Panoptic:
+    """An image, the class id of each pixel (255 for none) and the number of its object, as two PNGs.
+
+    Pixels (formats `raw` and `tensor`) have image/channels and image/dtype too.
+    """
+
+    name = "panoptic"
+    first_id = 0
+
+    def needs(self, annotated: frozenset[str]) -> frozenset[str]:
+        """Both layers as PNG; see `Schema.needs`."""
+        return frozenset(f"panoptic_{layer}_png" for layer in _LAYERS)
+
+    def features(
+        self, record: ImageRecord, image: StoredImage | None, mapped: Mapped, settings: s.FeatureSettings
+    ) -> dict[str, Feature]:
+        """The features of one record; see `Schema.features`."""
+        stored = s.stored_image(record, image, self.name)
+        features = s.image_features(record, stored)
+        for layer in _LAYERS:
+            features[f"{_PANOPTIC}/{layer}/encoded"] = s.encoded_mask(mapped, f"panoptic_{layer}_png")
+            features[f"{_PANOPTIC}/{layer}/format"] = s.text("png")
+        return features | s.further_features(record, stored, settings)
+
+    def specs(self, summary: s.DatasetSummary) -> dict[str, s.FeatureSpec]:
+        """The specs of a dataset; see `Schema.specs`."""
+        specs = s.image_specs()
+        for layer in _LAYERS:
+            specs[f"{_PANOPTIC}/{layer}/encoded"] = s.FeatureSpec("string", role="mask")
+            specs[f"{_PANOPTIC}/{layer}/format"] = s.FeatureSpec("string")
+        return specs | s.further_specs(summary)
 
 
 SEGMENTATION = Segmentation()
+PANOPTIC = Panoptic()

@@ -12,10 +12,10 @@ _FRAME = ("image/encoded", "image/format", "image/height", "image/width")
 
 
 class Sequences:
-    """What holds for a whole sequence as context; frames, labels and values as lists, a feature a step.
+    """The features of a sequence as context; frames, labels and values as lists, one feature for each step.
 
-    Frames may differ in size and format: each step tells its own. Pixels (formats `raw` and `tensor`) have
-    image/channels and image/dtype beside them.
+    Frames may differ in size and format: each step has its own. Pixels (formats `raw` and `tensor`) have
+    image/channels and image/dtype too.
     """
 
     name = "sequence"
@@ -36,7 +36,7 @@ class Sequences:
         return features | s.column_features(record, settings.columns)
 
     def specs(self, summary: s.DatasetSummary) -> dict[str, s.FeatureSpec]:
-        """The specs of the context of a whole dataset; see `Schema.specs`."""
+        """The specs of the context of a dataset; see `Schema.specs`."""
         specs = {"sequence/key": s.FeatureSpec("string")}
         if "labels" in summary.annotated:
             shape = s.label_shape(summary)

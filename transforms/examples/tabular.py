@@ -30,7 +30,7 @@ class FeaturesAlone:
         return features
 
     def specs(self, summary: s.DatasetSummary) -> dict[str, s.FeatureSpec]:
-        """The specs of a whole dataset; see `Schema.specs`."""
+        """The specs of a dataset; see `Schema.specs`."""
         specs = s.column_specs(summary.columns)
         if summary.label_counts[1] or summary.class_names is not None:
             shape = s.label_shape(summary)

@@ -121,7 +121,7 @@ def _image(summary: DatasetSummary) -> Json:
 
     TFDS decodes with tf.io.decode_image, which takes one number of channels and one rank for the whole
     dataset. Grey among colour is repeated into three channels. Any other mix of channels, and what
-    has an alpha channel beside what has none, is left as each image is. GIF and WebP come with an axis of
+    have an alpha channel and others have none, is left as each image is. GIF and WebP come with an axis of
     frames, so among others they cannot be decoded alike.
     """
     animated = summary.formats & _ANIMATED_FORMATS

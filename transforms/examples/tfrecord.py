@@ -68,7 +68,7 @@ class RecordWriter:
 
     @property
     def lengths(self) -> array.array[int]:
-        """Bytes of each whole frame, in order: what `index_lines` takes."""
+        """Bytes of each frame, in order, for `index_lines`."""
         return self._lengths
 
 

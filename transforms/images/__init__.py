@@ -1,1 +1,1 @@
-"""Bytes of an image in, the image of a record out: format told, checked, kept or stored anew."""
+"""Converts image files into the images of records: detects their format, checks, keeps or encodes them."""

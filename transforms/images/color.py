@@ -46,11 +46,11 @@ def flattened(pixels: Array, background: tuple[int, int, int]) -> Array:
     # Twice the bits hold max·max + max/2; max is odd, so no quotient is midway between integers.
     wide = np.uint16 if pixels.dtype == np.uint8 else np.uint32
     alpha = pixels[:, :, -1].astype(wide)
-    beneath = top - alpha
+    background_share = top - alpha
     colors = np.empty((*alpha.shape, pixels.shape[2] - 1), pixels.dtype)
     # A channel at a time: numpy is slow along an axis of three.
     for channel, level in enumerate(background[: colors.shape[2]]):
-        mixed = beneath * wide(level * (top // 255))
+        mixed = background_share * wide(level * (top // 255))
         mixed += pixels[:, :, channel] * alpha
         mixed += wide(top // 2)
         mixed //= wide(top)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from recordmill.transforms.images.encoded import Encoded
-from recordmill.transforms.images.picture import Picture
+from recordmill.transforms.images.picture import Encoded, Picture
 from recordmill.transforms.images.raster import decode_raster
 from recordmill.transforms.images.reasons import CORRUPT, TRUNCATED, check_pixels, undecodable
 from recordmill.transforms.records import StoredImage

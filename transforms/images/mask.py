@@ -11,10 +11,10 @@ from PIL import Image
 from recordmill.transforms.images import png, png_pixels
 from recordmill.transforms.images.exif import Array, is_transposed, turned
 from recordmill.transforms.images.gif import open_gif
+from recordmill.transforms.images.opened import image_kind
 from recordmill.transforms.images.picture import Picture
 from recordmill.transforms.images.raster import decode_raster, with_colored_palette
 from recordmill.transforms.images.reasons import EMPTY, NOT_SUPPORTED, undecodable
-from recordmill.transforms.images.sniff import image_kind
 from recordmill.transforms.internal_errors import internal_errors
 from recordmill.transforms.records import BadInput, Geometry
 

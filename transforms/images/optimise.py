@@ -49,7 +49,7 @@ def _optimised_jpeg(data: bytes) -> tuple[bytes, str | None]:
     header = jpeg_header.read_header(data)
     if header.height * header.width > MOST_PIXELS:
         return data, None
-    # First, since mozjpeg ends the whole process when it meets damage.
+    # First, since mozjpeg ends the process if it finds damage.
     before = jpeg.decode_components(data, header)
     if any(
         marker == jpeg_header.APP2 and content.startswith(b"MPF\0") for marker, content in _metadata(data)
@@ -68,7 +68,7 @@ def _optimised_jpeg(data: bytes) -> tuple[bytes, str | None]:
 def _has_large_coefficients(data: bytes) -> bool:
     """Whether the Huffman tables allow coefficients that are too large for 8-bit samples.
 
-    mozjpeg ends the whole process when it meets such a coefficient.
+    mozjpeg ends the process if it finds such a coefficient.
 
     Baseline has at most 11 bits for a DC difference and 10 for an AC coefficient (T.81, tables F.1 and F.2);
     the first scans of a progressive file leave out the lowest bits, and so have fewer.

@@ -7,10 +7,9 @@ import dataclasses
 import numpy as np
 
 from recordmill.transforms.images import color, icc
-from recordmill.transforms.images.encoded import Encoded
 from recordmill.transforms.images.exif import Array, is_transposed
 from recordmill.transforms.images.geometry import is_scaled, plan_geometry
-from recordmill.transforms.images.picture import Picture, split_alpha, to_eight_bits
+from recordmill.transforms.images.picture import Encoded, Picture, split_alpha, to_eight_bits
 from recordmill.transforms.images.policy import LOSSY, ImagePolicy
 from recordmill.transforms.images.resize import resized
 from recordmill.transforms.records import BadInput, Geometry
@@ -129,8 +128,8 @@ def _upright(picture: Picture, geometry: Geometry, profile: bytes | None) -> Pai
 def _in_srgb(work: Painted, policy: ImagePolicy) -> Painted:
     """Converts to sRGB if colours are encoded again; 16-bit samples keep their profile."""
     pixels = work.picture.pixels
-    anew = policy.image_format in LOSSY or policy.repaints or policy.alpha == "flatten"
-    if work.profile is None or pixels.dtype != np.uint8 or not anew:
+    encodes_colors = policy.image_format in LOSSY or policy.repaints or policy.alpha == "flatten"
+    if work.profile is None or pixels.dtype != np.uint8 or not encodes_colors:
         return work
     converted = icc.to_srgb(pixels, work.profile)
     work = dataclasses.replace(work, profile=None)

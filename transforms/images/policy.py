@@ -196,7 +196,7 @@ class ImagePolicy:
         if self.image_format != "jpeg":
             found.append(("target_ssim", f"only --image_format=jpeg uses; {chosen}"))
         if self.size is None:
-            found.append(("fit", "describes how --size is reached; --size is not given"))
+            found.append(("fit", "needs --size, which is not given"))
         if self.alpha != "flatten" and self.fit != "pad":
             found.append(("background", "only --alpha=flatten and --fit=pad use"))
         if self.image_format in ("raw", "tensor", "webp"):

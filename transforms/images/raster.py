@@ -1,4 +1,7 @@
-"""Decodes all other formats with Pillow; lost bits are detected."""
+"""Formats that Pillow decodes: those that TensorFlow does not read, and BMP, of which it reads some kinds.
+
+Of BMP see DecodeBmpV2 in tensorflow/core/kernels/image/decode_image_op.cc.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,8 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageFile, UnidentifiedImageError
 
-from recordmill.transforms.images.encoded import Encoded
 from recordmill.transforms.images.exif import Array, read_orientation, turned
-from recordmill.transforms.images.picture import Picture
+from recordmill.transforms.images.picture import Encoded, Picture
 from recordmill.transforms.images.pillow import DECODER_ERRORS, named
 from recordmill.transforms.images.reasons import (
     NOT_AN_IMAGE,
@@ -237,8 +239,8 @@ def _shallow(image: Image.Image, data: bytes, kind: str) -> Picture:
 def _refuse_wide(image: Image.Image, kind: str) -> None:
     """Refuses samples that neither 8 nor 16 bits can hold."""
     # Pillow reads a 16-bit PGM in mode I too.
-    known = image.mode in ("L", "P", "RGB", "RGBA", "LA", *_CONVERSIONS) or image.mode.startswith("I;16")
-    if not known and not (image.mode == "I" and kind == "pnm"):
+    supported = image.mode in ("L", "P", "RGB", "RGBA", "LA", *_CONVERSIONS) or image.mode.startswith("I;16")
+    if not supported and not (image.mode == "I" and kind == "pnm"):
         detail = (
             f"mode {image.mode}, which is 32 bits, floating point or Lab: convert it to 8 or 16 bits first"
         )
@@ -280,3 +282,58 @@ def _bits(image: Image.Image, data: bytes, kind: str) -> int:
         start = data.find(b"av1C")
         return 10 if 0 <= start < len(data) - 6 and data[start + 6] & 0x40 else 8
     return 8
+
+
+_GRAYS = b"".join(bytes((i, i, i)) for i in range(256))
+
+
+def open_bmp(data: bytes) -> Encoded:
+    """Reads the header.
+
+    A BMP is kept if it is uncompressed, has 24 bits, or 8 bits and a palette of the greys 0 to 255, and its
+    size is exactly that of header and rows. TensorFlow reads palette indices as greys, compressed data as
+    uncompressed, and the unused fourth byte of 32 bits as alpha.
+
+    Raises:
+        BadInput: truncated, or too many pixels.
+    """
+    if len(data) < 30:
+        raise undecodable(TRUNCATED, "the BMP ends within its header")
+    channels = _channels(data)
+    kept = None
+    width, height = _size(data)
+    if channels:
+        check_pixels(width, abs(height))
+        start = int.from_bytes(data[10:14], "little")
+        if len(data) == start + (channels * width + 3) // 4 * 4 * abs(height):
+            colorspace = "RGB" if channels == 3 else "Grayscale"
+            kept = StoredImage(data, "bmp", abs(height), width, channels, "uint8", colorspace, ("kept",))
+    decode = functools.partial(decode_raster, data, "bmp")
+    return Encoded("bmp", data, kept, 1, decode, decode, abs(width * height))
+
+
+def _size(data: bytes) -> tuple[int, int]:
+    """Width and height; the height is negative if the rows begin at the top."""
+    (size,) = struct.unpack_from("<I", data, 14)
+    width, height = struct.unpack_from("<HH" if size == 12 else "<ii", data, 18)
+    return width, height
+
+
+def _channels(data: bytes) -> int:
+    """3 or 1 for a BMP that TensorFlow reads correctly, else 0."""
+    (size,) = struct.unpack_from("<I", data, 14)
+    if size < 40 or len(data) < 14 + size:
+        return 0
+    bits, compression = struct.unpack_from("<HI", data, 28)
+    if compression != 0:
+        return 0
+    if bits == 24:
+        return 3
+    start = int.from_bytes(data[10:14], "little")
+    palette = data[14 + size : start]
+    grey = (
+        len(palette) == 1024
+        and int.from_bytes(data[46:50], "little") in (0, 256)
+        and b"".join(palette[i : i + 3] for i in range(0, 1024, 4)) == _GRAYS
+    )
+    return 1 if bits == 8 and grey else 0

@@ -8,16 +8,15 @@ import numpy as np
 
 from recordmill.transforms.images import icc, jpeg, jpeg_header, png, png_pixels, webp
 from recordmill.transforms.images.color import flattened
-from recordmill.transforms.images.encoded import Encoded
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.geometry import is_identity, plan_geometry
+from recordmill.transforms.images.jpeg import turned_jpeg
 from recordmill.transforms.images.jpeg_quality import saved_at_or_below
-from recordmill.transforms.images.jpeg_turn import turned_jpeg
 from recordmill.transforms.images.metadata import stripped
 from recordmill.transforms.images.opened import opened, opened_pixels
 from recordmill.transforms.images.optimise import optimised
 from recordmill.transforms.images.paint import Painted, is_resized, painted
-from recordmill.transforms.images.picture import COLORSPACES, Picture, encode_png
+from recordmill.transforms.images.picture import COLORSPACES, Encoded, Picture, encode_png
 from recordmill.transforms.images.policy import LOSSY, ImagePolicy
 from recordmill.transforms.images.reasons import NOT_SUPPORTED, undecodable
 from recordmill.transforms.images.target import encode_to_target
@@ -128,7 +127,7 @@ def _as_wanted(own: StoredImage, policy: ImagePolicy) -> tuple[str, ...] | None:
 
 
 def _only_turned(image: Encoded, policy: ImagePolicy) -> tuple[str, ...] | None:
-    """Why a JPEG would stay as it is, were it upright: turned in its own quality it is at its best."""
+    """The reasons to keep a JPEG if it were upright: then it is only turned; None if there are none."""
     own = _untouched(image, 1, policy) if image.kind == "jpeg" else None
     return None if own is None else _as_wanted(own, policy)
 
@@ -285,19 +284,19 @@ def _as_pixels(pixels: Array, image_format: str, actions: tuple[str, ...]) -> St
 def _with_metadata(stored: StoredImage, image: Encoded, policy: ImagePolicy) -> StoredImage:
     """Removes metadata from a kept file; adds the orientation to an encoded one that is not upright."""
     from_file = image.kept is not None and stored.data is image.kept.data
-    lies = image.orientation if policy.exif == "ignore" else 1
+    orientation = image.orientation if policy.exif == "ignore" else 1
     if from_file and policy.metadata != "strip":
         return stored
     if from_file:
-        data = stripped(stored.data, stored.image_format, lies)
+        data = stripped(stored.data, stored.image_format, orientation)
         if data is stored.data:
             return stored
         if stored.image_format == "webp":
             opened(data).check()  # libwebp reads damaged pixels on into the metadata after them
         return _noted(stored, "stripped", data=data)
-    if lies == 1 or stored.image_format not in ("jpeg", "png", "webp"):
+    if orientation == 1 or stored.image_format not in ("jpeg", "png", "webp"):
         return stored
-    return dataclasses.replace(stored, data=stripped(stored.data, stored.image_format, lies))
+    return dataclasses.replace(stored, data=stripped(stored.data, stored.image_format, orientation))
 
 
 def _refuse_narrowed(picture: Picture) -> None:

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from recordmill.transforms.images.encoded import Encoded
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.jpeg_header import read_header
 from recordmill.transforms.images.jpeg_quality import estimated_quality
-from recordmill.transforms.images.picture import Picture
+from recordmill.transforms.images.picture import Encoded, Picture
 from recordmill.transforms.images.pillow import DECODER_ERRORS, named
 from recordmill.transforms.images.reasons import CORRUPT, undecodable
 from recordmill.transforms.sources.formats.wire import Span, fields, varint

@@ -14,17 +14,15 @@ from typing import NamedTuple
 import numpy as np
 
 from recordmill.transforms.images import png
-from recordmill.transforms.images.encoded import Encoded
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.geometry import is_identity, plan_geometry
 from recordmill.transforms.images.jpeg_header import quantisation_tables, read_header
 from recordmill.transforms.images.jpeg_quality import estimated_quality
-from recordmill.transforms.images.likeness import Likeness, Seen, likeness, seen_image
-from recordmill.transforms.images.opened import opened, opened_pixels
+from recordmill.transforms.images.opened import image_kind, opened, opened_pixels
 from recordmill.transforms.images.paint import painted
-from recordmill.transforms.images.picture import COLORSPACES, split_alpha
+from recordmill.transforms.images.picture import COLORSPACES, Encoded, split_alpha
 from recordmill.transforms.images.policy import LOSSY, ImagePolicy
-from recordmill.transforms.images.sniff import image_kind
+from recordmill.transforms.images.similarity import Likeness, Seen, likeness, seen_image
 from recordmill.transforms.images.store import store_image, store_pixels
 from recordmill.transforms.reading.against_decoding import decoded_otherwise, tensor_pixels
 from recordmill.transforms.reading.against_difference import counted

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from recordmill.transforms.annotations.decoded import read_ids
-from recordmill.transforms.images.encoded import Encoded
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.opened import opened, opened_pixels
+from recordmill.transforms.images.picture import Encoded
 from recordmill.transforms.records import AnnotatedObject, Annotations, BadInput, Box, FeatureValue, ImageRef
 from recordmill.transforms.sources.formats.tfrecord_images import Pixels
 from recordmill.transforms.sources.formats.tfrecord_records import Place, RecordReader

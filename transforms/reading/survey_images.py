@@ -50,8 +50,7 @@ def image_facts(data: bytes, expected: bool = False) -> ImageFacts | None:
     if not expected and not is_encoded(data[:16]):
         return None
     # decoders take a while to import, and there may be no image
-    from recordmill.transforms.images.opened import opened
-    from recordmill.transforms.images.sniff import image_kind
+    from recordmill.transforms.images.opened import image_kind, opened
 
     kind = "unknown"
     try:

@@ -94,9 +94,15 @@ class PageTask(Task[Worker, str | BadInput]):
 def _crop(reference: bytes, policy: ImagePolicy) -> dict[str, Any] | None:
     """The part that encoding has changed most; None where the source is another one by now."""
     from recordmill.transforms.images.compare import luma
-    from recordmill.transforms.images.crop import CROP_SIDE, cut, most_changed
-    from recordmill.transforms.images.likeness import likeness
-    from recordmill.transforms.images.original import Original, seen_as_stored, seen_of
+    from recordmill.transforms.images.similarity import (
+        CROP_SIDE,
+        Original,
+        cut,
+        likeness,
+        most_changed,
+        seen_as_stored,
+        seen_of,
+    )
 
     reader = ImageReader()
     record = reference_record(reference, reader.read)

@@ -6,9 +6,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from recordmill.transforms.images import compare
-from recordmill.transforms.images.crop import CROP_SIDE, cut, most_changed
-from recordmill.transforms.images.original import Original, seen_as_stored, seen_of
 from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.images.similarity import (
+    CROP_SIDE,
+    Original,
+    cut,
+    most_changed,
+    seen_as_stored,
+    seen_of,
+)
 from recordmill.transforms.internal_errors import internal_errors
 from recordmill.transforms.records import BadInput
 from recordmill.transforms.sweeping.results import Crop, Setting

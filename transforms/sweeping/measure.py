@@ -11,9 +11,17 @@ import numpy as np
 
 from recordmill.transforms.images import compare
 from recordmill.transforms.images.icc import profile_of
-from recordmill.transforms.images.likeness import Likeness, Seen, likeness, seen_image
-from recordmill.transforms.images.original import Original, opened_as_stored, seen_as_stored, seen_of
 from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.images.similarity import (
+    Likeness,
+    Original,
+    Seen,
+    likeness,
+    opened_as_stored,
+    seen_as_stored,
+    seen_image,
+    seen_of,
+)
 from recordmill.transforms.internal_errors import internal_errors
 from recordmill.transforms.records import BadInput, Failure, StoredImage
 from recordmill.transforms.sweeping.results import Setting

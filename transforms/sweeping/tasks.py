@@ -7,8 +7,8 @@ import functools
 from collections.abc import Sequence
 
 from recordmill.transforms.examples.tfrecord import FRAME_BYTES
-from recordmill.transforms.images.original import Original
 from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.images.similarity import Original
 from recordmill.transforms.records import BadInput, Failure, ImageRecord, StoredImage
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from recordmill.transforms.shards.references import reference_record
