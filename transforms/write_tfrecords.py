@@ -1,6 +1,6 @@
-"""WriteTFRecords: Examples are encoded, and written by Beam's own WriteToTFRecord, one for each split.
+"""WriteTFRecords: encodes Examples, and writes them with Beam's WriteToTFRecord, one for each split.
 
-What it wrote is read back for the reports of its shards.
+The shards are then read back for their reports.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
 
@@ -50,7 +50,7 @@ def group_of_reference(reference: bytes, records: int) -> int:
 
 
 def source_bytes_of_task(plan: DatasetPlan) -> int:
-    """The most source bytes of a task: neither they nor what is made of them are many."""
+    """The most source bytes of a task: small enough that neither images nor records take much memory."""
     growth = plan.estimated_bytes / plan.source_bytes if plan.source_bytes else 1
     return int(_TASK_BYTES / max(growth, 1))
 
@@ -71,13 +71,16 @@ def encode_tasks(references: Iterable[bytes], most_bytes: int) -> Iterator[Encod
 
 
 class WriteTFRecords(beam.PTransform):
-    """Surveyed -> Written: complete shards, in the runner's order, unpublished.
+    """Surveyed -> Written: complete, unpublished shards, in the runner's order.
+
+    References are grouped by their hash, because neighbours in the listing are alike. Images are loaded where
+    they are encoded.
 
     Args:
         config: of the dataset.
         plan: of the dataset, one element.
-        run: whose shards they are. They go where no other job's do, for WriteToTFRecord deletes what has
-            their names.
+        run: that the shards belong to. They get a folder of their own, because WriteToTFRecord deletes files
+            of the same names.
     """
 
     def __init__(self, config: DatasetConfig, plan: beam.PCollection[DatasetPlan], run: Run) -> None:
@@ -87,16 +90,24 @@ class WriteTFRecords(beam.PTransform):
         self._run = run
 
     def expand(self, surveyed: Surveyed) -> Written:
-        """Encoded records -> files of each split -> their reports."""
-        splits = beam_splits(self._config)
-        encoded = surveyed | "EncodeExamples" >> EncodeExamples(self._config, self._plan, splits, self._run)
+        """References -> GroupByKey -> encoded records by split -> files -> their reports."""
+        grouped = surveyed | "GroupReferences" >> GroupReferences(
+            self._plan, grouping_by_hash, tuple[tuple[str, int], bytes]
+        )
+        tags = {split: _tag(split) for split in beam_splits(self._config)}
+        types = {_FAILURES: Failure, **dict.fromkeys(tags.values(), bytes)}
+        encoded = grouped.groups | "Encode" >> beam.ParDo(
+            EncodeExamplesFn(self._config, self._run),
+            beam.pvalue.AsSingleton(self._plan),
+            beam.pvalue.AsList(grouped.repeated),
+        ).with_output_types(tuple[str, WriteStats], **types).with_outputs(*types, main="stats")
         paths = [
-            encoded.payloads[split]
+            encoded[tag]
             | f"Write {split}"
             >> WriteToTFRecord(
                 os.path.join(self._run.records, split, split), _num_shards(split, self._config)
             )
-            for split in splits
+            for split, tag in tags.items()
         ] | "FlattenPaths" >> beam.Flatten()
         if not self._config.workers:
             # On one machine it is one process that reads; elsewhere many workers share the files.
@@ -104,7 +115,7 @@ class WriteTFRecords(beam.PTransform):
         reports = paths | "ReadBack" >> beam.ParDo(
             read_back_planned, beam.pvalue.AsSingleton(self._plan)
         ).with_output_types(ShardReport)
-        return Written(reports, encoded.stats, encoded.failures)
+        return Written(reports, encoded["stats"], encoded[_FAILURES])
 
 
 def read_back_planned(path: str, plan: DatasetPlan) -> Iterator[ShardReport]:
@@ -122,62 +133,6 @@ def _num_shards(split: str, config: DatasetConfig) -> int:
     return config.num_shards or 0
 
 
-class EncodedExamples(NamedTuple):
-    """What encoding yields.
-
-    Attributes:
-        payloads: serialised Examples, by split.
-        stats: (split, counts), a few elements.
-        failures: the records that failed.
-    """
-
-    payloads: Mapping[str, beam.PCollection[bytes]]
-    stats: beam.PCollection[tuple[str, WriteStats]]
-    failures: beam.PCollection[Failure]
-
-
-class EncodeExamples(beam.PTransform):
-    """Surveyed -> EncodedExamples.
-
-    Only references are shuffled before it, and by their hash: what is listed side by side is not encoded
-    side by side. Images are loaded where they are encoded.
-
-    Args:
-        config: of the dataset.
-        plan: of the dataset, one element.
-        splits: every split that a record may be in.
-        run: that the records are for; its lock is kept.
-    """
-
-    def __init__(
-        self,
-        config: DatasetConfig,
-        plan: beam.PCollection[DatasetPlan],
-        splits: Sequence[str],
-        run: Run,
-    ) -> None:
-        super().__init__()
-        self._run = run
-        self._config = config
-        self._plan = plan
-        self._splits = splits
-
-    def expand(self, surveyed: Surveyed) -> EncodedExamples:
-        """((split, group), references) -> GroupByKey -> one payload a record, by split."""
-        grouped = surveyed | "GroupReferences" >> GroupReferences(
-            self._plan, grouping_by_hash, tuple[tuple[str, int], bytes]
-        )
-        tags = {split: _tag(split) for split in self._splits}
-        types = {_FAILURES: Failure, **dict.fromkeys(tags.values(), bytes)}
-        encoded = grouped.groups | "Encode" >> beam.ParDo(
-            EncodeExamplesFn(self._config, self._run),
-            beam.pvalue.AsSingleton(self._plan),
-            beam.pvalue.AsList(grouped.repeated),
-        ).with_output_types(tuple[str, WriteStats], **types).with_outputs(*types, main="stats")
-        payloads = {split: encoded[tag] for split, tag in tags.items()}
-        return EncodedExamples(payloads, encoded["stats"], encoded[_FAILURES])
-
-
 def grouping_by_hash(plan: DatasetPlan) -> GroupOf:
     """A function from split and reference to (split, group)."""
     return lambda split, reference: (split, group_of_reference(reference, plan.splits[split].records))
@@ -187,7 +142,7 @@ class EncodeExamplesFn(TaskFn[str, EncodedBatch]):
     """((split, group), batches of references) -> payloads to the tag of the split, `Failure` to `failures`.
 
     The main output is (split, WriteStats), when the bundle ends. Groups are handed to worker processes as
-    they come; what these give back is yielded as soon as it is there, so that few are held.
+    they come; their results are yielded as soon as they are ready, so that few are held.
 
     Args:
         config: of the dataset.
@@ -200,7 +155,7 @@ class EncodeExamplesFn(TaskFn[str, EncodedBatch]):
         self._run = run
 
     def start_bundle(self) -> None:
-        """Nothing encoded; the plan may be another one."""
+        """Resets the state; the plan may differ from the previous bundle's."""
         super().start_bundle()
         self._stats: dict[str, WriteStats] = {}
         self._plan: DatasetPlan | None = None
@@ -222,7 +177,7 @@ class EncodeExamplesFn(TaskFn[str, EncodedBatch]):
             yield from self.submit(split, task)
 
     def finish_bundle(self) -> Iterator[Any]:
-        """Waits for what is still encoded."""
+        """Waits for the tasks that are running."""
         try:
             yield from super().finish_bundle()
         finally:

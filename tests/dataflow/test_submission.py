@@ -71,7 +71,7 @@ def _check_staged(submitter: Submitter, tmp_path: Path) -> None:
     assert "ReadSource/List" in labels
     assert "WriteDataset/SurveyRecords/Survey" in labels
     assert "WriteDataset/PlanDataset/Plan" in labels
-    assert "WriteDataset/WriteTFRecords/EncodeExamples/Encode" in labels
+    assert "WriteDataset/WriteTFRecords/Encode" in labels
     assert "WriteDataset/Publish/WriteMetadata" in labels
     for label in labels:
         ours = [part for part in label.split("/") if not part.startswith(("Map", "FlatMap", "ParDo"))]
