@@ -14,7 +14,7 @@ from recordmill.transforms.images.crop import CROP_SIDE, most_changed
 from recordmill.transforms.images.original import Original
 from recordmill.transforms.images.store import store_image
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.sweeping.crops import Worst, crops_of
+from recordmill.transforms.sweeping.measure import Worst, crops_of
 from recordmill.transforms.sweeping.settings import SweepConfig, settings
 from tests.images.drawn import encoded, tensorflow_pixels
 

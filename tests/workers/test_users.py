@@ -26,7 +26,7 @@ from recordmill.transforms.shards.part import EncodeTask, PartTask
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.totals import total
-from recordmill.transforms.sweeping.crops import Worst
+from recordmill.transforms.sweeping.measure import Worst
 from recordmill.transforms.sweeping.settings import SweepConfig
 from recordmill.transforms.sweeping.settings import settings as sweep_settings
 from recordmill.transforms.sweeping.tasks import CropTask, MeasureTask
