@@ -1,4 +1,4 @@
-"""What a plan will take on Dataflow: worker hours and money, with all that is assumed. Imports no Beam."""
+"""Estimates the cost of a plan on Dataflow: worker hours, money and assumptions. Imports no Beam."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from recordmill.pipelines.options.dataflow import DISK_GB, MACHINE_TYPE, MAX_WORKERS
 
-# Images a second of one vCPU, each of _IMAGE_BYTES (480x360), the whole way but for the network: the README's
+# Images a second of one vCPU, each of _IMAGE_BYTES (480x360), end to end but for the network: the README's
 # benchmark for kept images and JPEG; codecs alone, with the same overhead added, for the rest.
 IMAGES_PER_SECOND = {
     "header": 3218,
@@ -72,7 +72,7 @@ class Machine:
 
 @dataclasses.dataclass(frozen=True)
 class Workers:
-    """The workers of a job: of which kind, at most how many, and whether always that many."""
+    """The workers of a job: their machine, their maximum number, and whether the number is fixed."""
 
     machine: Machine
     most: int
@@ -81,7 +81,7 @@ class Workers:
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """What a job takes.
+    """The cost of a job.
 
     Attributes:
         workers: at a time.
@@ -91,7 +91,7 @@ class Estimate:
         shuffle: dollars for what Dataflow shuffles.
         requests: dollars for the requests of Cloud Storage.
         stored: dollars a month for the dataset in Cloud Storage.
-        assumptions: all that this rests on, a line each.
+        assumptions: of the estimate, a line each.
     """
 
     workers: int
@@ -112,14 +112,14 @@ class Estimate:
 def estimate(
     plan: Mapping[str, Any], image_format: str, validate: str, writer: str, workers: Workers
 ) -> Estimate:
-    """What the job of a plan takes.
+    """Estimates the cost of the job of a plan.
 
     Args:
-        plan: in words, as `recordmill.transforms.plan.write_plan` has it.
+        plan: written by `recordmill.transforms.plan.write_plan`.
         image_format: of --image_format.
         validate: of --validate.
         writer: `shards` or `beam`.
-        workers: that it may have.
+        workers: available to the job.
     """
     rate = IMAGES_PER_SECOND["header" if (image_format, validate) == ("keep", "header") else image_format]
     busy = _busy_seconds(plan, rate)
@@ -157,7 +157,7 @@ def workers_of(beam_args: Sequence[str]) -> Workers:
 
 
 def machine_of(name: str, disk_gb: float) -> Machine:
-    """The machine of a type; one vCPU with 4 GB where the name does not tell."""
+    """The machine of a type; one vCPU with 4 GB if the name is not recognised."""
     if custom := _CUSTOM.fullmatch(name):
         return Machine(name, int(custom["cores"]), int(custom["megabytes"]) / 1024, disk_gb)
     if (found := _MACHINE.fullmatch(name)) is None:

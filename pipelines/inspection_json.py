@@ -2,7 +2,7 @@
 
     format_version  1; another one when a reader would break
     path            that was looked at, absolute
-    kind            `dataset` (of ours, whole), `part` (files of one) or `tfrecord` (other files)
+    kind            `dataset` (written by recordmill, complete), `part` (files of one) or `tfrecord` (others)
     dataset         of ours: `recordmill` (its version), `schema`, `name`, and `version` of the dataset, null
                     where it has none; else null
     sound           whether nothing wrong was seen; the exit status is 1 where it is false
@@ -22,8 +22,8 @@
                     `images` with `count`, `formats`, `height`, `width`, `channels`, the commonest `sizes`,
                     `turned_by_exif` and `faults`
     feature_lists   likewise for the steps of SequenceExamples, with `steps` a record
-    classes         by key of ours: `label`, `name` where one is known, and `count`
-    images_misdeclared  images whose height or width is not what the features beside them say
+    classes         by key of ours: `label`, `name` if there is one, and `count`
+    images_misdeclared  images whose height or width differs from the features of their record
     first           the first records, as `shown_record` has them, with their `file`
     sheet           path of the contact sheet; null without one
     notes           sentences
@@ -45,7 +45,7 @@ FORMAT_VERSION = 1
 
 
 def as_json(found: Inspected, first: Sequence[dict[str, Any]], sheet: str | None) -> dict[str, Any]:
-    """The whole of what was found."""
+    """The complete JSON object."""
     count, exact = found.records()
     return {
         "format_version": FORMAT_VERSION,

@@ -34,8 +34,8 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pi
     except (JobError, ValueError) as error:
         print(f"{prog}: error: {as_flags(str(error))}", file=sys.stderr)
     except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
-        print(f"{prog}: error: {place}{error.strerror or error}", file=sys.stderr)
+        path = f"{error.filename}: " if error.filename else ""
+        print(f"{prog}: error: {path}{error.strerror or error}", file=sys.stderr)
     return 1
 
 

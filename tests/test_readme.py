@@ -445,7 +445,8 @@ def test_the_defaults_of_dataflow_are_told() -> None:
 
 def test_the_table_of_sources_is_that_of_the_command() -> None:
     assert formats.markdown(list(SOURCES.values())) in section("## Sources")
-    (splits,) = re.findall(r"Split names are (.*?), in any", section("## Sources"), re.DOTALL)
+    text = " ".join(section("## Sources").split())
+    (splits,) = re.findall(r"Split names are (.*?), in any", text)
     assert set(named(splits)) == SPLIT_NAMES
 
 

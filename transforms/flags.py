@@ -37,14 +37,14 @@ class Flag:
     """A flag, or a parameter of the Python API that has none.
 
     Attributes:
-        help: what it does, in words of the command line.
+        help: its effect, worded for the command line.
         group: heading of its help; empty for a parameter without a flag.
         name: of the flag, without `--`; that of the field unless given.
         values: that it may have; None for any.
         at_least: lower bound of a number, or of each number.
         above: lower bound that is not allowed itself.
         at_most: upper bound.
-        parse: makes the value of a text; None for what the type of the field tells.
+        parse: converts a text to the value; None to derive it from the type of the field.
         metavar: for the value in the help.
         auto: the command line also has `auto`, and has it as the default.
         default_text: the default in words, where the value itself does not say it.

@@ -28,7 +28,7 @@ from recordmill.transforms.shards.record_encoder import RecordSettings
 from recordmill.transforms.shards.totals import Totals, merged_totals
 from recordmill.transforms.survey import SurveyRecords
 from recordmill.transforms.sweeping import page, plot, tables
-from recordmill.transforms.sweeping.crops import Worst
+from recordmill.transforms.sweeping.measure import Worst
 from recordmill.transforms.sweeping.output import SWEEP_JSON, prepare_output, write_sweep
 from recordmill.transforms.sweeping.results import Crop, Sweep, without_idle_conversions
 from recordmill.transforms.sweeping.settings import SweepConfig, notes, settings

@@ -1,4 +1,4 @@
-"""The parser of a command, made of flags that dataclasses declare; what is wrong is one line."""
+"""The parser of a command, built from the flags that dataclasses declare; an error is one line."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class Parser(argparse.ArgumentParser):
     ) -> tuple[argparse.Namespace, list[str]]:
         """As argparse's; `given` names the flags of the call. A switch takes no flag or PATH as its value."""
         given = list(sys.argv[1:] if args is None else args)
-        has_places = any(not action.option_strings for action in self._actions)
-        for place, (argument, after) in enumerate(zip(given[:-1], given[1:], strict=True)):
+        has_positionals = any(not action.option_strings for action in self._actions)
+        for index, (argument, after) in enumerate(zip(given[:-1], given[1:], strict=True)):
             action = self._option_string_actions.get(argument)
             is_switch = action is not None and action.nargs == "?" and action.const is True
-            is_path = has_places and after.lower() not in ("true", "false")
+            is_path = has_positionals and after.lower() not in ("true", "false")
             if is_switch and (after.startswith("--") or is_path):
-                given[place] = f"{argument}=true"
+                given[index] = f"{argument}=true"
         found, others = super().parse_known_args(given, namespace)
         values = vars(found)
         values.setdefault("given", frozenset(values))
@@ -80,7 +80,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def fail(parser: argparse.ArgumentParser, message: str) -> NoReturn:
-    """Ends the program with status 2, and one line that says what is wrong with the call."""
+    """Ends the program with status 2 and one line about the error in the call."""
     message = re.sub(r"^argument (--\w+): (?=\1 )", "", message)
     parser.exit(2, f"{parser.prog}: error: {as_flags(message)}\n")
 
@@ -114,7 +114,7 @@ def help_text(one: Flag) -> str:
 
 
 def _converter(one: Flag) -> Callable[[str], Any]:
-    """What makes the flag's value of a text, as argparse has it."""
+    """The converter of the flag's text, for argparse."""
     parse = one.parse
     if one.is_switch:
         parse = boolean

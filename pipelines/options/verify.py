@@ -58,10 +58,10 @@ class Verify:
     )
     annotations: tuple[str, ...] = flag(
         (),
-        "with --input: where its annotations lie now",
+        "with --input: the present path of its annotations",
         path="file",
         metavar="FILE",
-        default_text="where they lay",
+        default_text="their paths in the manifest",
     )
     image_roots: tuple[str, ...] = flag(
         (),

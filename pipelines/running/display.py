@@ -129,7 +129,7 @@ def _show_notes(console: Console, stop: threading.Event) -> None:
 
 
 class _Notes:
-    """Tells the notes that are new."""
+    """Prints the new notes."""
 
     def __init__(self) -> None:
         self._seen = 0

@@ -13,7 +13,7 @@ from benchmarks.drawings import draw
 from recordmill.transforms.images.similarity import CROP_SIDE, Original, most_changed
 from recordmill.transforms.images.store import store_image
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.sweeping.crops import Worst, crops_of
+from recordmill.transforms.sweeping.measure import Worst, crops_of
 from recordmill.transforms.sweeping.settings import SweepConfig, settings
 from tests.images.drawn import encoded, tensorflow_pixels
 

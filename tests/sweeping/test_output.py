@@ -95,7 +95,7 @@ def test_sweep_json_is_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ([".sweep-1234"], None, None),
         (["sweep.json"], "holds a sweep already", None),
         (["sweep.json", "mine.txt"], "holds a sweep already", None),
-        (["sweep.csv", ".sweep-unfinished.json"], "holds the rest of an interrupted sweep", None),
+        (["sweep.csv", ".sweep-unfinished.json"], "holds the files of an interrupted sweep", None),
         (["sweep.html"], "not empty ('sweep.html')", "not empty ('sweep.html')"),
         (["mine.txt"], "not empty ('mine.txt')", "not empty ('mine.txt')"),
         (["sweep.csv", "mine.txt"], "not empty ('mine.txt', 'sweep.csv')", "not empty ('mine.txt', 'sw"),

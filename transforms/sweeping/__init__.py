@@ -1,1 +1,1 @@
-"""What a sweep measures, and how it is shown."""
+"""Measures image settings, and shows the results."""

@@ -1,11 +1,12 @@
-"""One image at one setting: what it takes, how long, and how far its pixels are from the source's."""
+"""Measures an image at each setting: bytes, time and difference from the source; cuts its changed part."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,10 +14,13 @@ from recordmill.transforms.images import compare
 from recordmill.transforms.images.icc import profile_of
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.similarity import (
+    CROP_SIDE,
     Likeness,
     Original,
     Seen,
+    cut,
     likeness,
+    most_changed,
     opened_as_stored,
     seen_as_stored,
     seen_image,
@@ -24,12 +28,12 @@ from recordmill.transforms.images.similarity import (
 )
 from recordmill.transforms.internal_errors import internal_errors
 from recordmill.transforms.records import BadInput, Failure, StoredImage
-from recordmill.transforms.sweeping.results import Setting
+from recordmill.transforms.sweeping.results import Crop, Setting
 from recordmill.transforms.workers.pool import TAKES_TOO_LONG
 from recordmill.transforms.workers.position import SLOW_FACTOR, cpu_seconds
 
 RecordBytes = Callable[[StoredImage], int]
-"""The bytes of the record that an image makes, frame and all."""
+"""The size of the record with an image, including the frame."""
 
 # CPU time of this process: optimisers have their own threads, and other processes run at the same time.
 _clock = time.process_time
@@ -40,12 +44,12 @@ class Measure:
     """One image, stored by one setting.
 
     Attributes:
-        tfrecord_bytes: of its record, frame and all.
+        tfrecord_bytes: of its record, including the frame.
         image_bytes: of the stored image.
-        encode_seconds: of CPU time, to store it.
-        decode_seconds: of CPU time, to decode it.
-        likeness: None where it has not the size of its source.
-        jpeg_quality: that the setting has chosen; 0 where it kept the source.
+        encode_seconds: CPU time to store it.
+        decode_seconds: CPU time to decode it.
+        likeness: to the source; None if the size differs.
+        jpeg_quality: chosen by the setting; 0 if it kept the source.
     """
 
     tfrecord_bytes: int
@@ -59,12 +63,12 @@ class Measure:
 def measured(
     original: Original, settings: Sequence[Setting], seen: ImagePolicy, record_bytes: RecordBytes
 ) -> list[Measure | Failure]:
-    """An image at each setting; a Failure where a setting refuses it. Holds one stored image at a time.
+    """An image at each setting; a Failure if a setting refuses it. Holds one stored image at a time.
 
     Args:
         original: the image.
-        settings: to store it by.
-        seen: makes the pixels that are compared.
+        settings: of the sweep.
+        seen: the policy of the pixels that are compared.
         record_bytes: returns the size of the record.
 
     Raises:
@@ -87,18 +91,12 @@ def measured(
 
 
 def warm_up(settings: Sequence[Setting]) -> None:
-    """Has everything imported that the settings need, or the first image would be charged for it."""
+    """Imports everything that the settings need, so that the first image is not charged for it."""
     rows = np.arange(3 * 16 * 16, dtype=np.uint8).reshape(16, 16, 3)
-    for _ in _stored(Original(rows.tobytes(), rows.shape), settings):
-        pass
-    compare.ssim(rows[:, :, 0], rows[:, :, 1])
-
-
-def _stored(original: Original, settings: Sequence[Setting]) -> Iterator[StoredImage]:
+    original = Original(rows.tobytes(), rows.shape)
     for setting in settings:
-        stored = original.stored(setting.policy)
-        opened_as_stored(stored).decode()
-        yield stored
+        opened_as_stored(original.stored(setting.policy)).decode()
+    compare.ssim(rows[:, :, 0], rows[:, :, 1])
 
 
 def _measured(
@@ -114,21 +112,72 @@ def _measured(
     encode_seconds = _clock() - start
     size = record_bytes(stored)
     pixels, decode_seconds = seen_as_stored(stored, seen)
-    # Many settings give the same bytes: every one that keeps the file does.
-    which = (stored.image_format, hashlib.sha256(stored.data).digest())
-    if which not in likenesses:
+    # Many settings give the same bytes, such as all that keep the file.
+    content = (stored.image_format, hashlib.sha256(stored.data).digest())
+    if content not in likenesses:
         if stored.image_format == "raw":
             source = _without_profile(original, source, seen)
-        likenesses[which] = likeness(source, pixels)
+        likenesses[content] = likeness(source, pixels)
     return Measure(
-        size, len(stored.data), encode_seconds, decode_seconds, likenesses[which], stored.jpeg_quality
+        size, len(stored.data), encode_seconds, decode_seconds, likenesses[content], stored.jpeg_quality
     )
 
 
 def _without_profile(original: Original, source: Seen, seen: ImagePolicy) -> Seen:
-    """The source with its pixels taken as they are: raw ones have no profile to be seen by."""
+    """The source with unconverted pixels: raw pixels have no colour profile."""
     image = original.opened()
     if profile_of(image.data, image.kind) is None:
         return source
     bare = dataclasses.replace(image, kind="pixels", inks=None)
     return seen_image(bare, image.orientation if seen.exif == "apply" else 1, seen)
+
+
+class Worst(NamedTuple):
+    """An image with a low SSIM; sorted by SSIM, then by key.
+
+    Attributes:
+        ssim: the lowest of all settings.
+        key: of the image.
+        setting: index of the setting with that SSIM.
+        reference: to the image, packed.
+        ssims: at each setting; None if it was not compared.
+    """
+
+    ssim: float
+    key: str
+    setting: int
+    reference: bytes
+    ssims: tuple[float | None, ...]
+
+
+def crops_of(worst: Worst, original: Original, settings: Sequence[Setting], seen: ImagePolicy) -> list[Crop]:
+    """The part of an image that its worst setting changed most, at every setting.
+
+    Args:
+        worst: the measures of the image.
+        original: the image.
+        settings: of the sweep; those that were not compared are left out.
+        seen: the policy of the pixels that are shown.
+
+    Raises:
+        BadInput: the image cannot be decoded any more.
+    """
+    source = seen_of(original, seen)
+    changed, _ = seen_as_stored(original.stored(settings[worst.setting].policy), seen)
+    if changed.pixels.shape[:2] != source.pixels.shape[:2]:
+        return []  # the file was replaced
+    box = most_changed(compare.luma(source.pixels), compare.luma(changed.pixels), CROP_SIDE)
+    source_png = cut(source, box)
+    crops = []
+    for setting, ssim in zip(settings, worst.ssims, strict=True):
+        if ssim is None:
+            continue
+        try:
+            with internal_errors("encode"):
+                stored = original.stored(setting.policy)
+                pixels, _ = seen_as_stored(stored, seen)
+        except BadInput:
+            continue
+        png = cut(pixels, box)
+        crops.append(Crop(worst.key, setting.name, ssim, png, source_png, box, len(stored.data)))
+    return crops

@@ -20,11 +20,11 @@ SWEEP_JSON = "sweep.json"
 
 NAMES = ("sweep.csv", "sweep.png", "sweep.svg", "sweep.html", SWEEP_JSON)
 _SCRATCH = ".sweep-"
-_CUT_OFF = ".sweep-unfinished.json"
+_UNFINISHED = ".sweep-unfinished.json"
 
 
 def check_sweep_output(output: str, overwrite: bool) -> None:
-    """Raises ValueError unless `output` can take a sweep.
+    """Raises ValueError unless a sweep can be written to `output`.
 
     It may be missing or empty. With `overwrite`, it may hold a complete or interrupted sweep, and other
     files next to it.
@@ -34,21 +34,21 @@ def check_sweep_output(output: str, overwrite: bool) -> None:
     try:
         found = {entry.name for entry in files.entries(folder)}
     except (OSError, JobError) as error:
-        said = getattr(error, "strerror", None) or error
-        raise ValueError(f"--output is {output!r}: {said}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise ValueError(f"--output is {output!r}: {reason}") from error
     if not found:
         check_output(output)
         return
     names = {name for name in found if not name.startswith(_SCRATCH)}
-    is_cut_off = _is_cut_off(folder)
-    has_sweep = is_cut_off or (SWEEP_JSON in names and _is_sweep(os.path.join(folder, SWEEP_JSON)))
+    is_unfinished = _is_unfinished(folder)
+    has_sweep = is_unfinished or (SWEEP_JSON in names and _is_sweep(os.path.join(folder, SWEEP_JSON)))
     # Other files next to a sweep stay.
     others = [] if has_sweep else sorted(names)
     if others:
         shown = ", ".join(repr(name) for name in others[:3]) + (", …" if len(others) > 3 else "")
         raise ValueError(f"--output is {output!r}, which is not empty ({shown}); give an empty or new folder")
     if names and not overwrite:
-        held = "the rest of an interrupted sweep" if is_cut_off else "a sweep already"
+        held = "the files of an interrupted sweep" if is_unfinished else "a sweep already"
         raise ValueError(
             f"--output is {output!r}, which holds {held}; --overwrite replaces it, or give another folder"
         )
@@ -57,10 +57,10 @@ def check_sweep_output(output: str, overwrite: bool) -> None:
 
 
 def prepare_output(output: str, overwrite: bool) -> None:
-    """Makes the folder, for a job that is at work.
+    """Makes the folder, in a running job.
 
     Raises:
-        JobError: it cannot take a sweep.
+        JobError: a sweep cannot be written to it.
     """
     try:
         check_sweep_output(output, overwrite)
@@ -74,7 +74,7 @@ def prepare_output(output: str, overwrite: bool) -> None:
 
 
 def scratch_of(output: str, token: str) -> str:
-    """A folder for what has to be decompressed once, that all workers see.
+    """A folder for decompressed files, which all workers can read.
 
     Args:
         output: of the sweep.
@@ -84,22 +84,22 @@ def scratch_of(output: str, token: str) -> str:
 
 
 def write_sweep(output: str, contents: Mapping[str, bytes], scratch: str | None) -> str:
-    """Writes the files of a sweep, in place of those of another; the path of sweep.json.
+    """Writes the files of a sweep over those of an older one; returns the path of sweep.json.
 
     Args:
         output: folder of the sweep.
         contents: of NAMES.
-        scratch: of this job, to be removed.
+        scratch: folder of this job to remove.
 
     Raises:
-        JobError: a file cannot be written, or one of its name exists that no sweep wrote.
+        JobError: a file cannot be written, or a file of that name exists that no sweep wrote.
     """
     folder = absolute(output)
     path = os.path.join(folder, SWEEP_JSON)
     with naming_faults(folder):
         files.make_folder(folder)
         _check_names(folder)
-        marker = os.path.join(folder, _CUT_OFF)
+        marker = os.path.join(folder, _UNFINISHED)
         with contextlib.ExitStack() as stack:
             # On a disk, all files are complete before one replaces an older file.
             unfinished = {
@@ -123,7 +123,7 @@ def write_sweep(output: str, contents: Mapping[str, bytes], scratch: str | None)
 
 def _check_names(folder: str) -> None:
     """Raises JobError if a file has the name of a sweep's file, and no sweep wrote it."""
-    if _is_cut_off(folder) or _is_sweep(os.path.join(folder, SWEEP_JSON)):
+    if _is_unfinished(folder) or _is_sweep(os.path.join(folder, SWEEP_JSON)):
         return
     taken = sorted(files.taken(folder, NAMES))
     if taken:
@@ -139,9 +139,9 @@ def _is_sweep(path: str) -> bool:
         return False
 
 
-def _is_cut_off(folder: str) -> bool:
-    """Whether a folder has the rest of an interrupted sweep."""
+def _is_unfinished(folder: str) -> bool:
+    """Whether a folder has the files of an interrupted sweep."""
     try:
-        return Owner.of_json(files.read_bytes(os.path.join(folder, _CUT_OFF))) is not None
+        return Owner.of_json(files.read_bytes(os.path.join(folder, _UNFINISHED))) is not None
     except FileNotFoundError:
         return False

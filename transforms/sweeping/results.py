@@ -16,10 +16,10 @@ class Setting:
     """One way to store images.
 
     Attributes:
-        name: unique in the sweep, as people read it: `PNG to JPEG, q90, optimised`.
+        name: unique in the sweep, for display: `PNG to JPEG, q90, optimised`.
         group: one of GROUPS: settings that differ in `value` alone.
         value: the quality, or the target SSIM; None if there is neither.
-        policy: by which images are stored.
+        policy: of the stored images.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Setting:
 
     @property
     def flags(self) -> str:
-        """The flags of `convert` that store images so, the quality always; empty where its defaults do."""
+        """The flags of `convert` with this effect, always with the quality; empty for its defaults."""
         given = []
         for field in dataclasses.fields(self.policy):
             value = getattr(self.policy, field.name)
@@ -45,24 +45,24 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Row:
-    """What one setting costs and saves, summed over the images.
+    """The costs and savings of a setting, summed over the images.
 
     Attributes:
-        setting: that was measured.
-        images: that it stored.
-        failed: images that it refused.
-        source_bytes: of the files of the images that it stored.
-        tfrecord_bytes: of the records, frames and features and all.
+        setting: the setting.
+        images: stored images.
+        failed: refused images.
+        source_bytes: of the files of the stored images.
+        tfrecord_bytes: of the complete records.
         image_bytes: of the stored images alone.
         encode_seconds: of one process, summed.
         decode_seconds: of one process, summed.
-        compared: images whose pixels could be compared with the source's.
-        ssim_mean: of luma, over what was compared; None where nothing was.
-        ssim_worst: the least of them.
-        ssim_worst_key: of the image that has it.
-        psnr_mean: dB, over the images that differ from their source; None where none does.
-        identical: images whose pixels are the source's.
-        qualities: how often which JPEG quality was chosen; for settings that choose.
+        compared: images that were compared with their source.
+        ssim_mean: of luma, over the compared images; None without any.
+        ssim_worst: the lowest SSIM.
+        ssim_worst_key: the key of that image.
+        psnr_mean: dB, over the images that differ from their source; None if none does.
+        identical: images with the pixels of the source.
+        qualities: number of images by JPEG quality, if the setting chooses it.
     """
 
     setting: Setting
@@ -132,10 +132,10 @@ class Sweep:
     Attributes:
         input: as it was given.
         source_kind: `folder`, `csv`, …
-        images: that could be read.
-        failures: how many could not, by reason.
+        images: images that were read.
+        failures: number of unreadable images, by reason.
         started: UTC, ISO 8601.
-        rows: one a setting, in the order in which they are shown.
+        rows: one a setting, in display order.
         crops: of the worst images, worst first, each at every setting.
         notes: sentences that belong to the figures.
         packages: versions of the codecs, by name.
@@ -208,7 +208,7 @@ COLUMNS = (
     Column("SSIM", "worst", _optional(ssim_text, lambda row: row.ssim_worst)),
     Column("PSNR", "dB", _optional("{:.1f}".format, lambda row: row.psnr_mean)),
 )
-"""In the order in which they are shown."""
+"""In display order."""
 
 
 def remarks(sweep: Sweep) -> list[str]:

@@ -14,7 +14,7 @@ from recordmill.transforms.sweeping.results import Setting
 @declares_flags("settings")
 @dataclasses.dataclass(frozen=True, slots=True)
 class SweepConfig:
-    """What is measured."""
+    """The settings to measure."""
 
     qualities: tuple[int, ...] = flag(
         (95, 90, 85, 75),
@@ -56,7 +56,7 @@ class SweepConfig:
         _check_once("--qualities", self.qualities)
         _check_once("--target_ssim", self.targets)
         check_values(self)
-        settings(self)  # a policy refuses what may not be, and names the flag
+        settings(self)  # a policy refuses wrong values and names the flag
 
     @property
     def seen(self) -> ImagePolicy:
@@ -65,10 +65,10 @@ class SweepConfig:
 
 
 def settings(config: SweepConfig) -> tuple[Setting, ...]:
-    """The settings of a sweep, in the order in which they are shown; their names are unique.
+    """The settings of a sweep, in display order; their names are unique.
 
     Raises:
-        ValueError: a value that no policy takes; the message names the flag.
+        ValueError: a value that no policy accepts; the message names the flag.
     """
     exif = config.exif
     return (
@@ -96,15 +96,15 @@ def settings(config: SweepConfig) -> tuple[Setting, ...]:
 def notes(
     config: SweepConfig, refused: Mapping[str, int], repeated: int = 0, converts: bool = True
 ) -> tuple[str, ...]:
-    """What belongs to the figures of a sweep, in sentences.
+    """Remarks on the figures of a sweep, in sentences.
 
     Args:
         config: of the sweep.
-        refused: images that a setting refused at most, by reason.
+        refused: the most images that one setting refused, by reason.
         repeated: keys that are not unique.
         converts: whether `PNG to JPEG` converts any image.
     """
-    found = ["Seconds are of CPU time, in all threads of the process: reading the files is not in them."]
+    found = ["Seconds are CPU time of all threads of the process, without reading the files."]
     if config.alpha == "keep":
         found.append(
             "Transparent images keep their transparency: JPEG settings store them as PNG or WebP, without "
@@ -142,7 +142,7 @@ def _lossy(
     optimize: str = "none",
     target_ssim: float | None = None,
 ) -> ImagePolicy:
-    """A policy that flattens, or does with transparency what `config` says."""
+    """A policy with the transparency, colours and orientation of `config`."""
     return ImagePolicy(
         image_format,
         quality,
@@ -158,6 +158,6 @@ def _lossy(
 
 def _check_once(flag: str, values: Sequence[float]) -> None:
     """Raises ValueError for a value that is given twice: two rows would have one name."""
-    for place, value in enumerate(values):
-        if value in values[:place]:
+    for index, value in enumerate(values):
+        if value in values[:index]:
             raise ValueError(f"{flag} has {value} twice; give each value once")

@@ -1,4 +1,4 @@
-"""What the images of a sweep add up to: mergeable, and the same whatever their order but for the seconds."""
+"""The sums of a sweep: mergeable, and independent of the order of the images (but for the seconds)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from recordmill.transforms.records import Failure
-from recordmill.transforms.sweeping.crops import Worst
-from recordmill.transforms.sweeping.measure import Measure
+from recordmill.transforms.sweeping.measure import Measure, Worst
 from recordmill.transforms.sweeping.results import Row, Setting
 
 # Sums of floats depend on their order; sums of integers do not.
@@ -19,7 +18,7 @@ _UNITS = 1 << 40
 
 @dataclasses.dataclass(slots=True)
 class SettingSum:
-    """The sums of one setting; see Row. SSIM and PSNR are in units."""
+    """The sums of one setting; see Row. SSIM and PSNR are integers, in 1 / _UNITS."""
 
     images: int = 0
     source_bytes: int = 0
@@ -37,7 +36,7 @@ class SettingSum:
     refused: Counter[str] = dataclasses.field(default_factory=Counter)
 
     def add(self, key: str, source_bytes: int, measure: Measure | Failure) -> None:
-        """Takes an image."""
+        """Adds an image."""
         if isinstance(measure, Failure):
             self.refused[f"{measure.stage}: {measure.reason}"] += 1
             return
@@ -69,7 +68,7 @@ class SettingSum:
             self.worst = _lower(self.worst, other.worst)
 
     def row(self, setting: Setting) -> Row:
-        """The sums as they are shown."""
+        """The sums as a row of the results."""
         return Row(
             setting=setting,
             images=self.images,
@@ -94,7 +93,7 @@ class SweepSum:
     """The sums of all settings, and the worst images.
 
     Attributes:
-        worst_size: how many of the worst images are remembered.
+        worst_size: the number of worst images to keep.
         images: measured.
         settings: in the order of the sweep; empty before the first image.
         worst: ascending.
@@ -108,11 +107,11 @@ class SweepSum:
     def add(
         self, key: str, reference: bytes, source_bytes: int, measures: Sequence[Measure | Failure]
     ) -> None:
-        """Takes an image.
+        """Adds an image.
 
         Args:
             key: of the image.
-            reference: where it is, packed.
+            reference: to the image, packed.
             source_bytes: of its file.
             measures: of each setting, in order.
         """
@@ -121,10 +120,10 @@ class SweepSum:
         for total, measure in zip(self.settings, measures, strict=True):
             total.add(key, source_bytes, measure)
         ssims = tuple(_ssim(measure) for measure in measures)
-        compared = [(ssim, place) for place, ssim in enumerate(ssims) if ssim is not None]
+        compared = [(ssim, index) for index, ssim in enumerate(ssims) if ssim is not None]
         if compared and min(compared)[0] < 1:
-            ssim, place = min(compared)
-            self._remember([Worst(ssim, key, place, reference, ssims)])
+            ssim, index = min(compared)
+            self._remember([Worst(ssim, key, index, reference, ssims)])
 
     def merge(self, other: SweepSum) -> None:
         """Adds another sum."""
@@ -139,7 +138,7 @@ class SweepSum:
         return tuple(total.row(one) for one, total in zip(settings, self.settings, strict=True))
 
     def refused(self) -> Counter[str]:
-        """How many images the setting that refused most for a reason has refused, by reason."""
+        """Refused images by reason; of the setting that refused most for that reason."""
         most: Counter[str] = Counter()
         for total in self.settings:
             most |= total.refused
@@ -149,7 +148,7 @@ class SweepSum:
         self.settings += [SettingSum() for _ in range(size - len(self.settings))]
 
     def _remember(self, worst: Sequence[Worst]) -> None:
-        # By the reference too, where two images have one key.
+        # The reference decides if two images have the same key.
         self.worst = heapq.nsmallest(self.worst_size, [*self.worst, *worst], key=lambda one: one[:4])
 
 

@@ -2,19 +2,19 @@
 
 Both have one row a setting, with the same names; a figure that could not be measured is empty or null:
 
-    setting, group, value         what was measured; `value` is the quality, or the SSIM aimed at
-    flags                         of `convert`, to store images so
+    setting, group, value         the setting; `value` is the quality, or the target SSIM
+    flags                         of `convert` with the same effect
     images, failed                stored, and refused by the setting
     source_bytes                  of the files that were stored
     tfrecord_bytes, image_bytes   of complete records, and of the stored images alone
-    ratio, bytes_per_image        tfrecord_bytes for a byte of the files, and for an image
+    ratio, bytes_per_image        tfrecord_bytes per byte of the files, and per image
     encode_images_per_second, decode_images_per_second   of one process
-    compared, identical           images whose pixels were compared, and those that are the source's
+    compared, identical           images that were compared, and those with the pixels of the source
     ssim_mean, ssim_worst, ssim_worst_key, psnr_mean     luma SSIM; PSNR in dB of the images that differ
 
-sweep.json also has, for each row, encode_seconds, decode_seconds, qualities (how often --target_ssim chose
-which JPEG quality; 0 where the source was kept) and policy; and at its root format_version, input,
-source_kind, images, failures (a count for each reason), started, packages and notes.
+sweep.json also has, for each row, encode_seconds, decode_seconds, qualities (number of images by the
+JPEG quality that --target_ssim chose; 0: the source was kept) and policy; and at its root format_version,
+input, source_kind, images, failures (a count for each reason), started, packages and notes.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def csv_text(sweep: Sweep) -> str:
 
 
 def json_text(sweep: Sweep) -> str:
-    """sweep.json: all figures, unrounded, and what they are of."""
+    """sweep.json: all figures, unrounded, and their origin."""
     document = {
         "format_version": FORMAT_VERSION,
         "input": sweep.input,

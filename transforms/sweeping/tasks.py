@@ -14,8 +14,7 @@ from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSet
 from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.storage.reader import ImageReader
 from recordmill.transforms.storage.write_faults import naming_faults
-from recordmill.transforms.sweeping.crops import Worst, crops_of
-from recordmill.transforms.sweeping.measure import Measure, measured, warm_up
+from recordmill.transforms.sweeping.measure import Measure, Worst, crops_of, measured, warm_up
 from recordmill.transforms.sweeping.results import Crop, Setting
 from recordmill.transforms.workers.task import R, Task, Worker
 
@@ -26,7 +25,7 @@ class MeasuredImage:
 
     Attributes:
         key: of the image.
-        reference: where it is, packed.
+        reference: to the image, packed.
         source_bytes: of its file.
         measures: of each setting, in order.
     """
@@ -41,12 +40,12 @@ class MeasuredImage:
 class _ImageTask(Task[Worker, R]):
     """A task about one image.
 
-    Its processor time is not limited: a timer would make the process's clock coarse, by which sweeps measure.
+    Its processor time is not limited: a timer would make the CPU clock coarse that sweeps measure with.
 
     Attributes:
         reference: of the image, packed.
         settings: of the sweep.
-        seen: makes the pixels that are compared.
+        seen: the policy of the pixels that are compared.
     """
 
     reference: bytes
@@ -54,7 +53,7 @@ class _ImageTask(Task[Worker, R]):
     seen: ImagePolicy
 
     def read(self) -> tuple[ImageRecord, Original]:
-        """The image, from where it is.
+        """Reads the image.
 
         Raises:
             BadInput: it cannot be read.
@@ -62,7 +61,7 @@ class _ImageTask(Task[Worker, R]):
         reader = ImageReader()
         record = reference_record(self.reference, reader.read)
         if record.image is None:
-            raise BadInput("load", "no image", "the record has features alone")
+            raise BadInput("load", "no image", "the record has only features")
         with naming_faults(record.image.uri):
             return record, Original(reader.read(record.image), record.image.pixels)
 
@@ -72,7 +71,7 @@ class MeasureTask(_ImageTask[MeasuredImage | Failure]):
     """Measures an image at each setting.
 
     Attributes:
-        records: how records are built of images.
+        records: settings of the records.
     """
 
     records: RecordSettings
@@ -93,7 +92,7 @@ class MeasureTask(_ImageTask[MeasuredImage | Failure]):
         return found
 
     def lost(self, error: BadInput) -> Failure:
-        """Why it cannot be measured."""
+        """The failure of an image that cannot be measured."""
         return error.failure(reference_record(self.reference).key)
 
 
@@ -102,7 +101,7 @@ class CropTask(_ImageTask[list[Crop]]):
     """Cuts the same part out of an image at each setting.
 
     Attributes:
-        worst: what was found of the image.
+        worst: the measures of the image.
     """
 
     worst: Worst
@@ -114,16 +113,16 @@ class CropTask(_ImageTask[list[Crop]]):
             return crops_of(self.worst, original, self.settings, self.seen)
 
     def lost(self, error: BadInput) -> list[Crop]:
-        """None: the image cannot be read any more."""
+        """No crops: the image cannot be read any more."""
         return []
 
 
 def record_bytes(record: ImageRecord, encoder: RecordEncoder, stored: StoredImage) -> int:
-    """The bytes that a record takes in a TFRecord file.
+    """The bytes of a record in a TFRecord file.
 
     Args:
-        record: whose image it is.
-        encoder: builds all but the image.
+        record: the record.
+        encoder: builds its features.
         stored: its image.
 
     Raises:
