@@ -11,9 +11,9 @@ from recordmill.transforms.images.similarity import (
     CROP_SIDE,
     Original,
     cut,
+    displayed_source,
+    displayed_stored,
     most_changed,
-    seen_as_stored,
-    seen_of,
 )
 from recordmill.transforms.internal_errors import internal_errors
 from recordmill.transforms.records import BadInput
@@ -50,8 +50,8 @@ def crops_of(worst: Worst, original: Original, settings: Sequence[Setting], seen
     Raises:
         BadInput: the image cannot be decoded any more.
     """
-    source = seen_of(original, seen)
-    changed, _ = seen_as_stored(original.stored(settings[worst.setting].policy), seen)
+    source = displayed_source(original, seen)
+    changed, _ = displayed_stored(original.stored(settings[worst.setting].policy), seen)
     if changed.pixels.shape[:2] != source.pixels.shape[:2]:
         return []  # the file is another one by now
     box = most_changed(compare.luma(source.pixels), compare.luma(changed.pixels), CROP_SIDE)
@@ -63,7 +63,7 @@ def crops_of(worst: Worst, original: Original, settings: Sequence[Setting], seen
         try:
             with internal_errors("encode"):
                 stored = original.stored(setting.policy)
-                pixels, _ = seen_as_stored(stored, seen)
+                pixels, _ = displayed_stored(stored, seen)
         except BadInput:
             continue
         png = cut(pixels, box)

@@ -13,14 +13,14 @@ from recordmill.transforms.images import compare
 from recordmill.transforms.images.icc import profile_of
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.similarity import (
-    Likeness,
+    Displayed,
     Original,
-    Seen,
-    likeness,
+    Similarity,
+    displayed_image,
+    displayed_source,
+    displayed_stored,
     opened_as_stored,
-    seen_as_stored,
-    seen_image,
-    seen_of,
+    similarity,
 )
 from recordmill.transforms.internal_errors import internal_errors
 from recordmill.transforms.records import BadInput, Failure, StoredImage
@@ -52,7 +52,7 @@ class Measure:
     image_bytes: int
     encode_seconds: float
     decode_seconds: float
-    likeness: Likeness | None
+    likeness: Similarity | None
     jpeg_quality: int | None
 
 
@@ -70,9 +70,9 @@ def measured(
     Raises:
         BadInput: the image cannot be decoded, or a setting takes too long for its size.
     """
-    source = seen_of(original, seen)
+    source = displayed_source(original, seen)
     limit = SLOW_FACTOR * cpu_seconds(original.opened().pixels)
-    likenesses: dict[tuple[str, bytes], Likeness | None] = {}
+    likenesses: dict[tuple[str, bytes], Similarity | None] = {}
     found: list[Measure | Failure] = []
     for setting in settings:
         start = _clock()
@@ -104,31 +104,31 @@ def _stored(original: Original, settings: Sequence[Setting]) -> Iterator[StoredI
 def _measured(
     original: Original,
     setting: Setting,
-    source: Seen,
+    source: Displayed,
     seen: ImagePolicy,
     record_bytes: RecordBytes,
-    likenesses: dict[tuple[str, bytes], Likeness | None],
+    likenesses: dict[tuple[str, bytes], Similarity | None],
 ) -> Measure:
     start = _clock()
     stored = original.stored(setting.policy)
     encode_seconds = _clock() - start
     size = record_bytes(stored)
-    pixels, decode_seconds = seen_as_stored(stored, seen)
+    pixels, decode_seconds = displayed_stored(stored, seen)
     # Many settings give the same bytes: every one that keeps the file does.
     which = (stored.image_format, hashlib.sha256(stored.data).digest())
     if which not in likenesses:
         if stored.image_format == "raw":
             source = _without_profile(original, source, seen)
-        likenesses[which] = likeness(source, pixels)
+        likenesses[which] = similarity(source, pixels)
     return Measure(
         size, len(stored.data), encode_seconds, decode_seconds, likenesses[which], stored.jpeg_quality
     )
 
 
-def _without_profile(original: Original, source: Seen, seen: ImagePolicy) -> Seen:
+def _without_profile(original: Original, source: Displayed, seen: ImagePolicy) -> Displayed:
     """The source with its pixels taken as they are: raw ones have no profile to be seen by."""
     image = original.opened()
     if profile_of(image.data, image.kind) is None:
         return source
     bare = dataclasses.replace(image, kind="pixels", inks=None)
-    return seen_image(bare, image.orientation if seen.exif == "apply" else 1, seen)
+    return displayed_image(bare, image.orientation if seen.exif == "apply" else 1, seen)
