@@ -56,7 +56,7 @@ def run(options: ConvertOptions) -> int:
 class _Conversion(Job):
     """The job that publishes a dataset."""
 
-    preload = "recordmill.transforms.shards.part"
+    preload = "recordmill.transforms.shards.tasks"
 
     def __init__(self, options: ConvertOptions) -> None:
         super().__init__(options.dataset.workers, _UNFINISHED, is_remote(options.output))

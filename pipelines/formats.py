@@ -1,4 +1,4 @@
-"""What recordmill reads and writes: each source with an example tree, the schemas, the image formats.
+"""Prints the formats: each source with an example tree, the schemas, the image formats.
 
 recordmill formats
 recordmill formats coco
@@ -11,9 +11,8 @@ import sys
 import textwrap
 from collections.abc import Sequence
 
-from rich.console import Console
-
 from recordmill.pipelines.options.reading import FORMATS
+from recordmill.pipelines.terminal import plain_console
 from recordmill.transforms.examples.registry import SCHEMAS
 from recordmill.transforms.images.policy import IMAGE_FORMATS
 from recordmill.transforms.sources.names import IMAGE_EXTENSIONS
@@ -25,15 +24,14 @@ _COLUMNS = ("source", "reads", "label", "split", "key")
 
 
 def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pipelines.formats") -> int:
-    """Prints them; returns the exit status."""
+    """Prints the formats; returns the exit status."""
     parser = FORMATS.parser(prog)
     args = parser.parse_args(sys.argv[1:] if argv is None else argv)
     if args.source is not None and args.source not in SOURCES:
         parser.error(f"SOURCE is {args.source!r}; it may be {', '.join(SOURCES)}")
     sources = [SOURCES[args.source]] if args.source else list(SOURCES.values())
     text = markdown(sources) if args.markdown else _described(sources, is_all=args.source is None)
-    # Names are shown as they are, brackets and all.
-    Console(soft_wrap=True, markup=False, highlight=False, emoji=False).print(text)
+    plain_console(soft_wrap=True).print(text)
     return 0
 
 
@@ -41,8 +39,8 @@ def markdown(sources: Sequence[Source]) -> str:
     """The table of README."""
     rows = ["| " + " | ".join(_COLUMNS) + " |", "|" + "---|" * len(_COLUMNS)]
     for source in sources:
-        told = source.description
-        rows.append(f"| `{source.name}` | {told.reads} | {told.label} | {told.split} | {told.key} |")
+        facts = source.description
+        rows.append(f"| `{source.name}` | {facts.reads} | {facts.label} | {facts.split} | {facts.key} |")
     return "\n".join(rows)
 
 
@@ -54,18 +52,18 @@ def _described(sources: Sequence[Source], is_all: bool) -> str:
         ]
         parts.append("\n".join(["SCHEMAS (--schema; several with commas between)", *schemas]))
         extensions = _wrapped("  ", ", ".join(sorted(IMAGE_EXTENSIONS)))
-        parts.append(f"IMAGES by name (what they are is told from their bytes)\n{extensions}")
+        parts.append(f"IMAGES by name (the format is detected from the bytes)\n{extensions}")
         parts.append(f"STORED AS (--image_format)\n  {', '.join(IMAGE_FORMATS)}")
     return "\n\n".join(parts)
 
 
 def _source(source: Source) -> str:
-    told = source.description
-    facts = {"reads": told.reads, "label": told.label, "split": told.split, "key": told.key}
-    if told.annotations:
-        facts["takes"] = f"{', '.join(told.annotations)}, by --include_annotations"
+    described = source.description
+    facts = {name: getattr(described, name) for name in _COLUMNS[1:]}
+    if described.annotations:
+        facts["takes"] = f"{', '.join(described.annotations)}, by --include_annotations"
     lines = [source.name, *(_wrapped(f"  {name:<5}  ", fact) for name, fact in facts.items()), ""]
-    return "\n".join(lines) + "\n" + textwrap.indent(told.example, "    ")
+    return "\n".join(lines) + "\n" + textwrap.indent(described.example, "    ")
 
 
 def _wrapped(heading: str, text: str) -> str:

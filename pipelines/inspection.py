@@ -1,4 +1,4 @@
-"""What is in TFRecords, ours or anybody's: features, images, classes, the first records, damage.
+"""Shows the content of any TFRecords: features, images, classes, the first records, damage.
 
 recordmill inspect out/
 recordmill inspect out/train-00000-of-00016.tfrecord --all
@@ -29,14 +29,14 @@ if __name__ == "__main__":
 from rich.console import Console
 
 from recordmill.pipelines.inspection_json import as_json, file_name
-from recordmill.pipelines.inspection_records import record_lines
+from recordmill.pipelines.inspection_lines import record_lines, summary_lines
 from recordmill.pipelines.inspection_sheet import check_sheet, write_sheet
-from recordmill.pipelines.inspection_summary import summary_lines
-from recordmill.pipelines.inspection_text import Line, printed
 from recordmill.pipelines.options.inspect import INSPECT
 from recordmill.pipelines.options.parser import Parser
+from recordmill.pipelines.terminal import Line, plain_console
 from recordmill.transforms.flags import as_flags
 from recordmill.transforms.framing import DamagedRecordError
+from recordmill.transforms.pages.text import counted, visible
 from recordmill.transforms.reading.class_names import class_names
 from recordmill.transforms.reading.dataset import Dataset, ShardEntry, find_dataset
 from recordmill.transforms.reading.survey_records import Taken, first_records, numbered_record
@@ -48,14 +48,14 @@ from recordmill.transforms.workers import own_process
 
 
 def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pipelines.inspection") -> int:
-    """Prints it; returns the exit status: 1 where something is damaged."""
+    """Prints the content; returns the exit status: 1 if something is damaged."""
     with interruption.stopping_at_once():
         interruption.set_message("nothing is written\n")
         parser = INSPECT.parser(prog)
         args = parser.parse_args(sys.argv[1:] if argv is None else argv)
         _check(parser, args)
         own_process.set_up()
-        # Nobody may be reading any more; a terminal may not have all letters.
+        # The reader may be gone; the terminal may lack some characters.
         with contextlib.suppress(AttributeError):
             sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
         try:
@@ -67,18 +67,18 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pi
             return _failed(prog, f"{where}{error.strerror or error}")
 
 
-def _failed(prog: str, told: str) -> int:
-    print(f"{prog}: {printed(told)}", file=sys.stderr)
+def _failed(prog: str, message: str) -> int:
+    print(f"{prog}: {visible(message)}", file=sys.stderr)
     return 1
 
 
 def _check(parser: Parser, args: argparse.Namespace) -> None:
-    """Ends a call whose flags do not go together."""
+    """Ends a call whose flags contradict each other."""
     if args.all and "sample" in args.given:
         parser.error(f"--sample is {args.sample}, and --all reads every record; leave one of them")
     for name in ("pictures", "columns"):
         if name in args.given and args.images is None:
-            parser.error(f"--{name} is of the contact sheet; give --images sheet.png too")
+            parser.error(f"--{name} is for the contact sheet; also give --images sheet.png")
     if args.record is not None:
         for name in ("sample", "records", "images"):
             if name in args.given:
@@ -99,10 +99,10 @@ def _run(parser: Parser, args: argparse.Namespace) -> int:
         check_place(args.path)
         dataset = find_dataset(args.path)
     except ValueError as error:
-        told = str(error)
-        parser.error(printed(told if repr(args.path) in told else f"PATH is {args.path!r}: {told}"))
+        text = str(error)
+        parser.error(visible(text if repr(args.path) in text else f"PATH is {args.path!r}: {text}"))
     except OSError as error:
-        parser.error(printed(f"PATH is {args.path!r}: {error.strerror or error}"))
+        parser.error(visible(f"PATH is {args.path!r}: {error.strerror or error}"))
     if args.record is not None:
         return _show_one(parser, args, dataset)
     limits = Limits(records=None if args.all else args.sample)
@@ -121,7 +121,7 @@ def _run(parser: Parser, args: argparse.Namespace) -> int:
 
 
 def _first(found: Inspected, most: int) -> list[dict[str, Any]]:
-    """The first records; none where files cannot be read, which was told already."""
+    """The first records; none if files cannot be read, which was reported already."""
     shown = []
     with contextlib.suppress(OSError):
         for taken in first_records(found.dataset, most):
@@ -155,20 +155,20 @@ def _show_one(parser: Parser, args: argparse.Namespace, dataset: Dataset) -> int
 
 
 def _entries(parser: Parser, dataset: Dataset, name: str) -> Sequence[ShardEntry]:
-    """The files of a name, or all."""
+    """The file of that name; without a name, all."""
     if not name:
         return dataset.shards
     entries = [one for one in dataset.shards if name in (file_name(dataset, one), one.path)]
     if len(entries) != 1:
         files = ", ".join(file_name(dataset, one) for one in dataset.shards[:3])
         more = ", …" if len(dataset.shards) > 3 else ""
-        parser.error(printed(f"--record names the file {name!r}; the files are {files}{more}"))
+        parser.error(visible(f"--record names the file {name!r}; the files are {files}{more}"))
     return entries
 
 
 @contextlib.contextmanager
 def _progress(args: argparse.Namespace, dataset: Dataset) -> Iterator[Callable[[int], object] | None]:
-    """Shows on stderr how far a reading of all records has come, if that is a terminal."""
+    """Shows progress on stderr while all records are read, if it is a terminal."""
     console = Console(stderr=True)
     if not args.all or not console.is_terminal:
         yield None
@@ -198,14 +198,13 @@ def _print_summary(
         lines += [Line(""), *record_lines(record, found.names, found.dataset.renames, room)]
     if sheet is not None:
         path, count = sheet
-        lines += [Line(""), Line(f"{printed(path)} shows {count:,} record{'' if count == 1 else 's'}")]
+        lines += [Line(""), Line(f"{visible(path)} shows {counted(count, 'record')}")]
     _print(console, lines)
 
 
 def _console() -> tuple[Console, int | None]:
-    """The console, and how many columns it has; None where it is no terminal."""
-    # Names from the data are shown as they are, brackets and all.
-    console = Console(markup=False, highlight=False, emoji=False)
+    """The console, and its columns; None if it is not a terminal."""
+    console = plain_console()
     return console, console.width if console.is_terminal else None
 
 

@@ -1,4 +1,4 @@
-"""What a person reads at the end: a short table, and where the result is."""
+"""Prints the summary of a conversion, or of its plan."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from recordmill.pipelines.estimate import Estimate
+from recordmill.pipelines.terminal import plain_console
+from recordmill.transforms.pages.text import counted
 from recordmill.transforms.shards.class_overview import class_texts, source_facts
 from recordmill.transforms.shards.plausibility import DataWarning
 from recordmill.transforms.storage.files import read_text
@@ -56,19 +58,19 @@ def print_result(manifest_path: str) -> None:
     table.add_row("bytes in", decimal(size["source"]))
     table.add_row("bytes out", f"{decimal(size['shards'])}; images {decimal(size['encoded'])}{ratio}")
     for name, split in manifest["splits"].items():
-        shards = _counted(len(split["shards"]), "shard")
-        table.add_row(f"split {name}", f"{_counted(split['records'], 'record')} in {shards}")
+        shards = counted(len(split["shards"]), "shard")
+        table.add_row(f"split {name}", f"{counted(split['records'], 'record')} in {shards}")
     if reused := manifest["provenance"]["reused_shards"]:
-        table.add_row("reused", f"{_counted(reused, 'shard')} finished before")
+        table.add_row("reused", f"{counted(reused, 'shard')} finished before")
     _add_reused(table, manifest["provenance"])
     table.add_row("time", _duration(manifest["provenance"]))
-    console = _console()
+    console = plain_console(soft_wrap=True)
     console.print(table)
     _print_warnings(console, manifest.get("warnings", ()))
     folder = manifest_path.rpartition("/")[0] or "."
     home = folder.removesuffix(version).removesuffix("/") if version else folder
     split = _first_split(manifest["splits"])
-    shown = f" Its {REPORT} shows what it is." if REPORT in manifest["files"] else ""
+    shown = f" Its {REPORT} describes it." if REPORT in manifest["files"] else ""
     to_read = f"To read the version that {home}/{LATEST} names:" if version else "To read it:"
     console.print(f"The dataset is in {folder}/.{shown} {to_read}\n")
     console.print(_reading(home, folder, split, DATASET_INFO in manifest["files"]))
@@ -91,8 +93,8 @@ def _first_split(splits: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def print_unchanged(version: Version | None) -> None:
-    """Prints that a job has made no version after `version`."""
-    _console().print(f"Nothing has changed since version {version}: nothing is published.")
+    """Prints that the job published no version after `version`."""
+    plain_console(soft_wrap=True).print(f"Nothing has changed since version {version}: nothing is published.")
 
 
 def _version(number: str) -> str:
@@ -101,7 +103,7 @@ def _version(number: str) -> str:
 
 
 def _add_reused(table: Table, provenance: dict[str, Any]) -> None:
-    """What was reused of the previous version, or why nothing was; and the work that was done."""
+    """The records reused from the previous version, or why none was; and the remaining work."""
     taken = provenance.get("taken_over")
     if taken is None:
         return
@@ -109,28 +111,28 @@ def _add_reused(table: Table, provenance: dict[str, Any]) -> None:
         reason = taken["reason"] or "no unchanged image"
         table.add_row("reused", f"nothing of {_version(taken['from'])}: {reason}")
         return
-    shards = f"; {_counted(taken['shards'], 'complete shard')}" if taken["shards"] else ""
-    table.add_row("reused", f"{_counted(taken['records'], 'record')} of version {taken['from']}{shards}")
+    shards = f"; {counted(taken['shards'], 'complete shard')}" if taken["shards"] else ""
+    table.add_row("reused", f"{counted(taken['records'], 'record')} of version {taken['from']}{shards}")
     work = provenance["work"]
-    done = f"{_counted(work['source_reads'], 'file')} of the source read, {_counted(work['images'], 'image')}"
-    masks = f" and {_counted(work['masks'], 'mask')}" if work["masks"] else ""
+    done = f"{counted(work['source_reads'], 'file')} of the source read, {counted(work['images'], 'image')}"
+    masks = f" and {counted(work['masks'], 'mask')}" if work["masks"] else ""
     table.add_row("work", f"{done}{masks} prepared")
 
 
 def _add_annotations(table: Table, annotations: dict[str, dict[str, int]]) -> None:
-    """What was stored beside images, and what of it was changed."""
+    """The stored annotations, and those that were changed."""
     stored = {name: count for name, count in annotations["stored"].items() if count}
     if stored:
-        told = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in stored.items())
-        table.add_row("annotations", told)
+        text = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in stored.items())
+        table.add_row("annotations", text)
     for number, (reason, count) in enumerate(annotations["changed"].items()):
         table.add_row("" if number or stored else "annotations", f"{count:,}  {reason}")
 
 
 def _alpha(images: int, alpha: dict[str, int]) -> str:
-    """What transparency costs."""
+    """The bytes that transparency takes."""
     saved = alpha["bytes"] - alpha["flattened_bytes"]
-    kept = f"{_counted(images, 'image')} kept theirs, in {decimal(alpha['bytes'])}"
+    kept = f"{counted(images, 'image')} kept theirs, in {decimal(alpha['bytes'])}"
     return f"{kept}; --alpha flatten would save {decimal(saved)}" if saved > 0 else kept
 
 
@@ -153,14 +155,14 @@ def print_plan(
     cost: Estimate | None = None,
     version: str = "",
 ) -> None:
-    """Prints what `--plan` found, and what the job will cost where it costs something.
+    """Prints the plan of a job, and its cost on Dataflow.
 
     Args:
-        plan: as `WritePlan` describes it.
-        source: what is read, as `source_facts` describes it.
+        plan: the plan that `WritePlan` wrote.
+        source: the source, as `source_facts` describes it.
         output: folder of the dataset, or of all its versions.
-        cost: of the job; None where nobody sends a bill.
-        version: that would be published; empty for a dataset without versions.
+        cost: of the job; None if it is not billed.
+        version: the version to publish; empty for a dataset without versions.
     """
     table = _table()
     if version:
@@ -190,26 +192,27 @@ def print_plan(
     elif plan["previous_version"]:
         table.add_row("reused", f"what has not changed since version {plan['previous_version']}")
     for name, split in plan["splits"].items():
-        shards = _counted(split["shards"], "shard") if split["shards"] else "shards of the runner's choice"
-        counts = f"{_counted(split['records'], 'record')} in {shards}"
+        shards = counted(split["shards"], "shard") if split["shards"] else "shards of the runner's choice"
+        counts = f"{counted(split['records'], 'record')} in {shards}"
         table.add_row(f"split {name}", f"{counts}, about {decimal(split['bytes'])}")
     if cost is not None:
         _add_cost(table, cost)
-    _console().print(table)
-    _print_warnings(_console(), plan["warnings"])
+    console = plain_console(soft_wrap=True)
+    console.print(table)
+    _print_warnings(console, plan["warnings"])
     if cost is not None:
-        _console().print("These are guesses, which assume that")
+        console.print("These are estimates, which assume that")
         for line in cost.assumptions:
-            _console().print(f"- {line}")
+            console.print(f"- {line}")
         if version:
-            _console().print("- nothing is reused of a previous version")
+            console.print("- nothing is reused of a previous version")
     if plan["memory_warning"]:
-        _console().print(plan["memory_warning"])
-    _console().print(f"Nothing was written to {output}: this is the plan.")
+        console.print(plan["memory_warning"])
+    console.print(f"Nothing was written to {output}: this is the plan.")
 
 
 def _add_cost(table: Table, cost: Estimate) -> None:
-    at_work = f"{_counted(cost.workers, 'worker')} for about {_hours(cost.hours)}"
+    at_work = f"{counted(cost.workers, 'worker')} for about {_hours(cost.hours)}"
     table.add_row("worker hours", f"about {cost.worker_hours:,.2f}: {at_work}")
     table.add_row(
         "cost",
@@ -219,12 +222,7 @@ def _add_cost(table: Table, cost: Estimate) -> None:
 
 
 def _hours(hours: float) -> str:
-    return f"{hours:.1f} hours" if hours >= 2 else _counted(max(round(60 * hours), 1), "minute")
-
-
-def _console() -> Console:
-    # Names from the data are shown as they are, brackets and all.
-    return Console(soft_wrap=True, markup=False, highlight=False, emoji=False)
+    return f"{hours:.1f} hours" if hours >= 2 else counted(max(round(60 * hours), 1), "minute")
 
 
 def _table() -> Table:
@@ -246,17 +244,13 @@ def _shape(shape: list[int | None]) -> str:
     return "list" if shape[0] is None else f"list of {shape[0]}"
 
 
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def _duration(provenance: dict[str, Any]) -> str:
     started, finished = (datetime.datetime.fromisoformat(provenance[key]) for key in ("started", "finished"))
     return str(finished - started)
 
 
 def _reading(home: str, folder: str, split: str, for_tfds: bool) -> str:
-    """How to read a split: with our own pipeline, which finds the version, and where it can with TFDS."""
+    """Code that reads a split: by `load_dataset`, which finds the version, and by TFDS if it can."""
     has_tensorflow = importlib.util.find_spec("tensorflow") is not None
     missing = "" if has_tensorflow else "  # TensorFlow: make setup, or pip install 'recordmill[tensorflow]'"
     lines = [

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 from rich.filesize import decimal
 
-from recordmill.transforms.pages.text import rate_text
+from recordmill.pipelines.terminal import plain_console
+from recordmill.transforms.pages.text import counted, rate_text
 from recordmill.transforms.sweeping.groups import GROUPS
 from recordmill.transforms.sweeping.results import COLUMNS, Column, Row, Sweep, remarks
 
@@ -34,27 +35,26 @@ def print_table(sweep: Sweep, console: Console | None = None) -> None:
     Without room for complete names, a terminal gets a heading for each group and rounded figures; a narrower
     one lacks some columns, which are named. Output that is not a terminal gets everything, a row a line.
     """
-    # Names from the data are shown as they are, brackets and all.
-    console = console or Console(markup=False, highlight=False, emoji=False)
+    console = console or plain_console()
     piped = not console.is_terminal
     lines, left_out = _layout(sweep.rows, None if piped else console.width)
-    images = f"{sweep.images:,} image{'' if sweep.images == 1 else 's'}"
+    images = counted(sweep.images, "image")
     console.print(f"{images} of {sweep.source_kind} {sweep.input}\n", style="bold", soft_wrap=piped)
-    for place, line in enumerate(lines):
-        console.print(line, style="bold" if place < 2 else None, soft_wrap=True)
+    for number, line in enumerate(lines):
+        console.print(line, style="bold" if number < 2 else None, soft_wrap=True)
     console.print()
     for reason, count in sorted(sweep.failures.items()):
         console.print(f"{count:,} not measured: {reason}", soft_wrap=piped)
     for refusal in _refusals(sweep.rows):
         console.print(refusal, soft_wrap=piped)
     if left_out:
-        console.print(f"Not shown for want of room: {', '.join(left_out)}.")
+        console.print(f"Not shown on this narrow terminal: {', '.join(left_out)}.")
     for remark in remarks(sweep):
         console.print(f"- {remark}", soft_wrap=piped)
 
 
 def _layout(rows: Sequence[Row], room: int | None) -> tuple[list[str], list[str]]:
-    """The lines of the table, header first, and the columns that had no room."""
+    """The lines of the table, header first, and the columns that do not fit."""
     columns = list(COLUMNS)
     lines = _aligned(_exact(rows, columns), 2)
     if _fits(lines, room):
@@ -79,7 +79,7 @@ def _fits(lines: Sequence[str], room: int | None) -> bool:
 def _aligned(lines: Sequence[Line], gap: int) -> list[str]:
     """Cells as text: the first to the left, the others to the right."""
     columns = range(len(lines[0]))
-    widths = [max(len(line[place]) for line in lines if len(line) > 1) for place in columns]
+    widths = [max(len(line[column]) for line in lines if len(line) > 1) for column in columns]
     texts = []
     for first, *others in lines:
         cells = [first.ljust(widths[0])]
@@ -101,15 +101,12 @@ def _grouped(rows: Sequence[Row], columns: Sequence[Column]) -> list[Line]:
     """The same with short names, under a heading for each group whose settings have a value."""
     lines: list[Line] = [
         ["", *(column.title for column in columns)],
-        [
-            "setting",
-            *(_SHORT.get(column.title, (column.unit,))[0] for column in columns),
-        ],
+        ["setting", *(_SHORT.get(column.title, (column.unit,))[0] for column in columns)],
     ]
     for group, members in itertools.groupby(rows, key=lambda row: row.setting.group):
-        for place, row in enumerate(members):
+        for number, row in enumerate(members):
             value = row.setting.value
-            if place == 0 and value is not None:
+            if number == 0 and value is not None:
                 lines.append([GROUPS[group].label])
             name = row.setting.name if value is None else f"  {_value(value)}"
             lines.append([name, *(_short(row, column) for column in columns)])

@@ -1,4 +1,4 @@
-"""What a verification found, on the terminal."""
+"""Prints the findings of a verification."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
 
+from recordmill.pipelines.terminal import plain_console
+from recordmill.transforms.pages.text import counted, visible
 from recordmill.transforms.reading.verify_tally import Fault, Tally, tally_of
-from recordmill.transforms.sources.names import printable
 
 MOST_SHOWN = 20
 """Faults of a kind that are shown; the report has more."""
 
-# What was looked at, and what one of it is called.
+# The plural and the singular of everything that is checked.
 _FIGURES = {
     "shards": "shard",
     "indexes": "index",
@@ -29,23 +30,22 @@ _FIGURES = {
 
 
 def print_verified(report: Mapping[str, Any], console: Console | None = None) -> None:
-    """Prints what was looked at, what is wrong with it, and what could not be looked at."""
-    # Names from the data are shown as they are, brackets and all.
-    console = console or Console(markup=False, highlight=False, emoji=False)
+    """Prints what was checked, the faults, and what could not be checked."""
+    console = console or plain_console()
     tally = tally_of(report)
     wraps = not console.is_terminal
-    console.print(_safe(report["path"]), style="bold", soft_wrap=wraps)
+    console.print(visible(report["path"]), style="bold", soft_wrap=wraps)
     console.print(_checked(tally), soft_wrap=wraps)
     for line in _compared(tally, report["likeness"]):
-        console.print(_safe(line), soft_wrap=wraps)
+        console.print(visible(line), soft_wrap=wraps)
     for note in sorted(tally.notes):
-        console.print(f"not checked: {_safe(note)}", soft_wrap=wraps)
+        console.print(f"not checked: {visible(note)}", soft_wrap=wraps)
     console.print()
     if not tally.faults:
         console.print("nothing is wrong", style="bold green", soft_wrap=wraps)
         return
     total = tally.faults.total()
-    console.print(f"{total:,} {'fault' if total == 1 else 'faults'}", style="bold red", soft_wrap=wraps)
+    console.print(counted(total, "fault"), style="bold red", soft_wrap=wraps)
     console.print(_kinds(tally))
     for kind, times in tally.faults.most_common():
         first = tally.first(kind, MOST_SHOWN)
@@ -56,36 +56,27 @@ def print_verified(report: Mapping[str, Any], console: Console | None = None) ->
             console.print(f"  … and {times - len(first):,} more", soft_wrap=wraps)
 
 
-def _safe(text: str) -> str:
-    """Text of the data without what a terminal would heed."""
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in printable(text))
-
-
 def _checked(tally: Tally) -> str:
-    """What was looked at, in a line."""
+    """What was checked, in a line."""
     checked = tally.checked
-    parts = [
-        f"{checked[names]:,} {one if checked[names] == 1 else names}"
-        for names, one in _FIGURES.items()
-        if checked[names]
-    ]
+    parts = [counted(checked[names], one, names) for names, one in _FIGURES.items() if checked[names]]
     return f"verified {', '.join(parts) or 'nothing'}; {decimal(checked['bytes'])} read"
 
 
 def _compared(tally: Tally, likeness: Mapping[str, Any]) -> Iterator[str]:
-    """How the images are to their source."""
+    """How the images compare with their source."""
     ways = {"kept": "the same bytes", "lossless": "the same pixels", "lossy": "lossy"}
-    parts = [f"{tally.checked[f'images {way}']:,} {told}" for way, told in ways.items()]
+    parts = [f"{tally.checked[f'images {way}']:,} {text}" for way, text in ways.items()]
     if tally.checked["compared"]:
         yield f"against the source: {', '.join(part for part in parts if not part.startswith('0 '))}"
     for name, unit in (("ssim", ""), ("psnr", " dB")):
         if figures := likeness[name]:
-            told = ", ".join(f"{percent} {value:g}{unit}" for percent, value in figures.items())
-            yield f"{name.upper()} of {likeness['images']:,} lossy images: {told}"
+            values = ", ".join(f"{percent} {value:g}{unit}" for percent, value in figures.items())
+            yield f"{name.upper()} of {likeness['images']:,} lossy images: {values}"
     for worst in likeness["worst"]:
         psnr = "" if worst["psnr"] is None else f", PSNR {worst['psnr']:.1f} dB"
-        place = f"{worst['file']}, record {worst['record']:,}"
-        yield f"  SSIM {worst['ssim']:.4f}{psnr}: {worst['key']} ({place})"
+        position = f"{worst['file']}, record {worst['record']:,}"
+        yield f"  SSIM {worst['ssim']:.4f}{psnr}: {worst['key']} ({position})"
 
 
 def _kinds(tally: Tally) -> Table:
@@ -98,11 +89,11 @@ def _kinds(tally: Tally) -> Table:
 
 
 def _line(fault: Fault) -> str:
-    place = fault.file
+    position = fault.file
     if fault.record is not None:
-        place += f", record {fault.record:,}"
+        position += f", record {fault.record:,}"
     if fault.offset is not None:
-        place += f" at byte {fault.offset:,}"
+        position += f" at byte {fault.offset:,}"
     if fault.key:
-        place += f", {fault.key}"
-    return _safe(f"{place}: {fault.what}" if fault.what else place)
+        position += f", {fault.key}"
+    return visible(f"{position}: {fault.what}" if fault.what else position)

@@ -445,7 +445,7 @@ def test_the_defaults_of_dataflow_are_told() -> None:
 
 def test_the_table_of_sources_is_that_of_the_command() -> None:
     assert formats.markdown(list(SOURCES.values())) in section("## Sources")
-    (splits,) = re.findall(r"Names of splits are (.*?), in any", section("## Sources"), re.DOTALL)
+    (splits,) = re.findall(r"Split names are (.*?), in any", section("## Sources"), re.DOTALL)
     assert set(named(splits)) == SPLIT_NAMES
 
 
@@ -697,7 +697,7 @@ def test_the_limits_of_time_are_told() -> None:
     assert f"at most {png._LONGEST_TEXT >> 20} MiB a keyword" in text
     assert f"dead after {lock._DEAD_SECONDS:g} seconds without a sign of life" in text
     assert f"in a bucket after {object_lock.DEAD_SECONDS:g}." in text
-    assert f"written on a condition, every {object_lock._BEAT_SECONDS:g} seconds anew" in text
+    assert f"written with a precondition and renewed every {object_lock._BEAT_SECONDS:g} seconds" in text
     assert f"for {cloud._RETRY_SECONDS:g} seconds each" in text
     assert (
         f"up to {cloud.CONNECTIONS} requests under way, and holds up to {read_ahead._IMAGES} images" in text

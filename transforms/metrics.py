@@ -1,6 +1,6 @@
 """Counters of a conversion, by step.
 
-A runner's console shows a counter's name and step, and not its namespace; names sort by what they tell:
+A runner's console shows a counter's name and step, and not its namespace; names sort by subject:
 `read`, `written`, `failed/decode/truncated`, `skipped/list/not an image`, `actions/kept`, `bytes/shards`, …
 """
 
@@ -20,7 +20,7 @@ def count(name: str, amount: int = 1) -> None:
 
 
 def count_written(stats: WriteStats, size: int) -> None:
-    """Counts what was made of records, given the bytes that they take in shards."""
+    """Counts written and failed records; `size` is their bytes in shards."""
     count("written", stats.written)
     count("bytes/source", stats.source_bytes)
     count("bytes/images", stats.encoded_bytes)
@@ -36,5 +36,5 @@ def count_written(stats: WriteStats, size: int) -> None:
 
 
 def count_left_out(failure: Failure) -> None:
-    """Counts an input that is no record."""
+    """Counts an input that is not a record."""
     count(f"{'skipped' if failure.skipped else 'failed'}/{failure.stage}/{failure.reason}")

@@ -34,7 +34,7 @@ from recordmill.transforms.storage.output import recheck_output, write_failures
 from recordmill.transforms.storage.paths import is_remote
 from recordmill.transforms.storage.publication import published_dataset
 from recordmill.transforms.storage.runs import failures_path, kept_bytes, mark_run, recover_runs
-from recordmill.transforms.storage.versions import parse_version, published_versions, settle_versions
+from recordmill.transforms.storage.versions import parse_version, published_versions, recover_versions
 from recordmill.transforms.storage.write_faults import free_bytes, naming_faults
 from recordmill.transforms.survey import Surveyed, SurveyRecords
 
@@ -48,8 +48,8 @@ class PlanDataset(beam.PTransform):
 
     Args:
         config: of the dataset.
-        output: folder of the dataset; looked at for what it holds and how much it can take.
-        run: that is made ready for its shards; None to write nothing at all.
+        output: folder of the dataset; its contents and its free space are checked.
+        run: whose folder is made; None to write nothing at all.
         recipe: of the dataset; None where it has no versions.
     """
 
@@ -134,18 +134,18 @@ def make_plan(
 
 
 def _warn(text: str) -> None:
-    """Says a line above the progress, and in the log."""
+    """Writes a line above the progress, and in the log."""
     progress.add_note(text)
     _LOGGER.warning(text)
 
 
 def _begin(run: Run, config: DatasetConfig) -> None:
-    """Takes the output for this job; what others have left there stays until there is a plan."""
+    """Locks the output for this job; leftovers of other jobs stay until there is a plan."""
     lock.acquire(run.locked, run.token, run.command)
     # The job that had it may just have published.
     if run.version:
-        for exposed in settle_versions(run.home, run.version):
-            progress.add_note(f"version {exposed}, which an earlier job has made, is published")
+        for version in recover_versions(run.home, run.version):
+            progress.add_note(f"published version {version}, which an earlier job had finished")
         _check_is_next(run)
     recheck_output(run.output, config.overwrite)
     mark_run(run, package_version("recordmill"))

@@ -26,11 +26,11 @@ from recordmill.transforms.shards.manifest import (
     shard_files,
     state_digests,
 )
-from recordmill.transforms.shards.part import write_empty
 from recordmill.transforms.shards.previous import SETTINGS, MaskMap, settings_text
 from recordmill.transforms.shards.recipe import Recipe
 from recordmill.transforms.shards.reconcile import Reconciled, reconcile
 from recordmill.transforms.shards.report import ShardReport, WriteStats
+from recordmill.transforms.shards.tasks import write_empty
 from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.files import each, file_sha256, make_folder, read_text
 from recordmill.transforms.storage.layout import FAILURES, MANIFEST, REPORT, REPORT_DATA, Run
@@ -46,7 +46,7 @@ from recordmill.transforms.storage.publication import (
     write_metadata_files,
 )
 from recordmill.transforms.storage.runs import discard_run, end_run, remove_run
-from recordmill.transforms.storage.versions import expose, remove_old_versions
+from recordmill.transforms.storage.versions import publish_version, remove_old_versions
 from recordmill.transforms.storage.write_faults import naming_faults
 
 _SUMMARY = "summary"
@@ -261,7 +261,7 @@ def write_metadata(
         # A step that is repeated after its end finds the lock given back.
         if run.version and not (is_published and not lock.is_held_by(run.locked, run.token)):
             remove_run(run)
-            expose(run)
+            publish_version(run)
             _remove_old(run, config)
     end_run(run)
     # An alert looks for jobs that have counted this.

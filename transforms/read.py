@@ -1,4 +1,4 @@
-"""ReadSource: from a place on disk, or in a bucket, to records and failures, listed inside the pipeline.
+"""ReadSource: lists records and failures of a folder or file, local or in a bucket, inside the pipeline.
 
 with beam.Pipeline() as p:
     p | ReadSource(SourceConfig(kind="folder", input="photos/")) | WriteDataset("out/", DatasetConfig())
@@ -31,7 +31,7 @@ _Part = tuple[Any, ...]
 
 
 class ReadSource(beam.PTransform):
-    """Lists a source: an ImageRecord for each image, a Failure for each input that is none, and
+    """Lists a source: an ImageRecord for each image, a Failure for each other input, and
     the classes that it defines.
 
     The list is made by workers, never by the launcher: the job graph is the same for ten files and for
@@ -81,7 +81,7 @@ def find_parts(_: bytes, config: SourceConfig, most: int, is_located: bool = Fal
         with glance():
             source.check(config)
             if not is_located:
-                _check_place(config)
+                _check_location(config)
     except ValueError as error:
         raise JobError(str(error)) from error
     if most == 1 or config.limit is not None or not isinstance(source, PartedSource):
@@ -90,7 +90,7 @@ def find_parts(_: bytes, config: SourceConfig, most: int, is_located: bool = Fal
         yield from ((part,) for part in source.parts(config, most))
 
 
-def _check_place(config: SourceConfig) -> None:
+def _check_location(config: SourceConfig) -> None:
     """Raises ValueError where the dataset is in a folder below the input: its splits would not be read."""
     found = detect(config).input
     if found != config.input:

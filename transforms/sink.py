@@ -1,4 +1,4 @@
-"""WriteToTFRecord as it has to be beside the rest: it makes nothing early, and its faults name the file."""
+"""WriteToTFRecord that creates nothing before the first record, and whose errors name the file."""
 
 from __future__ import annotations
 

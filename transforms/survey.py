@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterator
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+import numpy as np
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
@@ -16,7 +19,6 @@ from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.failures import FailureLog
 from recordmill.transforms.metrics import count, count_left_out
 from recordmill.transforms.records import BadInput, ClassNames, Failure, ImageRecord
-from recordmill.transforms.repeated import KeyHashes, repeated_hashes
 from recordmill.transforms.shards.batching import Batches
 from recordmill.transforms.shards.fingerprint import listed_content
 from recordmill.transforms.shards.hashing import key_digest, with_split
@@ -29,6 +31,8 @@ from recordmill.transforms.storage.spool import Spool
 
 _FAILURES, _TOTALS, _HASHES = "failures", "totals", "hashes"
 _COUNTED_AT_ONCE = 1000
+_BUCKET_SHIFT = 55  # of 63 bits: 256 buckets
+_MOST_HASHES = 1 << 20
 
 
 class Surveyed(NamedTuple):
@@ -153,6 +157,38 @@ class SurveyFn(beam.DoFn):
         split = str(record.split)
         batch = self._references.add(split, reference)
         return None if batch is None else (split, batch)
+
+
+class KeyHashes:
+    """Hashes of keys, in buckets: eight bytes a record, thousands in one element."""
+
+    def __init__(self) -> None:
+        self._buckets: defaultdict[int, array[int]] = defaultdict(lambda: array("Q"))
+        self._count = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether so many hashes are held that `take` should be called."""
+        return self._count >= _MOST_HASHES
+
+    def add(self, hashed: int) -> None:
+        """Adds the hash of a key."""
+        self._buckets[hashed >> _BUCKET_SHIFT].append(hashed)
+        self._count += 1
+
+    def take(self) -> Iterator[tuple[int, bytes]]:
+        """Yields and removes each bucket, as its number and its packed hashes."""
+        buckets, self._count = list(self._buckets.items()), 0
+        self._buckets.clear()
+        for bucket, hashes in buckets:
+            yield bucket, hashes.tobytes()
+
+
+def repeated_hashes(packed: Iterable[bytes]) -> list[int]:
+    """The hashes that occur more than once in a bucket."""
+    hashes = np.sort(np.frombuffer(b"".join(packed), dtype=np.uint64))
+    repeated = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
+    return [int(hashed) for hashed in repeated]
 
 
 def in_global_window(value: Any) -> WindowedValue:

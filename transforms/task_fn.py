@@ -1,4 +1,4 @@
-"""TaskFn: hands tasks to processes that import no Beam, and yields their results."""
+"""TaskFn: submits tasks to processes that import no Beam, and yields their results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ E = TypeVar("E")
 
 
 class TaskFn(beam.DoFn, Generic[E, R]):
-    """Hands tasks to worker processes as they come, and yields what becomes of their results, in any order.
+    """Submits tasks to worker processes, and yields their results in any order.
 
     Args:
         workers: processes at most.
@@ -48,7 +48,7 @@ class TaskFn(beam.DoFn, Generic[E, R]):
             self.teardown()
 
     def teardown(self) -> None:
-        """Lets the processes go."""
+        """Stops the processes."""
         if self._pool is not None:
             self._pool.close()
         self._pool = None
@@ -59,7 +59,7 @@ class TaskFn(beam.DoFn, Generic[E, R]):
         return ProcessExecutor(worker_itself, self._progress, self._workers, self._item_seconds)
 
     def results(self, element: E, result: R) -> Iterator[Any]:
-        """What is yielded for the result of a task.
+        """Yields the elements for the result of a task.
 
         Args:
             element: that the task was submitted for.
@@ -67,18 +67,18 @@ class TaskFn(beam.DoFn, Generic[E, R]):
         """
         raise NotImplementedError
 
-    def submit(self, element: E, task: Task[Any, R]) -> Iterator[Any]:
-        """Hands out a task; yields what is done meanwhile."""
+    def submit(self, element: E, task: Task[Any, Any], pieces: int = 1) -> Iterator[Any]:
+        """Submits a task, split into `pieces`; yields the results of tasks that have finished."""
         try:
             self._pool = self._pool or self.start_pool()
-            self._pending.append((element, self._pool.submit(task)))
+            self._pending.append((element, self._pool.submit(task, pieces)))
             yield from self._done()
         except BaseException:
             self.teardown()
             raise
 
     def _done(self) -> Iterator[Any]:
-        """The results of all tasks that are done; forgets them."""
+        """Yields and removes the results of the tasks that have finished."""
         pending, self._pending = self._pending, []
         done: list[tuple[E, Future[R]]] = []
         for element, future in pending:

@@ -1,4 +1,4 @@
-"""VerifyShards: reads a dataset, or any TFRecords, back whole, and writes down what is wrong with them.
+"""VerifyShards: reads all of a dataset, or any TFRecords, and writes a report of their faults.
 
 with beam.Pipeline() as p:
     p | VerifyShards("out/", "report.json", workers=2)
@@ -29,11 +29,11 @@ from recordmill.transforms.storage.write_faults import naming_faults
 from recordmill.transforms.task_fn import TaskFn, in_window
 from recordmill.transforms.verify_against import CompareWithSource, SourceAgain
 
-_SHARDS, _NAMES, _TALLIES, _KEYS, _PLACES = "shards", "names", "tallies", "keys", "places"
+_SHARDS, _NAMES, _TALLIES, _KEYS, _LOCATIONS = "shards", "names", "tallies", "keys", "locations"
 _KEYS_HELD = 1 << 20
 
 Shard = tuple[int, str, ShardEntry]
-"""Its place among all, its name in the folder, and where it is."""
+"""Index of the shard, its name in the folder, and its location."""
 
 
 class VerifyShards(beam.PTransform):
@@ -43,7 +43,7 @@ class VerifyShards(beam.PTransform):
         path: what is verified, as `find_dataset` takes it; of versions the latest.
         report: path of the report, a JSON file.
         workers: processes of this machine; 0 where the runner's own workers are many.
-        against: that the records are held against; None where there is nothing but the dataset.
+        against: source that the records are compared with; None to verify only the dataset.
     """
 
     def __init__(self, path: str, report: str, workers: int = 0, against: SourceAgain | None = None) -> None:
@@ -74,7 +74,7 @@ class VerifyShards(beam.PTransform):
             | "CheckRecords"
             >> beam.ParDo(
                 CheckFn(self._workers, progress.add_done), beam.pvalue.AsSingleton(opened["expected"])
-            ).with_outputs(_KEYS, _PLACES, main="tallies")
+            ).with_outputs(_KEYS, _LOCATIONS, main="tallies")
         )
         again = (
             checked[_KEYS]
@@ -86,9 +86,11 @@ class VerifyShards(beam.PTransform):
         scratch = None
         if self._against is not None:
             scratch = self._against.scratch
-            places = checked[_PLACES] | "TypePlaces" >> beam.Map(_same).with_output_types(tuple[str, bytes])
+            locations = checked[_LOCATIONS] | "TypeLocations" >> beam.Map(_same).with_output_types(
+                tuple[str, bytes]
+            )
             compare = CompareWithSource(self._path, self._against, self._workers)
-            tallies += (places, opened["expected"]) | "CompareWithSource" >> compare
+            tallies += (locations, opened["expected"]) | "CompareWithSource" >> compare
         return (
             tallies
             | "GatherTallies" >> beam.Flatten()
@@ -103,7 +105,7 @@ class OpenFn(beam.DoFn):
 
     Args:
         path: of the dataset.
-        joins: its records are held against their source.
+        joins: its records are compared with their source.
     """
 
     def __init__(self, path: str, joins: bool) -> None:
@@ -125,8 +127,8 @@ class OpenFn(beam.DoFn):
         yield dataclasses.replace(opened.expected, joins=self._joins)
         yield beam.pvalue.TaggedOutput(_TALLIES, opened.tally)
         yield beam.pvalue.TaggedOutput(_NAMES, names)
-        for place, (name, shard) in enumerate(zip(names, opened.dataset.shards, strict=True)):
-            yield beam.pvalue.TaggedOutput(_SHARDS, (place, name, shard))
+        for index, (name, shard) in enumerate(zip(names, opened.dataset.shards, strict=True)):
+            yield beam.pvalue.TaggedOutput(_SHARDS, (index, name, shard))
 
 
 class ScanFn(TaskFn[None, Verified]):
@@ -134,11 +136,11 @@ class ScanFn(TaskFn[None, Verified]):
 
     def process(self, shard: Shard) -> Iterator[Any]:
         """One shard."""
-        place, name, entry = shard
-        yield from self.submit(None, ScanTask(entry, name, place))
+        index, name, entry = shard
+        yield from self.submit(None, ScanTask(entry, name, index))
 
     def results(self, _: None, found: Verified) -> Iterator[Any]:
-        """Its records, and what is wrong with the file."""
+        """Its records, and the faults of the file."""
         progress.add_total(sum(len(records.lengths) for records in found.ranges))
         count_faults(found.tally)
         yield from found.ranges
@@ -146,10 +148,10 @@ class ScanFn(TaskFn[None, Verified]):
 
 
 class CheckFn(TaskFn[None, Verified]):
-    """RecordRange -> Tally; to `keys` hashes of keys, by bucket; to `places` keys and where they are."""
+    """RecordRange -> Tally; to `keys` hashes of keys, by bucket; to `locations` keys and their locations."""
 
     def start_bundle(self) -> None:
-        """Nothing handed out, no key seen."""
+        """No task submitted, no key seen."""
         super().start_bundle()
         self._keys = bytearray()
 
@@ -158,7 +160,7 @@ class CheckFn(TaskFn[None, Verified]):
         yield from self.submit(None, CheckTask(records, expected))
 
     def finish_bundle(self) -> Iterator[Any]:
-        """Waits for what is still at work."""
+        """Waits for the tasks that are running."""
         yield from super().finish_bundle()
         for pair in self._parted():
             yield in_window(pair)
@@ -169,7 +171,7 @@ class CheckFn(TaskFn[None, Verified]):
         count_faults(found.tally)
         yield found.tally
         for pair in found.places:
-            yield beam.pvalue.TaggedOutput(_PLACES, pair)
+            yield beam.pvalue.TaggedOutput(_LOCATIONS, pair)
         self._keys += found.keys
         if len(self._keys) >= _KEYS_HELD:
             yield from self._parted()
@@ -187,7 +189,7 @@ def count_faults(tally: Tally) -> None:
 
 
 def tally_repeated(bucket: tuple[int, Iterable[bytes]], names: Sequence[str]) -> Tally:
-    """The records of a bucket whose key another has."""
+    """The records of a bucket whose keys are repeated."""
     tally = Tally()
     for (first, number), (shard, record) in repeated(bucket[1]):
         what = f"record {number} of {names[first]} has the same key"
@@ -220,7 +222,7 @@ class AddUpFn(beam.CombineFn):
 
 
 def write_tally(tally: Tally, path: str, report: str, started: str, scratch: str | None) -> str:
-    """Writes the report, removes what was kept for the time of the job; the path of the report."""
+    """Writes the report, removes the scratch folder; returns the path of the report."""
     if scratch is not None:
         with naming_faults(scratch):
             remove_marked_folder(scratch)

@@ -35,7 +35,7 @@ from recordmill.transforms.task_fn import TaskFn, in_window
 
 _UNMATCHED = "unmatched"
 _STORED, _SOURCE, _FAILED = "stored", "source", "failed"
-# What a process is handed at a time.
+# Records of a task.
 _AT_ONCE = 32
 
 Pair = tuple[bytes, bytes]
@@ -44,7 +44,7 @@ Pair = tuple[bytes, bytes]
 
 @dataclasses.dataclass(frozen=True)
 class SourceAgain:
-    """What a dataset was made from, and how.
+    """The source and settings of a dataset.
 
     Attributes:
         source: as it is listed now.
@@ -60,7 +60,7 @@ class SourceAgain:
 
 
 class CompareWithSource(beam.PTransform):
-    """(PCollection of keys and packed places, PCollection[Expected]) -> PCollections of Tally.
+    """(PCollection of keys and packed locations, PCollection[Expected]) -> PCollections of Tally.
 
     Args:
         path: of the dataset.
@@ -75,11 +75,11 @@ class CompareWithSource(beam.PTransform):
         self._workers = workers
 
     def expand(self, stored: tuple[Any, Any]) -> tuple[Any, ...]:
-        """The source to references, joined with places by key, to comparisons."""
-        places, expected = stored
+        """The source to references, joined with locations by key, to comparisons."""
+        locations, expected = stored
         against = self._against
         config = against.config
-        pipeline = places.pipeline
+        pipeline = locations.pipeline
         entries = pipeline | "ReadSource" >> ReadSource(
             against.source, against.scratch, against.parts, is_located=True
         )
@@ -101,7 +101,7 @@ class CompareWithSource(beam.PTransform):
             | "ReadFailures" >> beam.FlatMap(failed_pairs, self._path).with_output_types(tuple[str, bytes])
         )
         joined = (
-            {_STORED: places, _SOURCE: listed, _FAILED: failed}
+            {_STORED: locations, _SOURCE: listed, _FAILED: failed}
             | "JoinByKey" >> beam.CoGroupByKey()
             | "PairUp" >> beam.ParDo(PairFn()).with_outputs(_UNMATCHED, main="pairs")
         )
@@ -116,7 +116,7 @@ class CompareWithSource(beam.PTransform):
 
 
 def prepare_records(_: bytes, config: DatasetConfig, totals: Iterable[Totals]) -> RecordSettings:
-    """What records would be built by now."""
+    """The settings that records would be built by now."""
     return record_settings(merged_totals(totals, config.untyped_features), config)
 
 
@@ -133,7 +133,7 @@ def failed_pairs(_: bytes, folder: str) -> Iterator[tuple[str, bytes]]:
 
 
 def compare_classes(expected: Expected, settings: RecordSettings) -> Tally:
-    """Where the classes of the manifest are not those of the source."""
+    """Faults where the classes of the manifest differ from those of the source."""
     tally = Tally()
     for one in class_differences(expected.labels, settings):
         what = f"{one.feature} {one.where}: expected {one.expected}, found {one.found}"
@@ -142,22 +142,22 @@ def compare_classes(expected: Expected, settings: RecordSettings) -> Tally:
 
 
 class PairFn(beam.DoFn):
-    """Key and what has it -> Pair; to `unmatched` a Tally."""
+    """Key and the records that have it -> Pair; to `unmatched` a Tally."""
 
     def process(self, joined: tuple[str, Mapping[str, Iterable[bytes]]]) -> Iterator[Any]:
         """One key."""
         key, found = joined
         references = list(found[_SOURCE])
-        places = sorted(found[_STORED])
-        if not references or not places:
+        locations = sorted(found[_STORED])
+        if not references or not locations:
             tally = unmatched(
-                key, map(StoredPlace.unpack, places), bool(references), any(True for _ in found[_FAILED])
+                key, map(StoredPlace.unpack, locations), bool(references), any(True for _ in found[_FAILED])
             )
             if tally.faults:
                 yield beam.pvalue.TaggedOutput(_UNMATCHED, tally)
             return
-        for place in places:
-            yield place, references[0]
+        for location in locations:
+            yield location, references[0]
 
 
 class CompareFn(TaskFn[None, Verified]):
@@ -173,37 +173,37 @@ class CompareFn(TaskFn[None, Verified]):
         self._config = config
 
     def start_bundle(self) -> None:
-        """Nothing handed out, nothing held."""
+        """No task submitted, nothing held."""
         super().start_bundle()
         self._held: list[Pair] = []
         self._settings: RecordSettings | None = None
 
     def process(self, pair: Pair, settings: RecordSettings) -> Iterator[Any]:
-        """One record; some at a time are handed out."""
+        """One record; several are submitted as one task."""
         self._settings = settings
         self._held.append(pair)
         if len(self._held) >= _AT_ONCE:
-            yield from self._hand_out()
+            yield from self._submit_held()
 
     def finish_bundle(self) -> Iterator[Any]:
-        """Hands out what is held, and waits for all."""
-        early = list(self._hand_out())
+        """Submits the held records, and waits for all tasks."""
+        early = list(self._submit_held())
         yield from map(in_window, early)
         yield from super().finish_bundle()
 
     def results(self, _: None, found: Verified) -> Iterator[Any]:
-        """What was found of some records."""
+        """The faults of some records."""
         for kind, times in found.tally.faults.items():
             count(f"faults/{kind}", times)
         yield found.tally
 
-    def _hand_out(self) -> Iterator[Any]:
+    def _submit_held(self) -> Iterator[Any]:
         held, self._held = self._held, []
         if not held or self._settings is None:
             return
         task = CompareTask(
             [reference for _, reference in held],
-            places=[StoredPlace.unpack(place) for place, _ in held],
+            places=[StoredPlace.unpack(location) for location, _ in held],
             settings=self._settings,
             config=self._config,
         )

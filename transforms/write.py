@@ -39,8 +39,8 @@ class WriteDataset(beam.PTransform):
         output: folder of the dataset, on this machine or `gs://`; empty, or none yet, or with `overwrite` one
             that holds a dataset. With `dataset_version` folder of all its versions.
         config: how records are built, split, sharded and published.
-        source: what the records came from, for the manifest: `kind` and `input`, and what else the
-            source was told.
+        source: what the records came from, for the manifest: `kind`, `input` and the other
+            settings of the source.
         job: name of the job, for the manifest.
         source_reason: why the source is of its kind, for the manifest.
     """
@@ -81,7 +81,7 @@ class WriteDataset(beam.PTransform):
 
     @property
     def scratch(self) -> str:
-        """A folder that lives as long as the run, for what a source has to unpack."""
+        """A folder that lives as long as the run, for files that a source unpacks."""
         return self._run.scratch
 
     @property
@@ -96,7 +96,7 @@ class WriteDataset(beam.PTransform):
 
     @property
     def token(self) -> str:
-        """By which the job of this pipeline holds the output's lock."""
+        """Identifies this job as the holder of the output's lock."""
         return self._run.token
 
     def expand(self, entries: beam.PCollection[ImageRecord | Failure | ClassNames]) -> beam.PCollection[str]:

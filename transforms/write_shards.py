@@ -2,58 +2,52 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
+import dataclasses
 import os
 import shutil
 import tempfile
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
 import msgspec
-from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.failures import FailureLog
+from recordmill.transforms.group_references import GroupOf, GroupReferences, check_unique
 from recordmill.transforms.metrics import count, count_written
-from recordmill.transforms.records import ImageRecord, JobError
-from recordmill.transforms.repeated import REPEATED, if_repeated, repeated_keys
 from recordmill.transforms.shards import progress
-from recordmill.transforms.shards.batching import Batches, items
-from recordmill.transforms.shards.dataset_plan import DatasetPlan, shard_index, writer_processes
-from recordmill.transforms.shards.part import EncodedBatch, EncodeTask
+from recordmill.transforms.shards.batching import items
+from recordmill.transforms.shards.dataset_plan import DatasetPlan, shard_index, worker_processes
 from recordmill.transforms.shards.previous import MaskMap
 from recordmill.transforms.shards.record_encoder import RecordEncoder
 from recordmill.transforms.shards.references import reference_record
-from recordmill.transforms.shards.report import ShardReport
+from recordmill.transforms.shards.report import ShardFile, ShardReport
 from recordmill.transforms.shards.reuse import PreviousRecords, ReusableShard, reusable_shard
 from recordmill.transforms.shards.state import ShardState, shard_digest
-from recordmill.transforms.shards.writer import ShardWriter, encoder_pool
+from recordmill.transforms.shards.tasks import EncodedBatch, EncodeTask, PartTask, encoder_pool, part_count
 from recordmill.transforms.storage import files, lock
 from recordmill.transforms.storage.layout import Run
 from recordmill.transforms.storage.paths import is_remote
 from recordmill.transforms.storage.scratch import scratch_folder
 from recordmill.transforms.storage.write_faults import naming_faults
-from recordmill.transforms.survey import Surveyed, in_global_window
+from recordmill.transforms.survey import Surveyed
+from recordmill.transforms.task_fn import TaskFn
 from recordmill.transforms.workers.pool import ProcessExecutor
-
-# Shards whose references are held while some of their records are tried again.
-_RETRIES_AHEAD = 16
 
 
 class WriteShards(beam.PTransform):
-    """Surveyed -> PCollection[ShardReport]: complete shards, in order, unpublished.
+    """Surveyed -> PCollection[ShardReport]: complete, unpublished shards.
 
-    A shard that gets no record has no report.
-
-    Only references are shuffled: images are loaded where their shard is written.
+    A shard without records has no report. Only references are shuffled: images are loaded where their shard
+    is written.
 
     Args:
         config: of the dataset.
         plan: of the dataset, one element.
-        run: whose shards they are.
+        run: that the shards belong to.
     """
 
     def __init__(self, config: DatasetConfig, plan: beam.PCollection[DatasetPlan], run: Run) -> None:
@@ -64,53 +58,20 @@ class WriteShards(beam.PTransform):
 
     def expand(self, surveyed: Surveyed) -> beam.PCollection[ShardReport]:
         """(shard, references) -> GroupByKey -> one file a shard."""
-        plan = beam.pvalue.AsSingleton(self._plan)
-        assigned, named = surveyed.references | "AssignShards" >> beam.ParDo(
-            AssignShards(), plan, beam.pvalue.AsList(surveyed.repeated)
-        ).with_outputs(REPEATED, main="assigned").with_output_types(tuple[int, bytes])
-        return (
-            assigned
-            | "GroupByShard" >> beam.GroupByKey()
-            | "Write"
-            >> beam.ParDo(
-                WriteShardsFn(self._config, self._run),
-                plan,
-                beam.pvalue.AsList(named),
-            ).with_output_types(ShardReport)
+        grouped = surveyed | "GroupByShard" >> GroupReferences(
+            self._plan, grouping_by_shard, tuple[int, bytes]
         )
+        return grouped.groups | "Write" >> beam.ParDo(
+            WriteShardsFn(self._config, self._run),
+            beam.pvalue.AsSingleton(self._plan),
+            beam.pvalue.AsList(grouped.repeated),
+        ).with_output_types(ShardReport)
 
 
-class AssignShards(beam.DoFn):
-    """(split, references) -> (shard, references); key and origin of repeated keys to `repeated`."""
-
-    def start_bundle(self) -> None:
-        """Nothing collected; the plan may be another one."""
-        self._batches: Batches[int] = Batches()
-        self._first: dict[str, int] | None = None
-        self._repeated: frozenset[int] = frozenset()
-
-    def process(
-        self, element: tuple[str, bytes], plan: DatasetPlan, repeated: Sequence[int]
-    ) -> Iterator[Any]:
-        """One batch."""
-        if self._first is None:
-            self._first = plan.first_shards()
-            self._repeated = frozenset(repeated)
-        split, batch = element
-        first, split_plan = self._first[split], plan.splits[split]
-        for reference in items([batch]):
-            if self._repeated:
-                yield from if_repeated(reference, self._repeated)
-            number = first + shard_index(reference, split_plan)
-            full = self._batches.add(number, reference)
-            if full is not None:
-                yield number, full
-        if self._batches.full:
-            yield from self._batches.rest()
-
-    def finish_bundle(self) -> Iterator[WindowedValue]:
-        """The rest."""
-        yield from map(in_global_window, self._batches.rest())
+def grouping_by_shard(plan: DatasetPlan) -> GroupOf:
+    """A function from split and reference to the index of the shard in `DatasetPlan.shards`."""
+    first = plan.first_shards()
+    return lambda split, reference: first[split] + shard_index(reference, plan.splits[split])
 
 
 def ordered(batches: Iterable[bytes], by_key: bool) -> list[bytes]:
@@ -121,53 +82,47 @@ def ordered(batches: Iterable[bytes], by_key: bool) -> list[bytes]:
     return references
 
 
-class _Retry(NamedTuple):
-    """A shard of the previous version, while the records that it lacks are retried.
+@dataclasses.dataclass(frozen=True)
+class _Shard:
+    """A shard to be written.
 
     Attributes:
-        state: of the shard as it is to be.
-        before: the shard.
-        references: of all its records.
-        records: that it lacks.
-        batch: what comes of them.
+        state: of the shard.
+        previous: the shard of the previous version that was made from the same references; None if there is
+            none.
+        references: of its records, in their final order.
     """
 
     state: ShardState
-    before: ReusableShard
+    previous: ReusableShard | None
     references: Sequence[bytes]
-    records: Sequence[ImageRecord]
-    batch: Future[EncodedBatch]
 
 
-class WriteShardsFn(beam.DoFn):
+class WriteShardsFn(TaskFn[_Shard, EncodedBatch | ShardFile]):
     """(shard, batches of references) -> ShardReport.
 
-    A shard that an earlier run or the previous version has made from the same references and settings is not
-    written again. The others are handed to worker processes as they come, and reported
-    when the bundle ends.
+    A shard is reused if an earlier run or the previous version has made it from the same references and
+    settings. All other shards are written by worker processes.
 
     Args:
         config: of the dataset.
-        run: whose shards they are; it is shown to live.
+        run: that the shards belong to; its lock is kept.
     """
 
     def __init__(self, config: DatasetConfig, run: Run) -> None:
+        super().__init__(config.workers, progress.add_done)
         self._config = config
         self._run = run
         self._folder = run.shards
-        self._executor: ProcessExecutor[RecordEncoder] | None = None
-        self._writer: ShardWriter | None = None
         self._scratch: str | None = None
-        self._settings_digest = ""
 
     def start_bundle(self) -> None:
-        """No shard seen; the plan may be another one."""
+        """Resets the state; the plan may differ from the previous bundle's."""
+        super().start_bundle()
         self._settings_digest = ""
         self._sizes: Mapping[str, int] = {}
         self._shards: list[tuple[str, int]] = []
-        self._reused = 0
-        self._before: dict[tuple[str, int], str] = {}
-        self._retries: collections.deque[_Retry] = collections.deque()
+        self._reused = self._submitted = 0
         self._plan: DatasetPlan | None = None
         self._log = FailureLog()
 
@@ -175,12 +130,11 @@ class WriteShardsFn(beam.DoFn):
         self,
         element: tuple[int, Iterable[bytes]],
         plan: DatasetPlan,
-        named: Sequence[tuple[str, str]],
+        repeated: Sequence[tuple[str, str]],
     ) -> Iterator[ShardReport]:
         """One shard."""
-        if message := repeated_keys(named):
-            raise JobError(message)
-        if not self._settings_digest:
+        check_unique(repeated)
+        if self._plan is None:
             self._settings_digest = plan.settings.digest()
             self._plan, self._shards = plan, plan.shards()
             lock.keep(self._run.locked, self._run.token)
@@ -191,129 +145,113 @@ class WriteShardsFn(beam.DoFn):
         references = ordered(batches, self._config.order == "key")
         digest = shard_digest(self._settings_digest, references)
         state = ShardState(self._folder, split, shard, digest)
-        try:
-            report = self._begun(state, plan, references)
-            if report is not None:
-                yield _counted(report)
-        except BaseException:
-            self.teardown()
-            raise
+        previous = None
+        if plan.previous is not None:
+            previous = reusable_shard(plan.previous, plan.splits[split].num_shards, state)
+        planned = _Shard(state, previous, references)
+        if previous is None or not previous.header.stats.failed or previous.header.stats.unversioned:
+            yield from self._reused_or_written(planned)
+        else:
+            # The shard is unchanged if the records that failed fail again.
+            lacking = [reference for reference, _ in previous.lacking(references)]
+            yield from self.submit(planned, EncodeTask(lacking, sizes_only=True))
 
-    def finish_bundle(self) -> Iterator[WindowedValue]:
-        """Waits for the shards that are still written."""
+    def finish_bundle(self) -> Iterator[Any]:
+        """Waits for the shards that are not finished."""
         try:
-            while self._retries:
-                if (report := self._retried_shard()) is not None:
-                    yield in_global_window(_counted(report))
-            for report in self._writer.finish() if self._writer is not None else ():
-                before = self._before.get((report.split, report.shard))
-                report = msgspec.structs.replace(report, is_unchanged=before == report.file.sha256)
-                if report.file.failures_path is not None:
-                    self._log.add_file(report.file.failures_path)
-                yield in_global_window(_counted(report))
+            yield from super().finish_bundle()
         finally:
-            self.teardown()
             self._log.finish()
         if self._reused:
             progress.add_note(f"reusing {self._reused} finished shard{'' if self._reused == 1 else 's'}")
 
     def teardown(self) -> None:
-        """Lets the processes go."""
-        if self._executor is not None:
-            self._executor.close()
+        """Stops the worker processes; removes the scratch folder."""
+        super().teardown()
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
-        self._executor = self._writer = self._scratch = None
+        self._scratch = None
 
-    def _begun(self, state: ShardState, plan: DatasetPlan, references: Sequence[bytes]) -> ShardReport | None:
-        """The report of a shard, or of one before it that had to wait, where nothing has to be written."""
-        before = None
-        if plan.previous is not None:
-            before = reusable_shard(plan.previous, plan.splits[state.split].num_shards, state)
-        if before is None or not before.header.stats.failed or before.header.stats.unversioned:
-            return self._report(state, before, plan, references)
-        # The records that it lacks are retried: if they fail again, it is the same.
-        if self._writer is None:
-            self._start(plan)
-        assert self._executor is not None
-        lacking = before.lacking(references)
-        task = EncodeTask([reference for reference, _ in lacking], sizes_only=True)
-        records = [record for _, record in lacking]
-        self._retries.append(_Retry(state, before, references, records, self._executor.submit(task)))
-        return self._retried_shard() if len(self._retries) > _RETRIES_AHEAD else None
-
-    def _retried_shard(self) -> ShardReport | None:
-        """The report of the shard that has waited longest, where it is the same."""
+    def start_pool(self) -> ProcessExecutor[RecordEncoder]:
+        """Processes that encode records of the plan."""
         assert self._plan is not None
-        state, before, references, records, batch = self._retries.popleft()
-        result = batch.result()
-        before = before.retried(result.stats, result.failures)
-        progress.add_done(-len(records), -sum(record.size for record in records))  # counted with the shard
-        return self._report(state, before, self._plan, references)
+        workers = worker_processes(self._plan, self._config.workers)
+        return encoder_pool(self._plan.settings, progress.add_done, workers)
 
-    def _report(
-        self,
-        state: ShardState,
-        before: ReusableShard | None,
-        plan: DatasetPlan,
-        references: Sequence[bytes],
-    ) -> ShardReport | None:
-        """The report of a shard that need not be written; None of one that is handed to be."""
-        report = self._finished(state, before, references)
-        if report is not None:
-            progress.add_done(len(references), report.file.stats.source_bytes)
-            return report
-        writer = self._writer or self._start(plan)
-        writer.submit(state, references, self._previous_records(plan, state.split, state.shard))
-        return None
+    def results(self, shard: _Shard, result: EncodedBatch | ShardFile) -> Iterator[ShardReport]:
+        """The report of a written shard; or of one whose failed records have been retried."""
+        if isinstance(result, EncodedBatch):
+            assert shard.previous is not None
+            for _, record in shard.previous.lacking(shard.references):
+                progress.add_done(-1, -record.size)  # counted with the shard
+            previous = shard.previous.retried(result.stats, result.failures)
+            yield from self._reused_or_written(dataclasses.replace(shard, previous=previous))
+            return
+        if result.failures_path is not None:
+            self._log.add_file(result.failures_path)
+        yield _counted(_report(shard, ShardReport(shard.state.split, shard.state.shard, result)))
 
-    def _finished(
-        self, state: ShardState, before: ReusableShard | None, references: Sequence[bytes]
-    ) -> ShardReport | None:
-        """The report of a shard that an earlier run has written, or the previous version."""
-        if before is not None and before.is_unchanged:
-            with naming_faults(state.path):
-                return before.report(state)
-        with naming_faults(state.path):
-            report = state.reusable(references, self._sizes)
+    def _reused_or_written(self, shard: _Shard) -> Iterator[ShardReport]:
+        """The report of a shard that is reused; any other is submitted."""
+        report = self._reusable(shard)
+        if report is None:
+            yield from self._write(shard)
+        else:
+            progress.add_done(len(shard.references), report.file.stats.source_bytes)
+            yield _counted(report)
+
+    def _reusable(self, shard: _Shard) -> ShardReport | None:
+        """The report of a shard of the previous version, or of an earlier run; None if it must be written."""
+        with naming_faults(shard.state.path):
+            if shard.previous is not None and shard.previous.is_unchanged:
+                return shard.previous.report(shard.state)
+            report = shard.state.reusable(shard.references, self._sizes)
             if report is None:
-                state.discard(self._sizes)
-        if before is not None:
-            self._before[state.split, state.shard] = before.header.sha256
-        if report is not None:
-            self._reused += 1
-            is_unchanged = before is not None and before.header.sha256 == report.file.sha256
-            report = msgspec.structs.replace(report, is_unchanged=is_unchanged)
-        return report
+                shard.state.discard(self._sizes)
+                return None
+        self._reused += 1
+        return _report(shard, report)
 
-    def _previous_records(self, plan: DatasetPlan, split: str, shard: int) -> PreviousRecords | None:
-        """The previous version's records of a shard; None where there are no versions."""
+    def _write(self, shard: _Shard) -> Iterator[ShardReport]:
+        """Submits a shard, under a name that no other attempt uses."""
+        assert self._plan is not None
+        state, references = shard.state, shard.references
+        workers = worker_processes(self._plan, self._config.workers)
+        parts = part_count(len(references), self._submitted, len(self._shards), workers)
+        name = f"{state.split}-{state.shard:05d}-{uuid.uuid4().hex[:12]}"
+        path = os.path.join(self._working_folder(), name)
+        self._submitted += 1
+        previous = self._previous_records(self._plan, state)
+        yield from self.submit(shard, PartTask(references, path, state, previous), parts)
+
+    def _previous_records(self, plan: DatasetPlan, state: ShardState) -> PreviousRecords | None:
+        """The previous version's records of a shard; None if the dataset has no versions."""
         if not self._run.version:
             return None
-        previous, by_key = plan.previous, self._config.order == "key"
-        labels = plan.settings.features.labels
-        if previous is None:
-            return PreviousRecords((), by_key, MaskMap.of(labels, None).name)
-        made = plan.splits[split]
-        before = previous.overlapping(split, shard, made.num_shards, made.edges)
-        return PreviousRecords(tuple(before), by_key, MaskMap.of(labels, previous.masks).name)
-
-    def _start(self, plan: DatasetPlan) -> ShardWriter:
-        workers = writer_processes(plan, self._config.workers)
-        folder = self._working_folder()
-        self._executor = encoder_pool(plan.settings, progress.add_done, workers)
-        self._writer = ShardWriter(self._executor, folder, len(plan.shards()), workers)
-        return self._writer
+        previous, shards = plan.previous, []
+        if previous is not None:
+            split = plan.splits[state.split]
+            shards = previous.overlapping(state.split, state.shard, split.num_shards, split.edges)
+        masks = MaskMap.of(plan.settings.features.labels, previous.masks if previous is not None else None)
+        return PreviousRecords(tuple(shards), self._config.order == "key", masks.name)
 
     def _working_folder(self) -> str:
-        """Where shards are made: those of a bucket on this machine, until they are finished."""
+        """The folder in which shards are written; those of a bucket are uploaded once they are finished."""
         if is_remote(self._folder):
-            with naming_faults(tempfile.gettempdir()):
-                self._scratch = tempfile.mkdtemp(dir=scratch_folder())
+            if self._scratch is None:
+                with naming_faults(tempfile.gettempdir()):
+                    self._scratch = tempfile.mkdtemp(dir=scratch_folder())
             return self._scratch
-        with naming_faults(self._folder), contextlib.suppress(FileExistsError):
-            os.mkdir(self._folder)
+        if not self._submitted:
+            with naming_faults(self._folder), contextlib.suppress(FileExistsError):
+                os.mkdir(self._folder)
         return self._folder
+
+
+def _report(shard: _Shard, report: ShardReport) -> ShardReport:
+    """The report, with whether the shard is identical to the previous version's."""
+    is_same = shard.previous is not None and shard.previous.header.sha256 == report.file.sha256
+    return msgspec.structs.replace(report, is_unchanged=is_same)
 
 
 def _counted(report: ShardReport) -> ShardReport:

@@ -11,26 +11,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
-from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.transforms import coders as _coders  # noqa: F401  (registers the coders)
 from recordmill.transforms.config import MIB, DatasetConfig
 from recordmill.transforms.examples.tfrecord import FRAME_BYTES
 from recordmill.transforms.failures import FailureLog
+from recordmill.transforms.group_references import GroupOf, GroupReferences, check_unique
 from recordmill.transforms.metrics import count, count_written
 from recordmill.transforms.publish import Written
-from recordmill.transforms.records import Failure, JobError
-from recordmill.transforms.repeated import REPEATED, if_repeated, repeated_keys
+from recordmill.transforms.records import Failure
 from recordmill.transforms.shards import progress
-from recordmill.transforms.shards.batching import Batches, items
-from recordmill.transforms.shards.dataset_plan import DatasetPlan, beam_splits, writer_processes
+from recordmill.transforms.shards.batching import items
+from recordmill.transforms.shards.dataset_plan import DatasetPlan, beam_splits, worker_processes
 from recordmill.transforms.shards.memory import shuffle_warning
-from recordmill.transforms.shards.part import EncodedBatch, EncodeTask
 from recordmill.transforms.shards.read_back import read_back, shard_of_name
 from recordmill.transforms.shards.record_encoder import RecordEncoder
 from recordmill.transforms.shards.references import reference_record, reference_shard
 from recordmill.transforms.shards.report import ShardReport, WriteStats
-from recordmill.transforms.shards.writer import encoder_pool
+from recordmill.transforms.shards.tasks import EncodedBatch, EncodeTask, encoder_pool
 from recordmill.transforms.sink import WriteToTFRecord
 from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.layout import Run
@@ -166,51 +164,23 @@ class EncodeExamples(beam.PTransform):
 
     def expand(self, surveyed: Surveyed) -> EncodedExamples:
         """((split, group), references) -> GroupByKey -> one payload a record, by split."""
-        plan = beam.pvalue.AsSingleton(self._plan)
-        spread, named = surveyed.references | "SpreadReferences" >> beam.ParDo(
-            SpreadReferences(), plan, beam.pvalue.AsList(surveyed.repeated)
-        ).with_output_types(tuple[tuple[str, int], bytes], **{REPEATED: tuple[str, str]}).with_outputs(
-            REPEATED, main="spread"
+        grouped = surveyed | "GroupReferences" >> GroupReferences(
+            self._plan, grouping_by_hash, tuple[tuple[str, int], bytes]
         )
         tags = {split: _tag(split) for split in self._splits}
         types = {_FAILURES: Failure, **dict.fromkeys(tags.values(), bytes)}
-        encoded = (
-            spread
-            | "GroupReferences" >> beam.GroupByKey()
-            | "Encode"
-            >> beam.ParDo(EncodeExamplesFn(self._config, self._run), plan, beam.pvalue.AsList(named))
-            .with_output_types(tuple[str, WriteStats], **types)
-            .with_outputs(*types, main="stats")
-        )
+        encoded = grouped.groups | "Encode" >> beam.ParDo(
+            EncodeExamplesFn(self._config, self._run),
+            beam.pvalue.AsSingleton(self._plan),
+            beam.pvalue.AsList(grouped.repeated),
+        ).with_output_types(tuple[str, WriteStats], **types).with_outputs(*types, main="stats")
         payloads = {split: encoded[tag] for split, tag in tags.items()}
         return EncodedExamples(payloads, encoded["stats"], encoded[_FAILURES])
 
 
-class SpreadReferences(beam.DoFn):
-    """(split, references) -> ((split, group), references); repeated keys to `REPEATED`."""
-
-    def start_bundle(self) -> None:
-        """Nothing collected."""
-        self._batches: Batches[tuple[str, int]] = Batches()
-
-    def process(
-        self, element: tuple[str, bytes], plan: DatasetPlan, repeated: Sequence[int]
-    ) -> Iterator[Any]:
-        """One batch."""
-        split, batch = element
-        records = plan.splits[split].records
-        hashes = frozenset(repeated)
-        for reference in items([batch]):
-            if hashes:
-                yield from if_repeated(reference, hashes)
-            key = (split, group_of_reference(reference, records))
-            full = self._batches.add(key, reference)
-            if full is not None:
-                yield key, full
-
-    def finish_bundle(self) -> Iterator[WindowedValue]:
-        """The rest."""
-        yield from map(in_global_window, self._batches.rest())
+def grouping_by_hash(plan: DatasetPlan) -> GroupOf:
+    """A function from split and reference to (split, group)."""
+    return lambda split, reference: (split, group_of_reference(reference, plan.splits[split].records))
 
 
 class EncodeExamplesFn(TaskFn[str, EncodedBatch]):
@@ -241,11 +211,10 @@ class EncodeExamplesFn(TaskFn[str, EncodedBatch]):
         self,
         element: tuple[tuple[str, int], Iterable[bytes]],
         plan: DatasetPlan,
-        named: Sequence[tuple[str, str]],
+        repeated: Sequence[tuple[str, str]],
     ) -> Iterator[beam.pvalue.TaggedOutput]:
         """One group."""
-        if message := repeated_keys(named):
-            raise JobError(message)
+        check_unique(repeated)
         if self._plan is None:
             self._plan, self._task_bytes = plan, source_bytes_of_task(plan)
         (split, _), batches = element
@@ -267,7 +236,7 @@ class EncodeExamplesFn(TaskFn[str, EncodedBatch]):
         warning = shuffle_warning(self._config, self._plan)
         if warning is not None:
             progress.add_note(warning)
-        workers = writer_processes(self._plan, self._config.workers)
+        workers = worker_processes(self._plan, self._config.workers)
         return encoder_pool(self._plan.settings, progress.add_done, workers)
 
     def results(self, split: str, batch: EncodedBatch) -> Iterator[beam.pvalue.TaggedOutput]:

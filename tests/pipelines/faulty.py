@@ -20,11 +20,11 @@ from recordmill.transforms.publish import Reconcile, write_metadata
 from recordmill.transforms.records import Failure, ImageRecord, ImageRef
 from recordmill.transforms.shards.dataset_plan import DatasetPlan, shard_index
 from recordmill.transforms.shards.manifest import Provenance
-from recordmill.transforms.shards.part import PartTask
 from recordmill.transforms.shards.record_encoder import RecordEncoder
 from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.report import ShardReport
 from recordmill.transforms.shards.state import ShardState, shard_digest
+from recordmill.transforms.shards.tasks import PartTask
 from recordmill.transforms.shards.totals import total
 from recordmill.transforms.storage.files import make_folder, sizes
 from recordmill.transforms.storage.layout import Run

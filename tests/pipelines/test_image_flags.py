@@ -116,7 +116,7 @@ def test_every_flag_at_once_gives_the_same_bytes_twice(
             "--image_format=jpeg",
             "--jpeg_quality=80",
             "--subsampling=422",
-            "--reencode=always",
+            "--reencode=smaller",
             "--size=40x60",
         ),
         *("--fit=pad", "--background=navy", "--color=rgb", "--alpha=flatten", "--optimize=lossless"),
@@ -167,11 +167,21 @@ def test_the_price_of_progressive_jpegs_is_told(
         (["--size=0x9"], "--size has 0 pixels"),
         (["--image_format=webp", "--size=9x20000"], "with --image_format=webp a side may have 1 to 16,383"),
         (["--size=100000x100000"], "--size is 100000x100000; it may have 178,956,970 pixels"),
-        (["--max_side=9", "--fit=pad"], "--fit is pad, which says how --size is reached, which is not given"),
+        (["--max_side=9", "--fit=pad"], "--fit is pad, which describes how --size is reached; --size is"),
         (["--background=red"], "--background is 255,0,0, which only --alpha=flatten and --fit=pad use"),
         (["--alpha=flatten", "--background=nice"], "argument --background: "),
         (["--image_format=raw", "--optimize=lossless"], "--optimize is lossless, which makes JPEGs and PNGs"),
         (["--image_format=png", "--optimize=lossless-progressive"], "--optimize=lossless is for PNGs"),
+        (["--image_format=tensor", "--optimize=lossless"], "--optimize is lossless, which makes JPEGs"),
+        (["--image_format=webp", "--optimize=lossless"], "--optimize is lossless, which makes JPEGs"),
+        *(
+            (
+                ["--image_format=jpeg", f"--reencode={way}", f"--alpha={alpha}", "--optimize=lossless"],
+                f"is for PNGs, and --image_format is jpeg, --reencode {way} and --alpha {alpha}, which leave",
+            )
+            for way in ("always", "needed")
+            for alpha in ("flatten", "fail")
+        ),
         (["--image_format=tensor", "--metadata=strip"], "--metadata is strip, which pixels cannot carry"),
         (["--color=grey"], "--color is 'grey'; it may be keep, rgb or gray"),
     ],
@@ -183,6 +193,20 @@ def test_bad_calls(
     assert convert("--input", photos, "--output", output, *flags) == 2
     assert message in capsys.readouterr().err
     assert not output.exists()
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--alpha=flatten"],
+        ["--reencode=always"],
+        ["--reencode=always", "--alpha=flatten", "--target_ssim=0.9"],
+    ],
+)
+def test_lossless_optimization_where_pngs_may_stay(photos: Path, tmp_path: Path, flags: list[str]) -> None:
+    call = ["--input", str(photos), "--output", str(tmp_path / "out"), "--image_format=jpeg", *flags]
+    options = parse_convert([*call, "--optimize=lossless"], "convert")
+    assert options.dataset.policy.optimize == "lossless"
 
 
 def test_defaults(photos: Path, tmp_path: Path) -> None:

@@ -322,7 +322,7 @@ def test_a_list_of_images_and_a_key_without_a_letter(
             ("{out}", "--images=none/sheet.png"),
             "--images is 'none/sheet.png'; give a file in an existing",
         ),
-        (("{out}", "--columns=3"), "--columns is of the contact sheet; give --images sheet.png too"),
+        (("{out}", "--columns=3"), "--columns is for the contact sheet; also give --images sheet.png"),
         (("{out}", "--record=99"), "--record is '99'; it may be 0 to 11"),
     ],
 )

@@ -32,7 +32,7 @@ def test_the_printed_lines_read_the_dataset(tmp_path: Path, capsys: pytest.Captu
         draw("circle", 1, 40, 20).save(path)
     output = tmp_path / 'the "out"'
     text = printed(capsys, tmp_path / "it's", output, "--splits=only=1")
-    assert f"The dataset is in {output}/. Its report.html shows what it is. To read it:\n" in text
+    assert f"The dataset is in {output}/. Its report.html describes it. To read it:\n" in text
     ours, _, theirs = text.partition("TensorFlow Datasets reads it too:")
     assert {example["image/encoded"].shape for example in run(ours)["dataset"]} == {(20, 40, 3)}
     assert "image/encoded" in capsys.readouterr().out  # the first example

@@ -77,7 +77,7 @@ def test_fifty_columns_hold_what_matters_and_say_so() -> None:
     ]
     assert max(map(len, lines)) <= 50
     said = " ".join(line.strip() for line in lines)
-    assert "Not shown for want of room: PSNR, an image, decode" in said
+    assert "Not shown on this narrow terminal: PSNR, an image, decode" in said
 
 
 def test_piped_output_is_wide_and_plain(

@@ -149,7 +149,7 @@ def test_a_version_that_is_first(photos: Path, tmp_path: Path, capsys: pytest.Ca
     text = capsys.readouterr().out
     assert re.match(r"version +1\.0\.0 *\n", text)
     assert "reused" not in text
-    where = f"The dataset is in {output}/1.0.0/. Its report.html shows what it is."
+    where = f"The dataset is in {output}/1.0.0/. Its report.html describes it."
     assert f"{where} To read the version that {output}/latest.json names:\n" in text
     ours, _, theirs = text.partition("TensorFlow Datasets reads it too:")
     assert len(list(run(ours)["dataset"])) == 12

@@ -10,7 +10,7 @@ from recordmill.transforms.shards.dataset_plan import (
     planned_statistics,
     record_settings,
     shard_index,
-    writer_processes,
+    worker_processes,
 )
 from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.statistics import Statistics
@@ -136,8 +136,8 @@ def test_a_split_that_beam_has_no_writer_for() -> None:
 
 
 def test_processes_that_a_plan_is_worth() -> None:
-    assert [writer_processes(plan(DatasetConfig()), workers) for workers in (0, 1, 4)] == [1, 1, 4]
-    assert writer_processes(plan(DatasetConfig(), count=20), 4) == 1
+    assert [worker_processes(plan(DatasetConfig()), workers) for workers in (0, 1, 4)] == [1, 1, 4]
+    assert worker_processes(plan(DatasetConfig(), count=20), 4) == 1
 
 
 def test_figures_that_are_known_before_an_image_is_read() -> None:

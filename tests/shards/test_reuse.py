@@ -20,7 +20,6 @@ from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.records import AnnotatedObject, Annotations, Box, ImageRecord, ImageRef, Steps
 from recordmill.transforms.shards.dataset_plan import plan_dataset
 from recordmill.transforms.shards.fingerprint import is_versioned, source_fingerprint
-from recordmill.transforms.shards.part import PartTask, join_parts, write_part
 from recordmill.transforms.shards.previous import MaskMap, PreviousSplit, PreviousVersion, ShardPaths
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from recordmill.transforms.shards.record_state import DamagedStateError, Spans, read_state, write_state
@@ -28,6 +27,7 @@ from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.report import ShardFile
 from recordmill.transforms.shards.reuse import PreviousRecords, reusable_shard
 from recordmill.transforms.shards.state import ShardState
+from recordmill.transforms.shards.tasks import PartTask, join_parts, write_part
 from recordmill.transforms.shards.totals import total
 from recordmill.transforms.storage.local import version_of
 

@@ -13,12 +13,12 @@ from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.versions import (
     Version,
     check_home,
-    expose,
     latest_version,
     parse_version,
+    publish_version,
     published_versions,
+    recover_versions,
     remove_old_versions,
-    settle_versions,
     staging_folder,
     version_folder,
     version_to_write,
@@ -195,10 +195,10 @@ def test_exposing_can_be_repeated(tmp_path: Path) -> None:
     run = run_of(str(tmp_path), "1.0.0")
     lock.acquire(str(tmp_path), run.token)
     put_staged(run)
-    expose(run)
-    expose(run)
+    publish_version(run)
+    publish_version(run)
     lock.release(str(tmp_path), run.token)
-    expose(run)
+    publish_version(run)
     assert contents(tmp_path) == {
         "latest.json": '{"format_version": 1, "version": "1.0.0"}\n',
         **{f"1.0.0/{name}": text for name, text in whole("1.0.0").items()},
@@ -210,7 +210,7 @@ def test_nothing_is_exposed_without_the_lock(home: Path) -> None:
     put_staged(run)
     lock.acquire(str(home), "another's")
     with pytest.raises(JobError, match="another job has taken over"):
-        expose(run)
+        publish_version(run)
     lock.release(str(home), "another's")
     assert versions_seen(home) == ["1.0.0", "1.0.9", "1.0.10"]
     check_readers(home)
@@ -229,9 +229,9 @@ def test_a_job_that_loses_the_lock_meanwhile_leaves_latest(
 
     monkeypatch.setattr("recordmill.transforms.storage.versions.move_folder", moved)
     with pytest.raises(JobError, match="another job has taken over"):
-        expose(run)
+        publish_version(run)
     assert latest_seen(home) == "1.0.10"
-    settle_versions(str(home), "1.0.12")
+    recover_versions(str(home), "1.0.12")
     lock.release(str(home), "another's")
     assert latest_seen(home) == "1.0.11"
     assert left(home) == []
@@ -240,7 +240,7 @@ def test_a_job_that_loses_the_lock_meanwhile_leaves_latest(
 
 def test_a_version_that_is_gone_is_not_exposed(home: Path) -> None:
     with pytest.raises(JobError, match=r"1\.0\.11 is gone"):
-        expose(run_of(str(home), "1.0.11"))
+        publish_version(run_of(str(home), "1.0.11"))
 
 
 def test_nothing_in_the_way_is_replaced(home: Path) -> None:
@@ -249,12 +249,12 @@ def test_nothing_in_the_way_is_replaced(home: Path) -> None:
     put(str(home / "1.0.11" / "mine.txt"), "mine")
     lock.acquire(str(home), run.token)
     with pytest.raises(JobError, match=r"something else has got the name '1\.0\.11' meanwhile"):
-        expose(run)
+        publish_version(run)
     with pytest.raises(JobError, match=r"1\.0\.11 is in the way of version 1\.0\.11.*move it away"):
-        settle_versions(str(home), "1.0.12")
+        recover_versions(str(home), "1.0.12")
     assert contents(home / "1.0.11") == {"mine.txt": "mine"}
     (home / "1.0.11").rename(home / "mine")
-    settle_versions(str(home), "1.0.12")
+    recover_versions(str(home), "1.0.12")
     lock.release(str(home), run.token)
     assert latest_seen(home) == "1.0.11"
     assert left(home) == []
@@ -267,8 +267,8 @@ def test_a_version_that_another_job_has_published_stays(home: Path) -> None:
     put(os.path.join(run.output, "mine.txt"), "mine")
     lock.acquire(str(home), run.token)
     with pytest.raises(JobError, match=r"something else has got the name '1\.0\.10'"):
-        expose(run)
-    settle_versions(str(home), "1.0.10")
+        publish_version(run)
+    recover_versions(str(home), "1.0.10")
     lock.release(str(home), run.token)
     assert contents(home / ".recordmill" / "1.0.10") == {"mine.txt": "mine"}
     assert contents(home / "1.0.10") == whole("1.0.10")
@@ -280,10 +280,10 @@ def test_a_version_set_back_stays_so(home: Path) -> None:
     os.remove(home / ".recordmill" / "1.0.5" / "manifest.json")
     put(str(home / ".recordmill" / "1.0.11" / "train-00000-of-00001.tfrecord"), "half")
     put(os.path.join(run_of(str(home), "1.0.11").folder, "run.json"), '{"format_version": 1}')
-    settle_versions(str(home), "1.0.11")
+    recover_versions(str(home), "1.0.11")
     assert latest_seen(home) == "1.0.0"
     assert left(home) == ["1.0.11"]
-    settle_versions(str(home), "1.0.12")
+    recover_versions(str(home), "1.0.12")
     assert left(home) == []
     assert latest_seen(home) == "1.0.0"
     assert versions_seen(home) == ["1.0.0", "1.0.9", "1.0.10"]
@@ -291,7 +291,7 @@ def test_a_version_set_back_stays_so(home: Path) -> None:
 
 def test_a_note_of_a_version_that_is_gone_is_forgotten(home: Path) -> None:
     put(str(home / ".recordmill" / "exposing.json"), '{"format_version": 1, "version": "3.0.0"}')
-    settle_versions(str(home), "1.0.11")
+    recover_versions(str(home), "1.0.11")
     assert left(home) == []
     assert latest_seen(home) == "1.0.10"
 
@@ -300,11 +300,11 @@ def test_a_damaged_note_is_named(home: Path) -> None:
     note = home / ".recordmill" / "exposing.json"
     put(str(note), '{"format_version"')
     with pytest.raises(JobError, match=r"exposing\.json' names no version.*; remove it$"):
-        settle_versions(str(home), "1.0.11")
+        recover_versions(str(home), "1.0.11")
     note.unlink()
     put(str(home / ".recordmill" / "removing-1.0.0.json"), '{"files": ["../../birds/1.0.9/manifest.json"]}')
     with pytest.raises(JobError, match=r"removing-1\.0\.0\.json is damaged .*; remove it, and .*/1\.0\.0$"):
-        settle_versions(str(home), "1.0.11")
+        recover_versions(str(home), "1.0.11")
     assert versions_seen(home) == ["1.0.0", "1.0.9", "1.0.10"]
     check_readers(home)
 

@@ -14,11 +14,11 @@ from recordmill.transforms.storage import lock, objects
 from recordmill.transforms.storage.cloud import called
 from recordmill.transforms.storage.versions import (
     check_home,
-    expose,
     latest_version,
+    publish_version,
     published_versions,
+    recover_versions,
     remove_old_versions,
-    settle_versions,
     version_to_write,
 )
 from tests.buckets.server import BucketServer, Faults
@@ -103,7 +103,7 @@ def test_manifest_json_is_moved_last_and_latest_json_written_then(
                 seen.append((request.kind, request.name))
 
         bucket_server.on_mutation(note)
-        expose(run)
+        publish_version(run)
         bucket_server.on_mutation(None)
     made = [name.removeprefix("birds/") for kind, name in seen if kind != "delete"]
     assert made[0] == ".recordmill/exposing.json"
@@ -113,7 +113,7 @@ def test_manifest_json_is_moved_last_and_latest_json_written_then(
     assert latest_seen(bucket_server, home) == "1.0.11"
     assert bucket_server.names(f"{home}/.recordmill") == []
     check_readers(bucket_server, home)
-    expose(run)  # a step that is repeated
+    publish_version(run)  # a step that is repeated
     check_readers(bucket_server, home)
 
 
@@ -121,7 +121,7 @@ def test_nothing_is_exposed_without_the_lock(home: str, bucket_server: BucketSer
     run = run_of(home, "1.0.11")
     put_staged(run)
     with locked(home, "another's"), pytest.raises(JobError, match="another job has taken over"):
-        expose(run)
+        publish_version(run)
     assert latest_seen(bucket_server, home) == "1.0.10"
     assert bucket_server.names(f"{home}/1.0.11") == []
 
@@ -132,12 +132,12 @@ def test_nothing_in_the_way_is_replaced(home: str, bucket_server: BucketServer) 
     with locked(home, run.token):
         put_staged(run)
         with pytest.raises(JobError, match=r"something else has got the name '1\.0\.11' meanwhile"):
-            expose(run)
+            publish_version(run)
         with pytest.raises(JobError, match=r"1\.0\.11 is in the way of version 1\.0\.11"):
-            settle_versions(home, "1.0.12")
+            recover_versions(home, "1.0.12")
         assert contents(bucket_server, f"{home}/1.0.11") == {"train-00000-of-00001.tfrecord": "mine"}
         bucket_server.remove(f"{home}/1.0.11/train-00000-of-00001.tfrecord")
-        settle_versions(home, "1.0.12")
+        recover_versions(home, "1.0.12")
     assert latest_seen(bucket_server, home) == "1.0.11"
     check_readers(bucket_server, home)
 
@@ -162,7 +162,7 @@ def test_a_removal_goes_on_with_what_makes_it_whole(home: str, bucket_server: Bu
             removed.append(request.name.removeprefix("birds/"))
 
     bucket_server.on_mutation(note)
-    settle_versions(home, "1.0.11")
+    recover_versions(home, "1.0.11")
     bucket_server.on_mutation(None)
     assert removed[:2] == ["1.0.0/manifest.json", "1.0.0/dataset_info.json"]
     assert removed[-1] == ".recordmill/removing-1.0.0.json"
@@ -176,7 +176,7 @@ def test_a_removal_that_had_only_begun_is_called_off_by_latest_json(
     manifest = whole("1.0.0")["manifest.json"].encode()
     bucket_server.put(f"{home}/.recordmill/removing-1.0.0.json", manifest)
     bucket_server.put(f"{home}/latest.json", b'{"format_version": 1, "version": "1.0.0"}')
-    settle_versions(home, "1.0.11")
+    recover_versions(home, "1.0.11")
     assert bucket_server.names(f"{home}/.recordmill") == []
     check_readers(bucket_server, home)
     assert contents(bucket_server, f"{home}/1.0.0") == whole("1.0.0")

@@ -14,9 +14,9 @@ from pathlib import Path
 from recordmill.transforms.storage import files, lock
 from recordmill.transforms.storage.layout import Run
 from recordmill.transforms.storage.versions import (
-    expose,
+    publish_version,
+    recover_versions,
     remove_old_versions,
-    settle_versions,
     staging_folder,
 )
 
@@ -80,10 +80,10 @@ def publish(home: str, version: str, keep: int = 100) -> None:
 
 def work(run: Run, keep: int = KEPT) -> None:
     """What such a job does under the lock."""
-    settle_versions(run.home, run.version)
+    recover_versions(run.home, run.version)
     if not files.exists(os.path.join(run.published, "manifest.json")):
         put_staged(run)
-        expose(run)
+        publish_version(run)
     remove_old_versions(run.home, keep)
 
 

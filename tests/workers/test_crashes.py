@@ -14,13 +14,12 @@ from benchmarks.drawings import draw
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import Annotations, ImageRecord, ImageRef, JobError
 from recordmill.transforms.shards.dataset_plan import plan_dataset
-from recordmill.transforms.shards.part import EncodeTask, PartTask, write_part
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.sample import measure
 from recordmill.transforms.shards.state import ShardState
+from recordmill.transforms.shards.tasks import EncodeTask, PartTask, encoder_pool, write_part
 from recordmill.transforms.shards.totals import total
-from recordmill.transforms.shards.writer import encoder_pool
 from recordmill.transforms.storage.files import sizes
 from recordmill.transforms.storage.local import version_of
 from tests.workers.failing_codec import failing_codec

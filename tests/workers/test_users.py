@@ -22,9 +22,9 @@ from recordmill.transforms.reading.verify_tasks import CheckTask
 from recordmill.transforms.records import Annotations, BadInput, Failure, ImageRecord, ImageRef
 from recordmill.transforms.reporting.tasks import ChangeTask
 from recordmill.transforms.shards.dataset_plan import plan_dataset
-from recordmill.transforms.shards.part import EncodeTask, PartTask
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from recordmill.transforms.shards.references import pack_reference
+from recordmill.transforms.shards.tasks import EncodeTask, PartTask
 from recordmill.transforms.shards.totals import total
 from recordmill.transforms.sweeping.crops import Worst
 from recordmill.transforms.sweeping.settings import SweepConfig
@@ -164,14 +164,14 @@ def test_sweep(references: list[bytes], settings: RecordSettings) -> None:
     config = SweepConfig(qualities=(60,), targets=(), worst=2)
     every = sweep_settings(config)
     measure = MeasureTask(references[2], every, config.seen, settings)
-    found = ran(measure, worker_itself, "images.original", "opened")
+    found = ran(measure, worker_itself, "images.similarity", "opened")
     assert found == Failure("2.jpg", "encode", RAISED, "injected")
     worst = Worst(0.5, "2.jpg", 0, references[2], (0.5,) * len(every))
     crop = CropTask(references[2], every, config.seen, worst)
-    assert ran(crop, worker_itself, "images.original", "opened") == []
+    assert ran(crop, worker_itself, "images.similarity", "opened") == []
 
 
 def test_report(references: list[bytes]) -> None:
     task = ChangeTask(references[2], ImagePolicy("jpeg", reencode="always"))
-    found = ran(task, worker_itself, "images.original", "opened")
+    found = ran(task, worker_itself, "images.similarity", "opened")
     assert isinstance(found, BadInput) and str(found) == f"encode: {RAISED} (injected)"

@@ -10,7 +10,7 @@ from recordmill.transforms.flags import check_values, declares_flags, flag, nami
 from recordmill.transforms.images.reasons import MAX_PIXELS, MAX_SIDE
 
 IMAGE_FORMATS = ("keep", "jpeg", "png", "webp", "raw", "tensor")
-# Those that change pixels whenever they are encoded.
+# Encoding in these formats always changes pixels.
 LOSSY = ("jpeg", "webp")
 SUBSAMPLINGS = ("420", "422", "444")
 REENCODINGS = ("smaller", "needed", "always")
@@ -44,14 +44,14 @@ class ImagePolicy:
 
     image_format: str = flag(
         "keep",
-        "keep: as they are, and what TensorFlow cannot decode losslessly as PNG; jpeg, webp: re-encoded as "
-        "--reencode determines; raw: pixels; tensor: for tf.io.parse_tensor",
+        "keep: unchanged, or PNG if TensorFlow cannot decode them; jpeg, webp: re-encoded according to "
+        "--reencode; raw: pixels; tensor: for tf.io.parse_tensor",
         values=IMAGE_FORMATS,
         default_text="keep; raw with --schema=plain",
     )
     jpeg_quality: int = flag(
         90,
-        "of the JPEGs that are encoded, and of lossy WebP; 1 to 100",
+        "quality of encoded JPEGs and of lossy WebP; 1 to 100",
         at_least=1,
         at_most=100,
         metavar="Q",
@@ -63,7 +63,7 @@ class ImagePolicy:
         values=VALIDATIONS,
     )
     exif: str = flag("apply", "turn images upright as their EXIF orientation says", values=EXIF_POLICIES)
-    subsampling: str = flag("420", "of colour in JPEGs that are encoded", values=SUBSAMPLINGS)
+    subsampling: str = flag("420", "chroma subsampling of encoded JPEGs", values=SUBSAMPLINGS)
     reencode: str = flag(
         "smaller",
         "with --image_format=jpeg or webp: smaller drops a result that is not smaller, and keeps JPEGs "
@@ -102,7 +102,7 @@ class ImagePolicy:
     )
     background: tuple[int, int, int] = flag(
         WHITE,
-        "of --alpha=flatten and --fit=pad: a name or #rrggbb",
+        "colour for --alpha=flatten and --fit=pad: a name or #rrggbb",
         parse=_color,
         metavar="COLOR",
         default_text="white",
@@ -110,8 +110,8 @@ class ImagePolicy:
     )
     metadata: str = flag(
         "auto",
-        "EXIF with GPS and thumbnails, XMP, comments: auto leaves kept files as they are and encodes others "
-        "without; strip removes them from kept files too",
+        "EXIF with GPS and thumbnails, XMP, comments: auto drops them from encoded images and leaves kept "
+        "files as they are; strip also removes them from kept files",
         values=METADATA,
     )
     target_ssim: float | None = flag(
@@ -138,18 +138,24 @@ class ImagePolicy:
 
     @property
     def changes_pixels(self) -> bool:
-        """Whether geometry or colour is asked for: pixels that the source does not have."""
+        """Whether the size or colours may change, so that the source has other pixels."""
         return self.resizes or self.color != "keep"
 
     @property
     def is_slow(self) -> bool:
-        """Whether an image takes many times what its decoding and one encoding take."""
+        """Whether an image takes many times as long as decoding it and encoding it once."""
         return self.target_ssim is not None or self.optimize != "none"
 
     @property
     def encodes_jpeg(self) -> bool:
         """Whether a JPEG may be encoded at `jpeg_quality` or `target_ssim`."""
         return self.image_format == "jpeg" or (self.image_format == "keep" and self.changes_pixels)
+
+    @property
+    def _stores_only_jpegs(self) -> bool:
+        """Whether no file is kept in another format: for its size, its transparency or its SSIM."""
+        exceptions = self.reencode == "smaller" or self.alpha == "keep" or self.target_ssim is not None
+        return self.image_format == "jpeg" and not exceptions
 
     def check_effects(self, given: Collection[str]) -> None:
         """Refuses flags that contradict each other, or that have no effect.
@@ -184,7 +190,7 @@ class ImagePolicy:
             only = "--image_format=jpeg uses, or keep with a new size or colour"
             found.append(("subsampling", f"only {only}; {chosen}"))
         elif self.color == "gray":
-            found.append(("subsampling", "is of colours, and --color is gray"))
+            found.append(("subsampling", "is for colours, and --color is gray"))
         if self.image_format not in LOSSY:
             found.append(("reencode", f"only --image_format=jpeg or webp uses; {chosen}"))
         if self.image_format != "jpeg":
@@ -197,6 +203,9 @@ class ImagePolicy:
             found.append(("optimize", f"makes JPEGs and PNGs smaller; {chosen}"))
         elif self.image_format == "png" and self.optimize == "lossless-progressive":
             found.append(("optimize", f"is for JPEGs, and {chosen}: --optimize=lossless is for PNGs"))
+        elif self.optimize == "lossless" and self._stores_only_jpegs:
+            only = f"{chosen}, --reencode {self.reencode} and --alpha {self.alpha}, which leave only JPEGs"
+            found.append(("optimize", f"is for PNGs, and {only}: lossless-progressive is for JPEGs"))
         if self.image_format in ("raw", "tensor"):
             found.append(("metadata", f"pixels cannot carry; {chosen}"))
         return found

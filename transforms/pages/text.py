@@ -10,9 +10,9 @@ LONGEST_NAME = 120
 _UNITS = ("kB", "MB", "GB", "TB", "PB")
 
 
-def visible(name: str, longest: int) -> str:
-    """A name in visible characters; the middle of a longer one is left out."""
-    if len(name) > longest:
+def visible(name: str, longest: int | None = None) -> str:
+    """A name in visible characters; beyond `longest` characters its middle is left out."""
+    if longest is not None and len(name) > longest:
         name = f"{name[: longest // 2]}…{name[-(longest // 2) :]}"
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in printable(name))
 

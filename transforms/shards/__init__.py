@@ -1,1 +1,1 @@
-"""Splits, shards and order from hashes; whole shards written, in this process or in spawned ones. No Beam."""
+"""Splits, shards and order from hashes; plans, records, shard files and the manifest. No Beam."""

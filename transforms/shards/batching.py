@@ -1,4 +1,4 @@
-"""Many small byte strings in one element: a runner's cost is by the element."""
+"""Many small byte strings in one element, because a runner's cost is per element."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Batches(Generic[K]):
 
     @property
     def full(self) -> bool:
-        """Whether the open batches are too much to hold: take the rest."""
+        """Whether so much is held that `rest` should be called."""
         return self._held >= HELD_BYTES
 
     def add(self, key: K, item: bytes) -> bytes | None:
@@ -42,7 +42,7 @@ class Batches(Generic[K]):
         return bytes(batch)
 
     def rest(self) -> Iterator[tuple[K, bytes]]:
-        """The batches that are not full; forgets them."""
+        """Yields and removes the batches that are not full."""
         opened, self._open, self._held = self._open, {}, 0
         for key, batch in opened.items():
             yield key, bytes(batch)

@@ -13,7 +13,7 @@ _LONGEST_NAME = 60
 
 
 def source_facts(source: Mapping[str, Any], reason: str) -> dict[str, str]:
-    """By title: the kind of source, with the reason for it if known, and the input."""
+    """By title: the kind of source, with the reason for it, if there is one, and the input."""
     facts = {"source": f"{source['kind']} ({reason})" if reason else source["kind"], "input": source["input"]}
     return {title: text for title, text in facts.items() if text}
 

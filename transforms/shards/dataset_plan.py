@@ -173,7 +173,7 @@ def beam_splits(config: DatasetConfig) -> tuple[str, ...]:
     return tuple(sorted({name for name in names if SPLIT_NAME.fullmatch(name)}))
 
 
-def writer_processes(plan: DatasetPlan, workers: int) -> int:
+def worker_processes(plan: DatasetPlan, workers: int) -> int:
     """The number of worker processes that the records of a plan are worth, `workers` at most."""
     worthwhile = plan.records >= _SPAWN_RECORDS or plan.source_bytes >= _SPAWN_BYTES
     return max(workers, 1) if worthwhile else 1

@@ -1,4 +1,4 @@
-"""Short hashes of what records, stored images and masks are made from: what has an equal one is reused."""
+"""Short hashes of the inputs of records, images and masks, which are reused if the hashes are equal."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def has_details(annotations: Annotations) -> bool:
 
 
 def is_versioned(record: ImageRecord) -> bool:
-    """Whether the version is known of every file that a record is made from."""
+    """Whether every file that a record is made from has a version."""
     return all(ref.version for ref in files_of(record))
 
 
 def listed_content(record: ImageRecord) -> bytes:
-    """The content of a record: all that is listed, except where it lies and where it is listed."""
+    """The content of a record as listed, without the locations of its files and of its listing."""
     return encode((record.key, record.split, record.size, _without_files(record.annotations)))
 
 
@@ -60,7 +60,7 @@ def source_fingerprint(record: ImageRecord) -> str:
 def annotations_fingerprint(
     record: ImageRecord, labels: LabelMap, needs: frozenset[str], mask_map: str
 ) -> str:
-    """Identifies what the masks of a record are made from, except its images; empty if a version is unknown.
+    """Identifies the inputs of a record's masks, without its image; empty if a version is unknown.
 
     Args:
         record: the record.

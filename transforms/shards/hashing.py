@@ -23,7 +23,7 @@ def _hash64(text: str, salt: bytes) -> bytes:
 
 
 def key_digest(key: str) -> int:
-    """The 63-bit hash by which equal keys are found: it fits Beam's coder of integers, which are signed."""
+    """The 63-bit hash that finds equal keys; it fits Beam's coder of signed integers."""
     return int.from_bytes(_hash64(key, b"recordmill/key"), "big") >> 1
 
 

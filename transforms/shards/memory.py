@@ -20,10 +20,9 @@ _NO_LIMIT = 1 << 60
 
 
 def shuffle_warning(config: DatasetConfig, plan: DatasetPlan) -> str | None:
-    """What to say where `--writer=beam` shuffles records in memory, and there may be too little of it.
+    """The warning if `--writer=beam` shuffles records in memory, and there may be too little of it.
 
-    It shuffles those of splits whose number of shards is given. Without one, each bundle becomes a file as it
-    comes, and nothing is held.
+    It shuffles only splits with a given number of shards. Otherwise each bundle becomes a file.
     """
     if config.writer != "beam" or not config.shuffles_in_memory:
         return None
@@ -49,7 +48,7 @@ def available_bytes(root: Path = Path("/")) -> int:
 
 
 def _group_rooms(root: Path) -> Iterator[int]:
-    """What each control group above this process has left, where it has a limit; Linux, both versions."""
+    """The free memory of each control group above this process that has a limit; Linux, both versions."""
     try:
         lines = (root / "proc/self/cgroup").read_text("utf-8").splitlines()
     except OSError:

@@ -158,7 +158,7 @@ class _Split(msgspec.Struct):
 
 
 class _Manifest(msgspec.Struct):
-    """What is read here of manifest.json."""
+    """The fields of manifest.json that are read here."""
 
     splits: dict[str, _Split]
     digests: dict[str, str]

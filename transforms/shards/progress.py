@@ -1,4 +1,4 @@
-"""How far the work in this process has come: written by the transforms, read by a progress display."""
+"""The progress of the job in this process: written by the transforms, read by a progress display."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class ProgressState:
 
     Attributes:
         listed: records and failures that the source has yielded.
-        records: records to write or verify; 0 until their number is known.
-        source_bytes: their bytes, where the listing told.
+        records: records to write or verify; 0 until they are counted.
+        source_bytes: their bytes, if the listing has sizes.
         done_records: records that were written or failed.
         done_bytes: their bytes.
         writing_since: `time.monotonic` of the last change of `records`.
-        notes: what a person should know, in order.
-        verb: what is done to records.
+        notes: messages for the user, in order.
+        verb: the action on records, in the past tense.
     """
 
     listed: int = 0
@@ -43,7 +43,7 @@ def snapshot() -> ProgressState:
 
 
 def reset(verb: str = "wrote") -> None:
-    """Starts a new job, which has `verb` done to its records."""
+    """Starts a new job; `verb` as in `ProgressState`."""
     global _state
     with _lock:
         _state = ProgressState(verb=verb)
@@ -56,7 +56,7 @@ def add_listed(count: int) -> None:
 
 
 def set_totals(records: int, source_bytes: int) -> None:
-    """Says what there is to write."""
+    """Sets the number and bytes of the records to write."""
     with _lock:
         _state.records = records
         _state.source_bytes = source_bytes
@@ -71,14 +71,14 @@ def add_total(records: int) -> None:
 
 
 def add_done(records: int, source_bytes: int) -> None:
-    """Counts records as dealt with."""
+    """Counts records as done."""
     with _lock:
         _state.done_records += records
         _state.done_bytes += source_bytes
 
 
 def add_note(text: str) -> None:
-    """Says something that a person should know; once."""
+    """Adds a message for the user, once."""
     with _lock:
         if text not in _state.notes:
             _state.notes += (text,)

@@ -1,4 +1,4 @@
-"""Images of the next records, asked for while this one is encoded: an answer of a bucket takes its time."""
+"""Requests the images of the next records while one is encoded: a bucket answers slowly."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from recordmill.transforms.records import ImageRecord
 from recordmill.transforms.shards.record_state import EncodedRecord
 from recordmill.transforms.storage.reader import ImageReader
 
-# What a writer holds, or has asked for: bytes by the listing, of which one image may be more.
+# The most that a process holds or has requested, in listed bytes; one image may be larger.
 _BYTES = 32 << 20
 _IMAGES = 32
-# Of an image whose size the listing does not tell.
+# For an image whose size the listing does not have.
 _UNKNOWN_BYTES = 1 << 20
 
 Loading = Future[bytes] | None
 
 
 class Ahead(NamedTuple):
-    """A record, and what its image will come from.
+    """A record, and the loading of its image.
 
     Attributes:
         record: the record.
-        loading: of its image; None where there is none to wait for.
-        taken: what the version before has stored of it; None where its image has to be loaded.
+        loading: of its image; None if there is nothing to wait for.
+        reused: images and masks in the previous version; None if its image has to be loaded.
     """
 
     record: ImageRecord
     loading: Loading
-    taken: EncodedRecord | None
+    reused: EncodedRecord | None
 
 
 def read_ahead(
     records: Iterable[tuple[ImageRecord, EncodedRecord | None]], reader: ImageReader
 ) -> Iterator[Ahead]:
-    """Each record, in order, its image asked for unless it is taken over."""
+    """Yields each record, in order; its image is requested ahead unless it is reused."""
     waiting: collections.deque[Ahead] = collections.deque()
     held = 0
     try:
-        for record, taken in records:
+        for record, reused in records:
             size = _bytes(record)
             while waiting and (held + size > _BYTES or len(waiting) >= _IMAGES):
                 held -= _bytes(waiting[0].record)
                 yield waiting.popleft()
-            loading = None if record.image is None or taken is not None else reader.begin(record.image)
-            ahead = Ahead(record, loading, taken)
+            loading = None if record.image is None or reused is not None else reader.begin(record.image)
+            ahead = Ahead(record, loading, reused)
             if loading is None and not waiting:
                 yield ahead
             else:

@@ -13,19 +13,19 @@ from recordmill import __version__
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.images.versions import codec_versions
 
-# What determines how many shards there are, and nothing about their contents.
+# Settings that determine the number of shards, not their contents.
 _OF_SHARDS = ("num_shards", "shard_size", "reader_hosts")
 # Flags of settings that have another name.
 _FLAGS = {"image_roots": "image_root", "kind": "source"}
-# What determines the Examples, which are rebuilt in any case, and no image: part of `RecordSettings.digest`.
+# Settings of the Examples, which are always rebuilt, not of images; part of `RecordSettings.digest`.
 _OF_EXAMPLES = ("label_names", "label_classes", "label_texts")
-# What only dataset_info.json contains.
+# Settings that only dataset_info.json contains.
 _OF_METADATA = ("name",)
 _PACKAGES = ("recordmill", "protobuf", "pycocotools")
 
 
 class Recipe(msgspec.Struct, frozen=True):
-    """The settings of a job, as plain JSON knows them.
+    """The settings of a job, as plain JSON.
 
     Attributes:
         config: `DatasetConfig.as_json`.
@@ -50,7 +50,7 @@ class Recipe(msgspec.Struct, frozen=True):
         return "; ".join(changes)
 
     def asks_for_same_shards(self, before: Recipe) -> bool:
-        """Whether the number of shards is not asked for, or is asked for as it was."""
+        """Whether the flags set no number of shards, or the same as before."""
         default = DatasetConfig().as_json()
         now, then, unasked = (
             [config.get(name) for name in _OF_SHARDS] for config in (self.config, before.config, default)
@@ -91,5 +91,5 @@ def package_version(package: str) -> str:
 
 
 def program_versions() -> dict[str, str]:
-    """Versions of all that may change a byte of a shard."""
+    """Versions of all packages that may change a byte of a shard."""
     return {**codec_versions(), **{package: package_version(package) for package in _PACKAGES}}

@@ -38,7 +38,7 @@ from recordmill.transforms.storage.reader import ListedReader
 from recordmill.transforms.workers.position import SLOW_FACTOR
 from recordmill.transforms.workers.task import Worker
 
-# Frames of a clip in a bucket that are asked for before they are needed.
+# Frames of a clip in a bucket that are requested ahead.
 _FRAMES_AHEAD = 16
 _NOTHING = Mapped()
 _OBJECTS = frozenset({"objects"})
@@ -48,7 +48,7 @@ _OF_MASKS = frozenset(
 _T = TypeVar("_T")
 
 
-class _NotRead(BaseException):  # no handler of a decoder's errors may take it for one
+class _ReadFault(BaseException):  # must not be caught with the errors of a decoder
     """A file could not be read now: the machine or the service is at fault, not the record."""
 
     def __init__(self, fault: Exception) -> None:
@@ -58,7 +58,7 @@ class _NotRead(BaseException):  # no handler of a decoder's errors may take it f
 
 @dataclasses.dataclass(frozen=True)
 class RecordSettings:
-    """All that the encoding of a record depends on, beside the record: sent once to each writer."""
+    """All settings that the encoding of a record depends on; sent once to each worker process."""
 
     policy: ImagePolicy
     schema: Schema
@@ -67,7 +67,7 @@ class RecordSettings:
     boxes: str = "clip"
 
     def digest(self) -> str:
-        """A hash of all that the encoding depends on, in hex."""
+        """A hash of the settings, in hex."""
         labels = self.features.labels
         ids = sorted((type(label).__name__, str(label), number) for label, number in labels.ids.items())
         columns = [
@@ -92,9 +92,9 @@ class RecordSettings:
 
 
 def _has_masks(annotations: Annotations, annotated: frozenset[str]) -> bool:
-    """Whether there is anything to make a mask of the whole image of.
+    """Whether a mask of the image can be made.
 
-    Where masks are painted from objects, an image that was annotated without any is background.
+    If masks are painted from objects, an annotated image without objects is background.
     """
     if annotations.masks or any(one.mask is not None for one in annotations.objects):
         return True
@@ -128,26 +128,26 @@ class RecordEncoder:
         references: Sequence[bytes],
         stats: WriteStats,
         failures: list[Failure],
-        take: PreviousRecords | None = None,
+        previous: PreviousRecords | None = None,
     ) -> Iterator[tuple[int, ImageRecord, EncodedRecord]]:
-        """Yields place in `references`, record and what became of it, in order, but for those that fail.
+        """Yields index in `references`, record and encoded record, in order, except for records that fail.
 
         Args:
             references: packed.
-            stats: counts what was encoded and what failed.
-            failures: takes those that failed.
-            take: the version before; None where nothing may be taken over.
+            stats: counts encoded and failed records.
+            failures: gets the failed records.
+            previous: records of the previous version; None if nothing may be reused.
         """
-        self._mask_map = None if take is None else take.mask_map
+        self._mask_map = None if previous is None else previous.mask_map
         records = ((reference, reference_record(reference, self._reader.read)) for reference in references)
-        found = (take or PreviousRecords()).found(records)
-        for index, (record, loading, taken) in enumerate(read_ahead(found, self._reader)):
+        found = (previous or PreviousRecords()).found(records)
+        for index, (record, loading, reused) in enumerate(read_ahead(found, self._reader)):
             self._work = stats.work
             self._is_as_listed = True
             try:
                 with self.worker.item(index):
-                    encoded = self.encode(record, loading, taken)
-            except _NotRead as error:
+                    encoded = self.encode(record, loading, reused)
+            except _ReadFault as error:
                 raise error.fault from None
             except BadInput as error:
                 failure = error.failure(record.key)
@@ -157,7 +157,7 @@ class RecordEncoder:
                 stats.add(encoded.images, encoded.source_bytes)
                 sizes = [(image.width, image.height) for image in encoded.images]
                 stats.statistics.add(sizes, *encoded.counted)
-                if taken is not None:
+                if reused is not None:
                     stats.reused += 1
                 elif record.image is not None and is_lossy(encoded.images):
                     stats.statistics.add_reencoded(record.key, references[index])
@@ -166,28 +166,28 @@ class RecordEncoder:
             self.worker.progress(1, record.size)
 
     def encode(
-        self, record: ImageRecord, loading: Loading = None, taken: EncodedRecord | None = None
+        self, record: ImageRecord, loading: Loading = None, reused: EncodedRecord | None = None
     ) -> EncodedRecord:
         """The Example of `record`.
 
         Args:
             record: to encode.
-            loading: what its image comes from, where it has been asked for.
-            taken: what the version before has stored of it, made from the same source.
+            loading: of its image, if that has begun.
+            reused: images and masks in the previous version, made from the same source.
 
         Raises:
-            BadInput: the record fails, the job goes on.
-            _NotRead: a file cannot be read now.
+            BadInput: the record fails; the job continues.
+            _ReadFault: a file cannot be read now.
         """
         if record.annotations.steps is not None:
-            return self._sequence(record, record.annotations.steps, taken)
-        annotations = self._of_masks(record)
-        same = taken if taken is not None and annotations and annotations == taken.annotations else None
+            return self._sequence(record, record.annotations.steps, reused)
+        annotations = self._masks_fingerprint(record)
+        same = reused if reused is not None and annotations and annotations == reused.annotations else None
         masks: dict[ImageRef, Loading] = {}
         if same is None:
             masks = {one.image: self._reader.begin(one.image) for one in record.annotations.masks.values()}
-        if taken is not None:
-            image, source_bytes = next(iter(taken.images), None), taken.source_bytes
+        if reused is not None:
+            image, source_bytes = next(iter(reused.images), None), reused.source_bytes
         else:
             image, source_bytes = self._stored_image(record, loading)
         features, mapped = self._features(record, image, masks, same)
@@ -204,7 +204,7 @@ class RecordEncoder:
         Args:
             record: to build.
             image: as it is stored; None where it has none.
-            masks: what images of masks come from, where they have been asked for.
+            masks: loading of its mask files, if that has begun.
 
         Raises:
             BadInput: an annotation or a feature does not fit.
@@ -212,7 +212,7 @@ class RecordEncoder:
         try:
             features, mapped = self._features(record, image, masks or {}, None)
             return build_example(self._named(features)), mapped
-        except _NotRead as error:
+        except _ReadFault as error:
             raise error.fault from None
 
     def _features(
@@ -266,26 +266,26 @@ class RecordEncoder:
         self._work["masks"] += len(mapped.masks) + len(mapped.object_masks)
         return mapped
 
-    def _of_masks(self, record: ImageRecord) -> str:
-        """The fingerprint of what the masks of a record are made from; empty where none is wanted."""
+    def _masks_fingerprint(self, record: ImageRecord) -> str:
+        """The fingerprint of the inputs of a record's masks; empty if it needs none."""
         if self._mask_map is None or not self._needs - _OBJECTS or not has_details(record.annotations):
             return ""
         needs = self._needed(record.annotations)
         return annotations_fingerprint(record, self._settings.features.labels, needs, self._mask_map)
 
     def _needed(self, annotations: Annotations) -> frozenset[str]:
-        """What of `Mapped` a record needs: of several schemas at once, one may have nothing to store."""
+        """The fields of `Mapped` that a record needs: of several schemas, one may have nothing to store."""
         is_one = "," not in self._settings.schema.name
         if is_one or _has_masks(annotations, self._settings.features.annotated):
             return self._needs
         return self._needs - _OF_MASKS
 
-    def _sequence(self, record: ImageRecord, steps: Steps, taken: EncodedRecord | None) -> EncodedRecord:
+    def _sequence(self, record: ImageRecord, steps: Steps, reused: EncodedRecord | None) -> EncodedRecord:
         """A SequenceExample; its frames are stored one after the other."""
         schema, features = self._settings.schema, self._settings.features
         if not isinstance(schema, SequenceSchema):
             raise JobError(f"record {record.key!r} is a sequence, which schema {schema.name!r} cannot hold")
-        frames, size = self._stored_frames(steps) if taken is None else (taken.images, taken.source_bytes)
+        frames, size = self._stored_frames(steps) if reused is None else (reused.images, reused.source_bytes)
         context = schema.features(record, None, _NOTHING, features)
         lists = schema.feature_lists(record, frames, features)
         payload = build_sequence_example(self._named(context), self._named(lists))
@@ -305,7 +305,7 @@ class RecordEncoder:
         return tuple(frames), size
 
     def _frames(self, refs: Sequence[ImageRef]) -> Iterator[bytes]:
-        """The bytes of each frame; those of a bucket are asked for ahead."""
+        """The bytes of each frame; frames in a bucket are requested ahead."""
         waiting: collections.deque[tuple[ImageRef, Loading]] = collections.deque()
         for ref in refs:
             waiting.append((ref, self._reader.begin(ref)))
@@ -319,24 +319,24 @@ class RecordEncoder:
         return self._read(ref, loading)
 
     def _read(self, ref: ImageRef, loading: Loading) -> bytes:
-        """The bytes of a file; notes it where they are not of the state that was listed."""
+        """The bytes of a file; sets `_is_as_listed` to False if it has changed since it was listed."""
         self._work["source_reads"] += 1
         try:
             data = self._reader.read(ref) if loading is None else loading.result()
         except BadInput:
             raise
         except Exception as error:
-            raise _NotRead(error) from error
+            raise _ReadFault(error) from error
         self._is_as_listed &= self._reader.is_as_listed(ref)
         return data
 
     def _named(self, items: Mapping[str, _T]) -> Mapping[str, _T]:
-        """Features under the names that the user wants."""
+        """Features under the names that the user gave."""
         rename = self._settings.rename
         return {rename.get(name, name): value for name, value in items.items()} if rename else items
 
     def _notes(self, record: ImageRecord, mapped: Mapped, stats: WriteStats) -> Iterator[Failure]:
-        """What became of the annotations of a record that is written."""
+        """Counts the annotations of a written record; yields those that were changed or dropped."""
         if mapped.objects:
             stats.annotations["objects"] += len(mapped.objects)
         elif "objects" in self._needs:

@@ -1,4 +1,4 @@
-"""What a published shard was made from, record by record: the next version reuses images and masks by it.
+"""The state of a published shard, with a row for each record: the next version reuses images and masks by it.
 
 A gzipped TFRecord file, whose records are msgpack: a header, then a row for each record of the shard, in the
 same order.
@@ -44,7 +44,7 @@ class DamagedStateError(ValueError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EncodedRecord:
-    """A serialised Example, and what it is made of.
+    """A serialised Example and its images, annotations and counts.
 
     Attributes:
         payload: the bytes; empty where they are those of the previous version.
@@ -52,7 +52,7 @@ class EncodedRecord:
         source_bytes: of them in the source.
         mapped: its annotations in the image; of the previous version, only masks.
         counted: classes and boxes in its features.
-        annotations: fingerprint of what its masks are made from; empty where it has none.
+        annotations: fingerprint of the inputs of its masks; empty if it has none.
         is_as_listed: whether its files were read as they were listed; false where one has changed since.
     """
 
@@ -66,7 +66,7 @@ class EncodedRecord:
 
 
 class StateHeader(msgspec.Struct, frozen=True):
-    """What is recorded of a shard as one.
+    """The state of a shard without its records.
 
     Attributes:
         digest: of its settings and references, as `shard_digest` has it.
@@ -74,7 +74,7 @@ class StateHeader(msgspec.Struct, frozen=True):
         sha256: of the shard, in hex.
         stamp: of the shard, as `stamp_of` has it.
         index_sha256: of its index, in hex.
-        stats: counts, without what only one run has done.
+        stats: counts, without the work of the run.
         failures: lines of failures.jsonl.
         format_version: of the file.
     """
@@ -94,12 +94,12 @@ class Row(msgspec.Struct, array_like=True, frozen=True):
 
     Attributes:
         sort_key: the order of records in the shard: their hash in hex, or with `--order=key` their key.
-        source: fingerprint of what its images were made from; empty where nothing can be reused.
+        source: fingerprint of the inputs of its images; empty if nothing can be reused.
         size: bytes of its payload.
         checksum: of its payload, as the frame has it.
         source_bytes: of its images in the source.
         images: where each lies in the payload, and the image without its bytes.
-        annotations: fingerprint of what its masks were made from; empty where there are none.
+        annotations: fingerprint of the inputs of its masks; empty if it has none.
         masks: where each lies, by name.
         object_masks: likewise, in order.
     """
@@ -115,7 +115,7 @@ class Row(msgspec.Struct, array_like=True, frozen=True):
     object_masks: list[Span] = []
 
     def stored(self, payload: bytes) -> EncodedRecord | None:
-        """What can be reused of the record, given its payload; None of a payload of another record."""
+        """The images and masks of the record, given its payload; None for the payload of another record."""
         if masked_crc32c(payload) != self.checksum:
             return None
         images = (dataclasses.replace(image, data=_part(payload, span)) for span, image in self.images)
@@ -135,9 +135,9 @@ def _part(payload: bytes, span: Span) -> bytes:
 
 
 class Spans:
-    """Finds parts of a payload: each is looked for behind the one before it first.
+    """Finds parts of a payload. The search for each part starts at the end of the previous one.
 
-    Wherever its bytes stand, they are those that were stored.
+    Any occurrence of the bytes will do.
     """
 
     def __init__(self, payload: bytes) -> None:

@@ -1,6 +1,6 @@
-"""References: what is held in memory, and shuffled, for each image.
+"""References: the records as they are held in memory and shuffled.
 
-A reference is the hash that orders it, the digest of what determines its record's bytes, and the record.
+A reference is the hash that orders it, the digest of the inputs of its record's bytes, and the record.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from recordmill.transforms.shards.hashing import HASH_BYTES, order_hash, shard_o
 from recordmill.transforms.shards.plain_values import encode
 from recordmill.transforms.storage.spool import Spool
 
-# In place of the key's own characters at the end of a URI. No path holds a NUL.
+# Replaces the key at the end of a URI. No path contains a NUL.
 _KEY = "\0"
-# Bytes of annotations that a reference holds: more are spooled.
+# Annotations of more bytes are spooled.
 _HELD = 192
 _START = HASH_BYTES + DIGEST_BYTES
 _NO_ANNOTATIONS = Annotations()
@@ -28,7 +28,7 @@ Read = Callable[[ImageRef], bytes]
 
 
 class _Packed(msgspec.Struct, frozen=True, array_like=True):
-    """A record, and where its annotations lie if they are spooled."""
+    """A record, and the location of its annotations if they are spooled."""
 
     record: ImageRecord
     spooled: ImageRef | None = None

@@ -12,7 +12,7 @@ from recordmill.transforms.shards.statistics import Statistics, add_counts
 
 
 class WriteStats(msgspec.Struct):
-    """Mergeable counts of what went into a file of records, and of what did not.
+    """Mergeable counts of the records written to a file, and of those that failed.
 
     Attributes:
         written: records.
@@ -31,10 +31,10 @@ class WriteStats(msgspec.Struct):
         annotations: what was stored: `objects`, `class` (masks), …; `images_without_objects`.
         notes: annotations that were clipped or dropped, by reason.
         statistics: of the written records.
-        work: done for it: `source_reads` (files), `images` (through the codecs, or the check of their
+        work: operations: `source_reads` (files), `images` (through the codecs, or the check of their
             header), `masks` (made).
         reused: records whose images are those of the previous version.
-        unversioned: records of which a file may change unseen.
+        unversioned: records one of whose files has no version, so a change may go unnoticed.
     """
 
     written: int = 0
@@ -80,7 +80,7 @@ class WriteStats(msgspec.Struct):
         self.failed[failure.stage, failure.reason] += 1
 
     def merge(self, other: WriteStats) -> None:
-        """Counts in all that `other` has counted."""
+        """Adds the counts of `other`."""
         add_counts(self, other)
 
 

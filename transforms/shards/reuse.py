@@ -1,4 +1,4 @@
-"""What is reused of the previous version: identical shards, and in others the images and masks of records."""
+"""Reuse of the previous version: identical shards, and images and masks of records in other shards."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class ReusableShard:
         header: of its state.
         state_sha256: of the state file, in hex.
         is_unchanged: whether a rebuild would be identical; False until failed records have been retried, and
-            where files may have changed unseen.
-        work: what the retry took.
+            if a file has no version.
+        work: operations of the retry.
     """
 
     paths: ShardPaths
@@ -86,12 +86,12 @@ class ReusableShard:
 
 
 def reusable_shard(previous: PreviousVersion, num_shards: int, state: ShardState) -> ReusableShard | None:
-    """The shard of the previous version with the same index, if it was made from the same.
+    """The shard with the same index in the previous version, if its references and settings are the same.
 
     Args:
         previous: the version.
-        num_shards: of the split, as they are to be.
-        state: of the shard, as it is to be.
+        num_shards: of the split in the next version.
+        state: of the shard in the next version.
     """
     split = previous.splits.get(state.split)
     if split is None or split.num_shards != num_shards:
@@ -115,7 +115,7 @@ def reusable_shard(previous: PreviousVersion, num_shards: int, state: ShardState
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PreviousRecords:
-    """Where the records of a shard, or of a part of one, may be found in the previous version.
+    """The shards of the previous version that may have the records of a shard, or of a part of one.
 
     Attributes:
         shards: of the previous version, in order; none where there is nothing to reuse.
@@ -128,15 +128,15 @@ class PreviousRecords:
     mask_map: str = ""
 
     def sort_key(self, reference: bytes, record: ImageRecord) -> str:
-        """By which a record is ordered in its shard."""
+        """The key by which records are sorted in their shard."""
         return record.key if self.by_key else reference[:8].hex()
 
     def found(
         self, records: Iterable[tuple[bytes, ImageRecord]]
     ) -> Iterator[tuple[ImageRecord, EncodedRecord | None]]:
-        """Each record, given with its reference and in the order of the shard, and what was stored of it.
+        """Yields each record, and its images and masks in the previous version if they can be reused.
 
-        One pass over both. What cannot be read of the previous version is rebuilt.
+        Reads both in one pass; `records` are (reference, record), in the order of the shard.
         """
         with contextlib.ExitStack() as stack:
             rows = self._rows(stack)
@@ -162,7 +162,7 @@ class PreviousRecords:
 
 
 def _stored(row: Row, offset: int, file: BinaryIO) -> EncodedRecord | None:
-    """What the record of a row holds; None where it is damaged."""
+    """The images and masks of the record of a row; None if it is damaged."""
     file.seek(offset)
     try:
         payload = next(read_frames(file)).payload

@@ -1,4 +1,4 @@
-"""The state file of a finished, unpublished shard, from which a later run sees that it can be reused."""
+"""The state file of a finished, unpublished shard, by which a later run decides whether to reuse it."""
 
 from __future__ import annotations
 
@@ -75,16 +75,15 @@ class ShardState:
         write_bytes(self.path, msgspec.msgpack.encode(state))
 
     def reusable(self, references: Sequence[bytes], sizes: Mapping[str, int]) -> ShardReport | None:
-        """The report of the shard if a run has finished it from exactly this.
+        """The report of the shard if a run has finished it from the same references and settings.
 
-        A shard some of whose images could not be loaded, and now can be, is not reused; nor is one of files
-        that may have changed unseen.
+        A shard is not reused if an image that could not be loaded now can be, or if a file has no version.
 
         Args:
             references: of the shard.
             sizes: bytes of each file in the folder, by name.
         """
-        report = self._noted(sizes)
+        report = self._stored_report(sizes)
         if report is None or report.file.stats.unversioned:
             return None
         if report.file.failures_path and _can_be_loaded(report.file.failures_path, references):
@@ -92,14 +91,14 @@ class ShardState:
         return report
 
     def discard(self, sizes: Mapping[str, int]) -> None:
-        """Removes what runs have left of the shard, if it is no use any more; `sizes` as in `reusable`."""
+        """Removes the files of the shard that an earlier run has left; `sizes` as in `reusable`."""
         if os.path.basename(self.path) in sizes:
-            report = self._noted(sizes, any_digest=True)
+            report = self._stored_report(sizes, any_digest=True)
             files.remove_if_there(self.path)
             if report is not None:
                 files.remove_if_there(*report.file.paths)
 
-    def _noted(self, sizes: Mapping[str, int], any_digest: bool = False) -> ShardReport | None:
+    def _stored_report(self, sizes: Mapping[str, int], any_digest: bool = False) -> ShardReport | None:
         """The report in the state file; None without one, or where it is damaged or of another format."""
         if os.path.basename(self.path) not in sizes:
             return None

@@ -123,10 +123,10 @@ class Statistics(msgspec.Struct):
 
         Args:
             sizes: width and height of its image, of each frame of a sequence; of none where it has none.
-            labels: class ids of the whole image.
+            labels: class ids of the image.
             objects: class ids of its objects.
             boxes: of its objects; None where records of its kind have no boxes at all.
-            pixels: number of pixels of each class id in the mask of the whole image.
+            pixels: number of pixels of each class id in the mask of the image.
         """
         self.records += 1
         size = None
@@ -237,10 +237,10 @@ class Counted(NamedTuple):
     """The arguments of `Statistics.add` after the sizes of images.
 
     Attributes:
-        labels: class ids of the whole image, or of the sequence and of its steps.
+        labels: class ids of the image, or of the sequence and of its steps.
         objects: class ids of objects.
         boxes: of objects; None where no record has any.
-        pixels: number of pixels of each class id in the mask of the whole image.
+        pixels: number of pixels of each class id in the mask of the image.
     """
 
     labels: Sequence[int] = ()
@@ -287,7 +287,7 @@ class CountedFeatures:
         Args:
             features: of the record, under our names; of a sequence, its context.
             lists: of a sequence.
-            masks: of the whole image, as `Mapped.masks`.
+            masks: of the image, as `Mapped.masks`.
         """
         labels: Sequence[int] = features[self._labels].values if self._labels in features else ()
         if lists is not None:

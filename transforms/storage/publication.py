@@ -1,4 +1,4 @@
-"""What publishing does to an output, step by step: each can be repeated, and taken back until the last."""
+"""The steps of a publication: each can be repeated, and undone until the last."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ METADATA = "metadata.json"
 
 
 class Move(NamedTuple):
-    """A finished file, the name that readers will see it by, and its sha256 where that is known.
+    """A finished file, the name that readers will see it by, and its SHA-256, if it has been computed.
 
-    A file of another version stays where it is, too.
+    A file of another version also stays where it is.
     """
 
     unpublished: str
@@ -62,7 +62,7 @@ class Publication(msgspec.Struct, frozen=True):
     Attributes:
         moves: name in the output by path below the run's folder.
         metadata: names of the files that are written once all are moved.
-        replaces: the dataset that is withdrawn.
+        replaces: the dataset that is unpublished.
         shared: names of the files that another version has, too.
     """
 
@@ -83,7 +83,7 @@ class Publication(msgspec.Struct, frozen=True):
 
 
 class _Manifest(msgspec.Struct):
-    """What is read here of manifest.json."""
+    """The fields of manifest.json that are read here."""
 
     format_version: int
     files: list[Any]
@@ -93,7 +93,7 @@ def published_dataset(output: str) -> PublishedDataset | None:
     """The dataset in a folder.
 
     Raises:
-        JobError: manifest.json is not one that tells which files are the dataset's.
+        JobError: manifest.json does not list the dataset's files.
     """
     path = os.path.join(output, MANIFEST)
     try:
@@ -106,8 +106,7 @@ def published_dataset(output: str) -> PublishedDataset | None:
             raise ValueError
     except (ValueError, RecursionError) as error:
         raise JobError(
-            f"{path} does not say which files are the dataset's; remove the dataset yourself, or give "
-            "another folder"
+            f"{path} does not list the dataset's files; remove the dataset yourself, or give another folder"
         ) from error
     try:
         names = tuple(check_name(output, name) for name in manifest.files)
@@ -120,7 +119,7 @@ def read_journal(output: str, folder: str) -> Publication | None:
     """The publication that a run has begun, or was about to.
 
     Raises:
-        JobError: the note is not one that a run made.
+        JobError: the journal is damaged.
     """
     path = os.path.join(folder, PUBLISHING)
     try:
@@ -137,7 +136,7 @@ def read_journal(output: str, folder: str) -> Publication | None:
 
 
 def write_journal(run: Run, moves: Iterable[Move], metadata: Iterable[str], expected: str) -> Publication:
-    """Notes what is going to be done, before it is.
+    """Writes the journal, before the publication begins.
 
     Args:
         run: that publishes.
@@ -155,7 +154,7 @@ def write_journal(run: Run, moves: Iterable[Move], metadata: Iterable[str], expe
     if replaces is not None and replaces.sha256 != expected:
         raise JobError(_published_meanwhile(run.output))
     ours: frozenset[str] = frozenset()
-    if replaces is None and before is not None:  # withdrawn already, by a step that is now repeated
+    if replaces is None and before is not None:  # unpublished already, by a step that is now repeated
         replaces, ours = before.replaces, before.names
     publication = Publication(
         moves={
@@ -173,7 +172,7 @@ def write_journal(run: Run, moves: Iterable[Move], metadata: Iterable[str], expe
 
 
 def unpublish(run: Run, publication: Publication) -> None:
-    """Takes the replaced dataset out of the readers' sight.
+    """Unpublishes the replaced dataset.
 
     Raises:
         JobError: there is another one by now.
@@ -214,7 +213,7 @@ def move_file(move: Move) -> None:
     """Gives one finished file the name that readers see.
 
     Raises:
-        JobError: it is in neither place.
+        JobError: it is at neither path.
     """
     unpublished, published = move.unpublished, move.published
     with naming_faults(published):
@@ -234,7 +233,7 @@ def move_file(move: Move) -> None:
 
 
 def _is_there(move: Move) -> bool:
-    """Whether what has the name in the output is what was to be moved, as far as that is known."""
+    """Whether the file has been moved, as far as can be seen."""
     if not files.is_file(move.published):
         return False
     if move.sha256 is None:
@@ -303,7 +302,7 @@ def commit(run: Run, manifest: str) -> None:
 
 
 def _commit_object(run: Run, path: str, manifest: str) -> None:
-    """Writes manifest.json in a bucket; takes it back if the job was taken for dead before."""
+    """Writes manifest.json in a bucket; removes it if the job had lost the lock before."""
     try:
         written = objects.write(path, manifest.encode(), if_generation=objects.NEW)
     except cloud.ChangedError as error:
@@ -311,16 +310,16 @@ def _commit_object(run: Run, path: str, manifest: str) -> None:
     try:
         is_ours = lock.is_held_by(run.locked, run.token)
     except (OSError, JobError):
-        return  # not known: it was ours a moment ago
+        return  # unknown: the lock was ours a moment ago
     if not is_ours:
         _unpublish_object(run.output, written)
         raise JobError(_published_meanwhile(run.output))
 
 
 def undo(output: str, folder: str, publication: Publication) -> None:
-    """Takes back a publication that was cut off before manifest.json: its shards are unpublished again.
+    """Undoes a publication that was interrupted before manifest.json: its shards are unpublished again.
 
-    Of the replaced dataset, which was withdrawn, the rest is removed.
+    The rest of the replaced dataset, which was unpublished, is removed.
     """
     foreign = foreign_metadata(output, folder, publication)
     made = publication.names | publication.replaced_names
@@ -331,7 +330,7 @@ def undo(output: str, folder: str, publication: Publication) -> None:
         Move(os.path.join(folder, source), os.path.join(output, name), None)
         for source, name in publication.moves.items()
     ]
-    files.each(_take_back, moves)
+    files.each(_undo_move, moves)
     left = {*publication.metadata, *publication.shared, *publication.replaced_names} - foreign
     _remove(output, *left)
     _remove_empty_folders(output, made)
@@ -339,10 +338,10 @@ def undo(output: str, folder: str, publication: Publication) -> None:
     sync_folder(output)
 
 
-def _take_back(move: Move) -> None:
+def _undo_move(move: Move) -> None:
     """Undoes a move, as far as it got. A move in a bucket may have got to the copy.
 
-    Where an unpublished file still is, the file in its place in the output is not the run's.
+    If the unpublished file still exists, the published one is not the run's.
     """
     unpublished, published = move.unpublished, move.published
     if not files.exists(unpublished):

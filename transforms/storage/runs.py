@@ -54,7 +54,7 @@ _DAMAGED = (ValueError, KeyError, TypeError, RecursionError)
 
 
 class _ShardState(msgspec.Struct):
-    """What is read here of the state of a finished shard: the size of each of its files, by name."""
+    """The part that is read here of the state of a finished shard: the size of each of its files, by name."""
 
     sizes: dict[str, int]
 

@@ -1,8 +1,8 @@
-"""Versions of a dataset: folders x.y.z of one home, and latest.json beside them, which names the one to read.
+"""Versions of a dataset: folders x.y.z of one home, and latest.json, which names the one to read.
 
-A job makes a version out of readers' sight, in a staging folder under `.recordmill`; to expose it is its last
-step. What changes a home is done under its lock: `settle_versions`, `expose` and `remove_old_versions`, each
-step of which may be cut off and is completed by whoever comes next.
+A job makes a version in a staging folder under `.recordmill`, and publishes it in its last step. The lock of
+a home is needed by `recover_versions`, `publish_version` and `remove_old_versions`. Each may be interrupted;
+the next job completes it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ from recordmill.transforms.storage.versions_files import (
 )
 
 AUTO = "auto"
-# What is at work on a home, under `.recordmill`: the version that is being exposed, and, of one that is being
-# removed, its manifest.
-_EXPOSING = "exposing.json"
+# Journals under `.recordmill`: the version that is being published, and the manifest of one being removed.
+_PUBLISHING = "exposing.json"
 _REMOVING = re.compile(r"removing-(.+)\.json")
 # Three numbers without leading zeros, as TFDS has them; short enough for any file system.
 _NUMBER = "(0|[1-9][0-9]{0,8})"
@@ -43,14 +42,14 @@ _DAMAGED = (ValueError, KeyError, TypeError, RecursionError)
 
 
 class Version(NamedTuple):
-    """What a version is called."""
+    """The number of a version."""
 
     major: int
     minor: int
     patch: int
 
     def __str__(self) -> str:
-        """As people write it, and its folder is called."""
+        """As people write it, and as its folder is named."""
         return f"{self.major}.{self.minor}.{self.patch}"
 
 
@@ -74,12 +73,12 @@ def parse_version(text: str) -> Version:
 def check_home(home: str) -> None:
     """Raises ValueError unless a folder can take versions: new, empty, or with versions in it already.
 
-    Other files beside versions stay as they are.
+    Other files next to versions stay as they are.
     """
     check_path(home)
     home = absolute(home)
     names: set[str] = set()
-    with contextlib.suppress(OSError):  # told below
+    with contextlib.suppress(OSError):  # reported below
         names = {found.name for found in files.entries(home)}
     if not names:
         check_output(home)
@@ -98,7 +97,7 @@ def check_is_no_version(output: str) -> None:
     try:
         version = json.loads(files.read_bytes(os.path.join(absolute(output), MANIFEST))).get("version")
     except (OSError, JobError, ValueError, AttributeError, RecursionError):
-        return  # none, or a damaged one: told elsewhere
+        return  # none, or a damaged one: reported elsewhere
     if version is not None:
         raise ValueError(
             f"--output is {output!r}, which is version {version} of a dataset, and those stay as they are; "
@@ -107,8 +106,8 @@ def check_is_no_version(output: str) -> None:
 
 
 def published_versions(home: str) -> list[Version]:
-    """The versions that are whole, where readers look for them; ascending."""
-    return _versions_where(_is_whole, home)
+    """The complete versions, where readers look for them; ascending."""
+    return _versions_where(_is_complete, home)
 
 
 def staged_versions(home: str) -> list[Version]:
@@ -141,13 +140,13 @@ def version_to_write(home: str, asked: str) -> Version:
     Args:
         home: folder of the versions.
         asked: `auto` for the highest that is there with its last number raised, 1.0.0 where there is none; or
-            `x.y.z`. One that an earlier job has made, and not exposed, may be asked for again.
+            `x.y.z`. One that an earlier job has made, and not published, may be given again.
 
     Raises:
         ValueError: it is no version, or not higher than all that are there.
     """
-    unexposed = _versions_where(_is_staged, os.path.join(home, RUNS))
-    there = {*_versions_in(home), *unexposed}
+    unpublished = _versions_where(_is_staged, os.path.join(home, RUNS))
+    there = {*_versions_in(home), *unpublished}
     following = max(there)._replace(patch=max(there).patch + 1) if there else _FIRST
     if asked == AUTO:
         if _named(str(following)) is None:
@@ -157,7 +156,7 @@ def version_to_write(home: str, asked: str) -> Version:
             )
         return following
     version = parse_version(asked)
-    others = there - {version} if version in unexposed else there
+    others = there - {version} if version in unpublished else there
     if others and version <= max(others):
         raise ValueError(
             f"--dataset_version is {asked!r}, and {home!r} has {max(others)} already; readers take the "
@@ -166,43 +165,42 @@ def version_to_write(home: str, asked: str) -> Version:
     return version
 
 
-def settle_versions(home: str, working: str) -> list[Version]:
-    """Settles what earlier jobs left, under the lock; may be cut off anywhere, and repeated.
+def recover_versions(home: str, working: str) -> list[Version]:
+    """Recovers from earlier jobs, under the lock; may be interrupted at any step, and repeated.
 
-    Versions that are whole are exposed, and removals completed. What is left of other versions than `working`
-    is removed.
+    Publishes complete versions, completes removals, and removes leftovers of versions other than `working`.
 
     Returns:
-        What readers did not see before.
+        The versions that were published.
 
     Raises:
-        JobError: what a job has noted is damaged, or a version that is whole cannot be exposed.
+        JobError: a journal is damaged, or a complete version cannot be published.
     """
     state = os.path.join(home, RUNS)
-    _settle_removals(home)
-    exposed = []
+    _recover_removals(home)
+    recovered = []
     for version in _versions_where(_is_staged, state):
-        if _settle_exposure(home, version):
-            exposed.append(version)
-    noted = _exposing(home)
+        if _recover_publication(home, version):
+            recovered.append(version)
+    noted = _publishing(home)
     if noted is not None:
         version, before = noted
         # Unless somebody has set latest.json since.
-        if _is_whole(version_folder(home, version)) and before == _latest_name(home):
+        if _is_complete(version_folder(home, version)) and before == _latest_name(home):
             _write_latest(home, version)
-        files.remove_if_there(os.path.join(state, _EXPOSING))
+        files.remove_if_there(os.path.join(state, _PUBLISHING))
     for found in files.entries(state):
         if found.is_folder and _named(found.name) and found.name != working:
             remove_staging(found.path)
-        elif any(is_unfinished(found.path, name, NOTE_START) for name in (_EXPOSING, LATEST)):
+        elif any(is_unfinished(found.path, name, NOTE_START) for name in (_PUBLISHING, LATEST)):
             files.remove_if_there(found.path)
-    return exposed
+    return recovered
 
 
-def expose(run: Run) -> None:
-    """Shows a version that is whole to readers: moves it out of its staging folder, then latest.json to it.
+def publish_version(run: Run) -> None:
+    """Publishes a complete version: moves it out of its staging folder, then updates latest.json.
 
-    May be cut off anywhere, and repeated; nothing happens where it is done.
+    May be interrupted at any step, and repeated; does nothing if the version is published.
 
     Raises:
         JobError: the job has lost the lock, the version is gone, or something else has its name by now.
@@ -210,9 +208,9 @@ def expose(run: Run) -> None:
     home, version = run.home, parse_version(run.version)
     staging, published = staging_folder(home, version), version_folder(home, version)
     if not _is_staged(staging):
-        if not _is_whole(published):
+        if not _is_complete(published):
             raise JobError(f"{staging} is gone, and with it the version; give the same command again")
-        if (_exposing(home) or (None, ""))[0] != version:
+        if (_publishing(home) or (None, ""))[0] != version:
             return
     lock.check(run.locked, run.token)
     if _is_staged(staging):
@@ -224,23 +222,23 @@ def expose(run: Run) -> None:
         _move_out(home, version)
         lock.check(run.locked, run.token)  # what comes between has taken a while
     _write_latest(home, version)
-    files.remove_if_there(os.path.join(home, RUNS, _EXPOSING))
+    files.remove_if_there(os.path.join(home, RUNS, _PUBLISHING))
 
 
 def remove_old_versions(home: str, keep: int) -> list[Version]:
     """Removes the oldest versions until `keep` are left, never the highest, nor the one of latest.json.
 
-    Of each, the files that its manifest lists: what else is in its folder stays.
+    Only the files that its manifest lists are removed: other files in its folder stay.
 
     Returns:
-        What was removed.
+        The removed versions.
 
     Raises:
-        JobError: latest.json, or a manifest, does not say what may be removed.
+        JobError: latest.json, or a manifest, is damaged.
     """
     if keep < 1:
         raise ValueError(f"--keep_versions is {keep}; it must be at least 1")
-    _settle_removals(home)
+    _recover_removals(home)
     versions = published_versions(home)
     latest = _latest_for_job(home)
     # The highest stays too: its number would be given again.
@@ -271,7 +269,7 @@ def _versions_where(matches: Callable[[str], bool], folder: str) -> list[Version
     return list(itertools.compress(versions, found))
 
 
-def _is_whole(folder: str) -> bool:
+def _is_complete(folder: str) -> bool:
     return files.is_file(os.path.join(folder, MANIFEST))
 
 
@@ -285,7 +283,7 @@ def _is_staged(folder: str) -> bool:
 
 
 def _check_names(home: str, names: Iterable[str]) -> None:
-    """Raises ValueError where a name in a folder keeps versions out of it."""
+    """Raises ValueError if a name shows that a folder cannot take versions."""
     if MANIFEST in names:
         check_is_no_version(home)
         raise ValueError(
@@ -316,9 +314,9 @@ def _shown(names: Sequence[str]) -> str:
 
 
 def _is_ours(name: str) -> bool:
-    """Whether something under `.recordmill` is called like a note, or a version at work."""
+    """Whether something under `.recordmill` has the name of a journal, or of a staged version."""
     name = UNFINISHED.sub("", name)
-    return bool(name in (_EXPOSING, LATEST) or _REMOVING.fullmatch(name) or _named(name))
+    return bool(name in (_PUBLISHING, LATEST) or _REMOVING.fullmatch(name) or _named(name))
 
 
 def _version_in(path: str) -> Version | None:
@@ -343,9 +341,9 @@ def _version_text(version: Version) -> str:
     return json.dumps({"format_version": FORMAT_VERSION, "version": str(version)})
 
 
-def _exposing(home: str) -> tuple[Version, str] | None:
-    """The version that a job has begun to expose, and the one that latest.json named then."""
-    path = os.path.join(home, RUNS, _EXPOSING)
+def _publishing(home: str) -> tuple[Version, str] | None:
+    """The version that a job has begun to publish, and the one that latest.json named then."""
+    path = os.path.join(home, RUNS, _PUBLISHING)
     try:
         version = _version_in(path)
         return (
@@ -376,16 +374,16 @@ def _is_taken(home: str, version: Version) -> bool:
     if not is_remote(published):
         return os.path.lexists(published)
     # Half of it may have been moved there.
-    return objects.is_folder(published) and (_exposing(home) or (None, ""))[0] != version
+    return objects.is_folder(published) and (_publishing(home) or (None, ""))[0] != version
 
 
-def _settle_exposure(home: str, version: Version) -> bool:
-    """Exposes a version that is whole in its staging folder; whether it had to."""
+def _recover_publication(home: str, version: Version) -> bool:
+    """Publishes a complete version in its staging folder; False if it was published already."""
     staging, published = staging_folder(home, version), version_folder(home, version)
     if not _is_taken(home, version):
         _move_out(home, version)
         return True
-    if _is_whole(published):  # so a job did not publish the staged one
+    if _is_complete(published):  # so a job did not publish the staged one
         remove_runs(staging)
         remove_staged_dataset(staging)
         return False
@@ -393,10 +391,10 @@ def _settle_exposure(home: str, version: Version) -> bool:
 
 
 def _move_out(home: str, version: Version) -> None:
-    """Moves a version to where readers look for it; notes that first."""
+    """Moves a version to where readers look for it; writes the journal first."""
     staging, published = staging_folder(home, version), version_folder(home, version)
     noted = {**json.loads(_version_text(version)), "before": _latest_name(home)}
-    write_text(os.path.join(home, RUNS, _EXPOSING), json.dumps(noted))
+    write_text(os.path.join(home, RUNS, _PUBLISHING), json.dumps(noted))
     remove_runs(staging)
     move_folder(staging, published)
 
@@ -406,16 +404,16 @@ def _write_latest(home: str, version: Version) -> None:
     write_lines(path, [f"{_version_text(version)}\n"], os.path.join(home, RUNS))
 
 
-def _settle_removals(home: str) -> None:
-    """Completes removals that were cut off."""
+def _recover_removals(home: str) -> None:
+    """Completes interrupted removals."""
     for found in files.entries(os.path.join(home, RUNS)):
         noted = _REMOVING.fullmatch(found.name)
         version = _named(noted[1]) if noted else None
         if version is None:
             continue
         folder = version_folder(home, version)
-        if version == _latest_for_job(home) and _is_whole(folder):
+        if version == _latest_for_job(home) and _is_complete(folder):
             files.remove_if_there(found.path)  # only begun, when somebody set latest.json back to it
         else:
-            with contextlib.suppress(OSError):  # in nobody's sight any more; the next job tries again
+            with contextlib.suppress(OSError):  # no longer published; the next job tries again
                 remove_listed(folder, found.path)

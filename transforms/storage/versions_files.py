@@ -1,6 +1,6 @@
 """The files of a version: moved to where readers look for them, and removed by its manifest.
 
-Each step may be cut off anywhere, and repeated.
+Each step may be interrupted, and repeated.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def remove_dataset(folder: str, note: str) -> None:
 
     Args:
         folder: of the dataset.
-        note: path that the manifest has until all are removed; no reader takes the dataset for whole then.
+        note: path that the manifest has until all are removed, so that readers see no dataset.
 
     Raises:
         JobError: the manifest does not list the dataset's files.
     """
-    published_dataset(folder)  # told while it still is in the readers' sight
+    published_dataset(folder)  # reported while it is still published
     files.replace(os.path.join(folder, MANIFEST), note)
     sync_folder(folder)
     sync_folder(os.path.dirname(note))

@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import Annotations, ImageRecord, ImageRef, JobError
 from recordmill.transforms.shards.dataset_plan import plan_dataset
-from recordmill.transforms.shards.part import PartTask, join_parts, write_part
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from recordmill.transforms.shards.references import pack_reference
-from recordmill.transforms.shards.report import ShardFile
+from recordmill.transforms.shards.report import ShardFile, ShardReport
 from recordmill.transforms.shards.state import ShardState, shard_digest
+from recordmill.transforms.shards.tasks import PartTask, encoder_pool, join_parts, part_count, write_part
 from recordmill.transforms.shards.totals import total
-from recordmill.transforms.shards.writer import ShardWriter, encoder_pool, part_count
 from recordmill.transforms.storage.files import sizes
 
 
@@ -106,15 +105,18 @@ def test_the_number_of_workers_changes_no_byte(tmp_path: Path, workers: int) -> 
 
     executor = encoder_pool(settings(700), count_done, workers)
     try:
-        writer = ShardWriter(executor, str(tmp_path), 2, workers)
         train = ShardState(str(tmp_path), "train", 0, shard_digest("", references))
         val = ShardState(str(tmp_path), "val", 0, shard_digest("", []))
-        writer.submit(train, references)
-        writer.submit(val, [])
-        reports = list(writer.finish())
+        parts = part_count(700, 0, 2, workers)
+        futures = {
+            train: executor.submit(PartTask(references, f"{train.path}-1", train), parts),
+            val: executor.submit(PartTask([], f"{val.path}-1", val)),
+        }
+        reports = [
+            ShardReport(state.split, state.shard, future.result()) for state, future in futures.items()
+        ]
     finally:
         executor.close()
-    assert [(report.split, report.shard) for report in reports] == [("train", 0), ("val", 0)]
     assert contents(reports[0].file) == contents(expected)
     assert reports[0].file.sha256 == expected.sha256
     assert contents(reports[1].file) == (b"", "", [])

@@ -1,13 +1,17 @@
-"""The summary that `recordmill inspect` prints: the dataset, its features, its classes, its damage."""
+"""The text of `recordmill inspect`: the dataset, its features, classes and damage; single records."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.filesize import decimal
 
 from recordmill.pipelines.inspection_json import by_split, file_name
-from recordmill.pipelines.inspection_text import Line, counted, named, paragraph, printed, quoted, table
+from recordmill.pipelines.terminal import Line, named, paragraph, quoted, table
+from recordmill.transforms.pages.text import counted, visible
 from recordmill.transforms.reading.survey import Survey
-from recordmill.transforms.reading.survey_classes import ClassCount
+from recordmill.transforms.reading.survey_classes import CLASS_KEYS, ClassCount
 from recordmill.transforms.reading.survey_damage import LARGEST, Damage
 from recordmill.transforms.reading.survey_images import Images
 from recordmill.transforms.reading.survey_parsed import MOST_NUMBER_BYTES
@@ -26,7 +30,7 @@ def summary_lines(found: Inspected, room: int | None) -> list[Line]:
 
     Args:
         found: the inspected dataset.
-        room: columns of the terminal; None for any number.
+        room: columns of the terminal; None for unlimited.
     """
     return [
         *_head(found, room),
@@ -41,17 +45,17 @@ def summary_lines(found: Inspected, room: int | None) -> list[Line]:
 def _head(found: Inspected, room: int | None) -> list[Line]:
     rows = [("what", _what(found))]
     if (version := (found.dataset.manifest or {}).get("version")) is not None:
-        rows.append(("version", printed(str(version))))
+        rows.append(("version", visible(str(version))))
     rows += [("files", _files(found)), ("records", _records(found))]
     splits = by_split(found)
     if len(splits) > 1 or any(file.entry.split for file in found.files):
         for name, files in splits.items():
             count, exact = found.records(files)
-            text = f"{counted(count, 'record', exact)} in {counted(len(files), 'file')}"
-            rows.append((f"split {printed(name)}", text))
+            text = f"{'' if exact else 'about '}{counted(count, 'record')} in {counted(len(files), 'file')}"
+            rows.append((f"split {visible(name)}", text))
     rows.append(("read", _read(found)))
     return [
-        *(Line(line.text, bold=True) for line in paragraph(printed(found.dataset.path), room)),
+        *(Line(line.text, bold=True) for line in paragraph(visible(found.dataset.path), room)),
         *table(rows, room),
     ]
 
@@ -70,10 +74,10 @@ def _what(found: Inspected) -> str:
         held = ", ".join(name for name, count in kinds.items() if count)
         return f"TFRecords{f' of {held}' if held else ''}, without a manifest of Recordmill"
     extent = "a dataset" if found.dataset.is_whole else "part of a dataset"
-    version = printed(str(manifest.get("recordmill", "unknown")))
+    version = visible(str(manifest.get("recordmill", "unknown")))
     text = f"{extent} that Recordmill wrote" + (f" (version {version})" if version != "unknown" else "")
     schema = manifest["config"].get("schema")
-    return text + (f", in the schema {printed(str(schema))}" if schema else "")
+    return text + (f", in the schema {visible(str(schema))}" if schema else "")
 
 
 def _files(found: Inspected) -> str:
@@ -197,7 +201,7 @@ def _images(images: Images) -> str:
         parts.append(f"{' or '.join(map(str, channels))} {noun}")
     if images.turned:
         parts.append(f"{images.turned:,} turned by EXIF")
-    parts += [f"{count:,} {printed(fault)}" for fault, count in images.faults.most_common()]
+    parts += [f"{count:,} {visible(fault)}" for fault, count in images.faults.most_common()]
     return ", ".join(parts)
 
 
@@ -235,12 +239,12 @@ def _classes(found: Inspected, room: int | None) -> list[Line]:
 def _class(row: ClassCount, most: int) -> tuple[str, ...]:
     label = str(row.label) if isinstance(row.label, int) else quoted(row.label)
     bar = "#" * max(round(_BAR * row.times / most), 1)
-    return label, "" if row.name == label else printed(row.name), f"{row.times:,}", bar
+    return label, "" if row.name == label else visible(row.name), f"{row.times:,}", bar
 
 
 def _remarks(found: Inspected, room: int | None) -> list[Line]:
     survey = found.survey
-    parts = [printed(note) for note in found.notes]
+    parts = [visible(note) for note in found.notes]
     if survey.misdeclared:
         images = counted(survey.misdeclared, "image")
         parts.append(f"{images} with another height or width than their features")
@@ -263,7 +267,7 @@ def _damage(found: Inspected, room: int | None) -> list[Line]:
         return []
     lines = [Line(""), Line("damage", bold=True)]
     for file in faulty[:_MOST_FILES]:
-        for text in _file_damage(file, printed(file_name(found.dataset, file.entry))):
+        for text in _file_damage(file, visible(file_name(found.dataset, file.entry))):
             lines += paragraph(text, room, 2)
     if len(faulty) > _MOST_FILES:
         lines += paragraph(f"and {counted(len(faulty) - _MOST_FILES, 'file')} more; --json has all", room, 2)
@@ -272,7 +276,7 @@ def _damage(found: Inspected, room: int | None) -> list[Line]:
 
 def _file_damage(file: FileFound, name: str) -> list[str]:
     """The damage of a file, a line each."""
-    parts = [f"{name} {printed(fault)}" for fault in file.faults]
+    parts = [f"{name} {visible(fault)}" for fault in file.faults]
     shown = file.damage[:5]
     parts += [f"{name}: {damage_text(damage, file)}" for damage in shown]
     if file.damaged > len(shown):
@@ -285,9 +289,87 @@ def _file_damage(file: FileFound, name: str) -> list[str]:
 def damage_text(damage: Damage, file: FileFound) -> str:
     """The position of damage, and the bytes that are lost."""
     unpacked = " of the decompressed file" if file.packed else ""
-    text = f"record {damage.number:,} at byte {damage.offset:,}{unpacked}: {printed(damage.fault)}; "
+    text = f"record {damage.number:,} at byte {damage.offset:,}{unpacked}: {visible(damage.fault)}; "
     if damage.resumed is None:
         return text + "nothing after it was read"
     if damage.resumed == file.entry.size:
         return text + f"the last {damage.lost:,} bytes are lost"
     return text + f"{damage.lost:,} bytes are lost, and the next record is at byte {damage.resumed:,}"
+
+
+def record_lines(
+    record: Mapping[str, Any], names: Mapping[int, str], renames: Mapping[str, str], room: int | None
+) -> list[Line]:
+    """A record of `shown_record`, with its `file`, in lines.
+
+    Args:
+        record: the record.
+        names: class names by id.
+        renames: the schema's name of each renamed feature, by its stored name.
+        room: columns of the terminal; None for unlimited.
+    """
+    position = f"record {record['number']:,} of {visible(record['file'])}, at byte {record['offset']:,}"
+    title = f"{position}, {record['bytes']:,} bytes"
+    lines = [Line(line.text, bold=True) for line in paragraph(title, room)]
+    if record["kind"] == "not_looked_into":
+        return [*lines, *paragraph("too large to be looked into", room, 2)]
+    if record["kind"] == "other":
+        content = f"not a tf.train.Example: {_record_bytes(record['content'])}"
+        return [*lines, *paragraph(content, room, 2)]
+    rows = []
+    for name, feature in record["features"].items():
+        classes = names if renames.get(name, name) in CLASS_KEYS else {}
+        rows.append((named(name), _feature(feature, classes)))
+    for name, steps in record.get("feature_lists", {}).items():
+        classes = names if renames.get(name, name) in CLASS_KEYS else {}
+        first = steps["first"]
+        rows.append((named(name), counted(steps["steps"], "step")))
+        rows += [(f"  step {number}", _feature(step, classes)) for number, step in enumerate(first)]
+        if steps["steps"] > len(first) and first:
+            rows.append(("  …", f"{steps['steps'] - len(first):,} more"))
+    return [*lines, *(table(rows, room) or [Line("  no feature")])]
+
+
+def _feature(feature: Mapping[str, Any], names: Mapping[int, str]) -> str:
+    values: Sequence[Any] = feature["values"]
+    length = feature["length"]
+    texts = [_record_value(value, names) for value in values]
+    if length == 1:
+        return texts[0]
+    if not length:
+        return "[]" if feature["dtype"] != "none" else "nothing, of no dtype"
+    images = any(isinstance(value, Mapping) and "image" in value for value in values)
+    between = "; " if images else ", "  # the description of an image has commas
+    if length > len(values):
+        return f"[{between.join(texts)}{between}…] {length:,} values"
+    return f"[{between.join(texts)}]"
+
+
+def _record_value(value: Any, names: Mapping[int, str]) -> str:
+    if not isinstance(value, Mapping):
+        name = names.get(value) if isinstance(value, int) else None
+        return f"{value} ({visible(name)})" if name and name != str(value) else f"{value}"
+    image = value.get("image")
+    return _record_bytes(value) if image is None else f"{_image(image)}, {value['bytes']:,} bytes"
+
+
+def _record_bytes(value: Mapping[str, Any]) -> str:
+    if "text" in value:
+        text = quoted(value["text"])
+        return f"{text[:-1]}…' {value['bytes']:,} bytes" if value.get("shortened") else text
+    shown = len(value["hex"].split())
+    dots = " …" if value["bytes"] > shown else ""
+    return f"{value['bytes']:,} bytes: {value['hex']}{dots}" if shown else "no bytes"
+
+
+def _image(image: Mapping[str, Any]) -> str:
+    parts = [visible(image["format"])]
+    if "height" in image:
+        parts.append(f"{image['height']} high, {image['width']} wide")
+    if "channels" in image:
+        parts.append(counted(image["channels"], "channel"))
+    if "orientation" in image:
+        parts.append(f"EXIF orientation {image['orientation']}")
+    if "fault" in image:
+        parts.append(visible(image["fault"]))
+    return ", ".join(parts)

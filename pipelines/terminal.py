@@ -1,4 +1,4 @@
-"""Lines of text for a terminal of any width, of what nobody has checked."""
+"""Text on a terminal of any width; text from the data cannot control the terminal."""
 
 from __future__ import annotations
 
@@ -7,55 +7,49 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rich.cells import cell_len
+from rich.console import Console
+
+from recordmill.transforms.pages.text import visible
 
 _GAP = 2
-_LEAST_LAST = 28  # columns that the last cell must have beside the others
+_LEAST_LAST = 28  # least width of the last cell next to the others
 _INDENT = 4
 
 
 class Line(NamedTuple):
-    """A line.
-
-    Attributes:
-        text: that can be printed.
-        bold: whether it stands out.
-    """
+    """A line of printable text."""
 
     text: str
     bold: bool = False
 
 
-def printed(text: str) -> str:
-    r"""Text without what would act on a terminal: `\x1b` and its like are written out."""
-    if text.isprintable():
-        return text
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text
-    )
+def plain_console(soft_wrap: bool = False) -> Console:
+    """A console that prints names from the data unchanged, brackets and all."""
+    return Console(soft_wrap=soft_wrap, markup=False, highlight=False, emoji=False)
 
 
 def named(key: str) -> str:
-    """A key of a feature, which may have no letter."""
-    return printed(key) or "''"
+    """The name of a feature, which may be empty."""
+    return visible(key) or "''"
 
 
 def quoted(text: str) -> str:
-    """A value that is text."""
-    return f"'{printed(text)}'"
+    """A text value in quotes."""
+    return f"'{visible(text)}'"
 
 
 def table(rows: Sequence[Sequence[str]], room: int | None, indent: int = 2) -> list[Line]:
-    """Rows of cells side by side; the last cell goes on below itself where there is no room.
+    """Rows in aligned columns; the last cell is wrapped if it does not fit.
 
     Args:
-        rows: of cells, as many each.
-        room: columns of the terminal; None for any number. With little, each row is a heading, and what the
-            other cells have below it.
+        rows: equally many cells each.
+        room: columns of the terminal; None for unlimited. On a narrow terminal the first cell of a row is a
+            heading, and the other cells follow below it.
         indent: columns before the first cell.
     """
     if not rows:
         return []
-    *widths, last = (max(cell_len(row[place]) for row in rows) for place in range(len(rows[0])))
+    *widths, last = (max(cell_len(row[column]) for row in rows) for column in range(len(rows[0])))
     before = indent + sum(width + _GAP for width in widths)
     if room is not None and before + last > room and room - before < _LEAST_LAST:
         return [line for row in rows for line in _stacked(row, room, indent)]
@@ -80,18 +74,13 @@ def _stacked(row: Sequence[str], room: int, indent: int) -> list[Line]:
 
 
 def wrapped(text: str, room: int) -> list[str]:
-    """Text in pieces that fit; at least one."""
+    """The text in lines that fit; at least one."""
     if cell_len(text) <= room:
         return [text]
     return textwrap.wrap(text, max(room, 10), break_on_hyphens=False) or [""]
 
 
 def paragraph(text: str, room: int | None, indent: int = 0) -> list[Line]:
-    """A sentence."""
+    """A sentence in indented lines."""
     pieces = [text] if room is None else wrapped(text, room - indent)
     return [Line(" " * indent + piece) for piece in pieces]
-
-
-def counted(number: int, noun: str, exact: bool = True) -> str:
-    """`1 record`, `2 records`, `about 1,000 records`."""
-    return f"{'' if exact else 'about '}{number:,} {noun}{'' if number == 1 else 's'}"

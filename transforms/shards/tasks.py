@@ -1,4 +1,4 @@
-"""Tasks that encode records, and the files of shards and of their parts: parts concatenate to a shard."""
+"""Tasks that encode records or write shards; large shards are written in parts, which are concatenated."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import math
 import os
 import shutil
 from collections.abc import Iterable, Sequence
@@ -16,7 +17,7 @@ import msgspec
 from recordmill.transforms.examples.tfrecord import RecordWriter, index_lines
 from recordmill.transforms.records import BadInput, Failure
 from recordmill.transforms.shards.fingerprint import is_versioned, source_fingerprint
-from recordmill.transforms.shards.record_encoder import RecordEncoder
+from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from recordmill.transforms.shards.record_state import ENDING, header_of, row_bytes, write_state
 from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.report import ShardFile, WriteStats, merged
@@ -27,10 +28,45 @@ from recordmill.transforms.storage.durable import write_text
 from recordmill.transforms.storage.files import stamp_of
 from recordmill.transforms.storage.paths import is_remote
 from recordmill.transforms.storage.write_faults import naming_faults
-from recordmill.transforms.workers.task import R, Task, Worker
+from recordmill.transforms.workers.pool import ITEM_SECONDS, ProcessExecutor
+from recordmill.transforms.workers.position import SLOW_FACTOR
+from recordmill.transforms.workers.task import Progress, R, Task, Worker
 
 _COPY_BYTES = 1 << 20
 _WRITE_BYTES = 1 << 18
+# Parts for each worker in the last round, if it has fewer shards than workers. Smaller parts cost more than
+# they save.
+_PARTS_PER_WORKER = 2
+_SMALLEST_PART = 64
+# References that one process holds at a time: some 10 MB.
+_LARGEST_PART = 50_000
+
+
+def encoder_pool(
+    settings: RecordSettings,
+    progress: Progress,
+    workers: int,
+    item_seconds: float | None = None,
+    tries: int = 2,
+) -> ProcessExecutor[RecordEncoder]:
+    """Processes that encode records by `settings`; the other arguments as in `ProcessExecutor`."""
+    if item_seconds is None:
+        item_seconds = ITEM_SECONDS * (SLOW_FACTOR if settings.policy.is_slow else 1)
+    return ProcessExecutor(functools.partial(RecordEncoder, settings), progress, workers, item_seconds, tries)
+
+
+def part_count(records: int, shard: int, num_shards: int, workers: int) -> int:
+    """The number of parts of a shard of `records` records, the `shard`-th (from 0) that is submitted.
+
+    A shard is one part, unless it has very many records. Only the shards of the last round, if they are fewer
+    than the workers, are split, because joining parts reads them once more.
+    """
+    last_round = num_shards % workers
+    parts = max(math.ceil(records / _LARGEST_PART), 1)
+    if shard >= num_shards - last_round:
+        wanted = min(math.ceil(_PARTS_PER_WORKER * workers / last_round), records // _SMALLEST_PART)
+        parts = max(parts, wanted)
+    return parts
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,23 +99,23 @@ class _RecordsTask(Task[RecordEncoder, R]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PartTask(_RecordsTask[ShardFile]):
-    """Writes a shard, or a part of one. An error of the machine is one of the job.
+    """Writes a shard, or a part of one. A fault of the machine fails the job.
 
     Attributes:
         references: in their final order.
         path: to write them under, without ending.
         state: to be written once the shard is finished; None where this is a part of one.
-        take: the previous version; None if the dataset has no versions.
+        previous: records of the previous version; None if the dataset has no versions.
     """
 
     path: str
     state: ShardState | None = None
-    take: PreviousRecords | None = None
+    previous: PreviousRecords | None = None
 
     def run(self, encoder: RecordEncoder) -> ShardFile:
         """Writes the records."""
         with naming_faults(self.path):
-            part = write_part(self.references, self.path, encoder, self.take)
+            part = write_part(self.references, self.path, encoder, self.previous)
             return _finished(part, self.state, encoder.worker)
 
     def lost(self, error: BadInput) -> ShardFile:
@@ -87,7 +123,7 @@ class PartTask(_RecordsTask[ShardFile]):
         with naming_faults(self.path):
             failure, stats = self._failure(error)
             file = msgspec.structs.replace(
-                write_empty(self.path, has_state=self.take is not None),
+                write_empty(self.path, has_state=self.previous is not None),
                 failures_path=_write_failures([failure.to_json()], self.path),
                 stats=stats,
             )
@@ -96,7 +132,7 @@ class PartTask(_RecordsTask[ShardFile]):
     def split(self, start: int, end: int) -> PartTask:
         """The part of some of the records."""
         path = f"{self.path}-part{start:05d}-{end:05d}"
-        return PartTask(self.references[start:end], path, take=self.take)
+        return PartTask(self.references[start:end], path, previous=self.previous)
 
     def join(self, results: Sequence[ShardFile]) -> ShardFile:
         """Joins the parts, and removes them."""
@@ -128,7 +164,7 @@ class EncodedBatch:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EncodeTask(_RecordsTask[EncodedBatch]):
-    """Encodes records, and gives them back. An error of the machine is one of the job.
+    """Encodes records, and gives them back. A fault of the machine fails the job.
 
     Attributes:
         sizes_only: leave the payloads out.
@@ -231,7 +267,7 @@ def write_part(
     references: Sequence[bytes],
     path: str,
     encoder: RecordEncoder,
-    take: PreviousRecords | None = None,
+    previous: PreviousRecords | None = None,
 ) -> ShardFile:
     """Encodes `references`, in their order, into `path`.tfrecord; index and failures next to it.
 
@@ -239,20 +275,21 @@ def write_part(
         references: packed.
         path: without ending.
         encoder: of the records.
-        take: the previous version, if the dataset has versions: each record then writes a row of the state.
+        previous: records of the previous version; each record then writes a row of the state. None if the
+            dataset has no versions.
     """
     stats = WriteStats()
     failures: list[Failure] = []
     with contextlib.ExitStack() as stack:
         writer = RecordWriter(stack.enter_context(open(f"{path}.tfrecord", "wb", buffering=_WRITE_BYTES)))
         rows = None
-        if take is not None:
+        if previous is not None:
             rows = RecordWriter(stack.enter_context(open(f"{path}.rows", "wb", buffering=_WRITE_BYTES)))
-        for number, record, encoded in encoder.encode_all(references, stats, failures, take):
+        for number, record, encoded in encoder.encode_all(references, stats, failures, previous):
             writer.write(encoded.payload)
-            if rows is not None and take is not None:
+            if rows is not None and previous is not None:
                 source = source_fingerprint(record) if encoded.is_as_listed else ""
-                rows.write(row_bytes(take.sort_key(references[number], record), source, encoded))
+                rows.write(row_bytes(previous.sort_key(references[number], record), source, encoded))
             stats.unversioned += not (encoded.is_as_listed and is_versioned(record))
     with open(f"{path}.idx", "w", encoding="ascii") as index:
         index.writelines(index_lines(writer.lengths))
@@ -263,7 +300,7 @@ def write_part(
         size=writer.bytes_written,
         sha256=writer.sha256,
         stats=stats,
-        state_path=None if take is None else f"{path}.rows",
+        state_path=None if previous is None else f"{path}.rows",
     )
 
 
