@@ -1,1 +1,1 @@
-"""Speed and memory, side by side with what people use instead."""
+"""Speed and memory, compared with alternatives."""

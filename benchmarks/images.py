@@ -105,13 +105,13 @@ def _table(times: dict[str, Times], images: dict[str, int]) -> str:
     rows = []
     for job in JOBS:
         ours, loop = times[job.ours.name], times[job.loop.name]
-        ratio = loop.whole / ours.whole
+        ratio = loop.total / ours.total
         each = [one / other for one, other in zip(loop.everything, ours.everything, strict=True)]
         rows.append(
             (
                 f"{images[job.kind]:,} {job.name}",
-                f"{images[job.kind] / ours.whole:,.0f}",
-                f"{images[job.kind] / loop.whole:,.0f}",
+                f"{images[job.kind] / ours.total:,.0f}",
+                f"{images[job.kind] / loop.total:,.0f}",
                 f"{ratio:.2f}",
                 f"{statistics.median(each):.2f}",
                 f"{loop.beyond_startup / ours.beyond_startup:.2f}",

@@ -55,10 +55,10 @@ class Times:
     @property
     def beyond_startup(self) -> float:
         """The time for all images minus the start-up."""
-        return self.whole - self.startup
+        return self.total - self.startup
 
     @property
-    def whole(self) -> float:
+    def total(self) -> float:
         """Median with all images."""
         return statistics.median(self.everything)
 

@@ -133,8 +133,8 @@ def speed_table(inputs: Inputs, speeds: Speeds) -> str:
         rows.append(
             (
                 contender.name,
-                f"{inputs.images / times.whole:,.0f}",
-                f"{other_times.whole / times.whole:.2f}",
+                f"{inputs.images / times.total:,.0f}",
+                f"{other_times.total / times.total:.2f}",
                 ", ".join(f"{seconds:.2f}" for seconds in times.everything),
                 f"{times.startup:.2f}",
                 f"{inputs.images / beyond:,.0f}" if beyond > 0 else "–",
@@ -166,7 +166,7 @@ def speed_goals(speeds: Speeds) -> list[Goal]:
     """Ratios of complete commands, and the time for ten images."""
     goals = []
     for ours, theirs, least in ((KEPT_HEADER, BEAM, 6.0), (KEPT_HEADER, LOOP, 0.8), (Q90, CODEC, 0.85)):
-        ratio = speeds[theirs.name].whole / speeds[ours.name].whole
+        ratio = speeds[theirs.name].total / speeds[ours.name].total
         name = f"speed of {ours.name}, over {theirs.name}"
         goals.append(Goal(name, f"≥ {least:g}", f"{ratio:.2f}", ratio >= least))
     seconds = speeds[KEPT_DECODE.name].startup

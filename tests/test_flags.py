@@ -94,6 +94,15 @@ def test_every_parameter_comes_back() -> None:
         assert as_flags(as_parameters(f"--{one} is 1, and --{other}=2")) == f"--{one} is 1, and --{other}=2"
 
 
+@pytest.mark.parametrize("cls", [ImagePolicy, DatasetConfig])
+def test_none_is_refused_where_it_is_not_the_default(cls: type) -> None:
+    for one in flags_of(cls):
+        bounded = one.values or one.at_least is not None or one.at_most is not None
+        if bounded and one.default is not None:
+            with pytest.raises(ValueError, match=f"{one.field} is None; it may be "):
+                cls(**{one.field: None})
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -110,6 +119,10 @@ def test_every_parameter_comes_back() -> None:
         ),
         (lambda: DatasetConfig(splits={"a": 0.5}), "DatasetConfig.splits=a=0.5 adds up to 0.5"),
         (lambda: ImagePolicy(jpeg_quality=0), "ImagePolicy.jpeg_quality is 0; it may be 1 to 100"),
+        (
+            lambda: ImagePolicy(jpeg_quality="5"),  # type: ignore[arg-type]
+            "ImagePolicy.jpeg_quality is '5'; it may be 1 to 100",
+        ),
         (
             lambda: ImagePolicy(max_side=3, short_side=3),
             "ImagePolicy.max_side and ImagePolicy.short_side both decide the size",

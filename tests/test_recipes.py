@@ -1,4 +1,4 @@
-"""docs/recipes.md: each recipe is run as it stands, on drawn inputs; what it reads is compared with them."""
+"""docs/recipes.md: each recipe runs unchanged, on drawn inputs; its records are compared with the inputs."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def idx(shape: tuple[int, ...], content: bytes) -> bytes:
     return gzip.compress(head + content, mtime=0)
 
 
-(_CLASSES,) = re.findall(r"a name a line: ([^.]*)\.", PAGE)
+(_CLASSES,) = re.findall(r"one name per line: ([^.]*)\.", PAGE)
 CLASSES = " ".join(_CLASSES.split()).split(", ")
 
 

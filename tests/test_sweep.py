@@ -14,7 +14,7 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from benchmarks.drawings import draw
 from recordmill.transforms.config import DatasetConfig
-from recordmill.transforms.images.similarity import Likeness
+from recordmill.transforms.images.similarity import Similarity
 from recordmill.transforms.records import Annotations, Failure, ImageRecord, ImageRef
 from recordmill.transforms.sweep import AddUpFn, MeasureSettings, SweptSource, reason_of
 from recordmill.transforms.sweeping.measure import Measure
@@ -142,7 +142,7 @@ def test_an_output_that_holds_something_is_refused_in_the_pipeline_too(
 
 
 def test_the_combiner_adds_up_what_it_is_given() -> None:
-    measures = (Measure(10, 5, 1.0, 2.0, Likeness(0.5, 20.0, False), 60),)
+    measures = (Measure(10, 5, 1.0, 2.0, Similarity(0.5, 20.0, False), 60),)
     images = [MeasuredImage(key, key.encode(), 100, measures) for key in ("b", "a")]
     expected = SweepSum(1)
     for image in images:

@@ -111,10 +111,12 @@ class Flag:
         return dataclasses.replace(self, values=self.values and ("auto", *self.values), default="auto")
 
     def check(self, value: Any) -> None:
-        """Raises ValueError for a value that the flag may not have; None is one that is not given."""
+        """Raises ValueError for a value that the flag may not have; None is allowed if it is the default."""
+        if value is None and self.default is None:
+            return
         several = isinstance(value, tuple)
         for one in value if several else (value,):
-            if one is not None and not self._allows(one):
+            if not self._allows(one):
                 shown = f"{one:g}" if isinstance(one, float) else repr(one)
                 verb, subject = ("has", "each") if several else ("is", "it")
                 raise ValueError(f"{self.shown} {verb} {shown}; {subject} may be {self._allowed()}")
@@ -122,6 +124,10 @@ class Flag:
     def _allows(self, value: Any) -> bool:
         if self.values is not None:
             return value in self.values
+        if self.above is self.at_least is self.at_most is None:
+            return True
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
         if self.above is not None and not value > self.above:
             return False
         if self.at_least is not None and not value >= self.at_least:

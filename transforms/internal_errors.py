@@ -26,7 +26,7 @@ def internal_errors(stage: str) -> Iterator[None]:
     JobError, MemoryError and the errors of the system pass through: the machine is at fault.
 
     Args:
-        stage: what is being done, as `BadInput` has it.
+        stage: as in `BadInput`.
 
     Raises:
         BadInput: `internal error: <class>`.
@@ -37,7 +37,7 @@ def internal_errors(stage: str) -> Iterator[None]:
         raise
     except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # Pillow's own have no number
+            raise  # Pillow's own errors have no number
         text = _printable("".join(traceback.format_exception(error)), _LONGEST_TRACEBACK)
         log_once(f"{type(error).__name__} in {_origin(error)}", text)
         detail = _printable(text.rstrip().rpartition("\n")[2].partition(": ")[2], _LONGEST_DETAIL)

@@ -29,7 +29,7 @@ POLICIES = {
     "keep": ImagePolicy(),
     "png": ImagePolicy("png"),
     "png, optimised": ImagePolicy("png", optimize="lossless"),
-    "keep, optimised": ImagePolicy(optimize="lossless-progressive"),
+    "keep, optimised": ImagePolicy(optimize="lossless"),
     "keep, as it lies": ImagePolicy(exif="ignore"),
     "keep, stripped": ImagePolicy(metadata="strip"),
     "keep, lies stripped": ImagePolicy(metadata="strip", exif="ignore"),

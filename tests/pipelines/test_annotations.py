@@ -345,8 +345,11 @@ def test_an_image_of_another_size_than_its_annotations_say_fails(turned: Path, t
     [
         (("--schema=detection,plain",), "'plain' cannot be combined"),
         (("--schema=detektion",), "--schema is 'detektion'"),
-        (("--boxes=keep",), "invalid choice: 'keep'"),
-        (("--include_annotations=boxes",), "'boxes' in 'boxes'; it may be masks, keypoints or captions"),
+        (("--boxes=keep",), "--boxes is 'keep'; it may be clip, drop or fail"),
+        (
+            ("--include_annotations=boxes",),
+            "--include_annotations has 'boxes'; each may be masks, keypoints or captions",
+        ),
         (("--source=cocoa",), "'cocoa' (did you mean coco?)"),
         (("--mask_pattern=masks/{stem}.png",), "--mask_pattern is 'masks/{stem}.png', and --source coco"),
         (("--input_features=a=b",), "--input_features"),

@@ -167,7 +167,7 @@ def test_the_price_of_progressive_jpegs_is_told(
         (["--size=0x9"], "--size has 0 pixels"),
         (["--image_format=webp", "--size=9x20000"], "with --image_format=webp a side may have 1 to 16,383"),
         (["--size=100000x100000"], "--size is 100000x100000; it may have 178,956,970 pixels"),
-        (["--max_side=9", "--fit=pad"], "--fit is pad, which describes how --size is reached; --size is"),
+        (["--max_side=9", "--fit=pad"], "--fit is pad, which needs --size, which is not given"),
         (["--background=red"], "--background is 255,0,0, which only --alpha=flatten and --fit=pad use"),
         (["--alpha=flatten", "--background=nice"], "argument --background: "),
         (["--image_format=raw", "--optimize=lossless"], "--optimize is lossless, which makes JPEGs and PNGs"),

@@ -79,7 +79,7 @@ def test_they_are_printed_and_in_the_manifest_and_on_the_page(
     page = (output / "report.html").read_text("utf-8")
     assert page.count("<b><bdi>1 class has more than one spelling") == 1
     assert page.count("<b><bdi>1 of 7 records has no label (train 1 of 6)</bdi>.</b>") == 1
-    assert "3: the largest is &#x27;dog&#x27; with 3 labels" in page
+    assert "3: the largest is &#39;dog&#39; with 3 labels" in page
     assert "csv (" in page and "; splits: split)" in page
 
 

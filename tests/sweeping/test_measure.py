@@ -66,9 +66,9 @@ def test_each_row_against_other_decoders_and_another_ssim(data: bytes) -> None:
         assert one.jpeg_quality == stored.jpeg_quality
         pixels = tensorflow_pixels(stored.data) if stored.image_format != "raw" else raw(stored)
         pixels = on_background(pixels)
-        assert one.likeness is not None
+        assert one.similarity is not None
         if np.array_equal(pixels, source):
-            assert one.likeness.identical and one.likeness.ssim == 1 and math.isinf(one.likeness.psnr)
+            assert one.similarity.identical and one.similarity.ssim == 1 and math.isinf(one.similarity.psnr)
             continue
         expected = skimage_metrics.structural_similarity(
             gray(source),
@@ -78,9 +78,9 @@ def test_each_row_against_other_decoders_and_another_ssim(data: bytes) -> None:
             sigma=1.5,
             use_sample_covariance=False,
         )
-        assert not one.likeness.identical
-        assert one.likeness.ssim == pytest.approx(expected, abs=2e-3)
-        assert one.likeness.psnr == pytest.approx(psnr(source, pixels), abs=0.1)
+        assert not one.similarity.identical
+        assert one.similarity.ssim == pytest.approx(expected, abs=2e-3)
+        assert one.similarity.psnr == pytest.approx(psnr(source, pixels), abs=0.1)
 
 
 def raw(stored: StoredImage) -> Array:
@@ -90,7 +90,7 @@ def raw(stored: StoredImage) -> Array:
 def test_lossless_rows_are_identical_and_lossy_ones_are_not() -> None:
     for data in (encoded(photo(), "JPEG", quality=97), encoded(see_through(), "PNG")):
         found = by_name(data)
-        likenesses = {name: one.likeness for name, one in found.items()}
+        likenesses = {name: one.similarity for name, one in found.items()}
         identical = {name for name, one in likenesses.items() if one is not None and one.identical}
         lossless = {row.name for row in ROWS if row.group in ("pixels", "files", "lossless")}
         kept = {row.name for row in ROWS if row.group.startswith("png to jpeg")}
@@ -101,8 +101,8 @@ def test_a_picture_that_is_turned_is_compared_upright() -> None:
     data = encoded(photo(), "JPEG", quality=95, exif=with_orientation(6))
     found = by_name(data)
     assert found["raw pixels"].image_bytes == 90 * 70 * 3
-    assert found["raw pixels"].likeness is not None and found["raw pixels"].likeness.identical
-    again = found["re-encoded, q80"].likeness
+    assert found["raw pixels"].similarity is not None and found["raw pixels"].similarity.identical
+    again = found["re-encoded, q80"].similarity
     assert again is not None and 0.8 < again.ssim < 1
 
 
@@ -110,21 +110,21 @@ def test_sixteen_bits_are_kept_or_lost() -> None:
     data = deep_png(gradient(40, 50, 3, "uint16"))
     found = by_name(data)
     assert found["raw pixels"].image_bytes == 40 * 50 * 3 * 2
-    kept, cut = found["raw pixels"].likeness, found["re-encoded, q80"].likeness
+    kept, cut = found["raw pixels"].similarity, found["re-encoded, q80"].similarity
     assert kept is not None and kept.identical
     assert cut is not None and not cut.identical and cut.ssim > 0.8
 
 
 def test_sixteen_bits_that_become_eight_are_not_the_source() -> None:
     flat = np.full((24, 24, 1), 0x8080 + 40, np.uint16)
-    found = by_name(deep_png(flat))["re-encoded, q80"].likeness
+    found = by_name(deep_png(flat))["re-encoded, q80"].similarity
     assert found is not None
     assert (found.ssim, found.psnr, found.identical) == (1, math.inf, False)
 
 
 def test_grey_that_becomes_three_channels_is_compared() -> None:
     data = encoded(gray(np.asarray(photo())), "PNG")
-    found = by_name(data)["WebP, q80"].likeness
+    found = by_name(data)["WebP, q80"].similarity
     assert found is not None and 0.8 < found.ssim < 1 and 25 < found.psnr < 50
 
 
@@ -133,14 +133,14 @@ def test_raw_pixels_of_a_container() -> None:
     rows = (Setting("raw", "pixels", None, ImagePolicy("raw")), ROWS[-1])
     kept, lossy = measured(Original(pixels.tobytes(), pixels.shape), rows, SEEN, lambda stored: 0)
     assert isinstance(kept, Measure) and isinstance(lossy, Measure)
-    assert kept.image_bytes == pixels.size and kept.likeness is not None and kept.likeness.identical
-    assert lossy.likeness is not None and 0.9 <= lossy.likeness.ssim < 1
+    assert kept.image_bytes == pixels.size and kept.similarity is not None and kept.similarity.identical
+    assert lossy.similarity is not None and 0.9 <= lossy.similarity.ssim < 1
 
 
 def test_another_size_is_not_compared() -> None:
     rows = (Setting("small", "re-encoded", 90, ImagePolicy(max_side=32)),)
     (one,) = measured(Original(encoded(photo(), "PNG")), rows, SEEN, lambda stored: 0)
-    assert isinstance(one, Measure) and one.likeness is None and one.image_bytes > 0
+    assert isinstance(one, Measure) and one.similarity is None and one.image_bytes > 0
 
 
 def test_what_a_setting_refuses_is_a_failure_of_that_setting_alone() -> None:

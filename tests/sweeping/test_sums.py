@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.transforms.images.policy import ImagePolicy
-from recordmill.transforms.images.similarity import Likeness
+from recordmill.transforms.images.similarity import Similarity
 from recordmill.transforms.records import Failure
 from recordmill.transforms.sweeping.measure import Measure
 from recordmill.transforms.sweeping.results import Setting
@@ -19,8 +19,8 @@ ROWS = tuple(Setting(name, "files", None, ImagePolicy()) for name in "ab")
 
 likenesses = st.one_of(
     st.none(),
-    st.just(Likeness(1.0, math.inf, True)),
-    st.builds(Likeness, st.sampled_from((0.1, 0.5, 0.7, 0.9)), st.floats(1, 60), st.just(False)),
+    st.just(Similarity(1.0, math.inf, True)),
+    st.builds(Similarity, st.sampled_from((0.1, 0.5, 0.7, 0.9)), st.floats(1, 60), st.just(False)),
 )
 measures = st.one_of(
     st.builds(
@@ -66,8 +66,8 @@ def test_rows_against_plain_sums(found: list[tuple[Measure, Measure, int]]) -> N
     assert total.images == len(listed)
     for place, row in enumerate(total.rows(ROWS)):
         good = [(key, one[place], size) for key, one, size in listed if isinstance(one[place], Measure)]
-        likes = [(one.likeness.ssim, key) for key, one, _ in good if one.likeness is not None]
-        noisy = [one.likeness.psnr for _, one, _ in good if one.likeness and not one.likeness.identical]
+        likes = [(one.similarity.ssim, key) for key, one, _ in good if one.similarity is not None]
+        noisy = [one.similarity.psnr for _, one, _ in good if one.similarity and not one.similarity.identical]
         assert (row.images, row.failed) == (len(good), len(listed) - len(good))
         assert row.source_bytes == sum(size for _, _, size in good)
         assert row.tfrecord_bytes == sum(one.tfrecord_bytes for _, one, _ in good)
@@ -85,7 +85,7 @@ def test_rows_against_plain_sums(found: list[tuple[Measure, Measure, int]]) -> N
 
 def test_the_worst_images_are_the_lowest_by_their_worst_setting_and_then_the_first() -> None:
     def image(*ssims: float) -> list[Measure | Failure]:
-        return [Measure(1, 1, 0, 0, Likeness(ssim, 30.0, ssim == 1), None) for ssim in ssims]
+        return [Measure(1, 1, 0, 0, Similarity(ssim, 30.0, ssim == 1), None) for ssim in ssims]
 
     listed: list[tuple[str, list[Measure | Failure], int]] = [
         ("same", image(1, 1), 1),

@@ -66,6 +66,8 @@ def do(harm: str, number: int) -> None:
     """Does harm."""
     if harm == "raise":
         raise IndexError(f"at {number}")
+    if harm == "exit":
+        raise SystemExit(3)  # as a panic of a Rust library, no Exception
     if harm == "pillow":
         raise OSError("broken data stream")
     if harm == "bad":

@@ -24,6 +24,7 @@ LOST = {
     "bad": "decode: truncated",
     "memory": "decode: crashes the codec (its process ran out of memory, two times)",
     "crash": "decode: crashes the codec (its process was ended by SIGSEGV, two times)",
+    "exit": "decode: crashes the codec (its process ended with status 3, two times)",
 }
 
 

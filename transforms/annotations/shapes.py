@@ -156,7 +156,7 @@ def polygons_mask(polygons: Polygons, height: int, width: int) -> Array:
     """
     from pycocotools import mask as coco
 
-    # Four numbers alone would be taken for a box.
+    # pycocotools reads four numbers as a box.
     parts: list[Any] = [list(part) for part in polygons if len(part) >= 6]
     if not parts:
         return np.zeros((height, width), np.uint8)

@@ -28,9 +28,9 @@ from recordmill.transforms.records import BadInput, FeatureValue
 
 ColumnKind = Literal["int64", "float32", "bytes"]
 
-# What was seen in a column, as bits: of scalars, then, shifted, of the elements of lists. Whole is a float
-# that an int64 holds without loss; inexact is an integer, of either type, that float32 would change.
-_INT, _WHOLE, _FLOAT, _TEXT, _INEXACT = 1, 2, 4, 8, 16
+# The types of the values in a column, as bits: of scalars, then, shifted, of the elements of lists. INTEGRAL
+# is a float that an int64 holds without loss; INEXACT is an integer, of either type, that float32 changes.
+_INT, _INTEGRAL, _FLOAT, _TEXT, _INEXACT = 1, 2, 4, 8, 16
 _SHIFT = 5
 _LIST_EMPTY = 1 << 2 * _SHIFT
 _SCALARS = (1 << _SHIFT) - 1
@@ -67,7 +67,7 @@ class Column:
         """The values to store, flat.
 
         Args:
-            value: as the source has it; None where the record has none.
+            value: as the source has it; None if the record has none.
 
         Raises:
             BadInput: the value does not fit the column.
@@ -109,10 +109,10 @@ class Column:
 
 @dataclasses.dataclass(slots=True)
 class ColumnTypes:
-    """Accumulates what is in the free features: a few integers a column, whatever the number of records.
+    """Accumulates the types of the free features: a few integers a column, for any number of records.
 
     Attributes:
-        untyped: the values are the text of CSV cells, and their look decides.
+        untyped: whether the values are the text of CSV cells; the text determines the type.
         seen: by column: the bits above, records with a scalar, records with a list, shortest and
             longest list.
     """
@@ -121,14 +121,14 @@ class ColumnTypes:
     seen: dict[str, list[int]] = dataclasses.field(default_factory=dict)
 
     def observe(self, features: Mapping[str, FeatureValue]) -> None:
-        """Takes in one record's free features."""
+        """Adds the free features of one record."""
         for name, value in features.items():
             state = self.seen.get(name)
             if state is None:
                 state = self.seen[name] = [0, 0, 0, -1, 0]
             if not self.untyped:
                 bits, length = _typed(value)
-            elif value == "" or state[0] & _TEXT:  # text it is, whatever comes: spare the look
+            elif value == "" or state[0] & _TEXT:  # already text
                 continue
             else:
                 bits, read = _cell(value)
@@ -140,7 +140,7 @@ class ColumnTypes:
                 _count_list(state, 1, length, length)
 
     def merge(self, other: ColumnTypes) -> None:
-        """Takes in what another accumulator of the same dataset has seen."""
+        """Adds another accumulator of the same dataset."""
         if self.untyped != other.untyped:
             raise ValueError(f"cannot merge columns of untyped={other.untyped} into untyped={self.untyped}")
         for name, (bits, scalars, lists, shortest, longest) in other.seen.items():
@@ -154,8 +154,8 @@ class ColumnTypes:
         """The columns, in the order of their names.
 
         Args:
-            records: records in the dataset, with and without free features; None where a column is stored
-                only as often as it has a value, as that of a list of steps.
+            records: records in the dataset, with and without free features; None if a column is stored
+                only as often as it has a value, as the lists of steps are.
         """
         resolve = _untyped_column if self.untyped else _typed_column
         return {
@@ -192,12 +192,12 @@ def _list_bits(items: Iterable[Any]) -> int:
 def _bits(value: Any) -> int:
     """The bits of a scalar."""
     bits = _BIT_OF_TYPE[type(value)]
-    if bits == _FLOAT and _is_whole(value):
-        return _WHOLE | _inexact(int(value))
+    if bits == _FLOAT and _is_integral(value):
+        return _INTEGRAL | _inexact(int(value))
     return bits | _inexact(value) if bits == _INT else bits
 
 
-def _is_whole(number: float) -> bool:
+def _is_integral(number: float) -> bool:
     """Whether nothing is lost by making it an int64; -0.0 would lose its sign."""
     return (
         number.is_integer() and -_TWO_63 <= number < _TWO_63 and (number != 0 or math.copysign(1, number) > 0)
@@ -213,7 +213,7 @@ def _inexact(number: int) -> int:
 
 def _as_integer(value: Any) -> Any:
     """An integral number as an integer; anything else unchanged."""
-    return int(value) if isinstance(value, float) and _is_whole(value) else value
+    return int(value) if isinstance(value, float) and _is_integral(value) else value
 
 
 def _cell(value: FeatureValue) -> tuple[int, Any]:
@@ -225,7 +225,7 @@ def _cell(value: FeatureValue) -> tuple[int, Any]:
         digits, fraction = integer.groups()
         number = int(digits) if len(digits) <= 20 else INT64_MAX + 1
         if INT64_MIN <= number <= INT64_MAX:
-            return (_WHOLE if fraction else _INT) | _inexact(number), number
+            return (_INTEGRAL if fraction else _INT) | _inexact(number), number
         if not fraction:
             return _TEXT, value
     if _FLOAT_CELL.fullmatch(value):
@@ -273,14 +273,14 @@ def _untyped_column(state: list[int], records: int) -> Column:
 def _typed_column(state: list[int], records: int) -> Column:
     bits = (state[0] | state[0] >> _SHIFT) & _SCALARS
     shape = _shape(state, records)
-    numbers = bits & (_INT | _WHOLE | _FLOAT)
+    numbers = bits & (_INT | _INTEGRAL | _FLOAT)
     if bits & _TEXT or not numbers:
         return Column("bytes", shape, mixed=bool(bits & _TEXT and numbers))
     return Column(_number_kind(bits), shape)
 
 
 def _number_kind(bits: int) -> ColumnKind:
-    kept_whole = not bits & _FLOAT and (bits & _INEXACT or not bits & _WHOLE)
+    kept_whole = not bits & _FLOAT and (bits & _INEXACT or not bits & _INTEGRAL)
     return "int64" if kept_whole else "float32"
 
 

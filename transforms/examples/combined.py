@@ -33,7 +33,7 @@ class Combined:
         return max(schema.first_id for schema in self.schemas)
 
     def needs(self, annotated: frozenset[str]) -> frozenset[str]:
-        """What any of them needs; see `Schema.needs`."""
+        """The fields that any of them needs; see `Schema.needs`."""
         return frozenset().union(*(schema.needs(annotated) for schema in self.schemas))
 
     def features(

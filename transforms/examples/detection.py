@@ -171,7 +171,7 @@ def _label_specs(summary: s.DatasetSummary) -> dict[str, s.FeatureSpec]:
 
 
 def _annotation_specs(annotated: frozenset[str]) -> dict[str, s.FeatureSpec]:
-    """Of what only some datasets have."""
+    """Of annotations that only some datasets have."""
     specs = {}
     if "object_masks" in annotated:
         specs[_OBJECT + "mask"] = s.FeatureSpec("string", (None,))

@@ -40,7 +40,7 @@ def int64_feature(value: object, *, fixed_length: int | None = None) -> Feature:
     Arrays and nested lists are flattened row by row.
 
     Args:
-        value: what to store.
+        value: to store.
         fixed_length: the number of values it must have after flattening.
 
     Raises:
@@ -54,7 +54,7 @@ def int64_feature(value: object, *, fixed_length: int | None = None) -> Feature:
 
 
 def float_feature(value: object, *, fixed_length: int | None = None) -> Feature:
-    """A float32 feature of what `int64_feature` takes and of floats; NaN and infinity are kept.
+    """A float32 feature of floats, or of the values of `int64_feature`; NaN and infinity are kept.
 
     Raises:
         BadInput: a value is no number or too large for float32, a list is ragged, or the length is wrong.

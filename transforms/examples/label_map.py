@@ -25,7 +25,7 @@ def _item(number: int, name: str, display: str) -> str:
 
 
 def _quoted(value: str) -> str:
-    """A text in quotes, as UTF-8; what UTF-8 cannot hold becomes `?`."""
+    """A text in quotes, as UTF-8; characters that UTF-8 cannot encode become `?`."""
     value = value.encode("utf-8", "replace").decode()
     value = value.replace("\\", "\\\\").replace("'", "\\'")
     return "'" + re.sub(r"[\x00-\x1f\x7f]", lambda match: f"\\{ord(match[0]):03o}", value) + "'"

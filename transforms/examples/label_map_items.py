@@ -40,7 +40,7 @@ class MapItem(NamedTuple):
     Attributes:
         number: its id.
         name: in records; the display name if it has no other.
-        display: what people call it; may be empty.
+        display: its display name; may be empty.
     """
 
     number: int
@@ -52,7 +52,7 @@ def read_map_items(text: str) -> list[MapItem]:
     """The items of a label_map.pbtxt, in their order.
 
     Raises:
-        ValueError: names the line, from 1, and what is wrong there.
+        ValueError: names the line, from 1, and its error.
     """
     parser = _Parser(_tokens(text.removeprefix("\ufeff")))
     found: list[MapItem] = []

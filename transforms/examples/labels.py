@@ -22,26 +22,26 @@ _BACKGROUND = frozenset({"background", "_background_", "__background__"})
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LabelMap:
-    """What id each label gets.
+    """The id of each label.
 
-    - With a label file, the line number is the id, from 0; with a label map, its own ids are. A label is a
-      name of it; an integer is the source's own id of a class, or, where the source names no classes, an id
-      of the file.
-    - Else, where the source names its classes, its own ids are the ids.
+    - With a label file, the line number is the id, from 0; a label map gives its own ids. A label is a name
+      in it; an integer is the source's own id of a class, or, if the source names no classes, an id of the
+      file.
+    - Else, if the source names its classes, its own ids are the ids.
     - Else labels that are all integers (`3`, or the text `3`) are the ids themselves.
     - If all labels are integers and some are written as `3.0`, those are read as the text `3`.
     - Any others are numbered in code-point order of their names.
 
-    The text of an integer counts as the integer only where no name is an integer itself. The offset is
+    The text of an integer counts as the integer only if no name is an integer itself. The offset is
     added to every id.
 
     Attributes:
-        ids: stored id of each label there may be, as the source has it.
+        ids: stored id of each possible label, as the source has it.
         labels: name of each stored id, in ascending order of id.
-        offset: what was added to each id.
-        texts: what people call a class whose name is a code, by name.
-        mask_ids: stored id of each value that the pixels of a mask may have; None for any value, which the
-            offset is added to.
+        offset: added to each id.
+        texts: display names of classes whose name is a code, by name.
+        mask_ids: stored id of each value that the pixels of a mask may have; None if the offset
+            is added to any value.
     """
 
     ids: Mapping[Label, int]
@@ -62,16 +62,16 @@ class LabelMap:
     ) -> LabelMap:
         """The map for the labels of a dataset, given in any order and any number of times.
 
-        A label that can have no id is left to `id_of`, so that it costs its own records only.
+        A label that can have no id fails in `id_of`, so that it fails its own records only.
 
         Args:
             labels: all labels of the dataset.
             names: the lines of the label file, if there is one; or the names of a label map by their ids.
-            offset: added to every id; negative only where no id gets negative by it. None for the least
-                by which ids begin at `first_id` or above; a background of id 0 does not count.
-            classes: names by the source's own ids, where the source has them.
-            texts: what people call a class, by name.
-            first_id: the least id of a class that the schema allows.
+            offset: added to every id; negative only if no id becomes negative. None for the smallest
+                by which ids start at `first_id` or above; a background of id 0 does not count.
+            classes: names by the source's own ids, if the source has them.
+            texts: display names of classes, by name.
+            first_id: the smallest id of a class that the schema allows.
 
         Raises:
             ValueError: the offset would make the id of a named class negative, or a label is the name of
@@ -192,7 +192,7 @@ class LabelMap:
         return self.labels[self.id_of(label)]
 
     def display_of(self, label: Label) -> str:
-        """What people call a label: its name, or the words for it where the name is a code.
+        """The display name of a label: its name, or its text if the name is a code.
 
         Raises:
             BadInput: as `id_of`.
@@ -265,7 +265,7 @@ def read_label_map(text: str) -> dict[int, str]:
     """The classes of a label_map.pbtxt: names by id.
 
     Raises:
-        ValueError: names the line, from 1, and what is wrong there.
+        ValueError: names the line, from 1, and its error.
     """
     return {item.number: item.name for item in read_map_items(text)}
 
@@ -284,7 +284,7 @@ def _is_background(classes: Mapping[int, str], own_id: int) -> bool:
 
 
 def _least_offset(classes: Mapping[int, str], first_id: int) -> int:
-    """The least offset by which no class but the background has an id below `first_id`."""
+    """The smallest offset by which no class but the background has an id below `first_id`."""
     lowest = min((own_id for own_id in classes if not _is_background(classes, own_id)), default=first_id)
     return max(0, first_id - lowest)
 
@@ -315,7 +315,7 @@ def _line_offset(offset: int) -> int:
 
 
 def _spelt(own: Mapping[int, int], names: Iterable[str]) -> dict[Label, int]:
-    """Ids by the source's own; by their text too where no name is an integer."""
+    """Ids by the source's own; by their text too if no name is an integer."""
     ids: dict[Label, int] = {}
     ids.update(own.items())
     if all(_integer(name) is None for name in names):
@@ -324,7 +324,7 @@ def _spelt(own: Mapping[int, int], names: Iterable[str]) -> dict[Label, int]:
 
 
 def _of_texts(texts: Mapping[str, str], named: Mapping[Label, int]) -> dict[Label, int]:
-    """Ids by what people call a class, where only one is called so: sources have the one or the other."""
+    """Ids by the display names that only one class has: sources use names or display names."""
     found: dict[Label, int] = {}
     shared: set[str] = set()
     for name, text in texts.items():

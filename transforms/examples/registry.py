@@ -42,10 +42,10 @@ def choose_schema(name: str, has_images: bool, annotated: frozenset[str] = froze
             several: sequence for steps, detection for objects and captions, segmentation and panoptic for
             masks; else classification, and without images the features alone.
         has_images: records have an image.
-        annotated: what records have, as in `FeatureSettings`.
+        annotated: kinds of annotations, as in `FeatureSettings`.
 
     Raises:
-        ValueError: a name is unknown, schemas do not go together, or the records lack what one needs.
+        ValueError: a name is unknown, schemas cannot be combined, or the records lack annotations.
     """
     chosen = _asked_for(annotated) if name == "auto" else named_schemas(name)
     if not chosen:
@@ -103,8 +103,8 @@ def _check_masks(name: str, schema: Schema, annotated: frozenset[str]) -> None:
         missing = "panoptic masks"
     else:
         return
-    painted = schema is SEGMENTATION and "objects" in annotated
-    remedy = "give --include_annotations=masks" if painted else "choose another schema"
+    drawn = schema is SEGMENTATION and "objects" in annotated
+    remedy = "give --include_annotations=masks" if drawn else "choose another schema"
     raise ValueError(f"--schema is {name!r}: {schema.name!r} needs {missing}, the input has none; {remedy}")
 
 

@@ -26,10 +26,10 @@ _T = TypeVar("_T")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FeatureSpec:
-    """What a reader must know of one feature.
+    """The type and shape of one feature.
 
     Attributes:
-        dtype: as tf.io.parse_single_example names it.
+        dtype: as in tf.io.parse_single_example.
         shape: () for one value, (n,) for n, (None,) for any number.
         role: `image` for the stored image, `label` for its class id, `object_label` for the class ids of
             its objects, `mask` for an encoded mask; else `value`.
@@ -42,20 +42,20 @@ class FeatureSpec:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DatasetSummary:
-    """What the specs of a dataset depend on.
+    """The properties of a dataset that determine its specs.
 
     Attributes:
-        has_images: records have an image.
+        has_images: whether records have an image.
         label_counts: fewest and most labels on a record.
         columns: the free features.
         channels: of the stored images.
         dtypes: of the decoded pixels.
         formats: of the stored images.
         class_names: `LabelMap.class_names()`.
-        chose_qualities: each image's JPEG quality was chosen for it.
+        chose_qualities: whether a JPEG quality was chosen for each image.
         attributes: of objects.
         steps: the lists of sequences.
-        annotated: what records have, as in `FeatureSettings`.
+        annotated: kinds of annotations, as in `FeatureSettings`.
     """
 
     has_images: bool
@@ -73,14 +73,14 @@ class DatasetSummary:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FeatureSettings:
-    """What the features of every record depend on, apart from the record.
+    """The properties of a dataset that determine the features of each record.
 
     Attributes:
         labels: ids of the classes.
         columns: the free features.
-        attributes: of objects, by name: values are stored as lists, one an object.
+        attributes: of objects, by name: values are stored as lists, one for each object.
         steps: the lists of sequences, by name.
-        annotated: what records of the dataset have, any of `labels` (of images or sequences),
+        annotated: kinds of annotations in the dataset: `labels` (of images or sequences),
             `objects`, `object_masks`, `keypoints`, `parts`, `captions`, `source_id`, `class`, `instance`,
             `panoptic` (images of masks), `steps`, `frames`, `step_labels`.
     """
@@ -93,23 +93,23 @@ class FeatureSettings:
 
 
 class Schema(Protocol):
-    """Turns records into features under a set of names that some trainer reads.
+    """Turns records into features with the names that some trainer reads.
 
     A schema writes the same keys for every record of a dataset: an empty list if there is no value.
     """
 
     @property
     def name(self) -> str:
-        """What people type for it."""
+        """As in `--schema`."""
 
     @property
     def first_id(self) -> int:
-        """The least id of a class, unless the user chooses it."""
+        """The smallest id of a class, unless the user chooses it."""
 
     def needs(self, annotated: frozenset[str]) -> frozenset[str]:
-        """What of `Mapped` it stores where records have what is `annotated`.
+        """The fields of `Mapped` that it stores, if records have the annotations `annotated`.
 
-        Any of `objects`, `object_masks` and the names of `Mapped.masks`. Nothing else is made.
+        Any of `objects`, `object_masks` and the names of `Mapped.masks`. No other fields are made.
         """
 
     def features(
@@ -118,8 +118,8 @@ class Schema(Protocol):
         """The features of one record; of a sequence, its context.
 
         Args:
-            record: what is described.
-            image: as it is stored; None where the record has none.
+            record: with its labels and free features.
+            image: as it is stored; None if the record has none.
             mapped: its annotations in the stored image.
             settings: of the dataset.
 

@@ -1,4 +1,4 @@
-"""Schema `features`: records without an image, the free features alone."""
+"""Schema `features`: records of free features, without an image."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def dataset_name(text: str) -> str:
 
 
 def supervised_keys(specs: Mapping[str, FeatureSpec]) -> tuple[str, str] | None:
-    """The features that `as_supervised=True` yields: image and label, where the dataset has both."""
+    """The features that `as_supervised=True` yields: image and label, if the dataset has both."""
     keys = {spec.role: name for name, spec in specs.items()}
     return (keys["image"], keys["label"]) if "image" in keys and "label" in keys else None
 
@@ -94,7 +94,7 @@ def features_json(specs: Mapping[str, FeatureSpec], summary: DatasetSummary) -> 
 
 
 def label_files(specs: Mapping[str, FeatureSpec], class_names: tuple[str, ...] | None) -> dict[str, str]:
-    """The files of class names, by file name: a line an id. None where the dataset has no class names."""
+    """The files of class names, by file name: one line for each id. None without class names."""
     if not class_names:
         return {}
     keys = [name for name, spec in specs.items() if spec.role in _CLASS_ROLES]
@@ -128,7 +128,7 @@ def _image(summary: DatasetSummary) -> Json:
     if summary.formats & PIXEL_FORMATS or (animated and animated != summary.formats):
         return _tensor("string", ())
     frames: Shape = (None,) if animated else ()
-    # As 16 bits where some image has them: 8-bit values are scaled up, nothing is lost.
+    # As 16 bits if some image has them: 8-bit values are scaled up, without loss.
     dtype = "uint16" if "uint16" in summary.dtypes else "uint8"
     shape: Shape = (*frames, None, None, _channels(summary))
     return _of_class("image_feature.Image", image={"dtype": dtype, "shape": _shape(shape)})

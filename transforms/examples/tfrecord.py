@@ -22,7 +22,7 @@ _crc_bytes = struct.Struct("<I").pack
 
 
 class RecordWriter:
-    """Writes records to a binary file and keeps what its index and its report need.
+    """Writes records to a binary file, and keeps the values for its index and report.
 
     The file stays the caller's: open it buffered (a raw file may write less than it is given), flush
     and close it.

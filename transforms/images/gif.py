@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from recordmill.transforms.images.picture import Encoded, Picture
+from recordmill.transforms.images.picture import OpenedImage, Picture
 from recordmill.transforms.images.raster import decode_raster
 from recordmill.transforms.images.reasons import CORRUPT, TRUNCATED, check_pixels, undecodable
 from recordmill.transforms.records import StoredImage
@@ -44,7 +44,7 @@ class GifHeader:
     codes: tuple[int, int]
 
 
-def open_gif(data: bytes) -> Encoded:
+def open_gif(data: bytes) -> OpenedImage:
     """Reads the block structure.
 
     A still GIF is kept if its frame fills the canvas and every pixel is opaque: TensorFlow decodes GIFs to
@@ -74,7 +74,7 @@ def open_gif(data: bytes) -> Encoded:
     kept = (
         StoredImage(data, "gif", header.height, header.width, 3, "uint8", "RGB", ("kept",)) if plain else None
     )
-    return Encoded("gif", data, kept, 1, check, decode, header.height * header.width)
+    return OpenedImage("gif", data, kept, 1, check, decode, header.height * header.width)
 
 
 def read_header(data: bytes) -> GifHeader:

@@ -32,7 +32,6 @@ class JpegHeader:
         height: pixels.
         width: pixels.
         process: the SOF marker, 0xC0 to 0xCF.
-        precision: bits a sample.
         components: (id, horizontal sampling, vertical sampling, quantisation table) of each.
         jfif: whether there is a JFIF marker.
         adobe: the colour transform of the Adobe marker; None if there is no such marker.
@@ -44,7 +43,6 @@ class JpegHeader:
     height: int
     width: int
     process: int
-    precision: int
     components: tuple[tuple[int, int, int, int], ...]
     jfif: bool
     adobe: int | None
@@ -98,10 +96,8 @@ def read_header(data: bytes) -> JpegHeader:
                 raise undecodable(CORRUPT, "a JPEG scan before any frame header")
             if data.rfind(b"\xff\xd9", end) < 0:
                 raise undecodable(TRUNCATED, "the JPEG has no end marker")
-            height, width, precision, components = _read_frame(data, *frame)
-            return JpegHeader(
-                height, width, frame[0], precision, components, jfif, adobe, orientation, start - 4, stray
-            )
+            height, width, components = _read_frame(data, *frame)
+            return JpegHeader(height, width, frame[0], components, jfif, adobe, orientation, start - 4, stray)
     raise undecodable(TRUNCATED, "the JPEG ends within its header")
 
 
@@ -142,8 +138,8 @@ def written_segment(marker: int, payload: bytes) -> bytes:
 
 def _read_frame(
     data: bytes, marker: int, start: int, end: int
-) -> tuple[int, int, int, tuple[tuple[int, int, int, int], ...]]:
-    """Height, width, precision and components of a frame header (T.81, B.2.2), checked."""
+) -> tuple[int, int, tuple[tuple[int, int, int, int], ...]]:
+    """Height, width and components of a frame header (T.81, B.2.2), checked."""
     payload = data[start:end]
     if len(payload) < 6 or len(payload) != 6 + 3 * payload[5]:
         raise undecodable(CORRUPT, "the JPEG's frame header has the wrong length")
@@ -164,7 +160,7 @@ def _read_frame(
     ]
     if any(not (1 <= h <= 4 and 1 <= v <= 4) for _, h, v, _ in parts):
         raise undecodable(CORRUPT, "a JPEG sampling factor is not 1 to 4")
-    return height, width, precision, tuple(parts)
+    return height, width, tuple(parts)
 
 
 def quantisation_tables(data: bytes) -> dict[int, list[int]]:

@@ -11,7 +11,7 @@ import numpy as np
 from recordmill.transforms.images import jpeg, jpeg_header, png, png_pixels
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.gif import open_gif
-from recordmill.transforms.images.picture import COLORSPACES, Encoded, Picture
+from recordmill.transforms.images.picture import COLORSPACES, OpenedImage, Picture
 from recordmill.transforms.images.raster import open_bmp, open_raster, open_webp
 from recordmill.transforms.images.reasons import (
     CORRUPT,
@@ -26,7 +26,7 @@ from recordmill.transforms.records import StoredImage
 
 
 @internal_errors("decode")
-def opened(data: bytes) -> Encoded:
+def opened(data: bytes) -> OpenedImage:
     """Reads the header of an image.
 
     Args:
@@ -51,7 +51,7 @@ def opened(data: bytes) -> Encoded:
     return open_raster(data, kind)
 
 
-def opened_pixels(pixels: bytes, shape: tuple[int, int, int]) -> Encoded:
+def opened_pixels(pixels: bytes, shape: tuple[int, int, int]) -> OpenedImage:
     """Raw pixels as an image.
 
     Args:
@@ -71,10 +71,10 @@ def opened_pixels(pixels: bytes, shape: tuple[int, int, int]) -> Encoded:
         detail = f"{len(pixels):,} bytes for {height}x{width}x{channels} uint8 pixels"
         raise undecodable(WRONG_LENGTH, detail)
     picture = Picture(np.frombuffer(pixels, np.uint8).reshape(shape))
-    return Encoded("pixels", pixels, None, 1, lambda: None, lambda: picture, height * width)
+    return OpenedImage("pixels", pixels, None, 1, lambda: None, lambda: picture, height * width)
 
 
-def _open_jpeg(data: bytes) -> Encoded:
+def _open_jpeg(data: bytes) -> OpenedImage:
     header = jpeg_header.read_header(data)
     kept = None
     if header.storable:
@@ -87,7 +87,7 @@ def _open_jpeg(data: bytes) -> Encoded:
         components = jpeg.decode_components(data, header)
         return 255 - components if header.adobe is not None else components
 
-    return Encoded(
+    return OpenedImage(
         "jpeg",
         data,
         kept,
@@ -100,7 +100,7 @@ def _open_jpeg(data: bytes) -> Encoded:
     )
 
 
-def _open_png(data: bytes) -> Encoded:
+def _open_png(data: bytes) -> OpenedImage:
     header = png.read_header(data)
     stored = data
     actions: tuple[str, ...] = ("kept",)
@@ -117,7 +117,7 @@ def _open_png(data: bytes) -> Encoded:
             png.check_image_data(data, header)
         return dataclasses.replace(png_pixels.decode(data, header), frames=frames)
 
-    return Encoded(
+    return OpenedImage(
         "png",
         data,
         kept,

@@ -26,7 +26,6 @@ class Picture:
         palette: RGB bytes of each index; empty if the pixels are colours.
         palette_alpha: alpha of the first indices; the others are opaque.
         narrowed: whether the source has more bits a sample than these pixels.
-        turned: whether they are already upright.
         frames: number of frames or pages of the source; this is the first.
     """
 
@@ -34,12 +33,11 @@ class Picture:
     palette: bytes = b""
     palette_alpha: bytes = b""
     narrowed: bool = False
-    turned: bool = False
     frames: int = 1
 
     def upright(self, orientation: int) -> Picture:
         """This picture, turned by an EXIF orientation."""
-        return dataclasses.replace(self, pixels=turned(self.pixels, orientation), turned=True)
+        return dataclasses.replace(self, pixels=turned(self.pixels, orientation))
 
     def expanded(self) -> Array:
         """The colours: palette indices become RGB, or RGBA if the palette has alpha."""
@@ -104,7 +102,7 @@ def encode_png(pixels: Array, palette: bytes = b"", palette_alpha: bytes = b"") 
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Encoded:
+class OpenedImage:
     """An image before its pixels are decoded.
 
     Attributes:

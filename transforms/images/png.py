@@ -205,7 +205,7 @@ def _inflated(packed: bytes) -> bytes:
 
 
 def _raw_exif(text: bytes) -> bytes:
-    """EXIF from a name, a length and hexadecimal lines; empty if that is not what the text holds."""
+    """EXIF from a name, a length and hexadecimal lines; empty if the text is something else."""
     try:
         block = bytes.fromhex(b"".join(text.split(None, 2)[2:]).decode("ascii"))
     except ValueError:

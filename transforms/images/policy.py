@@ -137,7 +137,7 @@ class ImagePolicy:
         return self.max_side is not None or self.short_side is not None or self.size is not None
 
     @property
-    def repaints(self) -> bool:
+    def changes_pixels(self) -> bool:
         """Whether the size or colours may change, so that the source has other pixels."""
         return self.resizes or self.color != "keep"
 
@@ -149,7 +149,7 @@ class ImagePolicy:
     @property
     def encodes_jpeg(self) -> bool:
         """Whether a JPEG may be encoded at `jpeg_quality` or `target_ssim`."""
-        return self.image_format == "jpeg" or (self.image_format == "keep" and self.repaints)
+        return self.image_format == "jpeg" or (self.image_format == "keep" and self.changes_pixels)
 
     @property
     def _stores_only_jpegs(self) -> bool:

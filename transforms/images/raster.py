@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image, ImageFile, UnidentifiedImageError
 
 from recordmill.transforms.images.exif import Array, read_orientation, turned
-from recordmill.transforms.images.picture import Encoded, Picture
+from recordmill.transforms.images.picture import OpenedImage, Picture
 from recordmill.transforms.images.pillow import DECODER_ERRORS, named
 from recordmill.transforms.images.reasons import (
     NOT_AN_IMAGE,
@@ -57,7 +57,7 @@ _CONVERSIONS = {
 _NATIVE = "L" if sys.byteorder == "little" else "B"
 
 
-def open_raster(data: bytes, kind: str) -> Encoded:
+def open_raster(data: bytes, kind: str) -> OpenedImage:
     """Opens an image that is always decoded, because TensorFlow does not read its format.
 
     Raises:
@@ -67,10 +67,10 @@ def open_raster(data: bytes, kind: str) -> Encoded:
         orientation = _orientation(image)
         pixels = image.width * image.height
     decode = functools.partial(decode_raster, data, kind)
-    return Encoded(kind, data, None, orientation, decode, decode, pixels)
+    return OpenedImage(kind, data, None, orientation, decode, decode, pixels)
 
 
-def open_webp(data: bytes) -> Encoded:
+def open_webp(data: bytes) -> OpenedImage:
     """Opens a WebP. A still one is kept, unless its header denies its alpha: decoders differ about that.
 
     Raises:
@@ -86,7 +86,7 @@ def open_webp(data: bytes) -> Encoded:
     if not (moving or denied):
         kept = StoredImage(data, "webp", height, width, len(colorspace), "uint8", colorspace, ("kept",))
     decode = functools.partial(decode_raster, data, "webp")
-    return Encoded("webp", data, kept, orientation, decode, decode, height * width)
+    return OpenedImage("webp", data, kept, orientation, decode, decode, height * width)
 
 
 def decode_raster(data: bytes, kind: str) -> Picture:
@@ -287,7 +287,7 @@ def _bits(image: Image.Image, data: bytes, kind: str) -> int:
 _GRAYS = b"".join(bytes((i, i, i)) for i in range(256))
 
 
-def open_bmp(data: bytes) -> Encoded:
+def open_bmp(data: bytes) -> OpenedImage:
     """Reads the header.
 
     A BMP is kept if it is uncompressed, has 24 bits, or 8 bits and a palette of the greys 0 to 255, and its
@@ -309,7 +309,7 @@ def open_bmp(data: bytes) -> Encoded:
             colorspace = "RGB" if channels == 3 else "Grayscale"
             kept = StoredImage(data, "bmp", abs(height), width, channels, "uint8", colorspace, ("kept",))
     decode = functools.partial(decode_raster, data, "bmp")
-    return Encoded("bmp", data, kept, 1, decode, decode, abs(width * height))
+    return OpenedImage("bmp", data, kept, 1, decode, decode, abs(width * height))
 
 
 def _size(data: bytes) -> tuple[int, int]:

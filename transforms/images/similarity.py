@@ -11,15 +11,15 @@ import numpy as np
 from recordmill.transforms.images import compare
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.opened import opened, opened_pixels
-from recordmill.transforms.images.paint import painted
-from recordmill.transforms.images.picture import Encoded, Picture, encode_png
+from recordmill.transforms.images.picture import OpenedImage, Picture, encode_png
 from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.images.render import render
 from recordmill.transforms.images.store import store_image, store_pixels
 from recordmill.transforms.records import StoredImage
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Seen:
+class Displayed:
     """An image as it is displayed.
 
     Attributes:
@@ -32,7 +32,7 @@ class Seen:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Likeness:
+class Similarity:
     """The similarity of a stored image to its source.
 
     Attributes:
@@ -46,23 +46,23 @@ class Likeness:
     identical: bool
 
 
-def seen_image(image: Encoded, orientation: int, seen: ImagePolicy) -> Seen:
+def displayed_image(image: OpenedImage, orientation: int, policy: ImagePolicy) -> Displayed:
     """The pixels of an image that are compared.
 
     Args:
         image: the opened file.
         orientation: EXIF, 1 to 8.
-        seen: the policy for these pixels, with a lossy format and flattened alpha.
+        policy: the policy for these pixels, with a lossy format and flattened alpha.
 
     Raises:
         BadInput: it cannot be decoded.
     """
     picture = image.decode()
-    work = painted(dataclasses.replace(image, decode=lambda: picture), orientation, seen)
-    return Seen(work.picture.pixels, picture.pixels.dtype.name)
+    work = render(dataclasses.replace(image, decode=lambda: picture), orientation, policy)
+    return Displayed(work.picture.pixels, picture.pixels.dtype.name)
 
 
-def likeness(source: Seen, stored: Seen) -> Likeness | None:
+def similarity(source: Displayed, stored: Displayed) -> Similarity | None:
     """The similarity of two images; None if their sizes differ."""
     one, other = source.pixels, stored.pixels
     if one.shape[:2] != other.shape[:2]:
@@ -70,9 +70,9 @@ def likeness(source: Seen, stored: Seen) -> Likeness | None:
     if one.shape[2] != other.shape[2]:  # greys are three equal channels
         one, other = (np.broadcast_to(pixels, (*pixels.shape[:2], 3)) for pixels in (one, other))
     if np.array_equal(one, other):
-        return Likeness(1.0, math.inf, source.dtype == stored.dtype)
+        return Similarity(1.0, math.inf, source.dtype == stored.dtype)
     ssim = compare.ssim(compare.luma(source.pixels), compare.luma(stored.pixels))
-    return Likeness(ssim, compare.psnr(one, other), identical=False)
+    return Similarity(ssim, compare.psnr(one, other), identical=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -83,43 +83,43 @@ class Original:
     shape: tuple[int, int, int] | None = None
 
     def stored(self, policy: ImagePolicy) -> StoredImage:
-        """What a record stores of it."""
+        """The image of a record."""
         if self.shape is None:
             return store_image(self.data, policy)
         return store_pixels(self.data, self.shape, policy)
 
-    def opened(self) -> Encoded:
-        """Its header."""
+    def opened(self) -> OpenedImage:
+        """Opens it: reads its header."""
         return opened(self.data) if self.shape is None else opened_pixels(self.data, self.shape)
 
 
-def seen_of(original: Original, seen: ImagePolicy) -> Seen:
+def displayed_source(original: Original, policy: ImagePolicy) -> Displayed:
     """The source as it is compared.
 
     Raises:
         BadInput: it cannot be decoded.
     """
     image = original.opened()
-    return seen_image(image, image.orientation if seen.exif == "apply" else 1, seen)
+    return displayed_image(image, image.orientation if policy.exif == "apply" else 1, policy)
 
 
-def seen_as_stored(stored: StoredImage, seen: ImagePolicy) -> tuple[Seen, float]:
+def displayed_stored(stored: StoredImage, policy: ImagePolicy) -> tuple[Displayed, float]:
     """A stored image as it is compared, and the seconds that its decoding takes.
 
-    Whatever it is turned by is done: readers of records do not turn.
+    Its EXIF orientation is not applied: readers of records do not apply it.
     """
     start = time.process_time()
     image = opened_as_stored(stored)
     picture = image.decode()
     seconds = time.process_time() - start
-    return seen_image(dataclasses.replace(image, decode=lambda: picture), 1, seen), seconds
+    return displayed_image(dataclasses.replace(image, decode=lambda: picture), 1, policy), seconds
 
 
-def opened_as_stored(stored: StoredImage) -> Encoded:
+def opened_as_stored(stored: StoredImage) -> OpenedImage:
     """A stored image, to be decoded."""
     if stored.image_format != "raw":
         return opened(stored.data)
-    return Encoded(
+    return OpenedImage(
         "pixels",
         stored.data,
         None,
@@ -171,7 +171,7 @@ def most_changed(one: Array, other: Array, side: int) -> Box:
     return top, left, height, width
 
 
-def cut(seen: Seen, box: Box) -> bytes:
+def cut(policy: Displayed, box: Box) -> bytes:
     """A part of a picture, as a PNG."""
     top, left, height, width = box
-    return encode_png(np.ascontiguousarray(seen.pixels[top : top + height, left : left + width]))
+    return encode_png(np.ascontiguousarray(policy.pixels[top : top + height, left : left + width]))

@@ -15,10 +15,10 @@ from recordmill.transforms.images.jpeg_quality import saved_at_or_below
 from recordmill.transforms.images.metadata import stripped
 from recordmill.transforms.images.opened import opened, opened_pixels
 from recordmill.transforms.images.optimise import optimised
-from recordmill.transforms.images.paint import Painted, is_resized, painted
-from recordmill.transforms.images.picture import COLORSPACES, Encoded, Picture, encode_png
+from recordmill.transforms.images.picture import COLORSPACES, OpenedImage, Picture, encode_png
 from recordmill.transforms.images.policy import LOSSY, ImagePolicy
 from recordmill.transforms.images.reasons import NOT_SUPPORTED, undecodable
+from recordmill.transforms.images.render import Rendered, is_resized, render
 from recordmill.transforms.images.target import encode_to_target
 from recordmill.transforms.images.tensor import tensor_bytes
 from recordmill.transforms.records import StoredImage
@@ -60,7 +60,7 @@ def store_pixels(pixels: bytes, shape: tuple[int, int, int], policy: ImagePolicy
     return store_opened(opened_pixels(pixels, shape), policy)
 
 
-def store_opened(image: Encoded, policy: ImagePolicy) -> StoredImage:
+def store_opened(image: OpenedImage, policy: ImagePolicy) -> StoredImage:
     """As `store_image`, for an image that is already opened."""
     orientation = image.orientation if policy.exif == "apply" else 1
     stored = _stored(image, orientation, policy)
@@ -73,7 +73,7 @@ def store_opened(image: Encoded, policy: ImagePolicy) -> StoredImage:
     return stored
 
 
-def _stored(image: Encoded, orientation: int, policy: ImagePolicy) -> StoredImage:
+def _stored(image: OpenedImage, orientation: int, policy: ImagePolicy) -> StoredImage:
     """The file unchanged if it meets the policy, else encoded again."""
     own = _untouched(image, orientation, policy)
     looks = policy.alpha != "keep" or policy.color != "keep"
@@ -85,7 +85,7 @@ def _stored(image: Encoded, orientation: int, policy: ImagePolicy) -> StoredImag
             return _noted(own, *notes)
     if orientation != 1 and (notes := _only_turned(image, policy)) is not None:
         return _turned(image, notes)
-    work = painted(image, orientation, policy)
+    work = render(image, orientation, policy)
     if work.is_new:
         own = None
     elif own is not None and (notes := _as_wanted(own, policy)) is not None:
@@ -94,7 +94,7 @@ def _stored(image: Encoded, orientation: int, policy: ImagePolicy) -> StoredImag
     return stored if is_identity(work.geometry) else dataclasses.replace(stored, geometry=work.geometry)
 
 
-def _untouched(image: Encoded, orientation: int, policy: ImagePolicy) -> StoredImage | None:
+def _untouched(image: OpenedImage, orientation: int, policy: ImagePolicy) -> StoredImage | None:
     """The file unchanged, unless the policy changes its size, orientation or colours."""
     kept = image.kept
     if kept is None or orientation != 1:
@@ -107,7 +107,7 @@ def _untouched(image: Encoded, orientation: int, policy: ImagePolicy) -> StoredI
     return None if recolored or resized else kept
 
 
-def _may_be_clear(image: Encoded, own: StoredImage) -> bool:
+def _may_be_clear(image: OpenedImage, own: StoredImage) -> bool:
     """Whether pixels may be transparent, also by the transparent colour of a PNG."""
     return own.channels in (2, 4) or (image.kind == "png" and bool(png.read_header(image.data).transparency))
 
@@ -126,13 +126,13 @@ def _as_wanted(own: StoredImage, policy: ImagePolicy) -> tuple[str, ...] | None:
     return ("coarse_enough",) if saved_at_or_below(own.data, header, policy.jpeg_quality) else None
 
 
-def _only_turned(image: Encoded, policy: ImagePolicy) -> tuple[str, ...] | None:
+def _only_turned(image: OpenedImage, policy: ImagePolicy) -> tuple[str, ...] | None:
     """The reasons to keep a JPEG if it were upright: then it is only turned; None if there are none."""
     own = _untouched(image, 1, policy) if image.kind == "jpeg" else None
     return None if own is None else _as_wanted(own, policy)
 
 
-def _turned(image: Encoded, notes: tuple[str, ...]) -> StoredImage:
+def _turned(image: OpenedImage, notes: tuple[str, ...]) -> StoredImage:
     """A JPEG turned upright, at its own quality."""
     if image.kept is None:
         raise ValueError("only a JPEG that could be kept can be turned as one")
@@ -150,7 +150,7 @@ def _turned(image: Encoded, notes: tuple[str, ...]) -> StoredImage:
     )
 
 
-def _encoded(image: Encoded, own: StoredImage | None, work: Painted, policy: ImagePolicy) -> StoredImage:
+def _encoded(image: OpenedImage, own: StoredImage | None, work: Rendered, policy: ImagePolicy) -> StoredImage:
     """The image encoded again, unless that is worse than the file.
 
     Args:
@@ -177,7 +177,7 @@ def _encoded(image: Encoded, own: StoredImage | None, work: Painted, policy: Ima
 
 
 def _as_lossy(
-    image: Encoded, image_format: str, own: StoredImage | None, work: Painted, policy: ImagePolicy
+    image: OpenedImage, image_format: str, own: StoredImage | None, work: Rendered, policy: ImagePolicy
 ) -> StoredImage:
     pixels = work.picture.pixels
     quality, size = None, None
@@ -218,7 +218,7 @@ def _jpeg(pixels: Array, policy: ImagePolicy) -> tuple[bytes, int | None]:
 
 
 def _not_larger(
-    image: Encoded, own: StoredImage | None, work: Painted, new: StoredImage, policy: ImagePolicy
+    image: OpenedImage, own: StoredImage | None, work: Rendered, new: StoredImage, policy: ImagePolicy
 ) -> StoredImage:
     """The smaller of `new` and the file; the file is turned at its own quality if it is not upright."""
 
@@ -237,7 +237,7 @@ def _not_larger(
     return new
 
 
-def _left_alone(image: Encoded, own: StoredImage, *notes: str) -> StoredImage:
+def _left_alone(image: OpenedImage, own: StoredImage, *notes: str) -> StoredImage:
     """The file unchanged, after its pixels were decoded."""
     # Decoding a JPEG detects all damage; the decoders of other formats are less strict than the check.
     if image.kind != "jpeg":
@@ -254,7 +254,7 @@ def _noted(stored: StoredImage, *notes: str | None, data: bytes | None = None) -
     )
 
 
-def _as_png(work: Painted, *notes: str) -> StoredImage:
+def _as_png(work: Rendered, *notes: str) -> StoredImage:
     picture = work.picture
     _refuse_narrowed(picture)
     height, width, channels = picture.pixels.shape
@@ -281,7 +281,7 @@ def _as_pixels(pixels: Array, image_format: str, actions: tuple[str, ...]) -> St
     )
 
 
-def _with_metadata(stored: StoredImage, image: Encoded, policy: ImagePolicy) -> StoredImage:
+def _with_metadata(stored: StoredImage, image: OpenedImage, policy: ImagePolicy) -> StoredImage:
     """Removes metadata from a kept file; adds the orientation to an encoded one that is not upright."""
     from_file = image.kept is not None and stored.data is image.kept.data
     orientation = image.orientation if policy.exif == "ignore" else 1

@@ -12,7 +12,7 @@ from PIL import Image
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.jpeg_header import read_header
 from recordmill.transforms.images.jpeg_quality import estimated_quality
-from recordmill.transforms.images.picture import Encoded, Picture
+from recordmill.transforms.images.picture import OpenedImage, Picture
 from recordmill.transforms.images.pillow import DECODER_ERRORS, named
 from recordmill.transforms.images.reasons import CORRUPT, undecodable
 from recordmill.transforms.sources.formats.wire import Span, fields, varint
@@ -23,7 +23,7 @@ _WRITTEN_BY_PILLOW = range(91, 96)
 _DTYPES: dict[int, np.dtype[Any]] = {4: np.dtype("<u1"), 17: np.dtype("<u2")}
 
 
-def decoded_otherwise(image: Encoded) -> Picture:
+def decoded_otherwise(image: OpenedImage) -> Picture:
     """The pixels of a stored image: of a JPEG that simplejpeg may have written by Pillow, else as usual.
 
     Raises:

@@ -19,10 +19,10 @@ from recordmill.transforms.images.geometry import is_identity, plan_geometry
 from recordmill.transforms.images.jpeg_header import quantisation_tables, read_header
 from recordmill.transforms.images.jpeg_quality import estimated_quality
 from recordmill.transforms.images.opened import image_kind, opened, opened_pixels
-from recordmill.transforms.images.paint import painted
-from recordmill.transforms.images.picture import COLORSPACES, Encoded, split_alpha
+from recordmill.transforms.images.picture import COLORSPACES, OpenedImage, split_alpha
 from recordmill.transforms.images.policy import LOSSY, ImagePolicy
-from recordmill.transforms.images.similarity import Likeness, Seen, likeness, seen_image
+from recordmill.transforms.images.render import render
+from recordmill.transforms.images.similarity import Displayed, Similarity, displayed_image, similarity
 from recordmill.transforms.images.store import store_image, store_pixels
 from recordmill.transforms.reading.against_decoding import decoded_otherwise, tensor_pixels
 from recordmill.transforms.reading.against_difference import counted
@@ -68,7 +68,7 @@ class ImageMatch:
 
     stored: StoredImage | None
     action: str = ""
-    likeness: Likeness | None = None
+    likeness: Similarity | None = None
     fault: Fault | None = None
 
 
@@ -115,7 +115,7 @@ class Original:
         policy: how images were stored.
     """
 
-    def __init__(self, image: Encoded, shape: Shape | None, policy: ImagePolicy) -> None:
+    def __init__(self, image: OpenedImage, shape: Shape | None, policy: ImagePolicy) -> None:
         self.image = dataclasses.replace(image, decode=functools.cache(image.decode))
         self.policy = policy
         self._shape = shape
@@ -162,7 +162,7 @@ class Original:
         policy = self.policy
         if policy.image_format in LOSSY:
             return policy.image_format
-        changed = policy.repaints or self._orientation != 1
+        changed = policy.changes_pixels or self._orientation != 1
         return "jpeg" if policy.image_format == "keep" and self.image.kind == "jpeg" and changed else ""
 
     def painted(self) -> Array:
@@ -171,17 +171,17 @@ class Original:
         Raises:
             BadInput: damaged, or refused by the settings.
         """
-        return painted(self.image, self._orientation, self.policy).picture.expanded()
+        return render(self.image, self._orientation, self.policy).picture.expanded()
 
-    def seen(self) -> Seen:
+    def seen(self) -> Displayed:
         """The same as people see them."""
         policy = self._seen_policy(is_sized=True)
-        # Not seen_image: of a JPEG that is resized, its scaled decode is all that is needed.
-        return Seen(painted(self.image, self._orientation, policy).picture.pixels, "uint8")
+        # Not displayed_image: of a JPEG that is resized, its scaled decode is all that is needed.
+        return Displayed(render(self.image, self._orientation, policy).picture.pixels, "uint8")
 
-    def seen_stored(self, image: Encoded) -> Seen:
+    def seen_stored(self, image: OpenedImage) -> Displayed:
         """A stored image as people see it: what it is turned by is done, and so is its size."""
-        return seen_image(image, 1, self._seen_policy(is_sized=False))
+        return displayed_image(image, 1, self._seen_policy(is_sized=False))
 
     def encoded_anew(self) -> StoredImage:
         """What the settings make of it now, where they encode it anew."""
@@ -218,7 +218,7 @@ class Original:
         )
 
 
-def _match_decoded(told: StoredImage, image: Encoded, original: Original) -> ImageMatch:
+def _match_decoded(told: StoredImage, image: OpenedImage, original: Original) -> ImageMatch:
     """The match of a stored image whose pixels have to be looked at."""
     is_own = told.data == original.image.data
     told = _with_quality(told, original)
@@ -250,10 +250,10 @@ def _with_quality(told: StoredImage, original: Original) -> StoredImage:
     return dataclasses.replace(told, jpeg_quality=estimated_quality(told.data, read_header(told.data)))
 
 
-def _match_lossy(told: StoredImage, seen: Seen, original: Original) -> ImageMatch:
+def _match_lossy(told: StoredImage, seen: Displayed, original: Original) -> ImageMatch:
     """The match of an image that need not have the source's pixels."""
     source = original.seen()
-    found = likeness(source, seen)
+    found = similarity(source, seen)
     if found is None:
         return ImageMatch(told, fault=Fault(_size(source.pixels), _size(seen.pixels)))
     target = original.policy.target_ssim
@@ -267,10 +267,10 @@ def _match_lossy(told: StoredImage, seen: Seen, original: Original) -> ImageMatc
     return ImageMatch(told, "" if fault else "lossy", found, fault)
 
 
-def _doubt(source: Seen, found: Likeness, original: Original) -> Fault | None:
+def _doubt(source: Displayed, found: Similarity, original: Original) -> Fault | None:
     """What is wrong with an image that is less like its source than it would be if it was encoded now."""
     anew = original.encoded_anew()
-    best = likeness(source, original.seen_stored(opened(anew.data)))
+    best = similarity(source, original.seen_stored(opened(anew.data)))
     if best is None:
         return None
     if found.ssim >= best.ssim - _TOLERANCE[0] and found.psnr >= best.psnr - _TOLERANCE[1]:
@@ -307,7 +307,7 @@ def _raw_pixels(stored: bytes, wanted: Array) -> Array:
     return little.astype(wanted.dtype).reshape(wanted.shape)
 
 
-def _is_same_jpeg(image: Encoded, original: Original) -> bool:
+def _is_same_jpeg(image: OpenedImage, original: Original) -> bool:
     """Whether a JPEG has its source's pixels by one decoder, where it has its quantisation tables.
 
     Two decoders may round otherwise.

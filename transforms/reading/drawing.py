@@ -12,9 +12,9 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from recordmill.transforms.images.exif import Array
-from recordmill.transforms.images.paint import painted
 from recordmill.transforms.images.picture import to_eight_bits
 from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.images.render import render
 from recordmill.transforms.internal_errors import internal_errors
 from recordmill.transforms.reading.drawing_text import (
     Color,
@@ -140,7 +140,7 @@ def picture_of(image: StoredImageBytes, side: int) -> Array:
         BadInput: it cannot be decoded.
     """
     policy = ImagePolicy(image_format="raw", max_side=side, color="rgb")
-    pixels = to_eight_bits(painted(image.opened(), 1, policy).picture.expanded())
+    pixels = to_eight_bits(render(image.opened(), 1, policy).picture.expanded())
     factor = max(1, side // max(pixels.shape[:2]))
     if factor > 1:
         pixels = pixels.repeat(factor, axis=0).repeat(factor, axis=1)

@@ -10,7 +10,7 @@ import numpy as np
 from recordmill.transforms.annotations.decoded import read_ids
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.opened import opened, opened_pixels
-from recordmill.transforms.images.picture import Encoded
+from recordmill.transforms.images.picture import OpenedImage
 from recordmill.transforms.records import AnnotatedObject, Annotations, BadInput, Box, FeatureValue, ImageRef
 from recordmill.transforms.sources.formats.tfrecord_images import Pixels
 from recordmill.transforms.sources.formats.tfrecord_records import Place, RecordReader
@@ -31,7 +31,7 @@ class StoredImageBytes:
     data: bytes = dataclasses.field(repr=False)
     pixels: Pixels | None = None
 
-    def opened(self) -> Encoded:
+    def opened(self) -> OpenedImage:
         """Its header read.
 
         Raises:

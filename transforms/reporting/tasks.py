@@ -98,10 +98,10 @@ def _crop(reference: bytes, policy: ImagePolicy) -> dict[str, Any] | None:
         CROP_SIDE,
         Original,
         cut,
-        likeness,
+        displayed_source,
+        displayed_stored,
         most_changed,
-        seen_as_stored,
-        seen_of,
+        similarity,
     )
 
     reader = ImageReader()
@@ -110,9 +110,9 @@ def _crop(reference: bytes, policy: ImagePolicy) -> dict[str, Any] | None:
         return None
     original = Original(reader.read(record.image), record.image.pixels)
     stored = original.stored(policy)
-    before = seen_of(original, _resized_as(policy))
-    after, _ = seen_as_stored(stored, _seen_by(policy))
-    alike = likeness(before, after)
+    before = displayed_source(original, _resized_as(policy))
+    after, _ = displayed_stored(stored, _seen_by(policy))
+    alike = similarity(before, after)
     if alike is None:
         return None
     box = most_changed(luma(before.pixels), luma(after.pixels), CROP_SIDE)

@@ -15,16 +15,16 @@ from recordmill.transforms.images.icc import profile_of
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.similarity import (
     CROP_SIDE,
-    Likeness,
+    Displayed,
     Original,
-    Seen,
+    Similarity,
     cut,
-    likeness,
+    displayed_image,
+    displayed_source,
+    displayed_stored,
     most_changed,
     opened_as_stored,
-    seen_as_stored,
-    seen_image,
-    seen_of,
+    similarity,
 )
 from recordmill.transforms.internal_errors import internal_errors
 from recordmill.transforms.records import BadInput, Failure, StoredImage
@@ -48,7 +48,7 @@ class Measure:
         image_bytes: of the stored image.
         encode_seconds: CPU time to store it.
         decode_seconds: CPU time to decode it.
-        likeness: to the source; None if the size differs.
+        similarity: to the source; None if the size differs.
         jpeg_quality: chosen by the setting; 0 if it kept the source.
     """
 
@@ -56,7 +56,7 @@ class Measure:
     image_bytes: int
     encode_seconds: float
     decode_seconds: float
-    likeness: Likeness | None
+    similarity: Similarity | None
     jpeg_quality: int | None
 
 
@@ -74,15 +74,15 @@ def measured(
     Raises:
         BadInput: the image cannot be decoded, or a setting takes too long for its size.
     """
-    source = seen_of(original, seen)
+    source = displayed_source(original, seen)
     limit = SLOW_FACTOR * cpu_seconds(original.opened().pixels)
-    likenesses: dict[tuple[str, bytes], Likeness | None] = {}
+    similarities: dict[tuple[str, bytes], Similarity | None] = {}
     found: list[Measure | Failure] = []
     for setting in settings:
         start = _clock()
         try:
             with internal_errors("encode"):
-                found.append(_measured(original, setting, source, seen, record_bytes, likenesses))
+                found.append(_measured(original, setting, source, seen, record_bytes, similarities))
         except BadInput as error:
             found.append(error.failure())
         if _clock() - start > limit:
@@ -102,34 +102,34 @@ def warm_up(settings: Sequence[Setting]) -> None:
 def _measured(
     original: Original,
     setting: Setting,
-    source: Seen,
+    source: Displayed,
     seen: ImagePolicy,
     record_bytes: RecordBytes,
-    likenesses: dict[tuple[str, bytes], Likeness | None],
+    similarities: dict[tuple[str, bytes], Similarity | None],
 ) -> Measure:
     start = _clock()
     stored = original.stored(setting.policy)
     encode_seconds = _clock() - start
     size = record_bytes(stored)
-    pixels, decode_seconds = seen_as_stored(stored, seen)
+    pixels, decode_seconds = displayed_stored(stored, seen)
     # Many settings give the same bytes, such as all that keep the file.
     content = (stored.image_format, hashlib.sha256(stored.data).digest())
-    if content not in likenesses:
+    if content not in similarities:
         if stored.image_format == "raw":
             source = _without_profile(original, source, seen)
-        likenesses[content] = likeness(source, pixels)
+        similarities[content] = similarity(source, pixels)
     return Measure(
-        size, len(stored.data), encode_seconds, decode_seconds, likenesses[content], stored.jpeg_quality
+        size, len(stored.data), encode_seconds, decode_seconds, similarities[content], stored.jpeg_quality
     )
 
 
-def _without_profile(original: Original, source: Seen, seen: ImagePolicy) -> Seen:
+def _without_profile(original: Original, source: Displayed, seen: ImagePolicy) -> Displayed:
     """The source with unconverted pixels: raw pixels have no colour profile."""
     image = original.opened()
     if profile_of(image.data, image.kind) is None:
         return source
     bare = dataclasses.replace(image, kind="pixels", inks=None)
-    return seen_image(bare, image.orientation if seen.exif == "apply" else 1, seen)
+    return displayed_image(bare, image.orientation if seen.exif == "apply" else 1, seen)
 
 
 class Worst(NamedTuple):
@@ -162,8 +162,8 @@ def crops_of(worst: Worst, original: Original, settings: Sequence[Setting], seen
     Raises:
         BadInput: the image cannot be decoded any more.
     """
-    source = seen_of(original, seen)
-    changed, _ = seen_as_stored(original.stored(settings[worst.setting].policy), seen)
+    source = displayed_source(original, seen)
+    changed, _ = displayed_stored(original.stored(settings[worst.setting].policy), seen)
     if changed.pixels.shape[:2] != source.pixels.shape[:2]:
         return []  # the file was replaced
     box = most_changed(compare.luma(source.pixels), compare.luma(changed.pixels), CROP_SIDE)
@@ -175,7 +175,7 @@ def crops_of(worst: Worst, original: Original, settings: Sequence[Setting], seen
         try:
             with internal_errors("encode"):
                 stored = original.stored(setting.policy)
-                pixels, _ = seen_as_stored(stored, seen)
+                pixels, _ = displayed_stored(stored, seen)
         except BadInput:
             continue
         png = cut(pixels, box)

@@ -48,14 +48,14 @@ class SettingSum:
         self.decode_seconds += measure.decode_seconds
         if measure.jpeg_quality is not None:
             self.qualities[measure.jpeg_quality] += 1
-        if measure.likeness is None:
+        if measure.similarity is None:
             return
         self.compared += 1
-        self.ssim += round(measure.likeness.ssim * _UNITS)
-        self.worst = _lower(self.worst, (measure.likeness.ssim, key))
-        self.identical += measure.likeness.identical
-        if math.isfinite(measure.likeness.psnr):
-            self.psnr += round(measure.likeness.psnr * _UNITS)
+        self.ssim += round(measure.similarity.ssim * _UNITS)
+        self.worst = _lower(self.worst, (measure.similarity.ssim, key))
+        self.identical += measure.similarity.identical
+        if math.isfinite(measure.similarity.psnr):
+            self.psnr += round(measure.similarity.psnr * _UNITS)
             self.differing += 1
 
     def merge(self, other: SettingSum) -> None:
@@ -153,9 +153,9 @@ class SweepSum:
 
 
 def _ssim(measure: Measure | Failure) -> float | None:
-    if isinstance(measure, Failure) or measure.likeness is None:
+    if isinstance(measure, Failure) or measure.similarity is None:
         return None
-    return measure.likeness.ssim
+    return measure.similarity.ssim
 
 
 def _lower(one: tuple[float, str] | None, other: tuple[float, str]) -> tuple[float, str]:

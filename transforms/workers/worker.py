@@ -109,27 +109,29 @@ class _Loop:
         self._connection.send(self._answer(message))
 
     def _answer(self, order: Order) -> Result | Exception:
+        # What is no Exception (a panic of a Rust library, SystemExit) ends the process at the item.
+        answer: Result | Exception
         try:
             if order.setup is not None:
                 self._position.cpu_factor = 1.0
                 self._context = order.setup(self._worker)
-            result = Result(order.task.run(self._context))
+            answer = Result(order.task.run(self._context))
             self._report()
-            return result
         except (BrokenPipeError, ConnectionResetError):
             raise
         except MemoryError:
             # As if the system had ended it: the item is tried again in a process that is empty.
             os._exit(OUT_OF_MEMORY)
         except JobError as error:
-            return error
+            answer = error
         except Exception as error:
             item = self._worker.failed_item(error)
             if item is not None and isinstance(error, BadInput):
-                return ItemFailed(item, error)
-            return RuntimeError(traceback.format_exc())
-        finally:
-            self._position.leave()
+                answer = ItemFailed(item, error)
+            else:
+                answer = RuntimeError(traceback.format_exc())
+        self._position.leave()
+        return answer
 
     def _progress(self, items: int, source_bytes: int) -> None:
         """Reports progress now and then, not for each item; at once if nothing has been done."""

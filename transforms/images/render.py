@@ -9,7 +9,7 @@ import numpy as np
 from recordmill.transforms.images import color, icc
 from recordmill.transforms.images.exif import Array, is_transposed
 from recordmill.transforms.images.geometry import is_scaled, plan_geometry
-from recordmill.transforms.images.picture import Encoded, Picture, split_alpha, to_eight_bits
+from recordmill.transforms.images.picture import OpenedImage, Picture, split_alpha, to_eight_bits
 from recordmill.transforms.images.policy import LOSSY, ImagePolicy
 from recordmill.transforms.images.resize import resized
 from recordmill.transforms.records import BadInput, Geometry
@@ -20,13 +20,13 @@ _ASKED_FOR = frozenset(("flattened", "recolored", "resized"))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Painted:
+class Rendered:
     """A picture ready to be encoded.
 
     Attributes:
         picture: has palette indices only if its colours are unchanged.
         geometry: from the file's pixels to these.
-        actions: what was done to the pixels.
+        actions: changes of the pixels.
         see_through: whether a pixel is not opaque; False if this was not needed.
         profile: the ICC profile of the colours; None if it is sRGB or unknown.
     """
@@ -42,14 +42,14 @@ class Painted:
         """Whether the policy changed size or colours."""
         return not _ASKED_FOR.isdisjoint(self.actions)
 
-    def with_pixels(self, pixels: Array, *actions: str) -> Painted:
+    def with_pixels(self, pixels: Array, *actions: str) -> Rendered:
         """A copy with other pixels (colours, not indices) and the actions that made them."""
         picture = dataclasses.replace(self.picture, pixels=pixels, palette=b"", palette_alpha=b"")
         new = tuple(action for action in actions if action not in self.actions)
         return dataclasses.replace(self, picture=picture, actions=(*self.actions, *new))
 
 
-def painted(image: Encoded, orientation: int, policy: ImagePolicy) -> Painted:
+def render(image: OpenedImage, orientation: int, policy: ImagePolicy) -> Rendered:
     """The picture, as `policy` requires it.
 
     Args:
@@ -62,10 +62,10 @@ def painted(image: Encoded, orientation: int, policy: ImagePolicy) -> Painted:
     """
     profile = icc.profile_of(image.data, image.kind)
     lossy = policy.image_format in LOSSY
-    if not (lossy or policy.repaints or policy.alpha != "keep"):
+    if not (lossy or policy.changes_pixels or policy.alpha != "keep"):
         return _decoded(image, orientation, policy, profile)
     start = None
-    if image.inks is not None and profile is not None and (lossy or policy.repaints):
+    if image.inks is not None and profile is not None and (lossy or policy.changes_pixels):
         start = _printed(image.inks(), orientation, policy, profile)
     start = start or _decoded(image, orientation, policy, profile)
     colors = start.picture.expanded()
@@ -87,7 +87,7 @@ def is_resized(geometry: Geometry) -> bool:
     return is_scaled(geometry) or upright != (geometry.height, geometry.width)
 
 
-def _decoded(image: Encoded, orientation: int, policy: ImagePolicy, profile: bytes | None) -> Painted:
+def _decoded(image: OpenedImage, orientation: int, policy: ImagePolicy, profile: bytes | None) -> Rendered:
     """The upright picture; it may be scaled down while decoding, but not below the size of its geometry."""
     geometry, picture = None, None
     if policy.resizes and image.decode_scaled is not None and image.kept is not None:
@@ -104,7 +104,7 @@ def _decoded(image: Encoded, orientation: int, policy: ImagePolicy, profile: byt
     return _upright(picture, geometry, profile)
 
 
-def _printed(inks: Array, orientation: int, policy: ImagePolicy, profile: bytes) -> Painted | None:
+def _printed(inks: Array, orientation: int, policy: ImagePolicy, profile: bytes) -> Rendered | None:
     """A CMYK image, converted by its profile: without it, colours would be lost."""
     pixels = icc.to_srgb(inks, profile, cmyk=True)
     if pixels is None:
@@ -117,18 +117,17 @@ def _size(pixels: Array) -> tuple[int, int]:
     return pixels.shape[0], pixels.shape[1]
 
 
-def _upright(picture: Picture, geometry: Geometry, profile: bytes | None) -> Painted:
-    turned = geometry.orientation != 1
-    actions = ("rotated",) * turned + ("first_frame",) * (picture.frames > 1)
-    return Painted(
-        picture.upright(geometry.orientation) if turned else picture, geometry, actions, profile=profile
-    )
+def _upright(picture: Picture, geometry: Geometry, profile: bytes | None) -> Rendered:
+    actions: tuple[str, ...] = ("first_frame",) if picture.frames > 1 else ()
+    if geometry.orientation != 1:
+        picture, actions = picture.upright(geometry.orientation), ("rotated", *actions)
+    return Rendered(picture, geometry, actions, profile=profile)
 
 
-def _in_srgb(work: Painted, policy: ImagePolicy) -> Painted:
+def _in_srgb(work: Rendered, policy: ImagePolicy) -> Rendered:
     """Converts to sRGB if colours are encoded again; 16-bit samples keep their profile."""
     pixels = work.picture.pixels
-    encodes_colors = policy.image_format in LOSSY or policy.repaints or policy.alpha == "flatten"
+    encodes_colors = policy.image_format in LOSSY or policy.changes_pixels or policy.alpha == "flatten"
     if work.profile is None or pixels.dtype != np.uint8 or not encodes_colors:
         return work
     converted = icc.to_srgb(pixels, work.profile)
@@ -136,7 +135,7 @@ def _in_srgb(work: Painted, policy: ImagePolicy) -> Painted:
     return work if converted is None else work.with_pixels(converted, "srgb")
 
 
-def _on_background(work: Painted, policy: ImagePolicy) -> Painted:
+def _on_background(work: Rendered, policy: ImagePolicy) -> Rendered:
     """Removes alpha if all pixels are opaque, or if the policy flattens."""
     if work.picture.pixels.shape[2] in (1, 3):
         return work
@@ -152,7 +151,7 @@ def _on_background(work: Painted, policy: ImagePolicy) -> Painted:
     return dataclasses.replace(work, see_through=True)
 
 
-def _recolored(work: Painted, policy: ImagePolicy) -> Painted:
+def _recolored(work: Rendered, policy: ImagePolicy) -> Rendered:
     channels = work.picture.pixels.shape[2]
     if policy.color == "gray" and channels > 2:
         return work.with_pixels(color.as_gray(work.picture.pixels), "recolored")
@@ -161,7 +160,7 @@ def _recolored(work: Painted, policy: ImagePolicy) -> Painted:
     return work
 
 
-def _resized(work: Painted, policy: ImagePolicy) -> Painted:
+def _resized(work: Rendered, policy: ImagePolicy) -> Rendered:
     if not is_resized(work.geometry):
         return work
     return work.with_pixels(resized(work.picture.pixels, work.geometry, policy.background), "resized")
