@@ -119,7 +119,7 @@ class Flag:
             if not self._allows(one):
                 shown = f"{one:g}" if isinstance(one, float) else repr(one)
                 verb, subject = ("has", "each") if several else ("is", "it")
-                raise ValueError(f"{self.shown} {verb} {shown}; {subject} may be {self._allowed()}")
+                raise ValueError(f"{self.shown} {verb} {shown}; {subject} may be {self.allowed}")
 
     def _allows(self, value: Any) -> bool:
         if self.values is not None:
@@ -134,16 +134,16 @@ class Flag:
             return False
         return self.at_most is None or value <= self.at_most
 
-    def _allowed(self) -> str:
+    @property
+    def allowed(self) -> str:
+        """The values that it may have, in words."""
         if self.values is not None:
             return " or ".join(filter(None, (", ".join(self.values[:-1]), self.values[-1])))
         if self.above is not None:
             return f"above {self.above:g} and at most {self.at_most:g}"
-        return (
-            f"{self.at_least:g} to {self.at_most:g}"
-            if self.at_most is not None
-            else f"{self.at_least:g} or more"
-        )
+        if self.at_least is None:
+            return "an integer" if self.type == "int" else "a number"
+        return f"{self.at_least:g} " + ("or more" if self.at_most is None else f"to {self.at_most:g}")
 
 
 def flag(default: _T, help: str, group: str = "", **declared: Any) -> _T:

@@ -121,12 +121,15 @@ def _converter(one: Flag) -> Callable[[str], Any]:
     elif one.path:
         parse = expanded
     elif parse is None:
-        return {"int": int, "float": float}.get(one.type, str)
+        parse = {"int": int, "float": float}.get(one.type, str)
 
     def converted(text: str) -> Any:
         try:
             return parse(text)
         except ValueError as error:
+            if parse in (int, float):
+                wrong = f"{one.shown} is {text!r}; it may be {one.allowed}"
+                raise argparse.ArgumentTypeError(wrong) from error
             message = str(error)
             named = repr(text) in message or not one.path
             raise argparse.ArgumentTypeError(message if named else f"{text!r}: {message}") from error

@@ -69,7 +69,7 @@ class Verify:
         name="image_root",
         path="folder",
         metavar="FOLDER",
-        default_text="as before",
+        default_text="the folders of the conversion",
     )
     report: str | None = flag(
         None,

@@ -36,7 +36,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--frobnicate"], "--frobnicate is not a flag; --help lists the flags"),
         (["photos"], "unexpected argument 'photos'; give the input with --input"),
         (["--image_format=jpeg", "--jpeg_quality=101"], "--jpeg_quality is 101; it may be 1 to 100"),
-        (["--image_format=jpeg", "--jpeg_quality=high"], "--jpeg_quality: invalid int value: 'high'"),
+        (["--image_format=jpeg", "--jpeg_quality=high"], "--jpeg_quality is 'high'; it may be 1 to 100"),
         (
             ["--jpeg_quality=80"],
             "which only --image_format=jpeg or webp uses, or keep with a new size or colour",

@@ -90,7 +90,7 @@ def error(capfd: pytest.CaptureFixture[str]) -> str:
             "time; leave --writer out, or give --writer=shards",
         ),
         ([AUTO, "--keep_versions=0"], "--keep_versions is 0; it may be 1 or more"),
-        ([AUTO, "--keep_versions=all"], "argument --keep_versions: invalid int value: 'all'"),
+        ([AUTO, "--keep_versions=all"], "--keep_versions is 'all'; it may be 1 or more"),
         (["--keep_versions=3"], "--keep_versions is 3, and only --dataset_version makes versions"),
         (
             [],
