@@ -16,9 +16,8 @@ from tests.golden.cases import CASES, DIGESTS, OVERWRITE, RESUME, VERSIONS, run
 RECORDED = json.loads(DIGESTS.read_text("utf-8"))
 # The others run in `make test-all`.
 QUICK = (
-    *("source-coco", "source-voc", "source-csv", "source-parquet", "source-webdataset", "source-tfrecord"),
-    *("images-keep", "images-image_format-jpeg", "boxes-geometry-1", "masks-geometry-2", "schema-sequence"),
-    *("shards-groups", "shards-beam-boxes", "shards-resume", "shards-versions"),
+    *("source-coco", "source-csv", "source-tfrecord", "images-image_format-jpeg", "boxes-geometry-1"),
+    *("masks-geometry-2", "schema-sequence", "shards-groups", "shards-beam-boxes", "shards-versions"),
 )
 
 
