@@ -61,7 +61,7 @@ class _Conversion(Job):
     def __init__(self, options: ConvertOptions) -> None:
         super().__init__(options.dataset.workers, _UNFINISHED, is_remote(options.output))
         self._options = options
-        self._token = ""  # by which the job holds the lock of the output
+        self._token = ""  # of the lock that the job holds on the output
         self.published = options.output
         """The folder that readers will see."""
 

@@ -220,8 +220,8 @@ def test_something_has_changed(photos: Path, tmp_path: Path, capsys: pytest.Capt
     assert re.search(r"^work +1 file of the source read, 1 image prepared *$", text, re.M)
     assert convert(*call, "--validate=header") == 0
     text = capsys.readouterr().out
-    told = r'^reused +nothing of version 1\.0\.1: --validate was "decode", is "header" *$'
-    assert re.search(told, text, re.M)
+    reused = r'^reused +nothing of version 1\.0\.1: --validate was "decode", is "header" *$'
+    assert re.search(reused, text, re.M)
     assert "\nwork " not in text
     assert sorted(path.name for path in output.iterdir()) == ["1.0.1", "1.0.2", "latest.json"]
 

@@ -68,7 +68,7 @@ class LabelMap:
             labels: all labels of the dataset.
             names: the lines of the label file, if there is one; or the names of a label map by their ids.
             offset: added to every id; negative only if no id becomes negative. None for the smallest
-                by which ids start at `first_id` or above; a background of id 0 does not count.
+                offset that gives every class but a background of id 0 an id of at least `first_id`.
             classes: names by the source's own ids, if the source has them.
             texts: display names of classes, by name.
             first_id: the smallest id of a class that the schema allows.
@@ -284,7 +284,7 @@ def _is_background(classes: Mapping[int, str], own_id: int) -> bool:
 
 
 def _least_offset(classes: Mapping[int, str], first_id: int) -> int:
-    """The smallest offset by which no class but the background has an id below `first_id`."""
+    """The smallest offset that gives every class but the background an id of at least `first_id`."""
     lowest = min((own_id for own_id in classes if not _is_background(classes, own_id)), default=first_id)
     return max(0, first_id - lowest)
 

@@ -38,8 +38,8 @@ _SCAN_HEADER = re.compile(
     rb"(\xff\xda\0(?:\x08\x01.{2}|\x0a\x02.{4}|\x0c\x03.{6}|\x0e\x04.{8})).{3}", re.DOTALL
 )
 _MARKER = re.compile(rb"\xff+([^\0\xff])")
-# Scales for decoding, in eighths, and the factor by which they must exceed the target size to stay within
-# SSIM 0.99 of a full decode on photographs with the finest stripes. 4/8 averages pairs of pixels, which loses
+# Scales for decoding, in eighths, and the smallest factor between the decoded and the target size that keeps
+# SSIM 0.99 to a full decode on photographs with the finest stripes. 4/8 averages pairs of pixels, which loses
 # detail that 3/8 keeps; 5/8 would need too large a margin; 7/8 is slower than a full decode.
 _EIGHTHS = (1, 2, 3, 6)
 _MARGIN = 2.25

@@ -1,4 +1,4 @@
-"""The reasons by which failed images are counted, and the size limits."""
+"""The reasons of failed images, and the size limits."""
 
 from __future__ import annotations
 

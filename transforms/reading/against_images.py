@@ -93,17 +93,17 @@ def match_image(stored: bytes, source: bytes, shape: Shape | None, policy: Image
         return ImageMatch(None, fault=Fault("an image", str(error)))
     if image.kept is None:
         return ImageMatch(None, fault=Fault("an image that TensorFlow decodes", image_kind(stored).upper()))
-    told = original.placed(dataclasses.replace(image.kept, data=stored))
-    if told.image_format not in original.formats:
+    result = original.placed(dataclasses.replace(image.kept, data=stored))
+    if result.image_format not in original.formats:
         expected = " or ".join(one.upper() for one in original.formats)
-        return ImageMatch(told, fault=Fault(expected, told.image_format.upper()))
+        return ImageMatch(result, fault=Fault(expected, result.image_format.upper()))
     asked = policy.color
-    if asked != "keep" and told.image_format != "webp" and (asked == "gray") != (told.channels <= 2):
+    if asked != "keep" and result.image_format != "webp" and (asked == "gray") != (result.channels <= 2):
         expected = "grey pixels" if asked == "gray" else "pixels in colour"
-        return ImageMatch(told, fault=Fault(expected, counted(told.channels, "channel")))
+        return ImageMatch(result, fault=Fault(expected, counted(result.channels, "channel")))
     if stored == source and original.may_stay and not original.may_be_clear:
-        return ImageMatch(told, "kept")
-    return _match_decoded(told, image, original)
+        return ImageMatch(result, "kept")
+    return _match_decoded(result, image, original)
 
 
 class Original:
@@ -218,53 +218,53 @@ class Original:
         )
 
 
-def _match_decoded(told: StoredImage, image: OpenedImage, original: Original) -> ImageMatch:
+def _match_decoded(result: StoredImage, image: OpenedImage, original: Original) -> ImageMatch:
     """The match of a stored image whose pixels have to be looked at."""
-    is_own = told.data == original.image.data
-    told = _with_quality(told, original)
+    is_own = result.data == original.image.data
+    result = _with_quality(result, original)
     try:
         picture = decoded_otherwise(image)
     except BadInput as error:
-        return ImageMatch(told, fault=Fault("an image", str(error)))
+        return ImageMatch(result, fault=Fault("an image", str(error)))
     colors = picture.expanded()
     if original.may_stay and not original.may_be_clear:
         wanted = original.image.decode().expanded()
         if _is_same(colors, wanted) or _is_same_jpeg(image, original):
-            return ImageMatch(told, "kept" if is_own else "lossless")
-    if told.image_format != original.lossy_format or (is_own and original.may_be_clear):
+            return ImageMatch(result, "kept" if is_own else "lossless")
+    if result.image_format != original.lossy_format or (is_own and original.may_be_clear):
         wanted = original.painted()
         if _is_same(colors, wanted):
-            return ImageMatch(told, "kept" if is_own else "lossless")
-        if told.image_format != original.lossy_format:
-            return ImageMatch(told, fault=_pixel_fault(wanted, colors))
+            return ImageMatch(result, "kept" if is_own else "lossless")
+        if result.image_format != original.lossy_format:
+            return ImageMatch(result, fault=_pixel_fault(wanted, colors))
     seen = original.seen_stored(dataclasses.replace(image, decode=lambda: picture))
-    return _match_lossy(told, seen, original)
+    return _match_lossy(result, seen, original)
 
 
-def _with_quality(told: StoredImage, original: Original) -> StoredImage:
+def _with_quality(result: StoredImage, original: Original) -> StoredImage:
     """With the quality that was chosen for a JPEG, which its tables tell unless they are the source's."""
-    if told.jpeg_quality is None or told.image_format != "jpeg":
-        return told
-    if original.image.kind == "jpeg" and _has_same_tables(told.data, original):
-        return told
-    return dataclasses.replace(told, jpeg_quality=estimated_quality(told.data, read_header(told.data)))
+    if result.jpeg_quality is None or result.image_format != "jpeg":
+        return result
+    if original.image.kind == "jpeg" and _has_same_tables(result.data, original):
+        return result
+    return dataclasses.replace(result, jpeg_quality=estimated_quality(result.data, read_header(result.data)))
 
 
-def _match_lossy(told: StoredImage, seen: Displayed, original: Original) -> ImageMatch:
+def _match_lossy(result: StoredImage, seen: Displayed, original: Original) -> ImageMatch:
     """The match of an image that need not have the source's pixels."""
     source = original.seen()
     found = similarity(source, seen)
     if found is None:
-        return ImageMatch(told, fault=Fault(_size(source.pixels), _size(seen.pixels)))
+        return ImageMatch(result, fault=Fault(_size(source.pixels), _size(seen.pixels)))
     target = original.policy.target_ssim
     if math.isinf(found.psnr):
-        return ImageMatch(told, "lossless")
+        return ImageMatch(result, "lossless")
     fault = None
     if target is not None and found.ssim < target - _TARGET_TOLERANCE:
         fault = Fault(f"an SSIM of {target:g} or more", f"{found.ssim:.4f}")
     elif found.ssim < _DOUBTFUL[0] or found.psnr < _DOUBTFUL[1]:
         fault = _doubt(source, found, original)
-    return ImageMatch(told, "" if fault else "lossy", found, fault)
+    return ImageMatch(result, "" if fault else "lossy", found, fault)
 
 
 def _doubt(source: Displayed, found: Similarity, original: Original) -> Fault | None:
@@ -286,17 +286,17 @@ def _match_pixels(stored: bytes, original: Original) -> ImageMatch:
     image_format = original.policy.image_format
     wanted = original.painted()
     height, width, channels = wanted.shape
-    told = StoredImage(
+    result = StoredImage(
         stored, image_format, height, width, channels, wanted.dtype.name, COLORSPACES[channels], actions=()
     )
-    told = original.placed(told)
+    result = original.placed(result)
     try:
         colors = tensor_pixels(stored) if image_format == "tensor" else _raw_pixels(stored, wanted)
     except BadInput as error:
-        return ImageMatch(told, fault=Fault(f"{_size(wanted)} of {channels} channels", str(error)))
+        return ImageMatch(result, fault=Fault(f"{_size(wanted)} of {channels} channels", str(error)))
     if colors.shape == wanted.shape and colors.dtype == wanted.dtype and np.array_equal(colors, wanted):
-        return ImageMatch(told, "kept" if stored == original.image.data else "lossless")
-    return ImageMatch(told, fault=_pixel_fault(wanted, colors))
+        return ImageMatch(result, "kept" if stored == original.image.data else "lossless")
+    return ImageMatch(result, fault=_pixel_fault(wanted, colors))
 
 
 def _raw_pixels(stored: bytes, wanted: Array) -> Array:

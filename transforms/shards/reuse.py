@@ -128,7 +128,7 @@ class PreviousRecords:
     mask_map: str = ""
 
     def sort_key(self, reference: bytes, record: ImageRecord) -> str:
-        """The key by which records are sorted in their shard."""
+        """The sort key of a record in its shard."""
         return record.key if self.by_key else reference[:8].hex()
 
     def found(

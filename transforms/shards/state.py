@@ -1,4 +1,4 @@
-"""The state file of a finished, unpublished shard, by which a later run decides whether to reuse it."""
+"""The state file of a finished, unpublished shard. A later run reads it to decide whether to reuse it."""
 
 from __future__ import annotations
 

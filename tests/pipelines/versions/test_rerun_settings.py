@@ -61,10 +61,10 @@ def test_each_flag_that_decides_a_byte(flag: str, reason: str, some: Rerun, tmp_
 
 
 def test_it_is_printed(some: Rerun, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = "--jpeg_quality was 80, is 81; --seed was 0, is 1"
-    differs(some, tmp_path, told, "--jpeg_quality=81", "--seed=1")
+    difference = "--jpeg_quality was 80, is 81; --seed was 0, is 1"
+    differs(some, tmp_path, difference, "--jpeg_quality=81", "--seed=1")
     printed = " ".join(capsys.readouterr().out.split())
-    assert f"reused nothing of version 1.0.0: {told}" in printed
+    assert f"reused nothing of version 1.0.0: {difference}" in printed
 
 
 @pytest.mark.slow
