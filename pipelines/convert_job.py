@@ -23,9 +23,9 @@ from recordmill.transforms.shards import progress
 from recordmill.transforms.shards.class_overview import source_facts
 from recordmill.transforms.shards.dataset_plan import fewest_shards, slots_warning
 from recordmill.transforms.storage import lock
+from recordmill.transforms.storage.file_system import is_remote
 from recordmill.transforms.storage.files import exists
 from recordmill.transforms.storage.layout import MANIFEST
-from recordmill.transforms.storage.paths import is_remote
 from recordmill.transforms.storage.versions import latest_version
 
 if TYPE_CHECKING:

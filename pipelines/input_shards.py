@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from recordmill.pipelines.input_splits import ALL, Piece, cut, known_records
 from recordmill.transforms.reading.shard import frames, opened
-from recordmill.transforms.storage.cloud import NO_AUTH
-from recordmill.transforms.storage.paths import is_remote
-from recordmill.transforms.storage.places import open_named
+from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.files import open_named
+from recordmill.transforms.storage.gcs_client import NO_AUTH
 
 ShardBy = Literal["auto", "file", "record"]
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from recordmill.transforms.framing import FRAME_BYTES, HEAD_BYTES, is_head
 from recordmill.transforms.reading.dataset import Dataset, ShardEntry
 from recordmill.transforms.reading.shard import frames, opened, read_index
-from recordmill.transforms.storage.paths import is_remote
-from recordmill.transforms.storage.places import open_named
+from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.files import open_named
 
 ALL = -1
 _PART = re.compile(r"(?P<name>[^\[\]+]+?)(?:\[(?P<start>-?\d+%?)?:(?P<stop>-?\d+%?)?\])?")

@@ -10,9 +10,10 @@ from recordmill.transforms.reading.survey_records import Taken, spread_records
 from recordmill.transforms.reading.survey_sample import Inspected
 from recordmill.transforms.records import BadInput
 from recordmill.transforms.storage import files, places
-from recordmill.transforms.storage.durable import write_bytes
-from recordmill.transforms.storage.paths import absolute, is_remote
-from recordmill.transforms.storage.write_faults import naming_faults
+from recordmill.transforms.storage.faults import naming_faults
+from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.files import write_file
+from recordmill.transforms.storage.paths import absolute
 
 _SIDE = 224
 _MOST_BYTES = 256 << 20  # of records that are held at once
@@ -84,4 +85,4 @@ def _write(path: str, data: bytes) -> None:
 
     with naming_faults(path):
         files.check_replaceable(absolute(path), is_sheet)
-        write_bytes(absolute(path), data)
+        write_file(absolute(path), data)

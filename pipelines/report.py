@@ -45,9 +45,9 @@ def _write(args: argparse.Namespace, parser: Parser) -> int:
     from recordmill.transforms.reporting.findings import gather
     from recordmill.transforms.reporting.page import html_text
     from recordmill.transforms.storage import files
-    from recordmill.transforms.storage.durable import write_text
+    from recordmill.transforms.storage.faults import naming_faults
+    from recordmill.transforms.storage.files import write_file
     from recordmill.transforms.storage.sealed import is_sealed_page, seal
-    from recordmill.transforms.storage.write_faults import naming_faults
 
     try:
         dataset = find_dataset(args.path)
@@ -59,7 +59,7 @@ def _write(args: argparse.Namespace, parser: Parser) -> int:
     complaints += [f"{name}: {damage}" for name, damage in findings.damages]
     with naming_faults(output):
         files.check_replaceable(output, is_sealed_page)
-        write_text(output, seal(html_text(findings)))
+        write_file(output, seal(html_text(findings)))
     for complaint in complaints:
         print(f"{parser.prog}: {complaint}", file=sys.stderr)
     with contextlib.suppress(BrokenPipeError):
@@ -104,9 +104,8 @@ def _published_files(dataset: Dataset) -> tuple[dict[str, Any] | None, str | Non
         None; and an error message for each damaged file.
     """
     from recordmill.transforms.reporting.findings import check_report, read_failures
-    from recordmill.transforms.storage.files import read_bytes
+    from recordmill.transforms.storage.files import is_file, read_bytes
     from recordmill.transforms.storage.layout import FAILURES, REPORT_DATA
-    from recordmill.transforms.storage.places import is_file
 
     if not dataset.is_whole:
         return None, None, []

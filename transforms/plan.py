@@ -28,14 +28,15 @@ from recordmill.transforms.shards.recipe import Recipe, package_version, program
 from recordmill.transforms.shards.reconcile import most_often
 from recordmill.transforms.shards.totals import Totals, merged_totals
 from recordmill.transforms.storage import lock
-from recordmill.transforms.storage.durable import write_text
+from recordmill.transforms.storage.faults import naming_faults
+from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.files import write_file
 from recordmill.transforms.storage.layout import Run
+from recordmill.transforms.storage.local import free_bytes
 from recordmill.transforms.storage.output import recheck_output, write_failures
-from recordmill.transforms.storage.paths import is_remote
 from recordmill.transforms.storage.publication import published_dataset
 from recordmill.transforms.storage.runs import failures_path, kept_bytes, mark_run, recover_runs
 from recordmill.transforms.storage.versions import parse_version, published_versions, recover_versions
-from recordmill.transforms.storage.write_faults import free_bytes, naming_faults
 from recordmill.transforms.survey import Surveyed, SurveyRecords
 
 _LOGGER = logging.getLogger(__name__)
@@ -274,4 +275,4 @@ def write_plan(
         "memory_warning": shuffle_warning(config, plan),
         "left_out": [[*key, count] for key, count in sorted(left_out.items())],
     }
-    write_text(path, json.dumps(described))
+    write_file(path, json.dumps(described))

@@ -32,6 +32,7 @@ from recordmill.transforms.shards.reconcile import Reconciled, reconcile
 from recordmill.transforms.shards.report import ShardReport, WriteStats
 from recordmill.transforms.shards.tasks import write_empty
 from recordmill.transforms.storage import lock
+from recordmill.transforms.storage.faults import naming_faults
 from recordmill.transforms.storage.files import each, file_sha256, make_folder, read_text
 from recordmill.transforms.storage.layout import FAILURES, MANIFEST, REPORT, REPORT_DATA, Run
 from recordmill.transforms.storage.output import recheck_output, write_failures
@@ -47,7 +48,6 @@ from recordmill.transforms.storage.publication import (
 )
 from recordmill.transforms.storage.runs import discard_run, end_run, remove_run
 from recordmill.transforms.storage.versions import publish_version, remove_old_versions
-from recordmill.transforms.storage.write_faults import naming_faults
 
 _SUMMARY = "summary"
 _LOGGER = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from recordmill.transforms.shards import progress
 from recordmill.transforms.sources.detection import detect
 from recordmill.transforms.sources.registry import source_of
 from recordmill.transforms.sources.source import Item, PartedSource, SourceConfig
-from recordmill.transforms.storage.listing import glance
+from recordmill.transforms.storage.listing import cached_listings
 from recordmill.transforms.storage.owner import make_marked_folder
 from recordmill.transforms.storage.scratch import scratch_folder
 from recordmill.transforms.storage.zip_member import check_size
@@ -78,7 +78,7 @@ def find_parts(_: bytes, config: SourceConfig, most: int, is_located: bool = Fal
     """
     try:
         source = source_of(config)
-        with glance():
+        with cached_listings():
             source.check(config)
             if not is_located:
                 _check_location(config)

@@ -14,8 +14,8 @@ from apache_beam.transforms.window import GlobalWindow, TimestampedValue
 
 from recordmill.transforms.beam_credentials import spare_search
 from recordmill.transforms.records import JobError
-from recordmill.transforms.storage.paths import is_remote
-from recordmill.transforms.storage.write_faults import fault, naming_faults
+from recordmill.transforms.storage.faults import fault, naming_faults
+from recordmill.transforms.storage.file_system import is_remote
 
 
 class WriteToTFRecord(beam.io.WriteToTFRecord):

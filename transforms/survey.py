@@ -25,8 +25,8 @@ from recordmill.transforms.shards.hashing import key_digest, with_split
 from recordmill.transforms.shards.plain_values import plain_record
 from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.totals import Totals
+from recordmill.transforms.storage.file_system import is_remote
 from recordmill.transforms.storage.owner import make_marked_folder
-from recordmill.transforms.storage.paths import is_remote
 from recordmill.transforms.storage.spool import Spool
 
 _FAILURES, _TOTALS, _HASHES = "failures", "totals", "hashes"

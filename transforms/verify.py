@@ -24,8 +24,8 @@ from recordmill.transforms.reading.verify_tally import Fault, Tally
 from recordmill.transforms.reading.verify_tasks import CheckTask, ScanTask, Verified
 from recordmill.transforms.records import JobError
 from recordmill.transforms.shards import progress
+from recordmill.transforms.storage.faults import naming_faults
 from recordmill.transforms.storage.owner import remove_marked_folder
-from recordmill.transforms.storage.write_faults import naming_faults
 from recordmill.transforms.task_fn import TaskFn, in_window
 from recordmill.transforms.verify_against import CompareWithSource, SourceAgain
 

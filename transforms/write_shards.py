@@ -29,10 +29,10 @@ from recordmill.transforms.shards.reuse import PreviousRecords, ReusableShard, r
 from recordmill.transforms.shards.state import ShardState, shard_digest
 from recordmill.transforms.shards.tasks import EncodedBatch, EncodeTask, PartTask, encoder_pool, part_count
 from recordmill.transforms.storage import files, lock
+from recordmill.transforms.storage.faults import naming_faults
+from recordmill.transforms.storage.file_system import is_remote
 from recordmill.transforms.storage.layout import Run
-from recordmill.transforms.storage.paths import is_remote
 from recordmill.transforms.storage.scratch import scratch_folder
-from recordmill.transforms.storage.write_faults import naming_faults
 from recordmill.transforms.survey import Surveyed
 from recordmill.transforms.task_fn import TaskFn
 from recordmill.transforms.workers.pool import ProcessExecutor

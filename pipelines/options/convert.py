@@ -30,7 +30,7 @@ from recordmill.transforms.sources.registry import source_of
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage.files import exists
 from recordmill.transforms.storage.layout import MANIFEST
-from recordmill.transforms.storage.listing import glance
+from recordmill.transforms.storage.listing import cached_listings
 from recordmill.transforms.storage.output import check_output, check_path
 from recordmill.transforms.storage.paths import absolute
 from recordmill.transforms.storage.versions import (
@@ -129,7 +129,7 @@ def parse_convert(
 
 def _checked(parser: Parser, args: argparse.Namespace, others: Sequence[str]) -> ConvertOptions:
     job, flags = job_options(parser, args, others, lambda: _checked_output(parser, args))
-    with glance():
+    with cached_listings():
         source, reason = chosen_source(args)
         dataset = _dataset_config(args, source, flags)
         source_of(source).check(source)

@@ -14,7 +14,7 @@ from recordmill.pipelines.options import dataflow
 from recordmill.pipelines.options.dataflow import DATAFLOW_RUNNER
 from recordmill.pipelines.options.parser import Parser, fail, from_flags
 from recordmill.transforms.flags import declares_flags, flag, flag_with
-from recordmill.transforms.storage.cloud import NO_AUTH
+from recordmill.transforms.storage.gcs_client import NO_AUTH
 
 DIRECT_RUNNER = "DirectRunner"
 LOCAL_RUNNERS = (DIRECT_RUNNER, "BundleBasedDirectRunner", "FnApiRunner", "PrismRunner")

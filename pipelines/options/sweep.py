@@ -24,7 +24,7 @@ from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.flags import declares_flags, flag, flags_of
 from recordmill.transforms.sources.registry import source_of
 from recordmill.transforms.sources.source import SourceConfig
-from recordmill.transforms.storage.listing import glance
+from recordmill.transforms.storage.listing import cached_listings
 from recordmill.transforms.sweeping.output import check_sweep_output, scratch_of
 from recordmill.transforms.sweeping.settings import SweepConfig
 
@@ -91,7 +91,7 @@ def parse_sweep(argv: Sequence[str], prog: str) -> SweepOptions:
 def _checked(parser: Parser, args: argparse.Namespace, others: Sequence[str]) -> SweepOptions:
     job, flags = job_options(parser, args, others, lambda: _checked_output(parser, args))
     sweep = from_flags(SweepConfig, args)
-    with glance():
+    with cached_listings():
         source, reason = chosen_source(args)
         dataset = _dataset(args, source)
         source_of(source).check(source)

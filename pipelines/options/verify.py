@@ -30,10 +30,12 @@ from recordmill.transforms.sources.detection import detect
 from recordmill.transforms.sources.registry import source_of
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage import files
+from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.files import is_file, is_folder
 from recordmill.transforms.storage.layout import MANIFEST
-from recordmill.transforms.storage.listing import glance
-from recordmill.transforms.storage.paths import absolute, expanded, is_remote
-from recordmill.transforms.storage.places import check_place, is_file, is_folder
+from recordmill.transforms.storage.listing import cached_listings
+from recordmill.transforms.storage.paths import absolute, expanded
+from recordmill.transforms.storage.places import check_place
 
 
 @declares_flags("source")
@@ -130,7 +132,7 @@ def _checked(parser: Parser, args: argparse.Namespace, others: Sequence[str]) ->
         _check_report(args.report)
     source = dataset = None
     if args.input is not None:
-        with glance():
+        with cached_listings():
             source, dataset = _source(args, path)
             source_of(source).check(source)
     check_locations(job, flags)

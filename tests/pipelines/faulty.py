@@ -26,13 +26,13 @@ from recordmill.transforms.shards.report import ShardReport
 from recordmill.transforms.shards.state import ShardState, shard_digest
 from recordmill.transforms.shards.tasks import PartTask
 from recordmill.transforms.shards.totals import total
+from recordmill.transforms.storage.faults import naming_faults
+from recordmill.transforms.storage.file_system import is_remote
 from recordmill.transforms.storage.files import make_folder, sizes
 from recordmill.transforms.storage.layout import Run
 from recordmill.transforms.storage.local import version_of
-from recordmill.transforms.storage.paths import is_remote
 from recordmill.transforms.storage.publication import Move, move_file
 from recordmill.transforms.storage.scratch import scratch_folder
-from recordmill.transforms.storage.write_faults import naming_faults
 
 SPLIT = "train"
 # What makes the name of an unfinished file unique.

@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.storage.known_objects import KnownObjects
+from recordmill.transforms.storage.cached_pages import CachedPages
+from recordmill.transforms.storage.confinement import Confinement, LocatedFile
+from recordmill.transforms.storage.file_system import scheme_of
 from recordmill.transforms.storage.local import version_of
-from recordmill.transforms.storage.paths import Confinement, LocatedFile, below, scheme_of, tidy_uri
+from recordmill.transforms.storage.paths import below, tidy_uri
 
 
 @pytest.fixture
@@ -284,11 +286,11 @@ def test_no_uri_escapes(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that is asked for is there: what comes back, or is looked at, is below a root."""
     listed = []
 
-    def everything(self: KnownObjects, uri: str, root: str) -> tuple[int, int]:
+    def everything(self: CachedPages, uri: str, root: str) -> tuple[int, int]:
         listed.append((uri, root))
         return 1, 2
 
-    monkeypatch.setattr(KnownObjects, "find", everything)
+    monkeypatch.setattr(CachedPages, "find", everything)
     confinement = Confinement(["gs://b/in", f"{tree}/in", "gs://b/more/"])
 
     @given(

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.transforms.storage import known_objects, objects
-from recordmill.transforms.storage.known_objects import KnownObjects
+from recordmill.transforms.storage.cached_pages import CachedPages
 from recordmill.transforms.storage.objects import StoredObject
 from tests.buckets.server import BucketServer
 
@@ -72,7 +72,7 @@ def test_what_is_found_is_what_is_there(
         monkeypatch.setattr(known_objects, "_REMEMBERED", remembered)
         monkeypatch.setattr(known_objects, "_FEW", few)
         service = Service(names | {"q/1.jpg", "r-/1.jpg", "r0/1.jpg"}, ignores_offsets).use(monkeypatch)
-        known = KnownObjects()
+        known = CachedPages()
         for name in [*asked, *names]:
             before, uri = service.requests, f"gs://b/{name}"
             assert known.find(uri, "gs://b/r/") == service.answer(uri)
@@ -86,7 +86,7 @@ def test_all_of_a_dataset_costs_few_requests(
 ) -> None:
     monkeypatch.setattr(known_objects, "PAGE", 100)
     names = [f"r/{a:04}/{b:04}.jpg" for a, b in itertools.product(range(folders), range(files))]
-    service, known = Service(set(names)).use(monkeypatch), KnownObjects()
+    service, known = Service(set(names)).use(monkeypatch), CachedPages()
     if order == "random":
         random.Random(0).shuffle(names)
     elif order == "backward":
@@ -101,7 +101,7 @@ def test_few_of_many_cost_two_requests_each(bucket: str, bucket_server: BucketSe
     for number in range(3000):
         bucket_server.put(f"{bucket}/in/{number:04}.jpg", b"x" * (number % 7))
     bucket_server.clear()
-    known = KnownObjects()
+    known = CachedPages()
     for name, size in (("0001.jpg", 1), ("2500.jpg", 1), ("0700.jpg", 0), ("none.jpg", None)):
         found = known.find(f"{bucket}/in/{name}", f"{bucket}/in/")
         assert (found and found[0]) == size
@@ -114,7 +114,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(known_objects, "PAGE", 10)
     monkeypatch.setattr(known_objects, "_REMEMBERED", 200)
     names = [f"r/{number:04}.jpg" for number in range(1000)]
-    service, known = Service(set(names)).use(monkeypatch), KnownObjects()
+    service, known = Service(set(names)).use(monkeypatch), CachedPages()
     for name in names:
         assert known.find(f"gs://b/{name}", "gs://b/r/") == service.answer(f"gs://b/{name}")
         assert len(known._pages) == len(known._starts) <= 10
@@ -130,7 +130,7 @@ def test_a_root_that_may_not_be_listed_is_asked_for_once(monkeypatch: pytest.Mon
         raise PermissionError(errno.EACCES, "no", uri)
 
     monkeypatch.setattr(objects, "list_tree", refuse)
-    known = KnownObjects()
+    known = CachedPages()
     for name in ("a", "b"):
         with pytest.raises(PermissionError):
             known.find(f"gs://b/r/{name}", "gs://b/r/")

@@ -13,7 +13,8 @@ import msgspec
 import pytest
 
 from recordmill.transforms.records import BadInput, ImageRef
-from recordmill.transforms.storage.local import LocalReader, is_file, is_folder, open_file
+from recordmill.transforms.storage.files import is_file, is_folder, open_file
+from recordmill.transforms.storage.local import LocalReader
 from recordmill.transforms.storage.zip_member import LARGEST
 
 

@@ -9,11 +9,12 @@ from google.cloud import storage
 
 from recordmill.transforms.records import ImageRef
 from recordmill.transforms.storage import listing, objects
-from recordmill.transforms.storage.known_objects import KnownObjects
+from recordmill.transforms.storage.cached_pages import CachedPages
+from recordmill.transforms.storage.confinement import Confinement
+from recordmill.transforms.storage.files import status_of
 from recordmill.transforms.storage.local import version_of
 from recordmill.transforms.storage.objects import StoredObject
-from recordmill.transforms.storage.paths import Confinement
-from recordmill.transforms.storage.places import Status, status_of
+from recordmill.transforms.storage.places import Status
 from recordmill.transforms.storage.reader import ListedReader
 from tests.buckets.server import BucketServer
 
@@ -95,7 +96,7 @@ def test_every_way_to_ask_gives_the_same(tmp_path: Path, bucket: str, bucket_ser
             status_of(uri) == listing.entry_of(uri) == dict(listing.entries(f"{bucket}/in"))[name] == status
         )
         assert next(objects.list_tree(f"{bucket}/in", uri)) == one
-        assert KnownObjects().find(uri, f"{bucket}/in/") == (one.size, one.version)
+        assert CachedPages().find(uri, f"{bucket}/in/") == (one.size, one.version)
         located = Confinement((f"{bucket}/in",)).find(name, (f"{bucket}/in",))
         assert (located.size, located.version) == (one.size, one.version)
 
@@ -107,7 +108,7 @@ def test_an_object_beyond_the_first_thousand_has_the_same_version_too(
         bucket_server.put(f"{bucket}/in/{number:04}", b"%d" % number)
     last = stored(f"{bucket}/in/1001")
     bucket_server.clear()
-    assert KnownObjects().find(last.uri, f"{bucket}/in/") == (4, last.version)
+    assert CachedPages().find(last.uri, f"{bucket}/in/") == (4, last.version)
     assert [request.kind for request in bucket_server.requests] == ["list", "get-metadata"]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from recordmill.transforms.records import BadInput, ImageRef
 from recordmill.transforms.storage import cloud, containers, files, listing, objects
-from recordmill.transforms.storage.known_objects import KnownObjects
+from recordmill.transforms.storage.cached_pages import CachedPages
 from recordmill.transforms.storage.objects import Entry
 from recordmill.transforms.storage.reader import ImageReader
 from tests.buckets.calls import Answer
@@ -207,7 +207,7 @@ LISTINGS: dict[str, Callable[[str], object]] = {
     "check_bucket": objects.check_bucket,
     "files.entries": lambda folder: [found.name for found in files.entries(folder)],
     "listing.entries": lambda folder: [name for name, _ in listing.entries(folder)],
-    "KnownObjects": lambda folder: KnownObjects().find(f"{folder}/8.jpg", f"{folder}/") is not None,
+    "CachedPages": lambda folder: CachedPages().find(f"{folder}/8.jpg", f"{folder}/") is not None,
 }
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from recordmill.transforms.records import Failure
 from recordmill.transforms.storage import durable
-from recordmill.transforms.storage.durable import write_lines
+from recordmill.transforms.storage.files import write_file
 from recordmill.transforms.storage.output import write_failures
 from recordmill.transforms.storage.sorted_lines import in_order
 from tests.buckets.server import BucketServer
@@ -37,7 +37,7 @@ def test_failures_that_are_more_than_is_held(tmp_path: Path, monkeypatch: pytest
     files = []
     for first in range(100, 500, 4):
         files.append(str(tmp_path / f"{first}.failures"))
-        write_lines(
+        write_file(
             files[-1], [Failure(key, "load", "not found").to_json() + "\n" for key in keys[first : first + 4]]
         )
     path = write_failures(run, [Failure(key, "list", "hidden", skipped=True) for key in keys[:100]], files)
@@ -68,5 +68,5 @@ def test_a_large_object_is_written_in_pieces(
 ) -> None:
     monkeypatch.setattr(durable, "_HELD_BYTES", 100)
     for count in (0, 1, 10, 1000):
-        write_lines(f"{bucket}/{count}.txt", (f"{number}é\n" for number in range(count)))
+        write_file(f"{bucket}/{count}.txt", (f"{number}é\n" for number in range(count)))
         assert bucket_server.get(f"{bucket}/{count}.txt").decode() == "".join(f"{n}é\n" for n in range(count))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.transforms.storage import write_faults
-from recordmill.transforms.storage.write_faults import fault
+from recordmill.transforms.storage.faults import fault
 
 NO_SPACE = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

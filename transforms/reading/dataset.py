@@ -14,10 +14,9 @@ from recordmill.transforms.examples.schema import FeatureSpec
 from recordmill.transforms.records import Failure
 from recordmill.transforms.sources.formats.tfrecord_files import inputs, is_tfrecord_name, split_of
 from recordmill.transforms.sources.source import SourceConfig
-from recordmill.transforms.storage.files import read_bytes
+from recordmill.transforms.storage.files import is_file, is_folder, names_in, read_bytes, status_of
 from recordmill.transforms.storage.layout import FORMAT_VERSION, INDEX, LATEST, MANIFEST, STATE, check_name
 from recordmill.transforms.storage.paths import absolute
-from recordmill.transforms.storage.places import is_file, is_folder, names_in, status_of
 from recordmill.transforms.storage.versions import Version, latest_version, published_versions, version_folder
 
 _SHARDED = re.compile(r"(?P<stem>.*)@(?P<count>\d+|\*)(?P<ending>\.[A-Za-z0-9_.]+)?")

@@ -12,7 +12,7 @@ from recordmill.transforms.reading.dataset import ShardEntry
 from recordmill.transforms.reading.parsing_code import has_boxes, shard_pattern
 from recordmill.transforms.reading.parsing_dataset import Described
 from recordmill.transforms.sources.names import is_split_name
-from recordmill.transforms.storage.places import is_file
+from recordmill.transforms.storage.files import is_file
 
 _LABEL_MAP = "label_map.pbtxt"
 # The reader looks for these names alone.

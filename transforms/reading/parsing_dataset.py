@@ -13,8 +13,7 @@ from recordmill.transforms.reading.dataset import Dataset, ShardEntry
 from recordmill.transforms.reading.inference import first_records, specs_of
 from recordmill.transforms.reading.parsing_sample import ImageLayout, Sample, sample_of
 from recordmill.transforms.reading.shard import opened
-from recordmill.transforms.storage.files import read_bytes
-from recordmill.transforms.storage.places import is_file, open_named
+from recordmill.transforms.storage.files import is_file, open_named, read_bytes
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,8 +17,7 @@ from recordmill.transforms.framing import (
     read_records,
 )
 from recordmill.transforms.sources.formats.tfrecord_files import unpacked
-from recordmill.transforms.storage.files import read_bytes
-from recordmill.transforms.storage.places import open_named
+from recordmill.transforms.storage.files import open_named, read_bytes
 
 
 class Index(NamedTuple):

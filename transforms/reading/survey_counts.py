@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from recordmill.transforms.framing import FRAME_BYTES, HEAD_BYTES, DamagedRecordError, is_head
-from recordmill.transforms.storage.files import read_bytes
-from recordmill.transforms.storage.places import open_named
+from recordmill.transforms.storage.files import open_named, read_bytes
 
 By = Literal["manifest", "index", "reading", "heads", "estimate"]
 

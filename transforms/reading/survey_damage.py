@@ -24,7 +24,7 @@ from recordmill.transforms.framing import (
 )
 from recordmill.transforms.reading.shard import opened
 from recordmill.transforms.sources.formats.tfrecord_files import Inflated
-from recordmill.transforms.storage.places import open_named
+from recordmill.transforms.storage.files import open_named
 
 LARGEST = 256 << 20
 """Bytes of the largest record that is looked into."""

@@ -14,7 +14,7 @@ from recordmill.transforms.reading.survey_counts import Location, index_count, l
 from recordmill.transforms.reading.survey_damage import LARGEST, Damage, Record, RecordFile
 from recordmill.transforms.reading.survey_sample import MOST_SCANNED, FileFound, spread
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.storage.paths import is_remote
+from recordmill.transforms.storage.file_system import is_remote
 
 
 class Taken(NamedTuple):

@@ -14,7 +14,7 @@ from recordmill.transforms.reading.shard import opened
 from recordmill.transforms.reading.survey import Survey
 from recordmill.transforms.reading.survey_counts import Count, estimated, head_count, index_count
 from recordmill.transforms.reading.survey_damage import Damage, Record, RecordFile
-from recordmill.transforms.storage.paths import is_remote
+from recordmill.transforms.storage.file_system import is_remote
 
 SAMPLE_RECORDS = 1_000
 """Records of a sample, unless the user says otherwise."""

@@ -20,10 +20,10 @@ from recordmill.transforms.reading.verify_tasks import PIXELS_A_BYTE, Verified, 
 from recordmill.transforms.records import BadInput
 from recordmill.transforms.shards.record_encoder import RecordSettings
 from recordmill.transforms.shards.references import reference_record
+from recordmill.transforms.storage.faults import naming_faults
 from recordmill.transforms.storage.files import read_bytes
 from recordmill.transforms.storage.layout import FAILURES
 from recordmill.transforms.storage.reader import ImageReader
-from recordmill.transforms.storage.write_faults import naming_faults
 from recordmill.transforms.workers.position import SLOW_FACTOR
 from recordmill.transforms.workers.task import Task, Worker
 

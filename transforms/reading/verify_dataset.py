@@ -14,9 +14,15 @@ from recordmill.transforms.reading.dataset import Dataset, ShardEntry, find_data
 from recordmill.transforms.reading.verify_tally import Fault, Tally
 from recordmill.transforms.sources.formats.tfrecord_files import is_tfrecord_name, split_of
 from recordmill.transforms.sources.formats.tfrecord_labels import is_metadata_name
-from recordmill.transforms.storage.files import read_bytes
+from recordmill.transforms.storage.files import (
+    is_file,
+    is_folder,
+    names_in,
+    open_named,
+    read_bytes,
+    status_of,
+)
 from recordmill.transforms.storage.layout import DATASET_INFO, FAILURES, INDEX, MANIFEST, STATE
-from recordmill.transforms.storage.places import is_file, is_folder, names_in, open_named, status_of
 from recordmill.transforms.storage.sealed import is_sealed
 
 REPORT_PAGE = "report.html"

@@ -6,10 +6,9 @@ import json
 from typing import Any
 
 from recordmill.transforms.reading.verify_tally import Tally
-from recordmill.transforms.storage.durable import write_text
-from recordmill.transforms.storage.files import check_replaceable
+from recordmill.transforms.storage.faults import naming_faults
+from recordmill.transforms.storage.files import check_replaceable, write_file
 from recordmill.transforms.storage.paths import absolute
-from recordmill.transforms.storage.write_faults import naming_faults
 
 FORMAT_VERSION = 1
 """Of the report: changes when a reader would break."""
@@ -53,4 +52,4 @@ def write_report(path: str, text: str) -> None:
     place = absolute(path)
     with naming_faults(place):
         check_replaceable(place, is_report)
-        write_text(place, f"{text}\n")
+        write_file(place, f"{text}\n")

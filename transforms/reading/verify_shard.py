@@ -16,8 +16,7 @@ from recordmill.transforms.reading.dataset import ShardEntry
 from recordmill.transforms.reading.shard import frames, opened
 from recordmill.transforms.reading.verify_dataset import MISSING, changed_file
 from recordmill.transforms.reading.verify_tally import Fault, Tally
-from recordmill.transforms.storage.files import read_bytes
-from recordmill.transforms.storage.places import open_named
+from recordmill.transforms.storage.files import open_named, read_bytes
 
 DAMAGED = "damaged record"
 # Of a range: what a process holds, and is told of, at a time.

@@ -14,7 +14,7 @@ from recordmill.transforms.reading.verify_record import RecordChecker
 from recordmill.transforms.reading.verify_shard import DAMAGED, RecordRange, scan_shard
 from recordmill.transforms.reading.verify_tally import Fault, Tally, merged
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.storage.write_faults import naming_faults
+from recordmill.transforms.storage.faults import naming_faults
 from recordmill.transforms.workers.position import SLOW_FACTOR
 from recordmill.transforms.workers.task import Task, Worker
 

@@ -15,8 +15,8 @@ from recordmill.transforms.records import Failure
 from recordmill.transforms.reporting.count import Count, count_records
 from recordmill.transforms.reporting.samples import Sample, places_in, samples
 from recordmill.transforms.shards.statistics import Statistics
+from recordmill.transforms.storage.files import open_named
 from recordmill.transforms.storage.layout import INDEX, REPORT_FORMAT_VERSION
-from recordmill.transforms.storage.places import open_named
 
 MOST_FAILURES = 50
 """Lines of failures.jsonl of each kind that the page shows."""

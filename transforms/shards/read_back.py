@@ -12,9 +12,9 @@ from recordmill.transforms.framing import HashedFile
 from recordmill.transforms.records import JobError
 from recordmill.transforms.shards.report import ShardFile, ShardReport, WriteStats
 from recordmill.transforms.storage import files
-from recordmill.transforms.storage.durable import write_lines
-from recordmill.transforms.storage.paths import is_remote
-from recordmill.transforms.storage.write_faults import naming_faults
+from recordmill.transforms.storage.faults import naming_faults
+from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.files import write_file
 
 _NAME = re.compile(r"(?P<split>.+)-(?P<shard>\d{5})-of-\d{5}\.tfrecord")
 
@@ -48,7 +48,7 @@ def read_back(path: str) -> ShardReport:
         if not is_remote(path):
             os.fsync(file.fileno())
     with naming_faults(index_path):
-        write_lines(index_path, index_lines(lengths))
+        write_file(index_path, index_lines(lengths))
     stats = WriteStats(written=len(lengths))
     file_of_shard = ShardFile(path, index_path, None, sum(lengths), hashing.digest.hexdigest(), stats)
     return ShardReport(split, shard, file_of_shard)

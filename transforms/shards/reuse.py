@@ -26,7 +26,7 @@ from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.report import ShardFile, ShardReport, WriteStats
 from recordmill.transforms.shards.state import ShardState
 from recordmill.transforms.storage import files
-from recordmill.transforms.storage.durable import write_lines
+from recordmill.transforms.storage.files import write_file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +71,7 @@ class ReusableShard:
         if self.header.failures:
             failures_path = f"{state.path}.failures"
             files.make_folder(state.folder)
-            write_lines(failures_path, (f"{line}\n" for line in self.header.failures))
+            write_file(failures_path, (f"{line}\n" for line in self.header.failures))
         file = ShardFile(
             path=self.paths.records_path,
             index_path=self.paths.index_path,

@@ -14,8 +14,8 @@ from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.state import shard_digest
 from recordmill.transforms.shards.tasks import EncodeTask, encoder_pool
 from recordmill.transforms.storage import files
-from recordmill.transforms.storage.durable import write_text
-from recordmill.transforms.storage.write_faults import naming_faults
+from recordmill.transforms.storage.faults import naming_faults
+from recordmill.transforms.storage.files import write_file
 from recordmill.transforms.workers.task import no_progress
 
 # Stops sampling large images: the estimate need not be exact.
@@ -52,7 +52,7 @@ def measure(sample: Iterable[ImageRecord], settings: RecordSettings, cache: str 
         measured = _encoded(references, settings)
         if cache is not None:
             with naming_faults(cache):
-                write_text(cache, json.dumps([digest, *measured]))
+                write_file(cache, json.dumps([digest, *measured]))
     return measured
 
 

@@ -15,7 +15,7 @@ from recordmill.transforms.shards.references import reference_digest, reference_
 from recordmill.transforms.shards.report import ShardFile, ShardReport
 from recordmill.transforms.shards.statistics import decode_counter, in_order
 from recordmill.transforms.storage import files
-from recordmill.transforms.storage.durable import write_bytes
+from recordmill.transforms.storage.files import write_file
 from recordmill.transforms.storage.layout import STATE_ENDING
 from recordmill.transforms.storage.reader import ImageReader
 
@@ -72,7 +72,7 @@ class ShardState:
         names = {name: path and os.path.basename(path) for name, path in file.named_paths.items()}
         named = msgspec.structs.replace(file, stats=in_order(file.stats), **names)
         state = _State(_FORMAT_VERSION, self.digest, dict(zip(named.paths, sizes, strict=True)), named)
-        write_bytes(self.path, msgspec.msgpack.encode(state))
+        write_file(self.path, msgspec.msgpack.encode(state))
 
     def reusable(self, references: Sequence[bytes], sizes: Mapping[str, int]) -> ShardReport | None:
         """The report of the shard if a run has finished it from the same references and settings.

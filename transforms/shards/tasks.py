@@ -24,10 +24,9 @@ from recordmill.transforms.shards.report import ShardFile, WriteStats, merged
 from recordmill.transforms.shards.reuse import PreviousRecords
 from recordmill.transforms.shards.state import ShardState
 from recordmill.transforms.storage import objects
-from recordmill.transforms.storage.durable import write_text
-from recordmill.transforms.storage.files import stamp_of
-from recordmill.transforms.storage.paths import is_remote
-from recordmill.transforms.storage.write_faults import naming_faults
+from recordmill.transforms.storage.faults import naming_faults
+from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.files import stamp_of, write_file
 from recordmill.transforms.workers.pool import ITEM_SECONDS, ProcessExecutor
 from recordmill.transforms.workers.position import SLOW_FACTOR
 from recordmill.transforms.workers.task import Progress, R, Task, Worker
@@ -313,7 +312,7 @@ def write_empty(path: str, has_state: bool = False) -> ShardFile:
     """
     endings = ("tfrecord", "idx", "rows") if has_state else ("tfrecord", "idx")
     for ending in endings:
-        write_text(f"{path}.{ending}", "")
+        write_file(f"{path}.{ending}", "")
     return ShardFile(
         path=f"{path}.tfrecord",
         index_path=f"{path}.idx",

@@ -46,8 +46,9 @@ from recordmill.transforms.sources.source import (
     readable,
 )
 from recordmill.transforms.sources.tree import Tree
-from recordmill.transforms.storage.paths import is_remote, real_path
-from recordmill.transforms.storage.places import is_file, status_of
+from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.files import is_file, status_of
+from recordmill.transforms.storage.paths import real_path
 from recordmill.transforms.storage.spool import Spool
 
 NOT_AN_ARCHIVE = "not an archive by name"

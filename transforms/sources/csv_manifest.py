@@ -53,7 +53,7 @@ from recordmill.transforms.sources.formats.rows import (
 from recordmill.transforms.sources.names import extension_of, is_image_name
 from recordmill.transforms.sources.selection import check_selection, limited
 from recordmill.transforms.sources.source import Description, Item, SourceConfig, readable
-from recordmill.transforms.storage.paths import scheme_of
+from recordmill.transforms.storage.file_system import scheme_of
 
 _DELIMITERS = (",", ";", "\t", "|")
 

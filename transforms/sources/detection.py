@@ -29,10 +29,12 @@ from recordmill.transforms.sources.outline import Outline, joined, left_out
 from recordmill.transforms.sources.registry import SOURCES, source_of
 from recordmill.transforms.sources.source import Source, SourceConfig, check_input_exists, readable
 from recordmill.transforms.sources.unread import check_unread
+from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.files import is_folder
 from recordmill.transforms.storage.layout import MANIFEST
-from recordmill.transforms.storage.listing import glance
-from recordmill.transforms.storage.paths import is_remote, real_path
-from recordmill.transforms.storage.places import files_below, is_folder
+from recordmill.transforms.storage.listing import cached_listings
+from recordmill.transforms.storage.paths import real_path
+from recordmill.transforms.storage.places import files_below
 
 _WRAPPERS = 6  # folders above a dataset
 _SNIFFED, _SNIFFED_REMOTE = 60, 10  # folders on which the sources are tried
@@ -199,7 +201,7 @@ def detect(config: SourceConfig) -> Detected:
     """
     if config.kind != "auto":
         source_of(config)
-    with glance():
+    with cached_listings():
         return _detected(config)
 
 

@@ -47,11 +47,12 @@ from recordmill.transforms.sources.source import (
     readable,
 )
 from recordmill.transforms.sources.tree import Tree, TreeFile
+from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.files import is_file, is_folder
 from recordmill.transforms.storage.listing import Entries, entries
 from recordmill.transforms.storage.name_parts import EVERYTHING, KeyRange, name_parts
 from recordmill.transforms.storage.objects import in_parallel, list_folder, list_names
-from recordmill.transforms.storage.paths import is_remote, real_path
-from recordmill.transforms.storage.places import is_file, is_folder
+from recordmill.transforms.storage.paths import real_path
 
 _SNIFFED = 1_000
 _SNIFFED_REMOTE = 10_000  # of a bucket without images; a folder of this machine is searched to its end

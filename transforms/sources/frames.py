@@ -35,8 +35,8 @@ from recordmill.transforms.sources.source import (
     readable,
 )
 from recordmill.transforms.sources.tree import Tree, TreeFile
+from recordmill.transforms.storage.files import is_file, is_folder
 from recordmill.transforms.storage.paths import real_path
-from recordmill.transforms.storage.places import is_file, is_folder
 
 _UNUSED = (
     "annotations",

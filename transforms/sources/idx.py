@@ -32,8 +32,9 @@ from recordmill.transforms.sources.source import (
     check_unused,
     readable,
 )
-from recordmill.transforms.storage.paths import Confinement, real_path
-from recordmill.transforms.storage.places import is_file, is_folder, names_in, open_file, status_of
+from recordmill.transforms.storage.confinement import Confinement
+from recordmill.transforms.storage.files import is_file, is_folder, names_in, open_file, status_of
+from recordmill.transforms.storage.paths import real_path
 from recordmill.transforms.storage.spool import Spool
 from recordmill.transforms.storage.zip_member import LARGEST
 

@@ -21,7 +21,7 @@ from recordmill.transforms.sources.source import (
     check_unused,
     readable,
 )
-from recordmill.transforms.storage.places import is_folder
+from recordmill.transforms.storage.files import is_folder
 
 _UNUSED = (
     "annotations",

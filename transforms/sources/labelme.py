@@ -45,7 +45,7 @@ from recordmill.transforms.sources.source import (
     readable,
 )
 from recordmill.transforms.sources.tree import TreeFile
-from recordmill.transforms.storage.places import is_folder
+from recordmill.transforms.storage.files import is_folder
 from recordmill.transforms.storage.spool import Spool
 
 _UNUSED = ("annotations", "image_column", "label_column", "label_pattern", "input_features", "mask_pattern")

@@ -40,8 +40,9 @@ from recordmill.transforms.sources.source import (
     readable,
 )
 from recordmill.transforms.sources.tree import TreeFile
-from recordmill.transforms.storage.paths import Confinement, is_remote
-from recordmill.transforms.storage.places import is_file, is_folder
+from recordmill.transforms.storage.confinement import Confinement
+from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.files import is_file, is_folder
 
 _LOOKED_AT = 8  # masks that tell what the values of all are
 

@@ -25,8 +25,9 @@ from recordmill.transforms.sources.source import (
     readable,
 )
 from recordmill.transforms.sources.tree import Tree
-from recordmill.transforms.storage.paths import OUTSIDE, Confinement, real_path
-from recordmill.transforms.storage.places import is_file, names_in
+from recordmill.transforms.storage.confinement import OUTSIDE, Confinement
+from recordmill.transforms.storage.files import is_file, names_in
+from recordmill.transforms.storage.paths import real_path
 from recordmill.transforms.storage.spool import Spool
 
 _IMAGES = frozenset(("x", "images", "image", "imgs"))

@@ -20,8 +20,8 @@ from recordmill.transforms.sources.source import (
     check_unused,
     readable,
 )
+from recordmill.transforms.storage.files import is_folder, names_in
 from recordmill.transforms.storage.paths import real_path
-from recordmill.transforms.storage.places import is_folder, names_in
 
 _IMAGES = "images"
 

@@ -15,11 +15,13 @@ from recordmill.transforms.flags import flag_with
 from recordmill.transforms.records import BadInput
 from recordmill.transforms.sources.names import is_hidden, is_image_name, is_unicode
 from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.faults import may_pass
+from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.files import is_folder
 from recordmill.transforms.storage.listing import first_names
 from recordmill.transforms.storage.local import mode_of, not_regular
-from recordmill.transforms.storage.paths import Confinement, absolute, is_remote, real_path
-from recordmill.transforms.storage.places import is_folder
+from recordmill.transforms.storage.paths import absolute, real_path
 
 _FOLDERS, _FOLDERS_REMOTE = 2_000, 16
 _ALL_NAMES = 100_000  # after which no further folder is listed

@@ -44,8 +44,8 @@ from recordmill.transforms.sources.source import (
     readable,
 )
 from recordmill.transforms.sources.tree import Tree
+from recordmill.transforms.storage.files import is_file, open_file, status_of
 from recordmill.transforms.storage.paths import real_path
-from recordmill.transforms.storage.places import is_file, open_file, status_of
 from recordmill.transforms.storage.spool import Spool
 
 if TYPE_CHECKING:

@@ -21,15 +21,10 @@ from recordmill.transforms.flags import (
 )
 from recordmill.transforms.records import ClassNames, Failure, ImageRecord, JobError
 from recordmill.transforms.sources.names import is_unicode, printable
-from recordmill.transforms.storage.paths import absolute, expanded, is_remote, real_path
-from recordmill.transforms.storage.places import (
-    check_place,
-    check_readable,
-    has_bucket,
-    is_folder,
-    is_there,
-    may_be_there,
-)
+from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.files import is_folder, may_be_there
+from recordmill.transforms.storage.paths import absolute, expanded, real_path
+from recordmill.transforms.storage.places import check_place, check_readable, has_bucket
 
 ANNOTATIONS = ("masks", "keypoints", "captions")
 """What `--include_annotations` may name."""

@@ -57,8 +57,8 @@ from recordmill.transforms.sources.source import (
 )
 from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.storage.faults import os_fault
+from recordmill.transforms.storage.files import is_file, is_folder, status_of
 from recordmill.transforms.storage.paths import real_path
-from recordmill.transforms.storage.places import is_file, is_folder, status_of
 from recordmill.transforms.storage.spool import Spool
 from recordmill.transforms.storage.zip_member import LARGEST
 

@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 from recordmill.transforms.records import BadInput, Failure, ImageRef
 from recordmill.transforms.sources.names import HIDDEN, failed, is_hidden, is_unicode, skipped
+from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.faults import os_fault
-from recordmill.transforms.storage.listing import Entries, Entry, ListingsAhead, entry_of, is_link, located
+from recordmill.transforms.storage.file_system import Entry, is_remote
+from recordmill.transforms.storage.listing import Entries, ListingsAhead, entry_of, is_link, located
 from recordmill.transforms.storage.name_parts import EVERYTHING, KeyRange
-from recordmill.transforms.storage.paths import Confinement, is_remote, real_path
+from recordmill.transforms.storage.paths import real_path
 
 _MAX_LINKED_FOLDERS = 4  # on one path: folders that link to each other have no end of paths otherwise
 _NAMELESS = "names of objects have // in them; rename them"

@@ -21,8 +21,8 @@ from recordmill.transforms.sources.names import extension_of, is_image_name, is_
 from recordmill.transforms.sources.outline import Level, Outline, joined
 from recordmill.transforms.sources.parquet import ParquetSource
 from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage.file_system import is_remote
 from recordmill.transforms.storage.layout import MANIFEST
-from recordmill.transforms.storage.paths import is_remote
 
 _OPENED = 8  # files of each kind that are opened
 _START = 1 << 16

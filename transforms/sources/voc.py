@@ -50,7 +50,7 @@ from recordmill.transforms.sources.source import (
     readable,
 )
 from recordmill.transforms.sources.tree import TreeFile
-from recordmill.transforms.storage.places import is_folder
+from recordmill.transforms.storage.files import is_folder
 
 _UNUSED = ("annotations", "image_column", "label_column", "label_pattern", "input_features", "mask_pattern")
 _NOT_LISTED = "in no list of ImageSets"

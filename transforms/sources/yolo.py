@@ -46,8 +46,8 @@ from recordmill.transforms.sources.source import (
     readable,
 )
 from recordmill.transforms.sources.tree import TreeFile
-from recordmill.transforms.storage.paths import is_remote
-from recordmill.transforms.storage.places import is_folder
+from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.files import is_folder
 
 _LOOKED_AT = 10_000  # files of a bucket among which check() looks for an image
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from recordmill.transforms.storage.paths import is_remote
+from recordmill.transforms.storage.file_system import is_remote
 
 RUNS = ".recordmill"
 INDEX = "index"

@@ -1,4 +1,4 @@
-"""Reading files of this machine: the one function that opens them, and images by it."""
+"""The file system of this machine."""
 
 from __future__ import annotations
 
@@ -7,53 +7,255 @@ import contextlib
 import errno
 import fcntl
 import io
+import itertools
 import os
+import shutil
 import stat
 import sys
+import uuid
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from recordmill.transforms.records import BadInput, ImageRef
-from recordmill.transforms.storage.faults import may_pass, os_fault, retried, tried_again
-from recordmill.transforms.storage.stored import hash63
-from recordmill.transforms.storage.zip_member import LARGEST, check_size, unwrapped
+from recordmill.transforms.storage.faults import may_pass, retried, tried_again
+from recordmill.transforms.storage.file_system import (
+    ChangedError,
+    Entry,
+    FileSystem,
+    Ranges,
+    Status,
+    hash63,
+    scheme_of,
+)
+from recordmill.transforms.storage.zip_member import LARGEST, check_size
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 _OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_MOST_OPEN = 16  # containers; the one used longest ago is closed first
+_READ_BYTES = 1 << 20
+# A file system that cannot sync folders has no need to, or no way.
+_NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP)
+_NO_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS)
 
 
-class LocalFile(io.FileIO):
-    """A file that is read; each read is tried again while its fault may pass."""
+class LocalFileSystem(FileSystem):
+    """Files of this machine, and of what is mounted there."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path, opener=lambda path, _: open_regular(path)[0])
+    scheme = ""
+    has_folders = True
+    has_links = True
+    has_latency = False
+    has_conditions = False
 
-    def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """Reads into a buffer; the number of bytes, 0 at the end."""
+    def check_path(self, path: str) -> None:
+        """Any plain path can be read from."""
+        if scheme_of(path):
+            raise ValueError("local paths and gs:// URIs are read")
+
+    def check_output_path(self, folder: str) -> None:
+        if scheme_of(folder):
+            raise ValueError("local folders and gs:// are written")
+
+    def check_output(self, folder: str) -> None:
+        """Looks at the folder, or at the one in which it would be made."""
+        if not os.path.lexists(folder):
+            parent = os.path.dirname(folder)
+            while not os.path.lexists(parent):
+                parent = os.path.dirname(parent)
+            if not os.path.isdir(parent):
+                raise ValueError(f"and {parent!r} is no folder; give another path")
+            if not os.access(parent, os.W_OK | os.X_OK):
+                raise ValueError(f"and you may not write in {parent!r}; give another folder")
+        elif not os.path.isdir(folder):
+            raise ValueError("which is a file; give a folder, or a path where none is yet")
+        elif not os.access(folder, os.W_OK | os.X_OK | os.R_OK):
+            raise ValueError("where you may not write; give another folder")
+
+    def absolute(self, path: str) -> str:
+        """As `os.path.abspath`; `~` is not expanded."""
+        return os.path.abspath(path)
+
+    def real_path(self, path: str) -> str:
+        """As `os.path.realpath`; raises the faults that may pass, since any part may be a link."""
+        return retried(real_path, path)
+
+    def find(self, path: str) -> Status | None:
         try:
-            return retried(os.readv, self.fileno(), [buffer])
+            found = retried(os.stat, path)
+        except (OSError, ValueError) as error:
+            if may_pass(error):
+                raise
+            return None
+        return _status(found) if stat.S_ISREG(found.st_mode) else None
+
+    def stat(self, path: str) -> Status:
+        return _status(retried(os.stat, path))
+
+    def is_folder(self, path: str) -> bool:
+        return stat.S_ISDIR(mode_of(path))
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+    def is_file(self, path: str) -> bool:
+        return stat.S_ISREG(mode_of(path))
+
+    def is_there(self, path: str) -> bool:
+        try:
+            retried(os.stat, path)
+        except (OSError, ValueError) as error:
+            if isinstance(error, PermissionError) or may_pass(error):
+                raise
+            return False  # a path that cannot be: too long, through a file, a loop, a NUL byte
+        return True
+
+    def is_link(self, path: str) -> bool:
+        return stat.S_ISLNK(retried(os.lstat, path).st_mode)
+
+    def check_readable(self, path: str) -> None:
+        if self.is_folder(path):
+            retried(os.scandir, path).close()
+        else:
+            self.open(os.path.realpath(path)).close()
+
+    def is_unchanged(self, path: str, version: int, data: bytes) -> bool:
+        try:
+            return version_of(os.stat(path)) == version
+        except OSError:
+            return False
+
+    def list(self, folder: str, first: str = "", end: str = "", most: int | None = None) -> Iterator[Entry]:
+        return iter(retried(_entries, folder, most))
+
+    def list_page(
+        self, folder: str, prefix: str = "", first: str = "", most: int = 1000
+    ) -> tuple[list[Entry], bool]:
+        found: list[Entry] = []
+        for parent, folders, names in os.walk(folder):
+            folders.sort()
+            for path in (os.path.join(parent, name) for name in sorted(names)):
+                name = os.path.relpath(path, folder)
+                if name.startswith(prefix) and name >= first:
+                    found.append(Entry(name, path, os.path.islink(path)))
+        found.sort()
+        return found[:most], len(found) > most
+
+    def open(self, path: str) -> io.BufferedReader:
+        """Opening and reads are retried while their fault may pass.
+
+        Raises:
+            OSError: `ENXIO` where it is no regular file, `EXDEV` where a link leads from the path to another.
+        """
+        return io.BufferedReader(retried(_LocalFile, path))
+
+    def read(self, path: str) -> bytes:
+        with self.open(os.path.realpath(path)) as file:
+            return file.read()
+
+    def read_image(self, path: str) -> bytes:
+        return retried(_read_image, path)
+
+    def ranges(self) -> Ranges:
+        return _LocalRanges()
+
+    def write(
+        self,
+        path: str,
+        pieces: Iterable[bytes],
+        if_generation: int | None = None,
+        unfinished_in: str = "",
+    ) -> Status:
+        """The contents are on disk before the file gets its name, and the name is on disk after it.
+
+        A condition is checked before the file gets its name: the lock of the output keeps other jobs away.
+        """
+        folder = unfinished_in or os.path.dirname(path)
+        unfinished = os.path.join(folder, f"{os.path.basename(path)}.{uuid.uuid4().hex[:12]}.part")
+        try:
+            with open(unfinished, "xb") as file:
+                file.writelines(pieces)
+                file.flush()
+                os.fsync(file.fileno())
+            self._check_generation(path, if_generation)
+            os.replace(unfinished, path)
+        finally:
+            self.remove_existing(unfinished)
+        self.sync_folder(os.path.dirname(path))
+        return self.stat(path)
+
+    def put(self, local_path: str, path: str, if_generation: int | None = None) -> Status:
+        with open(local_path, "rb") as finished:
+            os.fsync(finished.fileno())
+        if local_path != path:
+            self._check_generation(path, if_generation)
+            os.replace(local_path, path)
+        return self.stat(path)
+
+    def move(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def link(self, source: str, target: str) -> None:
+        self.remove_existing(target)
+        try:
+            os.link(source, target)
         except OSError as error:
-            error.filename = self.name
-            raise
+            if error.errno not in _NO_LINK:
+                raise
+            shutil.copy2(source, target)
+
+    def remove(self, path: str, if_generation: int | None = None, within: float | None = None) -> None:
+        self._check_generation(path, if_generation)
+        os.remove(path)
+
+    def working_folder(self, folder: str) -> str | None:
+        return folder
+
+    def make_folder(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def remove_folder(self, path: str) -> None:
+        os.rmdir(path)
+
+    def rename_folder(self, source: str, target: str) -> None:
+        os.rename(source, target)
+        self.sync_folder(os.path.dirname(source))
+        self.sync_folder(os.path.dirname(target))
+
+    def sync_folder(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            if error.errno not in _NO_FOLDER_SYNC:
+                raise
+        finally:
+            os.close(descriptor)
+
+    def free_bytes(self, path: str) -> int | None:
+        return free_bytes(path)
+
+    def remove_entries(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            (shutil.rmtree if entry.is_folder else os.remove)(entry.path)
+
+    def _check_generation(self, path: str, generation: int | None) -> None:
+        if generation is not None:
+            found = self.find(path)
+            if generation != (found.generation if found is not None else 0):
+                raise ChangedError(errno.EEXIST, "it has changed", path)
 
 
-def open_file(path: str) -> io.BufferedReader:
-    """Opens a file to be read in order: opening and reads are tried again while their fault may pass.
-
-    Raises:
-        OSError: as `open_regular`, or one that does not pass; its `filename` is `path`.
-    """
-    return io.BufferedReader(retried(LocalFile, path))
-
-
-def open_named(path: str) -> io.BufferedReader:
-    """As `open_file`, of a path that the caller named: it may have links, which lead anywhere."""
-    return io.BufferedReader(retried(lambda: LocalFile(os.path.realpath(path))))
+def free_bytes(path: str) -> int:
+    """Free bytes on the disk of `path`, which need not exist."""
+    path = os.path.abspath(path)
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    return shutil.disk_usage(path).free
 
 
 def version_of(found: os.stat_result) -> int:
-    """Tells one state of a file from another, by its size and time of modification; 0 without a time."""
+    """Identifies a state of a file, by its size and time of modification; 0 without a time."""
     return hash63(f"{found.st_mtime_ns} {found.st_size}".encode()) if found.st_mtime_ns else 0
 
 
@@ -71,91 +273,32 @@ def mode_of(path: str) -> int:
         return 0
 
 
-def is_file(path: str) -> bool:
-    """`os.path.isfile`, but raises the faults that may pass: they do not tell."""
-    return stat.S_ISREG(mode_of(path))
+def real_path(path: str) -> str:
+    """As `os.path.realpath`; raises the faults that may pass."""
+    try:
+        return os.path.realpath(path, strict=True)
+    except OSError as error:
+        if may_pass(error):
+            raise
+        return os.path.realpath(path)
 
 
-def is_folder(path: str) -> bool:
-    """`os.path.isdir`, but raises the faults that may pass: they do not tell."""
-    return stat.S_ISDIR(mode_of(path))
-
-
-class LocalReader:
-    """Reads images from local files. Keeps descriptors open for ranges, so one reader serves one thread.
+def not_regular(mode: int) -> str | None:
+    """Describes what is not a regular file, for messages; None for a regular file.
 
     Args:
-        max_open: number of containers kept open; the one used longest ago is closed first.
+        mode: its `st_mode`.
     """
-
-    def __init__(self, max_open: int = 16) -> None:
-        self._max_open = max_open
-        self._open: collections.OrderedDict[str, io.FileIO] = collections.OrderedDict()
-
-    def read(self, ref: ImageRef) -> bytes:
-        """The stored bytes of one image.
-
-        Raises:
-            BadInput: stage `load`; `not found`, `not a file`, `permission denied`, `name too long`,
-                `not a file name`, `out of range`, `empty file`, `too large`, or as `unwrapped`.
-            OSError: what may pass (EIO), and has not in four tries.
-        """
-        try:
-            try:
-                return self._read(ref)
-            except OSError as error:
-                return tried_again(error, self._read_anew, ref)
-        except OSError as error:
-            error.filename = error.filename or ref.uri
-            raise os_fault(error, "load") from error
-        except ValueError as error:  # a NUL byte or a lone surrogate: no file can be called that
-            raise BadInput("load", "not a file name", repr(ref.uri)) from error
-
-    def close(self) -> None:
-        """Closes the containers that are open; the reader may be used again."""
-        while self._open:
-            # a descriptor that went stale may fail once more as it is closed, and is closed all the same
-            with contextlib.suppress(OSError):
-                self._open.popitem()[1].close()
-
-    def _read(self, ref: ImageRef) -> bytes:
-        if ref.length is None and ref.offset == 0:
-            return _read_whole(ref.uri)
-        data = self._read_range(ref)
-        return unwrapped(data, ref.wrapping) if ref.wrapping else data
-
-    def _read_anew(self, ref: ImageRef) -> bytes:
-        """Reads with nothing that is open from before: it may have gone stale, or be one too many."""
-        self.close()
-        return self._read(ref)
-
-    def _read_range(self, ref: ImageRef) -> bytes:
-        descriptor = self._container(ref.uri).fileno()
-        length = os.fstat(descriptor).st_size - ref.offset if ref.length is None else ref.length
-        if ref.offset < 0 or length < 0:
-            raise _out_of_range(ref, os.fstat(descriptor).st_size)
-        if length == 0:
-            raise BadInput("load", "empty file", f"{ref.uri} at byte {ref.offset}")
-        if not ref.wrapping:  # that of a member may be somewhat longer than what is in it
-            check_size(length, f"{ref.uri} at byte {ref.offset}")
-        data = os.pread(descriptor, length, ref.offset)
-        while len(data) < length:
-            more = os.pread(descriptor, length - len(data), ref.offset + len(data))
-            if not more:
-                raise _out_of_range(ref, os.fstat(descriptor).st_size)
-            data += more
-        return data
-
-    def _container(self, path: str) -> io.FileIO:
-        container = self._open.get(path)
-        if container is None:
-            container = io.FileIO(open_regular(path)[0])
-            self._open[path] = container
-            if len(self._open) > self._max_open:
-                self._open.popitem(last=False)[1].close()
-        else:
-            self._open.move_to_end(path)
-        return container
+    if stat.S_ISREG(mode):
+        return None
+    kinds = {
+        stat.S_IFDIR: "a directory",
+        stat.S_IFIFO: "a pipe",
+        stat.S_IFSOCK: "a socket",
+        stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device",
+    }
+    return f"it is {kinds.get(stat.S_IFMT(mode), 'something else')}; a regular file is expected"
 
 
 def open_regular(path: str) -> tuple[int, int]:
@@ -185,6 +328,74 @@ def open_regular(path: str) -> tuple[int, int]:
     return descriptor, status.st_size
 
 
+class _LocalFile(io.FileIO):
+    """A file that is read; each read is tried again while its fault may pass."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, opener=lambda path, _: open_regular(path)[0])
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        """Reads into a buffer; the number of bytes, 0 at the end."""
+        try:
+            return retried(os.readv, self.fileno(), [buffer])
+        except OSError as error:
+            error.filename = self.name
+            raise
+
+
+class _LocalRanges(Ranges):
+    """Keeps the descriptors of some containers open."""
+
+    def __init__(self) -> None:
+        self._open: collections.OrderedDict[str, io.FileIO] = collections.OrderedDict()
+
+    def read(self, path: str, start: int, length: int | None, generation: int | None) -> bytes:
+        """As `Ranges.read`; the generation is not compared."""
+        try:
+            return self._read(path, start, length)
+        except OSError as error:
+            return tried_again(error, self._read_anew, path, start, length)
+
+    def close(self) -> None:
+        while self._open:
+            # a descriptor that went stale may fail once more as it is closed, and is closed all the same
+            with contextlib.suppress(OSError):
+                self._open.popitem()[1].close()
+
+    def _read_anew(self, path: str, start: int, length: int | None) -> bytes:
+        """Reads with nothing that is open from before: it may have gone stale, or be one too many."""
+        self.close()
+        return self._read(path, start, length)
+
+    def _read(self, path: str, start: int, length: int | None) -> bytes:
+        descriptor = self._container(path).fileno()
+        if length is None:
+            length = max(os.fstat(descriptor).st_size - start, 0)
+        data = os.pread(descriptor, length, start)
+        while len(data) < length:
+            more = os.pread(descriptor, length - len(data), start + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def _container(self, path: str) -> io.FileIO:
+        container = self._open.get(path)
+        if container is None:
+            container = io.FileIO(open_regular(path)[0])
+            self._open[path] = container
+            if len(self._open) > _MOST_OPEN:
+                self._open.popitem(last=False)[1].close()
+        else:
+            self._open.move_to_end(path)
+        return container
+
+
+def _status(found: os.stat_result) -> Status:
+    version = version_of(found)
+    return Status(found.st_size, version, version, found.st_mtime_ns)
+
+
 def _check_regular(status: os.stat_result, path: str) -> None:
     if (fault := not_regular(status.st_mode)) is not None:
         raise OSError(errno.ENXIO, fault, path)
@@ -209,7 +420,7 @@ def _check_at(path: str, status: os.stat_result) -> None:
         raise OSError(errno.EXDEV, f"it leads to {leads_to!r}; a path without links is expected", path)
 
 
-def _read_whole(path: str) -> bytes:
+def _read_image(path: str) -> bytes:
     descriptor, size = open_regular(path)
     try:
         check_size(size, path)
@@ -217,36 +428,26 @@ def _read_whole(path: str) -> bytes:
         if len(data) != size:  # it changed meanwhile, or is longer than one read gives: go on to its end
             parts, size = [data], len(data)
             while parts[-1] and size <= LARGEST:
-                parts.append(os.read(descriptor, 1 << 20))
+                parts.append(os.read(descriptor, _READ_BYTES))
                 size += len(parts[-1])
             check_size(size, path)
             data = b"".join(parts)
     finally:
         os.close(descriptor)
-    if not data:
-        raise BadInput("load", "empty file", path)
     return data
 
 
-def _out_of_range(ref: ImageRef, size: int) -> BadInput:
-    wanted = "the rest" if ref.length is None else f"{ref.length} bytes"
-    detail = f"{wanted} from byte {ref.offset} of {ref.uri}, which has {size} bytes"
-    return BadInput("load", "out of range", detail)
-
-
-def not_regular(mode: int) -> str | None:
-    """Describes what is not a regular file, for messages; None for a regular file.
-
-    Args:
-        mode: its `st_mode`.
-    """
-    if stat.S_ISREG(mode):
-        return None
-    kinds = {
-        stat.S_IFDIR: "a directory",
-        stat.S_IFIFO: "a pipe",
-        stat.S_IFSOCK: "a socket",
-        stat.S_IFCHR: "a device",
-        stat.S_IFBLK: "a device",
-    }
-    return f"it is {kinds.get(stat.S_IFMT(mode), 'something else')}; a regular file is expected"
+def _entries(folder: str, most: int | None) -> list[Entry]:
+    found = []
+    with os.scandir(folder) as scanned:
+        for entry in itertools.islice(scanned, most):
+            try:
+                leads_to_folder = entry.is_dir()
+            except OSError as error:
+                if may_pass(error):
+                    raise
+                leads_to_folder = False  # a link to itself, or through a folder that may not be searched
+            name = f"{entry.name}/" if leads_to_folder else entry.name
+            found.append(Entry(name, entry.path, entry.is_symlink()))
+    found.sort()
+    return found

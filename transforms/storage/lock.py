@@ -19,10 +19,10 @@ import time
 
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import object_lock
+from recordmill.transforms.storage.faults import naming_faults
+from recordmill.transforms.storage.file_system import is_remote
 from recordmill.transforms.storage.layout import RUNS
 from recordmill.transforms.storage.owner import Owner
-from recordmill.transforms.storage.paths import is_remote
-from recordmill.transforms.storage.write_faults import naming_faults
 
 _LOCK = "lock"
 _BEAT_SECONDS = 10.0

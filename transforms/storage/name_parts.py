@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-from recordmill.transforms.storage import objects
+from recordmill.transforms.storage.file_system import FileSystem, file_system
 
 
 class KeyRange(NamedTuple):
@@ -64,11 +64,12 @@ def name_parts(uri: str, parts: int, is_entered: Callable[[str], bool]) -> list[
     Raises:
         OSError: the folder may not be listed, or not now.
     """
+    system = file_system(uri)
     firsts, large = {""}, [""]
     while large and len(firsts) < parts:
         # All prefixes of a length, for those that are not divided would be larger than all others.
         most = max(_MOST_REQUESTS * parts // len(large), parts)
-        found = objects.in_parallel(functools.partial(_divide, uri, most, is_entered), large)
+        found = system.each(functools.partial(_divide, system, uri, most, is_entered), large)
         firsts.update(first for divided in found for first in divided.firsts)
         large = [prefix for divided in found for prefix in divided.large]
     bounds = sorted(firsts)
@@ -87,13 +88,15 @@ class _Divided(NamedTuple):
     large: list[str]
 
 
-def _divide(uri: str, most: int, is_entered: Callable[[str], bool], prefix: str) -> _Divided:
+def _divide(
+    system: FileSystem, uri: str, most: int, is_entered: Callable[[str], bool], prefix: str
+) -> _Divided:
     """Divides the names of a prefix by what follows it, with `most` requests."""
     divided = _Divided([], [])
-    names, more = objects.list_names(uri, prefix)
+    names, more = _names(system, uri, prefix)
     if not more:
         return divided
-    prefix = _longest(uri, prefix, names)
+    prefix = _longest(system, uri, prefix, names)
     if not _is_entered(prefix, is_entered):
         return divided
     for _ in range(most):
@@ -108,7 +111,7 @@ def _divide(uri: str, most: int, is_entered: Callable[[str], bool], prefix: str)
             first = after(last)
         if first is None or not first.startswith(prefix):
             break
-        names, more = objects.list_names(uri, prefix, first)
+        names, more = _names(system, uri, prefix, first)
         if not names:
             break
         if names[0] < first:
@@ -117,7 +120,7 @@ def _divide(uri: str, most: int, is_entered: Callable[[str], bool], prefix: str)
     return divided
 
 
-def _longest(uri: str, prefix: str, names: list[str]) -> str:
+def _longest(system: FileSystem, uri: str, prefix: str, names: list[str]) -> str:
     """What all names of a prefix begin with, of which `names` are the first: a few requests."""
     longest = os.path.commonprefix(names)
     known, most = len(prefix), len(longest)
@@ -126,11 +129,19 @@ def _longest(uri: str, prefix: str, names: list[str]) -> str:
         beyond = after(longest[:tried])
         if beyond is None or not beyond.startswith(prefix):
             break
-        if objects.list_names(uri, prefix, beyond, most=1)[0]:
+        if _names(system, uri, prefix, beyond, most=1)[0]:
             most = tried - 1
         else:
             known = tried
     return longest[:known]
+
+
+def _names(
+    system: FileSystem, uri: str, prefix: str, first: str = "", most: int = 1000
+) -> tuple[list[str], bool]:
+    """Names below a folder, as many as one request gives, and whether there are more."""
+    found, more = system.list_page(uri, prefix, first, most)
+    return [one.name for one in found], more
 
 
 def _is_entered(prefix: str, is_entered: Callable[[str], bool]) -> bool:

@@ -14,9 +14,9 @@ from collections.abc import Collection
 
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import cloud, objects
+from recordmill.transforms.storage.faults import naming_faults
 from recordmill.transforms.storage.layout import RUNS
 from recordmill.transforms.storage.owner import Owner
-from recordmill.transforms.storage.write_faults import naming_faults
 
 LOCK = "lock"
 CLOCK = "clock"

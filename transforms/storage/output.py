@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import re
 from collections.abc import Iterable, Iterator
 
 from recordmill.transforms.records import Failure, JobError
-from recordmill.transforms.storage import files, objects
-from recordmill.transforms.storage.durable import write_lines
+from recordmill.transforms.storage.file_system import is_remote, scheme_of
+from recordmill.transforms.storage.files import write_file
 from recordmill.transforms.storage.layout import FAILURES, INDEX, MANIFEST, RUNS, STATE, Run
-from recordmill.transforms.storage.paths import absolute, is_remote, scheme_of
+from recordmill.transforms.storage.paths import absolute
 from recordmill.transforms.storage.publication import foreign_metadata, published_dataset, read_journal
 from recordmill.transforms.storage.runs import (
     failures_path,
@@ -26,21 +25,15 @@ from recordmill.transforms.storage.sorted_lines import in_order
 _FILES_AT_A_TIME = 64
 _LONGEST_LINE = 1 << 20
 
-# https://cloud.google.com/storage/docs/buckets#naming
-_BUCKET_URI = re.compile(r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](?:/(?!/)|$)")
-
-
 def check_path(output: str) -> None:
     """Raises ValueError unless `output` can name a folder of this machine, or of a bucket."""
     if not output:
         raise ValueError("--output is empty; give a folder, new or empty")
-    if is_remote(output):
-        if not _BUCKET_URI.match(output):
-            raise ValueError(
-                f"--output is {output!r}; it may be gs://BUCKET/FOLDER, with a bucket of 3 letters or more"
-            )
-    elif scheme_of(output):
-        raise ValueError(f"--output is {output!r}; local folders and gs:// are written")
+    system = file_system(output)
+    try:
+        system.check_output_path(output)
+    except ValueError as error:
+        raise ValueError(f"--output is {output!r}; {error}") from error
     try:
         output.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -55,17 +48,12 @@ def check_output(output: str, overwrite: bool = False) -> None:
     """
     check_path(output)
     output = absolute(output)
-    if is_remote(output):
-        _check_bucket(output)
-    elif not os.path.lexists(output):
-        _check_parent(output)
-        return
-    elif not os.path.isdir(output):
-        raise ValueError(
-            f"--output is {output!r}, which is a file; give a folder, or a path where none is yet"
-        )
-    elif not os.access(output, os.W_OK | os.X_OK | os.R_OK):
-        raise ValueError(f"--output is {output!r}, where you may not write; give another folder")
+    try:
+        file_system(output).check_output(output)
+    except ValueError as error:
+        raise ValueError(f"--output is {output!r}, {error}") from error
+    except (OSError, JobError) as error:
+        raise ValueError(f"--output is {output!r}: {getattr(error, 'strerror', None) or error}") from error
     try:
         others = _foreign_files(output, overwrite)
     except JobError as error:
@@ -92,18 +80,18 @@ def recheck_output(output: str, overwrite: bool) -> None:
 def write_failures(run: Run, failures: Iterable[Failure], paths: Iterable[str] = ()) -> str:
     """Writes failures.jsonl: `failures`, and the lines of files, sorted by key. Returns its path."""
     path = failures_path(run)
-    if files.exists(path) and not _lists_failures(path):
+    if exists(path) and not _lists_failures(path):
         raise JobError(f"{path} is not a list of failures that recordmill wrote; move it away")
     lines = in_order(_failure_lines(failures, paths), _failure_order)
-    write_lines(path, (f"{line}\n" for line in lines), run.folder)
+    write_file(path, (f"{line}\n" for line in lines), run.folder)
     return path
 
 
 def _lists_failures(path: str) -> bool:
     """Whether a file is a failures.jsonl: it is empty, or its first line is a failure."""
-    if not files.is_file(path):
+    if not is_file(path):
         return False
-    with files.open_stream(path) as file:
+    with open_named(path) as file:
         line = file.readline(_LONGEST_LINE)
     try:
         return not line or {"key", "stage", "reason"} <= json.loads(line).keys()
@@ -117,30 +105,8 @@ def _failure_lines(failures: Iterable[Failure], paths: Iterable[str]) -> Iterato
         yield failure.to_json()
     left = iter(paths)
     while some := list(itertools.islice(left, _FILES_AT_A_TIME)):
-        for text in files.each(files.read_text, some):
+        for text in file_system(some[0]).each(read_text, some):
             yield from text.removesuffix("\n").split("\n")
-
-
-def _check_bucket(output: str) -> None:
-    """Raises ValueError unless the bucket is there and may be listed."""
-    try:
-        objects.check_bucket(output)
-    except FileNotFoundError as error:
-        bucket = output.removeprefix("gs://").partition("/")[0]
-        raise ValueError(f"--output is {output!r}, and there is no bucket {bucket!r}") from error
-    except (OSError, JobError) as error:
-        raise ValueError(f"--output is {output!r}: {getattr(error, 'strerror', None) or error}") from error
-
-
-def _check_parent(output: str) -> None:
-    """Raises ValueError unless the folder can be made where `output` says."""
-    parent = os.path.dirname(output)
-    while not os.path.lexists(parent):
-        parent = os.path.dirname(parent)
-    if not os.path.isdir(parent):
-        raise ValueError(f"--output is {output!r}, and {parent!r} is no folder; give another path")
-    if not os.access(parent, os.W_OK | os.X_OK):
-        raise ValueError(f"--output is {output!r}, and you may not write in {parent!r}; give another folder")
 
 
 def _foreign_files(output: str, overwrite: bool) -> list[str]:
@@ -151,7 +117,7 @@ def _foreign_files(output: str, overwrite: bool) -> list[str]:
         JobError: it holds one that cannot be replaced.
     """
     strange = strange_entries(output)
-    if files.exists(os.path.join(output, MANIFEST)):
+    if exists(os.path.join(output, MANIFEST)):
         if not overwrite:
             raise ValueError(
                 f"--output is {output!r}, which holds a dataset already; --overwrite replaces it, or give "
@@ -166,12 +132,13 @@ def _foreign_files(output: str, overwrite: bool) -> list[str]:
 
 def _files(output: str) -> set[str]:
     """What a folder holds, but for runs: names, and those in the folders of a dataset below their names."""
-    names = {found.name for found in files.entries(output)} - {RUNS}
-    for name in (INDEX, STATE):
-        folder = os.path.join(output, name)
-        if name in names and files.is_own_folder(folder):
-            names.discard(name)
-            names |= {f"{name}/{found.name}" for found in files.entries(folder)}
+    system = file_system(output)
+    names = set()
+    for found in system.contents(output):
+        if found.is_folder and found.basename in (INDEX, STATE):
+            names |= {found.name + inner.basename for inner in system.contents(found.path)}
+        elif found.basename != RUNS:
+            names.add(found.basename)
     return names
 
 

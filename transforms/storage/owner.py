@@ -14,9 +14,8 @@ import json
 import os
 import socket
 
-from recordmill.transforms.storage import files
-from recordmill.transforms.storage.durable import is_unfinished, write_bytes
-from recordmill.transforms.storage.paths import is_remote
+from recordmill.transforms.storage.file_system import file_system
+from recordmill.transforms.storage.files import is_unfinished, write_file
 
 OWNER_START = '{"token": "'
 """The start of the JSON of every owner."""
@@ -106,26 +105,27 @@ def _born(pid: int) -> float | None:
 
 def make_marked_folder(path: str) -> None:
     """Makes a folder with a marker. An existing folder that is not empty is left as it is."""
-    files.make_folder(path)
-    if all(is_unfinished(found.path, MARKER, OWNER_START) for found in files.entries(path)):
-        write_bytes(os.path.join(path, MARKER), Owner.here("", "").to_json())
+    system = file_system(path)
+    system.make_folder(path)
+    if all(is_unfinished(found.path, MARKER, OWNER_START) for found in system.contents(path)):
+        write_file(os.path.join(path, MARKER), Owner.here("", "").to_json())
 
 
 def owner_of(path: str) -> Owner | None:
     """The owner named by a folder's marker; None without a marker, and for a link to a folder."""
-    marker = os.path.join(path, MARKER)
+    system, marker = file_system(path), os.path.join(path, MARKER)
     try:
-        is_plain = is_remote(path) or (files.is_own_folder(path) and not os.path.islink(marker))
-        return Owner.of_json(files.read_bytes(marker)) if is_plain else None
-    except (FileNotFoundError, IsADirectoryError):
+        is_linked = system.has_links and (system.is_link(path) or system.is_link(marker))
+        return None if is_linked else Owner.of_json(system.read(marker))
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
 
 
 def remove_marked_folder(path: str) -> None:
     """Removes a folder with all its contents, the marker last. A folder without a marker is left as it is."""
     if owner_of(path) is not None:
-        marker = os.path.join(path, MARKER)
-        files.remove_all(found for found in files.entries(path) if found.path != marker)
-        files.remove_if_there(marker)
+        system, marker = file_system(path), os.path.join(path, MARKER)
+        system.remove_entries(found for found in system.contents(path) if found.path != marker)
+        system.remove_existing(marker)
         with contextlib.suppress(OSError):  # something was added in the meantime
-            files.remove_folder(path)
+            system.remove_folder(path)

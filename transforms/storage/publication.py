@@ -13,7 +13,10 @@ import msgspec
 
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import cloud, files, lock, objects
-from recordmill.transforms.storage.durable import sync_folder, unfinished_file, write_bytes, write_lines
+from recordmill.transforms.storage.durable import sync_folder, unfinished_file
+from recordmill.transforms.storage.faults import naming_faults
+from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.files import write_file
 from recordmill.transforms.storage.layout import (
     DATASET_INFO,
     FAILURES,
@@ -23,9 +26,7 @@ from recordmill.transforms.storage.layout import (
     Run,
     check_name,
 )
-from recordmill.transforms.storage.paths import is_remote
 from recordmill.transforms.storage.sealed import is_sealed_page
-from recordmill.transforms.storage.write_faults import naming_faults
 
 PUBLISHING = "publishing.json"
 METADATA = "metadata.json"
@@ -167,7 +168,7 @@ def write_journal(run: Run, moves: Iterable[Move], metadata: Iterable[str], expe
         shared=tuple(os.path.relpath(move.published, run.output) for move in every if move.stays),
     )
     _check_free(run.output, publication.names, publication.replaced_names | ours)
-    write_bytes(os.path.join(run.folder, PUBLISHING), msgspec.json.encode(publication))
+    write_file(os.path.join(run.folder, PUBLISHING), msgspec.json.encode(publication))
     return publication
 
 
@@ -254,11 +255,11 @@ def write_metadata_files(run: Run, texts: Mapping[str, str]) -> Mapping[str, str
     digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
     written = _written_metadata(run.folder)
     every = {name: [*written.get(name, ()), digest] for name, digest in digests.items()}
-    write_bytes(os.path.join(run.folder, METADATA), msgspec.json.encode(every))
+    write_file(os.path.join(run.folder, METADATA), msgspec.json.encode(every))
     for name, text in texts.items():
         path = os.path.join(run.output, name)
         files.make_folder(os.path.dirname(path))
-        write_lines(path, [text], run.folder)
+        write_file(path, [text], run.folder)
     return digests
 
 

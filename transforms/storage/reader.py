@@ -1,46 +1,56 @@
-"""Reading images wherever they are: files of this machine, and objects of buckets, asked for ahead."""
+"""Reads images: complete files, and ranges of containers such as archives."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import os
 from concurrent.futures import Future
 
 from recordmill.transforms.records import BadInput, ImageRef
-from recordmill.transforms.storage import cloud, objects
-from recordmill.transforms.storage.containers import local_copy
-from recordmill.transforms.storage.faults import os_fault
-from recordmill.transforms.storage.local import LocalReader, version_of
-from recordmill.transforms.storage.paths import is_remote
-from recordmill.transforms.storage.stored import content_version
+from recordmill.transforms.storage.faults import may_pass, os_fault
+from recordmill.transforms.storage.file_system import Ranges, file_system
 from recordmill.transforms.storage.zip_member import check_size, unwrapped
-
-_REST = 1 << 30  # more than a container that is copied has
 
 
 class ImageReader:
     """Reads images; one reader serves one thread."""
 
     def __init__(self) -> None:
-        self._local = LocalReader()
+        self._ranges: dict[str, Ranges] = {}
 
     def read(self, ref: ImageRef) -> bytes:
         """The stored bytes of one image.
 
         Raises:
-            BadInput: as `LocalReader.read`.
+            BadInput: stage `load`; `not found`, `not a file`, `permission denied`, `name too long`,
+                `not a file name`, `out of range`, `empty file`, `too large`, or as `unwrapped`.
             OSError: what may pass, and has not.
         """
-        return read_object(ref) if is_remote(ref.uri) else self._local.read(ref)
+        system = file_system(ref.uri)
+        try:
+            try:
+                return _read(ref, self._ranges)
+            except OSError as error:
+                if system.scheme not in self._ranges or not may_pass(error) or system.has_latency:
+                    raise
+                self.close()  # one of its files may be one too many
+                return _read(ref, self._ranges)
+        except OSError as error:
+            error.filename = error.filename or ref.uri
+            raise os_fault(error, "load") from error
+        except ValueError as error:  # a NUL byte or a lone surrogate: no file can be called that
+            raise BadInput("load", "not a file name", repr(ref.uri)) from error
 
     def begin(self, ref: ImageRef) -> Future[bytes] | None:
-        """Asks for the bytes of an image in a bucket; None where waiting for them is none."""
-        return cloud.pool().submit(read_object, ref) if is_remote(ref.uri) else None
+        """Requests the bytes of an image; None where there is nothing to wait for."""
+        return file_system(ref.uri).submit(self.read, ref)
+
+    def close(self) -> None:
+        """Closes the containers that are open; the reader may be used again."""
+        for ranges in self._ranges.values():
+            ranges.close()
 
 
 class ListedReader(ImageReader):
-    """Reads images, and tells of which the file has changed since it was listed."""
+    """Reads images, and notes those whose file has changed since it was listed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,77 +58,62 @@ class ListedReader(ImageReader):
 
     def read(self, ref: ImageRef) -> bytes:
         """As `ImageReader.read`."""
-        return self._noted(ref, super().read(ref))
-
-    def begin(self, ref: ImageRef) -> Future[bytes] | None:
-        """As `ImageReader.begin`."""
-        return cloud.pool().submit(self._read_object, ref) if is_remote(ref.uri) else None
+        data = super().read(ref)
+        if not _is_as_listed(ref, data):
+            self._changed.add(ref)
+        return data
 
     def is_as_listed(self, ref: ImageRef) -> bool:
         """Whether an image, when it was read, was of the state that its reference names."""
         return ref not in self._changed
 
-    def _read_object(self, ref: ImageRef) -> bytes:
-        return self._noted(ref, read_object(ref))
 
-    def _noted(self, ref: ImageRef, data: bytes) -> bytes:
-        if not _is_as_listed(ref, data):
-            self._changed.add(ref)
-        return data
+def _read(ref: ImageRef, readers: dict[str, Ranges]) -> bytes:
+    system = file_system(ref.uri)
+    if ref.length is None and ref.offset == 0:
+        data = system.read_image(ref.uri)
+        if not data:
+            raise BadInput("load", "empty file", ref.uri)
+    else:
+        ranges = readers.get(system.scheme) or readers.setdefault(system.scheme, system.ranges())
+        data = _read_range(ref, ranges)
+    return unwrapped(data, ref.wrapping) if ref.wrapping else data
+
+
+def _read_range(ref: ImageRef, ranges: Ranges) -> bytes:
+    where = f"{ref.uri} at byte {ref.offset}"
+    if ref.offset < 0 or (ref.length or 0) < 0:
+        raise _out_of_range(ref)
+    if not ref.wrapping:  # that of a member may be somewhat longer than what is in it
+        check_size(ref.length or 0, where)
+    # A version below 0 identifies a piece in a spool, whose files never change.
+    generation = max(ref.version, 0) if ref.version else None
+    data = ranges.read(ref.uri, ref.offset, ref.length, generation)
+    if len(data) < (ref.length or 0) or (not data and ref.length is None and _size(ref) < ref.offset):
+        raise _out_of_range(ref)
+    if not data:
+        raise BadInput("load", "empty file", where)
+    if not ref.wrapping:
+        check_size(len(data), where)
+    return data
 
 
 def _is_as_listed(ref: ImageRef, data: bytes) -> bool:
-    """Whether what was just read is of the state that its reference names, as far as that can be told."""
+    """Whether what was just read has the version of its reference, as far as that is known."""
     if ref.version <= 0:  # it is not known, or a spool's own
         return True
-    if not is_remote(ref.uri):
-        try:
-            return version_of(os.stat(ref.uri)) == ref.version
-        except OSError:
-            return False
-    if ref.length is not None or ref.offset:  # read of this generation
-        return True
-    md5 = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
-    return ref.version == content_version(md5, len(data)) or _version_now(ref.uri) == ref.version
+    system = file_system(ref.uri)
+    if (ref.length is not None or ref.offset) and system.has_conditions:
+        return True  # the range was read of this generation
+    return system.is_unchanged(ref.uri, ref.version, data)
 
 
-def _version_now(uri: str) -> int:
-    """The version of an object; 0 where there is none."""
-    found = objects.stat(uri)
-    return 0 if found is None else found.version
-
-
-def read_object(ref: ImageRef) -> bytes:
-    """The stored bytes of one image in a bucket. One request, or one for all images of a small container.
-
-    Raises:
-        BadInput: stage `load`; `not found`, `permission denied`, `out of range`, `empty file`, `too large`,
-            or as `unwrapped`.
-        OSError: what may pass, and has not.
-    """
-    whole = ref.length is None and ref.offset == 0
-    generation = ref.version if ref.version > 0 else None  # below 0 it is the piece's own, in a spool
-    try:
-        if not ref.wrapping:
-            check_size(ref.length or 0, f"{ref.uri} at byte {ref.offset}")
-        if whole:
-            data = objects.read_image(ref.uri)
-        elif ref.offset < 0 or (ref.length or 0) < 0:
-            raise _out_of_range(ref)
-        elif ref.version and (copy := local_copy(ref.uri, generation)) is not None:
-            with open(copy, "rb", buffering=0) as file:
-                data = os.pread(file.fileno(), _REST if ref.length is None else ref.length, ref.offset)
-        else:
-            data = objects.read_range(ref.uri, ref.offset, ref.length, generation)
-    except OSError as error:
-        raise os_fault(error, "load") from error
-    if ref.length is not None and len(data) < ref.length:
-        raise _out_of_range(ref)
-    if not data:
-        raise BadInput("load", "empty file", ref.uri if whole else f"{ref.uri} at byte {ref.offset}")
-    return unwrapped(data, ref.wrapping) if ref.wrapping else data
+def _size(ref: ImageRef) -> int:
+    found = file_system(ref.uri).find(ref.uri)
+    return found.size if found is not None else 0
 
 
 def _out_of_range(ref: ImageRef) -> BadInput:
     wanted = "the rest" if ref.length is None else f"{ref.length} bytes"
-    return BadInput("load", "out of range", f"{wanted} from byte {ref.offset} of {ref.uri}")
+    detail = f"{wanted} from byte {ref.offset} of {ref.uri}, which has {_size(ref)} bytes"
+    return BadInput("load", "out of range", detail)

@@ -12,14 +12,16 @@ import datetime
 import json
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from recordmill.transforms.records import JobError
-from recordmill.transforms.storage import files, lock
-from recordmill.transforms.storage.durable import is_unfinished, sync_folder, write_text
+from recordmill.transforms.storage import lock
+from recordmill.transforms.storage.durable import sync_folder
+from recordmill.transforms.storage.file_system import Entry, file_system
+from recordmill.transforms.storage.files import is_unfinished, write_file
 from recordmill.transforms.storage.layout import (
     FAILURES,
     FORMAT_VERSION,
@@ -30,7 +32,6 @@ from recordmill.transforms.storage.layout import (
     Run,
 )
 from recordmill.transforms.storage.owner import owner_of, remove_marked_folder
-from recordmill.transforms.storage.paths import is_remote
 from recordmill.transforms.storage.publication import PUBLISHING, read_journal, undo
 
 _MARKER = "run.json"
@@ -64,7 +65,7 @@ _states = msgspec.msgpack.Decoder(_ShardState)
 
 def run_folders(output: str) -> list[str]:
     """The folders of all runs that have something in an output."""
-    return [found.path for found in files.entries(os.path.join(output, RUNS)) if found.is_folder]
+    return [found.path for found in file_system(output).contents(os.path.join(output, RUNS)) if found.is_folder]
 
 
 def marked_run_folders(output: str) -> list[str]:
@@ -75,11 +76,13 @@ def marked_run_folders(output: str) -> list[str]:
 def strange_entries(output: str) -> list[str]:
     """Names of what is under `.recordmill` and no run has left, nor a job that was about to be one."""
     runs = os.path.join(output, RUNS)
-    if files.exists(runs) and not files.is_own_folder(runs):
+    system = file_system(runs)
+    if system.exists(runs) and (system.is_link(runs) or not system.is_folder(runs)):
         return [RUNS]
     strange = []
-    for path, is_folder, _ in files.entries(runs):
-        is_ours = _marker(path) is not None or _is_ours(path) if is_folder else lock.is_lock_file(path)
+    for found in system.contents(runs):
+        path = found.path
+        is_ours = _marker(path) is not None or _is_ours(path) if found.is_folder else lock.is_lock_file(path)
         if not is_ours:
             strange.append(os.path.relpath(path, output))
     return strange
@@ -102,7 +105,7 @@ def mark_run(run: Run, version: str) -> None:
         run: that starts, under the output's lock.
         version: of recordmill.
     """
-    published = files.exists(os.path.join(run.output, MANIFEST))
+    published = exists(os.path.join(run.output, MANIFEST))
     before = _marker(run.folder)
     foreign = _names_in(run) if before is None else before.get("foreign", [])
     marker = {
@@ -113,12 +116,12 @@ def mark_run(run: Run, version: str) -> None:
         "replaces": published or has_unpublished(run.output),
         "foreign": foreign,
     }
-    files.make_folder(run.folder)
-    write_text(os.path.join(run.folder, _MARKER), json.dumps(marker))
-    sync_folder(os.path.dirname(run.folder))
-    sync_folder(run.output)
+    file_system(run.folder).make_folder(run.folder)
+    write_file(os.path.join(run.folder, _MARKER), json.dumps(marker))
+    _sync(os.path.dirname(run.folder))
+    _sync(run.output)
     with contextlib.suppress(OSError):  # which we may have made, in a folder that we may not read
-        sync_folder(os.path.dirname(run.output))
+        _sync(os.path.dirname(run.output))
 
 
 def recover_runs(run: Run) -> int:
@@ -129,16 +132,16 @@ def recover_runs(run: Run) -> int:
     Returns:
         The number of finished shards that are removed because version 0.1 of recordmill wrote their states.
     """
-    published = files.exists(os.path.join(run.output, MANIFEST))
+    published = exists(os.path.join(run.output, MANIFEST))
     for folder in marked_run_folders(run.output):
         publication = read_journal(run.output, folder)
         if publication is not None:
             # With a manifest it never began, or was complete.
             if not published:
                 undo(run.output, folder, publication)
-            files.remove_if_there(os.path.join(folder, PUBLISHING))
+            _remove(os.path.join(folder, PUBLISHING))
     folders = run_folders(run.output)
-    outdated = sum(found.name.endswith(_OLD_STATE) for folder in folders for found in _made_in(folder))
+    outdated = sum(found.basename.endswith(_OLD_STATE) for folder in folders for found in _made_in(folder))
     for folder in folders:
         if folder != run.folder:
             _remove_run(folder)
@@ -154,8 +157,7 @@ def remove_run(run: Run) -> None:
     with contextlib.suppress(OSError, JobError):
         if lock.is_held_by(run.locked, run.token):
             _remove_run(run.folder)
-            if not is_remote(run.folder):
-                os.rmdir(os.path.dirname(run.folder))  # unless the lock, or another run, is there
+            _remove_folder(os.path.dirname(run.folder))  # unless the lock, or another run, is there
 
 
 def discard_run(run: Run) -> None:
@@ -167,10 +169,10 @@ def remove_staging(folder: str) -> None:
     """Removes the folder in which runs made a version, markers last. Without a run, it is left as it is."""
     if has_runs(folder):
         runs = os.path.join(folder, RUNS)
-        files.remove_all(found for found in files.entries(folder) if found.path != runs)
+        _remove_entries(found for found in file_system(folder).contents(folder) if found.path != runs)
     remove_runs(folder)
     with contextlib.suppress(OSError):  # something else is there
-        files.remove_folder(folder)
+        _remove_folder(folder)
 
 
 def remove_runs(output: str) -> None:
@@ -178,7 +180,7 @@ def remove_runs(output: str) -> None:
     for run in run_folders(output):
         _remove_run(run)
     with contextlib.suppress(OSError):  # something else is there
-        files.remove_folder(os.path.join(output, RUNS))
+        _remove_folder(os.path.join(output, RUNS))
 
 
 def end_run(run: Run) -> None:
@@ -191,25 +193,25 @@ def end_run(run: Run) -> None:
 
 def finished_shards(output: str) -> int:
     """How many finished, unpublished shards runs have left in an output."""
-    shards = [files.entries(os.path.join(folder, _SHARDS)) for folder in marked_run_folders(output)]
-    return sum(found.name.endswith(STATE_ENDING) for listed in shards for found in listed)
+    shards = [file_system(folder).contents(os.path.join(folder, _SHARDS)) for folder in marked_run_folders(output)]
+    return sum(found.basename.endswith(STATE_ENDING) for listed in shards for found in listed)
 
 
 def kept_bytes(output: str) -> int:
     """What the unpublished shards of runs take in an output already."""
-    shards = [files.entries(os.path.join(folder, _SHARDS)) for folder in marked_run_folders(output)]
-    return sum(found.size for listed in shards for found in listed)
+    folders = [os.path.join(folder, _SHARDS) for folder in marked_run_folders(output)]
+    return sum(sum(file_system(folder).sizes(folder).values()) for folder in folders)
 
 
 def failures_path(run: Run) -> str:
     """The path of the run's failures.jsonl: in its own folder while the output has a published dataset."""
-    published = files.exists(os.path.join(run.output, MANIFEST))
+    published = exists(os.path.join(run.output, MANIFEST))
     return os.path.join(run.folder if published else run.output, FAILURES)
 
 
 def _marker(folder: str) -> Mapping[str, Any] | None:
     try:
-        marker = json.loads(files.read_bytes(os.path.join(folder, _MARKER)))
+        marker = json.loads(read_bytes(os.path.join(folder, _MARKER)))
     except (FileNotFoundError, *_DAMAGED):
         return None
     return marker if isinstance(marker, dict) and marker.get("format_version") == FORMAT_VERSION else None
@@ -218,11 +220,11 @@ def _marker(folder: str) -> Mapping[str, Any] | None:
 def _names_in(run: Run) -> list[str]:
     """The names in a run's folder before the run begins, without our scratch folder; shards as `shards/x`."""
     names = []
-    for found in files.entries(run.folder):
+    for found in file_system(run.folder).contents(run.folder):
         if found.path == run.shards and found.is_folder:
-            names += [f"{_SHARDS}/{shard.name}" for shard in files.entries(found.path)]
-        elif not (found.name == _SCRATCH and owner_of(found.path)) and not _is_unfinished_marker(found.path):
-            names.append(found.name)
+            names += [f"{_SHARDS}/{shard.basename}" for shard in file_system(found.path).contents(found.path)]
+        elif not (found.basename == _SCRATCH and owner_of(found.path)) and not _is_unfinished_marker(found.path):
+            names.append(found.basename)
     return names
 
 
@@ -230,55 +232,73 @@ def _is_unfinished_marker(path: str) -> bool:
     return is_unfinished(path, _MARKER, NOTE_START)
 
 
-def _made_in(folder: str) -> Iterator[files.Found]:
+def _made_in(folder: str) -> Iterator[Entry]:
     """The files that runs made in a run's folder, without scratch folder, marker and journal."""
     marker = _marker(folder)
     if marker is None:
         return
     foreign = marker.get("foreign", ())
-    for found in files.entries(folder):
-        if found.name in (_SCRATCH, _MARKER, PUBLISHING) or not _OUR_NAMES.fullmatch(found.name):
+    for found in file_system(folder).contents(folder):
+        if found.basename in (_SCRATCH, _MARKER, PUBLISHING) or not _OUR_NAMES.fullmatch(found.basename):
             continue
-        if found.name == _SHARDS and found.is_folder:
-            shards = (one for one in files.entries(found.path) if _OUR_SHARDS.fullmatch(one.name))
-            yield from (one for one in shards if f"{_SHARDS}/{one.name}" not in foreign and not one.is_folder)
-        elif found.name not in foreign:
+        if found.basename == _SHARDS and found.is_folder:
+            shards = (one for one in file_system(found.path).contents(found.path) if _OUR_SHARDS.fullmatch(one.basename))
+            yield from (one for one in shards if f"{_SHARDS}/{one.basename}" not in foreign and not one.is_folder)
+        elif found.basename not in foreign:
             yield found
 
 
 def _is_ours(folder: str) -> bool:
     """Whether a folder without a marker has only names that jobs give, before or after a run."""
-    names = [found.name for found in files.entries(folder)]
+    names = [found.basename for found in file_system(folder).contents(folder)]
     return bool(_RUN.fullmatch(os.path.basename(folder))) and all(map(_OUR_NAMES.fullmatch, names))
 
 
 def _tidy(run: Run) -> None:
     """Leaves of a run's folder what this job needs, and the finished shards."""
     made = list(_made_in(run.folder))
-    finished = _finished_files([found.path for found in made if found.name.endswith(STATE_ENDING)])
+    finished = _finished_files([found.path for found in made if found.basename.endswith(STATE_ENDING)])
     kept = {run.sample, run.records, *(os.path.join(run.shards, name) for name in finished)}
-    files.remove_all(found for found in made if found.path not in kept)
+    _remove_entries(found for found in made if found.path not in kept)
 
 
 def _finished_files(states: Sequence[str]) -> Collection[str]:
     """Names of the state files that are complete, and of the files that they name."""
-    return {name for names in files.each(_files_of_state, states) for name in names}
+    return {name for names in file_system(states[0] if states else '').each(_files_of_state, states) for name in names}
 
 
 def _files_of_state(path: str) -> Sequence[str]:
     with contextlib.suppress(ValueError, RecursionError):
-        return [*_states.decode(files.read_bytes(path)).sizes, os.path.basename(path)]
+        return [*_states.decode(read_bytes(path)).sizes, os.path.basename(path)]
     return []
 
 
 def _remove_run(folder: str) -> None:
     """Removes what runs made in a run's folder, the marker last, and the folder if it is then empty."""
-    files.remove_all(list(_made_in(folder)))
-    files.remove_all(found for found in files.entries(folder) if _is_unfinished_marker(found.path))
+    _remove_entries(list(_made_in(folder)))
+    _remove_entries(found for found in file_system(folder).contents(folder) if _is_unfinished_marker(found.path))
     remove_marked_folder(os.path.join(folder, _SCRATCH))
     if _marker(folder) is not None:
-        files.remove_if_there(os.path.join(folder, PUBLISHING))
-        files.remove_if_there(os.path.join(folder, _MARKER))
+        _remove(os.path.join(folder, PUBLISHING))
+        _remove(os.path.join(folder, _MARKER))
     for emptied in (os.path.join(folder, _SHARDS), folder):
         with contextlib.suppress(OSError):  # not there, or not empty
-            files.remove_folder(emptied)
+            _remove_folder(emptied)
+
+
+def _sync(folder: str) -> None:
+    file_system(folder).sync_folder(folder)
+
+
+def _remove(path: str) -> None:
+    file_system(path).remove_existing(path)
+
+
+def _remove_folder(path: str) -> None:
+    file_system(path).remove_folder(path)
+
+
+def _remove_entries(found: Iterable[Entry]) -> None:
+    listed = list(found)
+    if listed:
+        file_system(listed[0].path).remove_entries(listed)

@@ -10,12 +10,10 @@ from types import TracebackType
 from typing import IO
 
 from recordmill.transforms.records import ImageRef, JobError
-from recordmill.transforms.storage import objects
-from recordmill.transforms.storage.cloud import ChangedError
-from recordmill.transforms.storage.paths import is_remote, real_path
+from recordmill.transforms.storage.faults import check_room, naming_faults
+from recordmill.transforms.storage.file_system import NEW, ChangedError, file_system, hash63
+from recordmill.transforms.storage.paths import real_path
 from recordmill.transforms.storage.scratch import scratch_folder
-from recordmill.transforms.storage.stored import hash63
-from recordmill.transforms.storage.write_faults import check_room, naming_faults
 
 # A worker copies a file of a bucket whole, for many images of it.
 _FILE_BYTES = 128 << 20
@@ -41,7 +39,7 @@ class Spool:
     def __init__(self, scratch: str, name: str, version: int) -> None:
         digest = hashlib.sha256(f"{name}\0{version}".encode(errors="surrogateescape")).hexdigest()[:16]
         self._prefix = f"{real_path(scratch)}/{digest}"
-        self._folder = scratch_folder() if is_remote(scratch) else scratch
+        self._folder = file_system(scratch).working_folder(scratch) or scratch_folder()
         self._number = 0
         self._size = 0
         self._room = 0
@@ -99,11 +97,7 @@ class Spool:
             return
         with naming_faults(self._prefix):
             self._file.close()
-            if is_remote(self._prefix):
-                _upload(self._path, self._target, self._size)
-                _remove(self._path)
-            else:
-                os.replace(self._path, self._target)
+            _put(self._path, self._target, self._size)
         self._file = None
         self._size = 0
         self._number += 1
@@ -113,14 +107,19 @@ class Spool:
         return f"{self._prefix}-{self._number:05d}"
 
 
-def _upload(path: str, target: str, size: int) -> None:
-    """Uploads a file, unless a twin of this job has."""
-    with contextlib.suppress(ChangedError):
-        objects.upload(path, target, objects.NEW)
+def _put(path: str, target: str, size: int) -> None:
+    """Gives a file its path, unless a twin of this job has written it."""
+    system = file_system(target)
+    if not system.has_conditions:
+        system.move(path, target)
         return
-    stored = objects.stat(target)
+    with contextlib.suppress(ChangedError):
+        system.put(path, target, NEW)
+        return
+    stored = system.find(target)
     if stored is None or stored.size != size:
         raise JobError(f"{target!r} is not what was to be unpacked there; has the input changed meanwhile?")
+    _remove(path)
 
 
 def _remove(path: str) -> None:

@@ -17,10 +17,11 @@ from typing import NamedTuple
 
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import files, lock, objects
-from recordmill.transforms.storage.durable import UNFINISHED, is_unfinished, write_lines, write_text
+from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.files import UNFINISHED, is_unfinished, write_file
 from recordmill.transforms.storage.layout import FORMAT_VERSION, LATEST, MANIFEST, NOTE_START, RUNS, Run
 from recordmill.transforms.storage.output import check_output, check_path
-from recordmill.transforms.storage.paths import absolute, is_remote
+from recordmill.transforms.storage.paths import absolute
 from recordmill.transforms.storage.runs import has_runs, remove_runs, remove_staging, strange_entries
 from recordmill.transforms.storage.versions_files import (
     move_folder,
@@ -394,14 +395,14 @@ def _move_out(home: str, version: Version) -> None:
     """Moves a version to where readers look for it; writes the journal first."""
     staging, published = staging_folder(home, version), version_folder(home, version)
     noted = {**json.loads(_version_text(version)), "before": _latest_name(home)}
-    write_text(os.path.join(home, RUNS, _PUBLISHING), json.dumps(noted))
+    write_file(os.path.join(home, RUNS, _PUBLISHING), json.dumps(noted))
     remove_runs(staging)
     move_folder(staging, published)
 
 
 def _write_latest(home: str, version: Version) -> None:
     path = os.path.join(home, LATEST)
-    write_lines(path, [f"{_version_text(version)}\n"], os.path.join(home, RUNS))
+    write_file(path, [f"{_version_text(version)}\n"], os.path.join(home, RUNS))
 
 
 def _recover_removals(home: str) -> None:

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import files, objects
 from recordmill.transforms.storage.durable import sync_folder
+from recordmill.transforms.storage.file_system import is_remote
 from recordmill.transforms.storage.layout import DATASET_INFO, MANIFEST, check_name
-from recordmill.transforms.storage.paths import is_remote
 from recordmill.transforms.storage.publication import published_dataset
 
 

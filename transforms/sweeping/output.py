@@ -9,11 +9,13 @@ from collections.abc import Mapping
 
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import files
-from recordmill.transforms.storage.durable import sync_folder, unfinished_file, write_bytes
+from recordmill.transforms.storage.durable import sync_folder, unfinished_file
+from recordmill.transforms.storage.faults import naming_faults
+from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.files import write_file
 from recordmill.transforms.storage.output import check_output, check_path
 from recordmill.transforms.storage.owner import Owner, remove_marked_folder
-from recordmill.transforms.storage.paths import absolute, is_remote
-from recordmill.transforms.storage.write_faults import naming_faults
+from recordmill.transforms.storage.paths import absolute
 
 SWEEP_JSON = "sweep.json"
 """Written last: if it is there, the other files are complete."""
@@ -106,14 +108,14 @@ def write_sweep(output: str, contents: Mapping[str, bytes], scratch: str | None)
                 name: stack.enter_context(unfinished_file(os.path.join(folder, name), [contents[name]]))
                 for name in (() if is_remote(folder) else NAMES)
             }
-            write_bytes(marker, Owner.here("", "").to_json())
+            write_file(marker, Owner.here("", "").to_json())
             files.remove_if_there(path)
             for name in NAMES:
                 target = os.path.join(folder, name)
                 if name in unfinished:
                     os.replace(unfinished[name], target)
                 else:
-                    write_bytes(target, contents[name])
+                    write_file(target, contents[name])
         files.remove_if_there(marker)
         sync_folder(folder)
         if scratch is not None:

@@ -12,8 +12,8 @@ from recordmill.transforms.images.similarity import Original
 from recordmill.transforms.records import BadInput, Failure, ImageRecord, StoredImage
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from recordmill.transforms.shards.references import reference_record
+from recordmill.transforms.storage.faults import naming_faults
 from recordmill.transforms.storage.reader import ImageReader
-from recordmill.transforms.storage.write_faults import naming_faults
 from recordmill.transforms.sweeping.measure import Measure, Worst, crops_of, measured, warm_up
 from recordmill.transforms.sweeping.results import Crop, Setting
 from recordmill.transforms.workers.task import R, Task, Worker

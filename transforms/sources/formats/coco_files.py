@@ -24,10 +24,12 @@ from recordmill.transforms.sources.names import (
     without_year,
 )
 from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.faults import os_fault
-from recordmill.transforms.storage.listing import Entry, entries, is_link, located
-from recordmill.transforms.storage.paths import Confinement, below, real_path
-from recordmill.transforms.storage.places import is_folder, open_file
+from recordmill.transforms.storage.file_system import Entry
+from recordmill.transforms.storage.files import is_folder, open_file
+from recordmill.transforms.storage.listing import entries, is_link, located
+from recordmill.transforms.storage.paths import below, real_path
 
 _PEEKED = 1 << 20
 _CHUNK = 1 << 16

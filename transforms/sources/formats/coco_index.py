@@ -18,8 +18,8 @@ from recordmill.transforms.sources.formats.coco_json import Element, JsonSection
 from recordmill.transforms.sources.formats.coco_places import CocoPlaces
 from recordmill.transforms.sources.formats.coco_spool import AnnotationSpool, Spooled
 from recordmill.transforms.sources.names import is_unicode, printable
-from recordmill.transforms.storage.paths import LocatedFile
-from recordmill.transforms.storage.places import open_file
+from recordmill.transforms.storage.confinement import LocatedFile
+from recordmill.transforms.storage.files import open_file
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,10 +17,11 @@ from recordmill.transforms.sources.formats.rows import image_folders
 from recordmill.transforms.sources.names import is_hidden, is_image_name, is_unicode, printable
 from recordmill.transforms.sources.selection import EXCLUDED, Selection
 from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage.confinement import Confinement, LocatedFile
 from recordmill.transforms.storage.faults import os_fault
+from recordmill.transforms.storage.files import is_folder, names_in
 from recordmill.transforms.storage.listing import entries
-from recordmill.transforms.storage.paths import Confinement, LocatedFile, below, real_path
-from recordmill.transforms.storage.places import is_folder, names_in
+from recordmill.transforms.storage.paths import below, real_path
 
 _IMAGE_FOLDERS = ("images", "data", "JPEGImages")
 _HINTS = 10  # images that are looked for in further folders, for a message

@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
 
+from recordmill.transforms.storage.faults import naming_faults
 from recordmill.transforms.storage.scratch import scratch_folder
-from recordmill.transforms.storage.write_faults import naming_faults
 
 _BUFFER = 1 << 20
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from recordmill.transforms.sources.formats.imagenet_layout import SYNSET, Layout
 from recordmill.transforms.sources.formats.imagenet_mat import MatClass, read_meta_mat
-from recordmill.transforms.storage.places import open_file
+from recordmill.transforms.storage.files import open_file
 
 _LISTS = (
     "imagenet_lsvrc_2015_synsets.txt",

@@ -17,8 +17,9 @@ from recordmill.transforms.sources.names import (
     split_of_folders,
 )
 from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.listing import entries, is_link
-from recordmill.transforms.storage.paths import Confinement, real_path
+from recordmill.transforms.storage.paths import real_path
 
 SYNSET = re.compile(r"n[0-9]{8}")
 """A WordNet id: what ImageNet calls a class."""

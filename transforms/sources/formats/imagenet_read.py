@@ -42,7 +42,8 @@ from recordmill.transforms.sources.names import extension_of, is_image_name, pri
 from recordmill.transforms.sources.selection import EXCLUDED, Selection, label_pattern
 from recordmill.transforms.sources.source import Item, SourceConfig
 from recordmill.transforms.sources.tree import Tree, TreeFile
-from recordmill.transforms.storage.paths import Confinement, LocatedFile, real_path
+from recordmill.transforms.storage.confinement import Confinement, LocatedFile
+from recordmill.transforms.storage.paths import real_path
 
 _NOT_READ = "neither image nor annotations by name"
 _ELSEWHERE = "XML in no folder of annotations"

@@ -14,8 +14,9 @@ from recordmill.transforms.flags import flag_with
 from recordmill.transforms.sources.names import extension_of, is_unicode, printable, split_named, splits_in
 from recordmill.transforms.sources.outline import Outline
 from recordmill.transforms.sources.source import SourceConfig, check_input_exists, check_path, readable
-from recordmill.transforms.storage.paths import absolute, below, is_remote, real_path
-from recordmill.transforms.storage.places import is_folder, is_there, may_be_there, open_file
+from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.files import is_folder, may_be_there, open_file
+from recordmill.transforms.storage.paths import absolute, below, real_path
 
 PEEKED = 100
 """Rows at the start of a manifest that tell which columns there are, and what is in them."""

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from recordmill.transforms.records import BadInput, ImageRef
 from recordmill.transforms.sources.formats.csv_cells import read_cells
 from recordmill.transforms.sources.names import clipped
-from recordmill.transforms.storage.paths import Confinement
-from recordmill.transforms.storage.places import is_file, open_file
+from recordmill.transforms.storage.confinement import Confinement
+from recordmill.transforms.storage.files import is_file, open_file
 
 NAME_FILES = ("classes.txt", "class_names.txt", "names.txt", "labels.txt")
 COLOR_FILES = ("label_colors.txt", "class_dict.csv", "labelmap.txt")

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from recordmill.transforms.records import Failure
 from recordmill.transforms.sources.formats.masks_pairs import stem_of
 from recordmill.transforms.sources.names import extension_of, is_split_name, normal_split, printable
-from recordmill.transforms.storage.paths import OUTSIDE, Confinement
-from recordmill.transforms.storage.places import names_in, open_file
+from recordmill.transforms.storage.confinement import OUTSIDE, Confinement
+from recordmill.transforms.storage.files import names_in, open_file
 
 _ROOT_NAMES = 10_000
 _LONGEST = 1 << 16

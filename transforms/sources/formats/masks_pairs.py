@@ -12,8 +12,8 @@ from recordmill.transforms.records import BadInput, Failure
 from recordmill.transforms.sources.names import is_split_name, split_named
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.sources.tree import Tree, TreeFile
+from recordmill.transforms.storage.files import is_folder, names_in
 from recordmill.transforms.storage.paths import absolute, below, real_path
-from recordmill.transforms.storage.places import is_folder, names_in
 from recordmill.transforms.storage.reader import ImageReader
 
 IMAGE_FOLDERS = frozenset(("images", "image", "imgs", "img", "jpegimages", "leftimg8bit"))

@@ -12,8 +12,8 @@ from recordmill.transforms.sources.formats.nearby_images import NearbyImages
 from recordmill.transforms.sources.names import extension_of, is_hidden, is_image_name, is_split_name
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.sources.tree import Tree, TreeFile
+from recordmill.transforms.storage.files import is_folder, names_in
 from recordmill.transforms.storage.paths import real_path
-from recordmill.transforms.storage.places import is_folder, names_in
 
 _NAMES = 10_000  # of a folder in a bucket
 _TRIED = 50  # masks

@@ -9,9 +9,10 @@ from recordmill.transforms.sources.formats.masks_match import image_path
 from recordmill.transforms.sources.formats.masks_pairs import IMAGE_FOLDERS, root_of
 from recordmill.transforms.sources.names import is_hidden, is_image_name
 from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.storage.confinement import Confinement
+from recordmill.transforms.storage.files import is_folder, names_in
 from recordmill.transforms.storage.listing import is_link
-from recordmill.transforms.storage.paths import Confinement, real_path
-from recordmill.transforms.storage.places import is_folder, names_in
+from recordmill.transforms.storage.paths import real_path
 
 _NAMES = 10_000  # of a folder in a bucket
 

@@ -19,7 +19,7 @@ import numpy as np
 from recordmill.transforms.records import JobError
 from recordmill.transforms.sources.formats.zip_members import naming_damage
 from recordmill.transforms.sources.names import one_line
-from recordmill.transforms.storage.places import open_file, status_of
+from recordmill.transforms.storage.files import open_file, status_of
 from recordmill.transforms.storage.zip_member import LOCAL_HEADER, STORED, data_offset
 
 Elements = np.ndarray[Any, np.dtype[Any]]

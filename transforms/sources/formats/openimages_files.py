@@ -17,8 +17,9 @@ from recordmill.transforms.sources.formats.manifests import Manifest
 from recordmill.transforms.sources.formats.rows import Columns
 from recordmill.transforms.sources.names import split_named
 from recordmill.transforms.sources.source import SourceConfig
-from recordmill.transforms.storage.paths import Confinement, real_path
-from recordmill.transforms.storage.places import is_folder, names_in
+from recordmill.transforms.storage.confinement import Confinement
+from recordmill.transforms.storage.files import is_folder, names_in
+from recordmill.transforms.storage.paths import real_path
 
 Kind = Literal["boxes", "labels", "machine", "masks", "images", "classes"]
 

@@ -36,8 +36,9 @@ from recordmill.transforms.sources.names import is_image_name, is_split_name, no
 from recordmill.transforms.sources.selection import EXCLUDED, Selection, label_pattern
 from recordmill.transforms.sources.source import Item, SourceConfig
 from recordmill.transforms.sources.tree import Tree, TreeFile
-from recordmill.transforms.storage.paths import Confinement, real_path
-from recordmill.transforms.storage.places import names_in
+from recordmill.transforms.storage.confinement import Confinement
+from recordmill.transforms.storage.files import names_in
+from recordmill.transforms.storage.paths import real_path
 
 MASKS = "masks"
 _FLAG_COLUMNS = tuple(f"Is{name.title().replace('_', '')}" for name in FLAGS)

@@ -26,8 +26,9 @@ from recordmill.transforms.sources.formats.sample_json import feature_value
 from recordmill.transforms.sources.names import failed, skipped
 from recordmill.transforms.sources.selection import EXCLUDED, Selection, label_pattern
 from recordmill.transforms.sources.source import SourceConfig
-from recordmill.transforms.storage.paths import Confinement, real_path
-from recordmill.transforms.storage.places import is_file
+from recordmill.transforms.storage.confinement import Confinement
+from recordmill.transforms.storage.files import is_file
+from recordmill.transforms.storage.paths import real_path
 from recordmill.transforms.storage.spool import Spool
 
 if TYPE_CHECKING:

@@ -37,17 +37,10 @@ from recordmill.transforms.sources.names import (
 from recordmill.transforms.sources.outline import links_outside
 from recordmill.transforms.sources.selection import EXCLUDED, Selection, label_pattern
 from recordmill.transforms.sources.source import SourceConfig
-from recordmill.transforms.storage.paths import (
-    OUTSIDE,
-    Confinement,
-    LocatedFile,
-    below,
-    is_remote,
-    not_local,
-    real_path,
-    scheme_of,
-)
-from recordmill.transforms.storage.places import is_folder, names_in
+from recordmill.transforms.storage.confinement import OUTSIDE, Confinement, LocatedFile, not_local
+from recordmill.transforms.storage.file_system import is_remote, scheme_of
+from recordmill.transforms.storage.files import is_folder, names_in
+from recordmill.transforms.storage.paths import below, real_path
 
 IMAGE_COLUMNS = ("image", "image_path", "filename", "file_name", "path", "uri", "filepath")
 LABEL_COLUMNS = ("label", "class", "category", "labels", "class_name")

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from recordmill.transforms.records import BadInput, Failure, ImageRef
 from recordmill.transforms.sources.formats.members import has_hidden_part, hidden, member_name
 from recordmill.transforms.sources.names import failed
-from recordmill.transforms.storage.places import open_file, status_of
+from recordmill.transforms.storage.files import open_file, status_of
 from recordmill.transforms.storage.spool import Spool
 from recordmill.transforms.storage.zip_member import LARGEST
 

@@ -15,9 +15,10 @@ from recordmill.transforms.records import Failure
 from recordmill.transforms.sources.names import split_named
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.sources.tree import Tree, TreeFile
+from recordmill.transforms.storage.confinement import Confinement
+from recordmill.transforms.storage.files import is_file, open_file, status_of
 from recordmill.transforms.storage.layout import LATEST
-from recordmill.transforms.storage.paths import Confinement, absolute, real_path
-from recordmill.transforms.storage.places import is_file, open_file, status_of
+from recordmill.transforms.storage.paths import absolute, real_path
 from recordmill.transforms.storage.versions import latest_version, version_folder
 
 _EXTENSION = r"\.(?:tfrecords?|tfrec|record)"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from recordmill.transforms.records import ClassNames, JobError
 from recordmill.transforms.sources.names import clipped
 from recordmill.transforms.sources.tree import TreeFile
-from recordmill.transforms.storage.places import open_file
+from recordmill.transforms.storage.files import open_file
 
 MANIFEST = "manifest.json"
 

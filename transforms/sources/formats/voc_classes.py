@@ -10,7 +10,7 @@ import dataclasses
 
 from recordmill.transforms.records import IGNORE, ClassNames, JobError
 from recordmill.transforms.sources.names import clipped
-from recordmill.transforms.storage.places import open_file
+from recordmill.transforms.storage.files import open_file
 
 BACKGROUND = "background"
 _NAMES = """

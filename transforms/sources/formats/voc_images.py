@@ -11,7 +11,9 @@ from recordmill.transforms.records import BadInput
 from recordmill.transforms.sources.names import extension_of, is_image_name, is_split_name
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.sources.tree import TreeFile
-from recordmill.transforms.storage.paths import OUTSIDE, Confinement, real_path, scheme_of
+from recordmill.transforms.storage.confinement import OUTSIDE, Confinement
+from recordmill.transforms.storage.file_system import scheme_of
+from recordmill.transforms.storage.paths import real_path
 
 NO_IMAGE = "annotation without its image"
 IMAGE_FOLDERS = ("JPEGImages", "images", "Images", "image", "imgs", "PNGImages")

@@ -12,9 +12,10 @@ from recordmill.transforms.records import BadInput
 from recordmill.transforms.sources.names import extension_of, is_hidden
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.sources.tree import TreeFile
+from recordmill.transforms.storage.confinement import Confinement
+from recordmill.transforms.storage.files import open_file
 from recordmill.transforms.storage.listing import entries, is_link
-from recordmill.transforms.storage.paths import Confinement, real_path
-from recordmill.transforms.storage.places import open_file
+from recordmill.transforms.storage.paths import real_path
 from recordmill.transforms.storage.reader import ImageReader
 
 MAX_XML_BYTES = 16 << 20

@@ -20,8 +20,10 @@ from recordmill.transforms.sources.names import (
     normal_split,
 )
 from recordmill.transforms.sources.source import SourceConfig
-from recordmill.transforms.storage.paths import GIVE_ROOT, Confinement, absolute, below, is_remote, real_path
-from recordmill.transforms.storage.places import is_file, is_folder, may_be_there, names_in, open_file
+from recordmill.transforms.storage.confinement import GIVE_ROOT, Confinement
+from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.files import is_file, is_folder, may_be_there, names_in, open_file
+from recordmill.transforms.storage.paths import absolute, below, real_path
 
 USUAL_NAMES = ("data.yaml", "data.yml", "dataset.yaml")
 """What a YAML file that describes a dataset is called."""

@@ -14,8 +14,10 @@ from recordmill.transforms.sources.formats.yolo_dataset import ImageSet, YoloDat
 from recordmill.transforms.sources.names import is_unicode, printable
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.sources.tree import TreeFile
-from recordmill.transforms.storage.paths import OUTSIDE, Confinement, absolute, below, is_remote, real_path
-from recordmill.transforms.storage.places import is_file, open_file
+from recordmill.transforms.storage.confinement import OUTSIDE, Confinement
+from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.files import is_file, open_file
+from recordmill.transforms.storage.paths import absolute, below, real_path
 
 _LONGEST = 1 << 16
 

@@ -13,8 +13,9 @@ from recordmill.transforms.sources.formats.yolo_lines import is_label_text
 from recordmill.transforms.sources.names import extension_of, is_split_name
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.sources.tree import Tree, TreeFile
-from recordmill.transforms.storage.paths import Confinement, real_path
-from recordmill.transforms.storage.places import is_file, is_folder, names_in
+from recordmill.transforms.storage.confinement import Confinement
+from recordmill.transforms.storage.files import is_file, is_folder, names_in
+from recordmill.transforms.storage.paths import real_path
 
 LABEL_FOLDERS = frozenset(("labels", "label", "annotations", "annotation"))
 """Names, in lower case, of folders of label files."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from recordmill.transforms.records import BadInput, Failure, ImageRef
 from recordmill.transforms.sources.formats.members import Member, has_hidden_part, hidden, member_name
 from recordmill.transforms.sources.names import failed, one_line
-from recordmill.transforms.storage.places import open_file, status_of
+from recordmill.transforms.storage.files import open_file, status_of
 from recordmill.transforms.storage.zip_member import DEFLATED, LARGEST, LOCAL_HEADER, STORED, wrapping_of
 
 _LONGEST_EXTRA = 0xFFFF

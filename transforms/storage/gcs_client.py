@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from recordmill.transforms.records import JobError
+from recordmill.transforms.storage.file_system import ChangedError
 
 if TYPE_CHECKING:
     from google.cloud.storage import Blob, Bucket, Client
@@ -39,10 +40,6 @@ _LOG_IN = "no credentials were found: log in with `gcloud auth application-defau
 _ALLOW = "allow it to the account that asks"
 
 _T = TypeVar("_T")
-
-
-class ChangedError(OSError):
-    """An object is not, or not any more, of the generation that was asked for."""
 
 
 def split_uri(uri: str) -> tuple[str, str]:

@@ -1,32 +1,31 @@
-"""Sizes and versions of objects that are asked for one by one, from listings of many at a time."""
+"""Sizes and versions of files that are looked up one by one, from listings of many at a time."""
 
 from __future__ import annotations
 
 import bisect
 import collections
-import itertools
 from array import array
 from typing import NamedTuple
 
-from recordmill.transforms.storage import objects
+from recordmill.transforms.storage.file_system import Entry, file_system
 
 PAGE = 1000
-"""Objects of one request, as many as the service gives."""
+"""Files of one request, as many as a service gives."""
 
-_REMEMBERED = 2_000_000  # objects, at about 150 bytes; what was not asked for longest is forgotten
-_FEW = 20  # requests, after which a whole root is listed beside
-_PAGE_WEIGHT = 10  # what a page takes beside, in objects
+_REMEMBERED = 2_000_000  # files, at about 150 bytes; the pages that were used longest ago are dropped
+_FEW = 20  # lookups, after which the complete root is listed, too
+_PAGE_WEIGHT = 10  # memory of a page itself, in files
 _JUST_AFTER = "\0"  # of the URI it is added to
 
 
 class _Page(NamedTuple):
-    """What there is from one URI up to another, in the order of the URIs.
+    """The files from one URI up to another, in the order of the URIs.
 
     Attributes:
-        stop: the first URI, in that order, of which nothing is known.
-        uris: of the objects.
+        stop: the first URI, in that order, that is not cached.
+        uris: of the files.
         sizes: bytes of each.
-        versions: of each, as of `StoredObject`.
+        versions: of each, as of `Status`.
     """
 
     stop: str
@@ -35,20 +34,20 @@ class _Page(NamedTuple):
     versions: array[int]
 
     def find(self, uri: str) -> tuple[int, int] | None:
-        """Size and version of an object that is known of; None where there is none."""
+        """Size and version of a file; None where there is none."""
         at = bisect.bisect_left(self.uris, uri)
         if at == len(self.uris) or self.uris[at] != uri:
             return None
         return self.sizes[at], self.versions[at]
 
 
-class KnownObjects:
-    """Finds objects; a request tells of up to 1000 that follow each other in the order of names.
+class CachedPages:
+    """Finds files; each request lists up to 1000 that follow each other in the order of names.
 
-    Asking for one lists, from the first of its folder that is not known yet; where it comes after those
-    thousand, it is asked for itself. So a few names in a large folder cost two requests each. Where many are
-    asked for, each such request is followed by one that goes on with a listing of the whole root: whatever
-    their order and folders, all objects of a root cost few requests a thousand.
+    A lookup lists the folder of the file, from the first name that is not cached; a file that comes after
+    those thousand is looked up by itself. So a few names in a large folder cost two requests each. After some
+    lookups, each one also continues a listing of the complete root: then all files of a root cost few requests
+    a thousand, in any order and in any folders.
     """
 
     def __init__(self) -> None:
@@ -60,11 +59,11 @@ class KnownObjects:
         self._refused: dict[str, PermissionError] = {}
 
     def find(self, uri: str, root: str) -> tuple[int, int] | None:
-        """Size and version of an object; None where there is none.
+        """Size and version of a file; None where there is none.
 
         Args:
-            uri: of the object, which lies below `root`.
-            root: URI with a `/` at its end, below which objects are listed.
+            uri: of the file, which lies below `root`.
+            root: URI with a `/` at its end, below which files are listed.
 
         Raises:
             PermissionError: the root may not be listed; asked for only once.
@@ -82,7 +81,7 @@ class KnownObjects:
             raise
         if uri < page.stop:
             return page.find(uri)
-        found = objects.stat(uri)
+        found = file_system(uri).find(uri)
         return None if found is None else (found.size, found.version)
 
     def _page_with(self, uri: str) -> _Page | None:
@@ -98,7 +97,7 @@ class KnownObjects:
         return page
 
     def _list_folder(self, uri: str, root: str) -> _Page:
-        """Lists on from what is known of the folder of `uri`, which is not known itself."""
+        """Lists the folder of `uri` from the first name that is not cached."""
         self._listed += 1
         if self._listed > _FEW:
             self._sweep(root)
@@ -109,7 +108,7 @@ class KnownObjects:
         return self._list(max(uri[: uri.rindex("/") + 1], known), root)
 
     def _sweep(self, root: str) -> None:
-        """Lists on from what is known of a whole root."""
+        """Continues the listing of a complete root."""
         start, end = self._swept.get(root, root), _end(root)
         while start < end and (page := self._page_with(start)) is not None:
             start = page.stop
@@ -118,18 +117,18 @@ class KnownObjects:
         self._swept[root] = start
 
     def _list(self, start: str, root: str) -> _Page:
-        """Lists objects of a root, up to what is known."""
+        """Lists files of a root, up to the next cached page."""
         sent = start.removesuffix(_JUST_AFTER)
-        found = list(itertools.islice(objects.list_tree(root, sent), PAGE))
-        uris = [one.uri for one in found]
+        found, _ = file_system(root).list_page(root, first=sent[len(root) :], most=PAGE)
+        uris = [one.path for one in found]
         if uris != sorted(uris) or (uris and uris[0] < sent):
-            return _page(start, [])  # of a server that knows neither order nor offsets: it tells nothing
+            return _page(start, [])  # a server without order and offsets: nothing follows from it
         at = bisect.bisect_right(self._starts, start)
         stops = [_end(root), *self._starts[at : at + 1]]
         if len(found) == PAGE:
             stops.append(uris[-1] + _JUST_AFTER)
         stop = min(stops)
-        page = _page(stop, [one for one in found if start <= one.uri < stop])
+        page = _page(stop, [one for one in found if start <= one.path < stop])
         self._keep(start, page)
         return page
 
@@ -148,12 +147,13 @@ def _end(root: str) -> str:
     return f"{root[:-1]}0"
 
 
-def _page(stop: str, found: list[objects.StoredObject]) -> _Page:
+def _page(stop: str, found: list[Entry]) -> _Page:
+    statuses = [one.status for one in found if one.status is not None]
     sizes, versions = (
-        array("q", (one.size for one in found)),
-        array("q", (one.version for one in found)),
+        array("q", (one.size for one in statuses)),
+        array("q", (one.version for one in statuses)),
     )
-    return _Page(stop, [one.uri for one in found], sizes, versions)
+    return _Page(stop, [one.path for one in found], sizes, versions)
 
 
 def _weight(page: _Page) -> int:

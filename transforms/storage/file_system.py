@@ -1,0 +1,423 @@
+"""The interface of a file system, and the one place that chooses the file system of a path.
+
+The defaults are those of an object store: folders exist as long as something is below them, a file is there
+when it is complete, and nothing has to be synced.
+"""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import errno
+import functools
+import hashlib
+import importlib
+import io
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from typing import ClassVar, NamedTuple, ParamSpec, TypeVar
+
+NEW = 0
+"""The condition of a write that there is no such file."""
+
+FILE_SYSTEMS = {
+    "": "recordmill.transforms.storage.local:LocalFileSystem",
+    "gs": "recordmill.transforms.storage.gcs:GcsFileSystem",
+}
+"""The class of each file system, by the scheme of its paths; a plain path has none."""
+
+_READ_BYTES = 1 << 20
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+)://")
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+
+class ChangedError(OSError):
+    """A file is not, or no longer, in the state that a call names as its condition."""
+
+
+class Status(NamedTuple):
+    """What is known of a file without reading it.
+
+    Attributes:
+        size: bytes.
+        version: identifies the contents, 1 to 2**63 - 1; 0 where that is unknown.
+        generation: identifies this state of the file; the condition of writes, removals and ranges.
+        modified: nanoseconds since 1970, by the clock of the file system.
+        crc32c: of an object's bytes, in base64; empty where the file system stores none.
+    """
+
+    size: int
+    version: int
+    generation: int
+    modified: int
+    crc32c: str = ""
+
+    @property
+    def stamp(self) -> str:
+        """The CRC-32C, or else the time of modification: neither changes by a move, link or copy."""
+        return self.crc32c or str(self.modified)
+
+
+class Entry(NamedTuple):
+    """A file or folder in a listing.
+
+    Attributes:
+        name: from the listed folder on; ends in `/` for a folder, or a link to one.
+        path: of it, without a `/` at its end.
+        is_link: whether it is a symbolic link.
+        status: of a file, where the listing has it; else None.
+    """
+
+    name: str
+    path: str
+    is_link: bool = False
+    status: Status | None = None
+
+    @property
+    def basename(self) -> str:
+        """The name without the `/` at its end."""
+        return self.name.rstrip("/")
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder, and not a link to one."""
+        return self.name.endswith("/") and not self.is_link
+
+
+class Ranges(abc.ABC):
+    """Reads ranges of files, such as images in an archive. One reader serves one thread."""
+
+    @abc.abstractmethod
+    def read(self, path: str, start: int, length: int | None, generation: int | None) -> bytes:
+        """Bytes `start` to `start + length`, or to the end; fewer where the file ends before.
+
+        Args:
+            path: without links.
+            start: offset in the file.
+            length: in bytes; None for the rest.
+            generation: that the file must have; None for any.
+        """
+
+    def close(self) -> None:
+        """Releases what it holds; it may be used again."""
+
+
+class FileSystem(abc.ABC):
+    """Files and folders by their full path. Methods raise OSError; its `errno` says what is wrong.
+
+    An error that may pass has been retried before it is raised.
+    """
+
+    scheme: ClassVar[str]
+    has_folders: ClassVar[bool] = False
+    """Whether folders exist on their own: they are made and removed, and may be renamed in one step."""
+    has_links: ClassVar[bool] = False
+    """Whether a path may lead elsewhere, by symbolic links."""
+    has_latency: ClassVar[bool] = True
+    """Whether each call waits for a service: callers look at less, and make several calls at a time."""
+    has_conditions: ClassVar[bool] = True
+    """Whether a write or removal with a condition is atomic; if not, files can be locked with flock."""
+
+    # Paths
+
+    @abc.abstractmethod
+    def check_path(self, path: str) -> None:
+        """Raises ValueError, with what is wrong, unless a path can be read from."""
+
+    @abc.abstractmethod
+    def check_output_path(self, folder: str) -> None:
+        """Raises ValueError, with what is wrong, unless a path can name a folder to write in. Asks nothing."""
+
+    @abc.abstractmethod
+    def check_output(self, folder: str) -> None:
+        """Raises ValueError, with what is wrong, or OSError, unless files can be written in a folder.
+
+        The folder need not exist. The message continues a sentence that names the folder.
+        """
+
+    def absolute(self, path: str) -> str:
+        """The full path, without a `/` at its end."""
+        return path.rstrip("/")
+
+    def real_path(self, path: str) -> str:
+        """The full path with its links resolved, as far as something exists."""
+        return self.absolute(path)
+
+    # Looking
+
+    @abc.abstractmethod
+    def find(self, path: str) -> Status | None:
+        """The status of the file at a path, links followed; None where there is no file."""
+
+    @abc.abstractmethod
+    def is_folder(self, path: str) -> bool:
+        """Whether a path is a folder, or a link to one."""
+
+    @abc.abstractmethod
+    def list(self, folder: str, first: str = "", end: str = "", most: int | None = None) -> Iterator[Entry]:
+        """What is in a folder, in the order of names.
+
+        Args:
+            folder: path.
+            first: names before this one may be left out.
+            end: names from this one on may be left out; empty for none.
+            most: the number of entries after which a larger folder is not listed further; None for all.
+
+        Raises:
+            FileNotFoundError, NotADirectoryError: there is no folder; an object store has nothing in it then.
+        """
+
+    @abc.abstractmethod
+    def list_page(
+        self, folder: str, prefix: str = "", first: str = "", most: int = 1000
+    ) -> tuple[list[Entry], bool]:
+        """Files at any depth below a folder, in the order of names: as many as one call gives.
+
+        Args:
+            folder: path.
+            prefix: of the names, from the folder on.
+            first: names before this one are left out.
+            most: number of files, at most.
+
+        Returns:
+            The files, and whether there are more.
+        """
+
+    def list_below(self, folder: str) -> Iterator[Entry]:
+        """All files below a folder, in the order of names."""
+        first, more = "", True
+        while more:
+            found, more = self.list_page(folder, first=first)
+            yield from found
+            if found:
+                first = f"{found[-1].name}\0"
+
+    def stat(self, path: str) -> Status:
+        """The status of a file.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        found = self.find(path)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return found
+
+    def exists(self, path: str) -> bool:
+        """Whether something has this name: a file, a link even if it leads nowhere, or a folder."""
+        return self.find(path) is not None
+
+    def is_file(self, path: str) -> bool:
+        """Whether a path is a regular file, or a link to one, and not the prefix of others."""
+        return not path.endswith("/") and self.find(path) is not None and not self.is_folder(path)
+
+    def is_there(self, path: str) -> bool:
+        """Whether there is a file, a folder or something else at a path, links followed."""
+        return self.is_folder(path) or self.find(path) is not None
+
+    def is_link(self, path: str) -> bool:
+        """Whether a path is a symbolic link."""
+        return False
+
+    def check_readable(self, path: str) -> None:
+        """Raises OSError where what is at a path is neither a file nor a folder, or may not be read."""
+
+    def is_unchanged(self, path: str, version: int, data: bytes) -> bool:
+        """Whether a file that was just read, completely, still has the version that was listed."""
+        found = self.find(path)
+        return found is not None and found.version == version
+
+    # Reading
+
+    @abc.abstractmethod
+    def open(self, path: str) -> io.BufferedReader:
+        """Opens a file to be read in order. Links in the path are refused; `real_path` resolves them."""
+
+    @abc.abstractmethod
+    def read(self, path: str) -> bytes:
+        """The bytes of a file; links are followed."""
+
+    @abc.abstractmethod
+    def read_image(self, path: str) -> bytes:
+        """The bytes of a file at a path without links.
+
+        Raises:
+            BadInput: stage `load`, `too large`; it has more bytes than an image may have.
+        """
+
+    @abc.abstractmethod
+    def ranges(self) -> Ranges:
+        """A reader of ranges."""
+
+    # Writing
+
+    @abc.abstractmethod
+    def write(
+        self,
+        path: str,
+        pieces: Iterable[bytes],
+        if_generation: int | None = None,
+        unfinished_in: str = "",
+    ) -> Status:
+        """Writes a complete, durable file, or leaves the old one as it is.
+
+        Args:
+            path: of the file; its folder exists.
+            pieces: the contents.
+            if_generation: that the file must have now, `NEW` where there may be none; None for any.
+            unfinished_in: folder that holds the file until it is complete; by default, its own.
+
+        Raises:
+            ChangedError: the file is in another state.
+        """
+
+    @abc.abstractmethod
+    def put(self, local_path: str, path: str, if_generation: int | None = None) -> Status:
+        """Makes a finished file of this machine a durable file at `path`; the local file is moved there.
+
+        Raises:
+            ChangedError: as `write`.
+        """
+
+    @abc.abstractmethod
+    def move(self, source: str, target: str) -> None:
+        """Renames a file; a file at `target` is replaced. Raises FileNotFoundError where there is none."""
+
+    @abc.abstractmethod
+    def link(self, source: str, target: str) -> None:
+        """Gives a file, which nobody changes any more, a second name: by a link, or else by a copy."""
+
+    @abc.abstractmethod
+    def remove(self, path: str, if_generation: int | None = None, within: float | None = None) -> None:
+        """Removes a file.
+
+        Args:
+            path: of the file.
+            if_generation: that the file must have; None for any.
+            within: seconds to wait for the answer, without retries; None for the usual ones.
+
+        Raises:
+            FileNotFoundError: there is none.
+            ChangedError: it is in another state.
+        """
+
+    def working_folder(self, folder: str) -> str | None:
+        """The folder of this machine in which files of a folder can be written; None to write them elsewhere.
+
+        `put` then gives them their path.
+        """
+        return None
+
+    def make_folder(self, path: str) -> None:
+        """Makes a folder and those above it, where they do not exist."""
+
+    def remove_folder(self, path: str) -> None:
+        """Removes an empty folder. Raises OSError where it is not empty, or does not exist."""
+
+    def rename_folder(self, source: str, target: str) -> None:
+        """Renames a folder in one step; with `has_folders` alone."""
+        raise NotImplementedError
+
+    def sync_folder(self, path: str) -> None:
+        """Makes the names in a folder durable."""
+
+    def free_bytes(self, path: str) -> int | None:
+        """Free bytes where `path` is or would be; None where there is no limit."""
+        return None
+
+    # Several calls at a time
+
+    def each(self, function: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
+        """The result for each item; several calls at a time where calls wait for a service."""
+        return [function(item) for item in items]
+
+    def submit(self, function: Callable[_P, _T], *args: _P.args, **options: _P.kwargs) -> Future[_T] | None:
+        """Begins a call whose result is needed later; None where there is nothing to wait for."""
+        return None
+
+    # Derived
+
+    def remove_existing(self, *paths: str) -> None:
+        """Removes files, as far as they exist."""
+        self.each(self._remove_existing, paths)
+
+    def remove_entries(self, entries: Iterable[Entry]) -> None:
+        """Removes files, and folders with everything below them."""
+        paths: list[str] = []
+        for entry in entries:
+            if entry.is_folder:
+                paths += [below.path for below in self.list_below(entry.path)]
+            else:
+                paths.append(entry.path)
+        self.remove_existing(*paths)
+
+    def existing(self, folder: str, names: Iterable[str]) -> set[str]:
+        """Those of `names`, with `/` between parts, that exist below a folder."""
+        wanted = set(names)
+        found = {
+            os.path.join(parent, entry.basename)
+            for parent in sorted({os.path.dirname(name) for name in wanted})
+            for entry in self.contents(os.path.join(folder, parent) if parent else folder)
+        }
+        return wanted & found
+
+    def contents(self, folder: str) -> list[Entry]:
+        """What is in a folder of our own, in the order of names; nothing where there is no folder."""
+        try:
+            return [entry for entry in self.list(folder) if entry.basename]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """Bytes of each file in a folder, by name."""
+        files = [entry for entry in self.contents(folder) if not entry.name.endswith("/")]
+        found = [entry.status or self.find(entry.path) for entry in files]
+        return {entry.name: status.size for entry, status in zip(files, found, strict=True) if status}
+
+    def sha256(self, path: str) -> str:
+        """The SHA-256 of a file, in hex; links are followed."""
+        hashed = hashlib.sha256()
+        with self.open(self.real_path(path)) as file:
+            while block := file.read(_READ_BYTES):
+                hashed.update(block)
+        return hashed.hexdigest()
+
+    def _remove_existing(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            self.remove(path)
+
+
+def scheme_of(path: str) -> str:
+    """The scheme of a URI (`gs` of `gs://bucket/a.jpg`), or an empty string for a plain path."""
+    match = _SCHEME.match(path)
+    return match[1].lower() if match else ""
+
+
+def is_uri(path: str) -> bool:
+    """Whether a path is a URI of a file system that is read and written here."""
+    return bool(scheme := path.partition("://")[0]) and len(scheme) < len(path) and scheme in FILE_SYSTEMS
+
+
+def file_system(path: str) -> FileSystem:
+    """The file system of a path, chosen by its scheme; a path of an unknown scheme is a local one."""
+    return _of_scheme(path.partition("://")[0] if is_uri(path) else "")
+
+
+@functools.cache
+def _of_scheme(scheme: str) -> FileSystem:
+    module, _, name = FILE_SYSTEMS[scheme].partition(":")
+    made: FileSystem = getattr(importlib.import_module(module), name)()
+    return made
+
+
+def hash63(data: bytes) -> int:
+    """A number from 1 to 2**63 - 1 that identifies some bytes."""
+    return int.from_bytes(hashlib.sha256(data).digest()[:8], "big") >> 1 or 1
+
+
+is_remote = is_uri

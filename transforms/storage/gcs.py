@@ -1,0 +1,534 @@
+"""The file system of Google Cloud Storage.
+
+Source: https://cloud.google.com/storage/docs/json_api/v1
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import hashlib
+import io
+import itertools
+import mimetypes
+import os
+import re
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, BinaryIO, ParamSpec, TypeVar
+
+import google_crc32c
+
+from recordmill.transforms.storage.file_system import (
+    ChangedError,
+    Entry,
+    FileSystem,
+    Ranges,
+    Status,
+    file_system,
+    hash63,
+)
+from recordmill.transforms.storage.gcs_client import blob, bucket, called, client, pool, split_uri
+from recordmill.transforms.storage.zip_member import check_size
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
+
+_ITEM_FIELDS = "name,size,generation,crc32c,md5Hash,updated"
+_LIST_FIELDS = f"items({_ITEM_FIELDS}),prefixes,nextPageToken"
+# Of a file that is sent in pieces: what is held, and what a broken connection costs.
+_UPLOAD_PIECE = 16 << 20
+_BUFFER = 4 << 20
+_FIRST_READ = 1 << 20
+# An answer that breaks off is requested again: the client's own continuation has no checksum of all of it.
+_IN_ONE_PIECE = {"single_shot_download": True}
+# https://cloud.google.com/storage/docs/buckets#naming
+_BUCKET_URI = re.compile(r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](?:/(?!/)|$)")
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+
+# Containers of which a process holds a copy: one request for all their images.
+_LARGEST_COPY = 256 << 20
+_ALL_COPIES = 1 << 30
+
+
+class GcsFileSystem(FileSystem):
+    """Objects as files; a folder is what names with a `/` have in common."""
+
+    scheme = "gs"
+
+    def check_path(self, path: str) -> None:
+        container, name = split_uri(path)
+        if not container:
+            raise ValueError("it names no bucket, as gs://BUCKET/FOLDER does")
+        parts = name.rstrip("/").split("/") if name.strip("/") else ()
+        if any(part in ("", ".", "..") for part in parts):
+            raise ValueError(
+                "names in a bucket are read to the letter, and may have no part //, . or .. here"
+            )
+
+    def check_output_path(self, folder: str) -> None:
+        if not _BUCKET_URI.match(folder):
+            raise ValueError("it may be gs://BUCKET/FOLDER, with a bucket of 3 letters or more")
+
+    def check_output(self, folder: str) -> None:
+        """One request: the bucket exists and may be listed."""
+        try:
+            next(_pages(folder, _prefix(folder), None, most=1))
+        except FileNotFoundError as error:
+            raise ValueError(f"and there is no bucket {split_uri(folder)[0]!r}") from error
+
+    def find(self, path: str) -> Status | None:
+        """One request; None for a bucket."""
+        if not split_uri(path)[1]:
+            return None
+        found = blob(path)
+        try:
+            called(path, found.reload)
+        except FileNotFoundError:
+            return None
+        return _status(found)
+
+    def is_folder(self, path: str) -> bool:
+        """Whether there is an object below a URI, or the URI is an existing bucket. One request."""
+        prefix = _prefix(path)
+        try:
+            # A page may be empty, and others follow. An empty bucket is a folder, too.
+            return any(page.num_items or not prefix for page in _pages(path, prefix, None, most=1))
+        except FileNotFoundError:
+            return False
+
+    def is_unchanged(self, path: str, version: int, data: bytes) -> bool:
+        """Needs a request only where the bytes do not have the listed version."""
+        md5 = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
+        return version == _content_version(md5, len(data)) or super().is_unchanged(path, version, data)
+
+    def list(self, folder: str, first: str = "", end: str = "", most: int | None = None) -> Iterator[Entry]:
+        """Page by page, one request each. An object that only stands for the folder itself is left out."""
+        return itertools.islice(_entries(folder, first, end), most)
+
+    def list_page(
+        self, folder: str, prefix: str = "", first: str = "", most: int = 1000
+    ) -> tuple[list[Entry], bool]:
+        """One request, unless a page is empty and others follow."""
+        above = _prefix(folder)
+        between = (above + first if first else "", "")
+        root, start = f"gs://{split_uri(folder)[0]}/", len(above)
+        for page in _pages(folder, above + prefix, None, between, None if most == 1000 else most):
+            found = [Entry(item.name[start:], root + item.name, False, _status(item)) for item in page]
+            if found:
+                return found, bool(page.raw_page.get("nextPageToken"))
+        return [], False
+
+    def open(self, path: str) -> io.BufferedReader:
+        """Reads a few MB at a time, all of one generation."""
+        return _ObjectReader(_ObjectFile(path, self.stat(path)), _BUFFER)
+
+    def read(self, path: str) -> bytes:
+        """One request; the checksum is compared."""
+        return bytes(called(path, blob(path).download_as_bytes, **_IN_ONE_PIECE))
+
+    def read_image(self, path: str) -> bytes:
+        return bytes(called(path, lambda **options: _bounded(path, **options), **_IN_ONE_PIECE))
+
+    def ranges(self) -> Ranges:
+        return _ObjectRanges()
+
+    def write(
+        self,
+        path: str,
+        pieces: Iterable[bytes],
+        if_generation: int | None = None,
+        unfinished_in: str = "",
+    ) -> Status:
+        """One request; large contents are collected in a file of this machine first."""
+        every = iter(pieces)
+        held, size = [], 0
+        for piece in every:
+            held.append(piece)
+            size += len(piece)
+            if size > _UPLOAD_PIECE:
+                break
+        else:
+            return _write(path, b"".join(held), if_generation)
+        from recordmill.transforms.storage.scratch import scratch_folder
+
+        with tempfile.NamedTemporaryFile(dir=scratch_folder()) as file:
+            file.writelines(itertools.chain(held, every))
+            file.flush()
+            return _upload(file.name, path, if_generation)
+
+    def put(self, local_path: str, path: str, if_generation: int | None = None) -> Status:
+        """Uploads a file in pieces: memory does not grow with it."""
+        status = _upload(local_path, path, if_generation)
+        os.remove(local_path)
+        return status
+
+    def move(self, source: str, target: str) -> None:
+        """A copy within the service, and a removal. Where nothing is at `source`, an earlier try moved it."""
+        try:
+            self.link(source, target)
+            self.remove(source)
+        except FileNotFoundError:
+            if self.find(target) is None:
+                raise
+
+    def link(self, source: str, target: str) -> None:
+        """Copies an object within the service."""
+        origin, made = blob(source), blob(target)
+        token = None
+        while True:
+            token, _, _ = called(source, made.rewrite, origin, token=token)
+            if token is None:
+                return
+
+    def remove(self, path: str, if_generation: int | None = None, within: float | None = None) -> None:
+        """One request. FileNotFoundError may also mean that an earlier try, whose answer was lost, removed it."""
+        if within is None:
+            called(path, blob(path).delete, if_generation_match=if_generation)
+        else:
+            blob(path).delete(if_generation_match=if_generation, timeout=within, retry=None)
+
+    def each(self, function: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
+        """As many calls at a time as there are connections."""
+        listed = list(items)
+        return list(pool().map(function, listed)) if len(listed) > 1 else [function(item) for item in listed]
+
+    def submit(self, function: Callable[_P, _T], *args: _P.args, **options: _P.kwargs) -> Future[_T] | None:
+        return pool().submit(function, *args, **options)
+
+
+def _bounded(uri: str, **options: Any) -> bytes:
+    file = _Bounded(uri)
+    blob(uri).download_to_file(file, **options)
+    return file.getvalue()
+
+
+class _Bounded(io.BytesIO):
+    """Takes as many bytes as an image may have."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__()
+        self._uri = uri
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Raises BadInput where there are more."""
+        check_size(self.tell() + memoryview(data).nbytes, self._uri)
+        return super().write(data)
+
+
+def _read_range(uri: str, start: int, length: int | None, generation: int | None = None) -> bytes:
+    """Bytes `start` to `start + length`, or to the end, as far as there are any. One request.
+
+    Raises:
+        ChangedError: the object is of another generation by now.
+    """
+    from google.cloud.exceptions import RequestRangeNotSatisfiable
+
+    if length is not None and length <= 0:
+        return b""
+    found = blob(uri, generation)
+    try:
+        data = called(
+            uri,
+            _unless_past_end(found.download_as_bytes, RequestRangeNotSatisfiable),
+            start=start,
+            end=None if length is None else start + length - 1,
+            raw_download=True,
+            **_IN_ONE_PIECE,
+        )
+    except FileNotFoundError as error:
+        if generation is None or file_system(uri).find(uri) is None:
+            raise
+        raise ChangedError(errno.ESTALE, "it was replaced while the job read it", uri) from error
+    return bytes(data)
+
+
+def _download(uri: str, found: Status, file: BinaryIO) -> None:
+    """Writes the bytes of a state of an object into a file; memory does not grow with it.
+
+    Raises:
+        ChangedError: the object is of another generation by now, or what came has another checksum.
+    """
+    checksum = google_crc32c.Checksum()
+    for start in range(0, found.size, _BUFFER):
+        piece = _read_range(uri, start, min(_BUFFER, found.size - start), found.generation)
+        checksum.update(piece)
+        file.write(piece)
+    if base64.b64encode(checksum.digest()).decode() != found.crc32c:
+        raise OSError(errno.EIO, "its checksum does not match", uri)
+
+
+def _write(uri: str, data: bytes, if_generation: int | None = None) -> Status:
+    """Writes a whole object. One request.
+
+    Args:
+        uri: of the object.
+        data: its bytes.
+        if_generation: that the object has to be of now, `NEW` where there may be none; None for any.
+
+    Raises:
+        ChangedError: it is of another generation, and was not written by a try whose answer was lost.
+    """
+    made = blob(uri)
+    try:
+        called(
+            uri,
+            made.upload_from_string,
+            data,
+            content_type=_content_type(uri),
+            if_generation_match=if_generation,
+            checksum="crc32c",
+        )
+    except ChangedError as changed:
+        present = file_system(uri).find(uri)
+        try:
+            if present is None or file_system(uri).read(uri) != data:
+                raise
+        except FileNotFoundError:
+            raise changed from None
+        return present
+    return _status(made)
+
+
+def _upload(path: str, uri: str, if_generation: int | None = None) -> Status:
+    """Writes a whole object from a local file, in pieces: memory does not grow with it.
+
+    Args:
+        path: of the file.
+        uri: of the object.
+        if_generation: that the object has to be of now, `NEW` where there may be none; None for any.
+
+    Raises:
+        ChangedError: it is of another generation: of the one that was written, if only the answer was lost.
+    """
+    made = blob(uri)
+    made.chunk_size = _UPLOAD_PIECE
+    called(
+        uri,
+        made.upload_from_filename,
+        path,
+        content_type=_content_type(uri),
+        if_generation_match=if_generation,
+        checksum="crc32c",
+    )
+    return _status(made)
+
+
+def _entries(folder: str, first: str, end: str) -> Iterator[Entry]:
+    prefix = _prefix(folder)
+    between = (prefix + first if first else "", prefix + end if end else "")
+    root, start = f"gs://{split_uri(folder)[0]}/", len(prefix)
+    for page in _pages(folder, prefix, "/", between):
+        found = [Entry(name[start:], root + name[:-1]) for name in page.prefixes]
+        found += [
+            Entry(item.name[start:], root + item.name, False, _status(item))
+            for item in page
+            if len(item.name) > start
+        ]
+        found.sort()
+        yield from found
+
+
+class _ObjectRanges(Ranges):
+    """Ranges of objects: of a small container, from a copy that the process holds."""
+
+    def read(self, path: str, start: int, length: int | None, generation: int | None) -> bytes:
+        """One request, or one for all images of a small container.
+
+        A generation of 0 stands for a file that never changes.
+        """
+        if generation is not None and (copy := _copies.path(path, generation or None)) is not None:
+            with open(copy, "rb", buffering=0) as file:
+                return os.pread(file.fileno(), _LARGEST_COPY if length is None else length, start)
+        return _read_range(path, start, length, generation or None)
+
+
+class _Copies:
+    """Local copies of containers, by URI and generation; None where a copy is not worth it."""
+
+    def __init__(self) -> None:
+        self._paths: dict[tuple[str, int | None], str | None] = {}
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def path(self, uri: str, generation: int | None) -> str | None:
+        """Path of the copy, made when it is first asked for."""
+        key = (uri, generation)
+        with self._lock:  # another thread waits for the same copy
+            if key not in self._paths:
+                self._paths[key] = self._copied(uri, generation)
+            return self._paths[key]
+
+    def _copied(self, uri: str, generation: int | None) -> str | None:
+        found = file_system(uri).find(uri)
+        if found is None or generation not in (None, found.generation):
+            return None  # reading a range raises what is wrong
+        if found.size > _LARGEST_COPY or self._bytes + found.size > _ALL_COPIES:
+            return None
+        name = hashlib.sha256(f"{uri} {generation}".encode()).hexdigest()[:16]
+        from recordmill.transforms.storage.scratch import scratch_folder
+
+        path = os.path.join(scratch_folder(), f"container-{name}")
+        try:
+            with open(path, "wb") as file:
+                _download(uri, found, file)
+        except OSError as error:
+            if error.filename != path:
+                raise
+            return None  # no room
+        self._bytes += found.size
+        return path
+
+
+_copies = _Copies()
+
+
+class _ObjectFile(io.RawIOBase):
+    """An object that is read in ranges, all of one generation.
+
+    Args:
+        uri: of the object.
+        found: its status.
+    """
+
+    def __init__(self, uri: str, found: Status) -> None:
+        super().__init__()
+        self.name = uri
+        self._stored = found
+        self._at = 0
+
+    def readable(self) -> bool:
+        """True."""
+        return True
+
+    def seekable(self) -> bool:
+        """True."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Sets the position."""
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._stored.size}[whence]
+        self._at = max(start + offset, 0)
+        return self._at
+
+    def tell(self) -> int:
+        """The position."""
+        return self._at
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        """Reads one range; the number of bytes, 0 at the end."""
+        view = memoryview(buffer).cast("B")
+        # More each time: whoever looks at the start of a large object alone does not wait for much of it.
+        length = min(len(view), self._stored.size - self._at, max(3 * self._at, _FIRST_READ))
+        data = _read_range(self.name, self._at, length, self._stored.generation)
+        if len(data) < length:
+            raise OSError(errno.EIO, f"{len(data)} of {length} bytes came", self.name)
+        view[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+class _ObjectReader(io.BufferedReader):
+    """Reads ahead also for callers that ask for a few KB at a time, as readers of text do."""
+
+    def read1(self, size: int = -1, /) -> bytes:
+        """Some bytes, of those that are read already if there are any."""
+        self.peek(1)
+        return super().read1(size)
+
+
+def _prefix(uri: str) -> str:
+    """What the names of all objects below a URI begin with."""
+    name = split_uri(uri)[1]
+    return f"{name.rstrip('/')}/" if name.strip("/") else ""
+
+
+def _pages(
+    uri: str,
+    prefix: str,
+    delimiter: str | None,
+    between: tuple[str, str] = ("", ""),
+    most: int | None = None,
+) -> Iterator[Any]:
+    """The pages of a listing of the bucket of `uri`, one request each. Raises if a page cannot be read."""
+    token: str | None = None
+
+    # Each attempt makes a new iterator: a generator that has raised would end without an error.
+    def page(**options: Any) -> Any:
+        listing = client().list_blobs(
+            bucket(split_uri(uri)[0]),
+            prefix=prefix or None,
+            delimiter=delimiter,
+            start_offset=between[0] or None,
+            end_offset=between[1] or None,
+            fields=_LIST_FIELDS,
+            max_results=most,
+            page_token=token,
+            **options,
+        )
+        try:
+            return next(listing.pages)
+        except AttributeError as error:  # an empty body, or JSON that is not an object
+            raise OSError(errno.EIO, "the answer is not a listing", uri) from error
+
+    while True:
+        found = called(uri, page)
+        yield found
+        token = found.raw_page.get("nextPageToken")
+        if not token:
+            return
+
+
+def _unless_past_end(download: Callable[..., bytes], past_end: type[Exception]) -> Callable[..., bytes]:
+    def downloaded(**options: object) -> bytes:
+        try:
+            return download(**options)
+        except past_end:
+            return b""
+
+    return downloaded
+
+
+def _content_type(uri: str) -> str:
+    return mimetypes.guess_type(uri)[0] or "application/octet-stream"
+
+
+def _status(found: Any) -> Status:
+    """The status of an object.
+
+    Its version is the same for the same bytes written again, where the service has an MD5 of them: it has
+    none of an object that was composed of others.
+
+    Args:
+        found: the client's handle, with the object's metadata.
+    """
+    size, generation, crc32c = int(found.size or 0), int(found.generation or 0), found.crc32c or ""
+    if found.md5_hash:
+        version = _content_version(found.md5_hash, size)
+    else:
+        version = hash63(f"{generation} {crc32c}".encode())
+    modified = int(found.updated.timestamp() * 1_000_000) * 1000 if found.updated else 0
+    return Status(size, version, generation, modified, crc32c)
+
+
+def _content_version(md5: str, size: int) -> int:
+    """The version of an object whose MD5, in base64, and size are known."""
+    return hash63(f"{md5} {size}".encode())
+
+
+_copies = _Copies()
+
+
+def _forget() -> None:
+    """In a forked child: the copies are the parent's."""
+    global _copies
+    _copies = _Copies()
+
+
+os.register_at_fork(after_in_child=_forget)
