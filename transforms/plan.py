@@ -29,14 +29,14 @@ from recordmill.transforms.shards.reconcile import most_often
 from recordmill.transforms.shards.totals import Totals, merged_totals
 from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.faults import naming_faults
-from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import write_file
 from recordmill.transforms.storage.layout import Run
-from recordmill.transforms.storage.local import free_bytes
 from recordmill.transforms.storage.output import recheck_output, write_failures
 from recordmill.transforms.storage.publication import published_dataset
 from recordmill.transforms.storage.runs import failures_path, kept_bytes, mark_run, recover_runs
-from recordmill.transforms.storage.versions import parse_version, published_versions, recover_versions
+from recordmill.transforms.storage.version_publication import recover_versions
+from recordmill.transforms.storage.versions import parse_version, published_versions
 from recordmill.transforms.survey import Surveyed, SurveyRecords
 
 _LOGGER = logging.getLogger(__name__)
@@ -148,7 +148,7 @@ def _begin(run: Run, config: DatasetConfig) -> None:
         for version in recover_versions(run.home, run.version):
             progress.add_note(f"published version {version}, which an earlier job had finished")
         _check_is_next(run)
-    recheck_output(run.output, config.overwrite)
+    recheck_output(run.output, config.overwrite, run.work)
     mark_run(run, package_version("recordmill"))
 
 
@@ -190,9 +190,9 @@ def nothing_to_write(failures: Iterable[Failure], path: str) -> str:
 
 
 def _check_space(output: str, plan: DatasetPlan) -> None:
-    if is_remote(output):
+    free = file_system(output).free_bytes(output)
+    if free is None:
         return
-    free = free_bytes(output)
     needed = plan.estimated_bytes - kept_bytes(output)
     if needed * _DISK_MARGIN > free:
         if plan.previous is not None:  # unchanged shards need no room

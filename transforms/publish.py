@@ -33,7 +33,8 @@ from recordmill.transforms.shards.report import ShardReport, WriteStats
 from recordmill.transforms.shards.tasks import write_empty
 from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.faults import naming_faults
-from recordmill.transforms.storage.files import each, file_sha256, make_folder, read_text
+from recordmill.transforms.storage.file_system import file_system
+from recordmill.transforms.storage.files import read_text
 from recordmill.transforms.storage.layout import FAILURES, MANIFEST, REPORT, REPORT_DATA, Run
 from recordmill.transforms.storage.output import recheck_output, write_failures
 from recordmill.transforms.storage.publication import (
@@ -47,7 +48,12 @@ from recordmill.transforms.storage.publication import (
     write_metadata_files,
 )
 from recordmill.transforms.storage.runs import discard_run, end_run, remove_run
-from recordmill.transforms.storage.versions import publish_version, remove_old_versions
+from recordmill.transforms.storage.version_publication import (
+    begin_publication,
+    publish_version,
+    remove_old_versions,
+)
+from recordmill.transforms.storage.versions import parse_version
 
 _SUMMARY = "summary"
 _LOGGER = logging.getLogger(__name__)
@@ -153,7 +159,7 @@ class Reconcile(beam.DoFn):
             # Another job may have come in between.
             lock.check(self._run.locked, self._run.token)
             lock.keep(self._run.locked, self._run.token)
-            recheck_output(self._run.output, self._config.overwrite)
+            recheck_output(self._run.output, self._config.overwrite, self._run.work)
             files = [report.file.failures_path for report in reports]
             every_failure = itertools.chain(failures, encode_failures)
             failed = write_failures(self._run, every_failure, [path for path in files if path is not None])
@@ -161,7 +167,7 @@ class Reconcile(beam.DoFn):
             if encoded is None:
                 every = itertools.chain(reports, empty_shards(plan, reports, self._run.shards))
             ratio = self._config.max_failure_ratio
-            digest = file_sha256(failed) if self._run.version else ""
+            digest = file_system(failed).sha256(failed) if self._run.version else ""
             strict = self._config.strict
             reconciled = reconcile(plan, every, failures, ratio, failed, encoded, digest, strict)
             for warning in reconciled.warnings:
@@ -191,7 +197,8 @@ class MoveFiles(beam.DoFn):
 
     def finish_bundle(self) -> None:
         """All of them."""
-        each(move_file, self._moves)
+        if self._moves:
+            file_system(self._moves[0].published).each(move_file, self._moves)
 
 
 def file_moves(reconciled: Reconciled, run: Run, failures_path: str) -> list[Move]:
@@ -214,7 +221,7 @@ def empty_shards(plan: DatasetPlan, reports: Iterable[ShardReport], folder: str)
     written = {(report.split, report.shard) for report in reports}
     for split, shard in plan.shards():
         if (split, shard) not in written:
-            make_folder(folder)  # there is none yet if all others are reused
+            file_system(folder).make_folder(folder)  # there is none yet if all others are reused
             path = os.path.join(folder, f"{split}-{shard:05d}-empty")
             yield ShardReport(split, shard, write_empty(path))
 
@@ -229,7 +236,7 @@ def write_metadata(
 ) -> str:
     """Writes what describes the dataset, once all its shards are moved; manifest.json last.
 
-    The folder of a version, which no reader has seen so far, is then moved; an unchanged one is discarded.
+    The folder of a version, if no reader has seen it so far, is then renamed; an unchanged one is discarded.
 
     Returns:
         The path of manifest.json.
@@ -252,11 +259,13 @@ def write_metadata(
             texts = dict(_described(reconciled, config, run, manifest, recipe))
             written = write_metadata_files(run, texts)
             digests = {
-                FAILURES: file_sha256(os.path.join(run.output, FAILURES)),
+                FAILURES: file_system(path).sha256(os.path.join(run.output, FAILURES)),
                 **state_digests(reconciled),
                 **{name: digest for name, digest in written.items() if name != REPORT},
             }
             lock.check(run.locked, run.token)  # what comes between has taken a while
+            if run.version:
+                begin_publication(run.home, parse_version(run.version))
             commit(run, manifest_text(manifest, digests))
         # A step that is repeated after its end finds the lock given back.
         if run.version and not (is_published and not lock.is_held_by(run.locked, run.token)):

@@ -24,7 +24,7 @@ from recordmill.transforms.shards.recipe import Recipe, program_versions
 from recordmill.transforms.storage.layout import Run
 from recordmill.transforms.storage.output import check_path
 from recordmill.transforms.storage.paths import absolute
-from recordmill.transforms.storage.versions import check_home, staging_folder, version_to_write
+from recordmill.transforms.storage.versions import assembly_folder, check_home, version_to_write
 from recordmill.transforms.survey import SurveyRecords
 from recordmill.transforms.write_shards import WriteShards
 from recordmill.transforms.write_tfrecords import WriteTFRecords
@@ -66,7 +66,7 @@ class WriteDataset(beam.PTransform):
             home = absolute(output)
             version = str(version_to_write(home, config.dataset_version))
         self._run = Run(
-            staging_folder(home, version) if version else absolute(output),
+            assembly_folder(home, version) if version else absolute(output),
             config.digest(program_versions(), self._source),
             uuid.uuid4().hex,
             shlex.join(sys.argv)[:_COMMAND_LENGTH],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.file_system import file_system
 
 RUNS = ".recordmill"
 INDEX = "index"
@@ -33,8 +33,8 @@ class Run:
     """One configuration at work on one output; the same call again is the same run.
 
     Attributes:
-        output: folder that the dataset is published in, absolute, or a `gs://` URI without a `/` at its end;
-            of a version, a folder under `.recordmill` that no reader sees.
+        output: folder that the dataset is published in, file by file; absolute, or a URI, without a `/` at
+            its end. Of a version that is renamed into place, a folder that no reader sees.
         digest: of the configuration.
         token: of this one job, unique: by it the job holds the output's lock.
         command: what people know the job by.
@@ -60,9 +60,14 @@ class Run:
         return os.path.join(self.home, self.version) if self.version else self.output
 
     @property
+    def work(self) -> str:
+        """The folder below whose `.recordmill` the run keeps what is not published."""
+        return os.path.join(self.home, RUNS, self.version) if self.version else self.output
+
+    @property
     def folder(self) -> str:
         """What the run keeps until the whole dataset is published."""
-        return os.path.join(self.output, RUNS, self.digest[:16])
+        return os.path.join(self.work, RUNS, self.digest[:16])
 
     @property
     def shards(self) -> str:
@@ -96,7 +101,7 @@ def check_name(output: str, name: object) -> str:
     parts = name.split("/")
     if any(part in ("", ".", "..") for part in parts) or parts[0] == RUNS:
         raise ValueError(f"{name!r}, which is no file of a dataset")
-    if is_remote(output):
+    if not file_system(output).has_links:
         return name
     path = os.path.join(output, name)
     folder = os.path.dirname(path)

@@ -8,8 +8,8 @@ import os
 from collections.abc import Iterable, Iterator
 
 from recordmill.transforms.records import Failure, JobError
-from recordmill.transforms.storage.file_system import is_remote, scheme_of
-from recordmill.transforms.storage.files import write_file
+from recordmill.transforms.storage.file_system import file_system
+from recordmill.transforms.storage.files import exists, is_file, open_named, read_text, write_file
 from recordmill.transforms.storage.layout import FAILURES, INDEX, MANIFEST, RUNS, STATE, Run
 from recordmill.transforms.storage.paths import absolute
 from recordmill.transforms.storage.publication import foreign_metadata, published_dataset, read_journal
@@ -25,13 +25,13 @@ from recordmill.transforms.storage.sorted_lines import in_order
 _FILES_AT_A_TIME = 64
 _LONGEST_LINE = 1 << 20
 
+
 def check_path(output: str) -> None:
     """Raises ValueError unless `output` can name a folder of this machine, or of a bucket."""
     if not output:
         raise ValueError("--output is empty; give a folder, new or empty")
-    system = file_system(output)
     try:
-        system.check_output_path(output)
+        file_system(output).check_output_path(output)
     except ValueError as error:
         raise ValueError(f"--output is {output!r}; {error}") from error
     try:
@@ -40,22 +40,32 @@ def check_path(output: str) -> None:
         raise ValueError(f"--output is {ascii(output)}, which is not UTF-8; give another folder") from error
 
 
-def check_output(output: str, overwrite: bool = False) -> None:
-    """Raises ValueError unless `output` can take a new dataset.
-
-    It may not exist, be empty, or hold only what a run left that did not publish; with `overwrite`, it may
-    hold a dataset, and other files beside it.
-    """
-    check_path(output)
-    output = absolute(output)
+def check_folder(output: str) -> None:
+    """Raises ValueError unless files can be written in a folder, which may not exist."""
     try:
         file_system(output).check_output(output)
     except ValueError as error:
         raise ValueError(f"--output is {output!r}, {error}") from error
     except (OSError, JobError) as error:
         raise ValueError(f"--output is {output!r}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def check_output(output: str, overwrite: bool = False, work: str = "") -> None:
+    """Raises ValueError unless `output` can take a new dataset.
+
+    It may not exist, be empty, or hold only the leftovers of a run that did not publish; with `overwrite`, it
+    may hold a dataset, with other files next to it.
+
+    Args:
+        output: folder of the dataset.
+        overwrite: whether a dataset there is replaced.
+        work: folder below whose `.recordmill` runs keep what is not published; by default, `output`.
+    """
+    check_path(output)
+    output = absolute(output)
+    check_folder(output)
     try:
-        others = _foreign_files(output, overwrite)
+        others = _foreign_files(output, overwrite, work or output)
     except JobError as error:
         raise ValueError(f"--output is {output!r}: {error}") from error
     except OSError as error:
@@ -65,14 +75,14 @@ def check_output(output: str, overwrite: bool = False) -> None:
         raise ValueError(f"--output is {output!r}, which is not empty ({shown}); give an empty or new folder")
 
 
-def recheck_output(output: str, overwrite: bool) -> None:
+def recheck_output(output: str, overwrite: bool, work: str = "") -> None:
     """`check_output` for a job that is at work.
 
     Raises:
         JobError: likewise.
     """
     try:
-        check_output(output, overwrite)
+        check_output(output, overwrite, work)
     except ValueError as error:
         raise JobError(str(error)) from error
 
@@ -109,14 +119,14 @@ def _failure_lines(failures: Iterable[Failure], paths: Iterable[str]) -> Iterato
             yield from text.removesuffix("\n").split("\n")
 
 
-def _foreign_files(output: str, overwrite: bool) -> list[str]:
+def _foreign_files(output: str, overwrite: bool, work: str) -> list[str]:
     """Names in `output` that keep a dataset out of it.
 
     Raises:
         ValueError: it holds a dataset that is to stay.
         JobError: it holds one that cannot be replaced.
     """
-    strange = strange_entries(output)
+    strange = strange_entries(work)
     if exists(os.path.join(output, MANIFEST)):
         if not overwrite:
             raise ValueError(
@@ -125,9 +135,9 @@ def _foreign_files(output: str, overwrite: bool) -> list[str]:
             )
         published_dataset(output)
         return strange
-    if has_unpublished(output):
+    if has_unpublished(work):
         return strange
-    return sorted({*strange, *(_files(output) - _left_over(output))})
+    return sorted({*strange, *(_files(output) - _left_over(output, work))})
 
 
 def _files(output: str) -> set[str]:
@@ -142,9 +152,9 @@ def _files(output: str) -> set[str]:
     return names
 
 
-def _left_over(output: str) -> set[str]:
+def _left_over(output: str, work: str) -> set[str]:
     """Names of the files that unpublished runs have left: failures, and files that they had moved."""
-    folders = marked_run_folders(output)
+    folders = marked_run_folders(work)
     names = {FAILURES} if folders and _lists_failures(os.path.join(output, FAILURES)) else set()
     for folder in folders:
         publication = read_journal(output, folder)

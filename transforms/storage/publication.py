@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from recordmill.transforms.records import JobError
-from recordmill.transforms.storage import cloud, files, lock, objects
-from recordmill.transforms.storage.durable import sync_folder, unfinished_file
+from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.faults import naming_faults
-from recordmill.transforms.storage.file_system import is_remote
-from recordmill.transforms.storage.files import write_file
+from recordmill.transforms.storage.file_system import NEW, ChangedError, file_system
+from recordmill.transforms.storage.files import is_file, read_bytes, write_file
 from recordmill.transforms.storage.layout import (
     DATASET_INFO,
     FAILURES,
@@ -98,7 +97,7 @@ def published_dataset(output: str) -> PublishedDataset | None:
     """
     path = os.path.join(output, MANIFEST)
     try:
-        text = files.read_bytes(path)
+        text = read_bytes(path)
     except FileNotFoundError:
         return None
     try:
@@ -124,7 +123,7 @@ def read_journal(output: str, folder: str) -> Publication | None:
     """
     path = os.path.join(folder, PUBLISHING)
     try:
-        noted = msgspec.json.decode(files.read_bytes(path), type=Publication)
+        noted = msgspec.json.decode(read_bytes(path), type=Publication)
         for name in noted.moves:
             check_name(folder, name)
         for name in noted.names | noted.replaced_names:
@@ -180,29 +179,30 @@ def unpublish(run: Run, publication: Publication) -> None:
     """
     if publication.replaces is None:
         return
-    path = os.path.join(run.output, MANIFEST)
-    # Looked at before it is read: of another generation, it is not deleted.
-    found = objects.stat(path) if is_remote(path) else None
+    system, path = file_system(run.output), os.path.join(run.output, MANIFEST)
+    # Looked at before it is read: it is not removed in another state.
+    found = system.find(path)
     present = published_dataset(run.output)
-    if present is not None:
+    if present is not None and found is not None:
         if present.sha256 != publication.replaces.sha256:
             raise JobError(_published_meanwhile(run.output))
-        if found is not None:
-            _unpublish_object(run.output, found)
-        else:
-            _remove(run.output, MANIFEST)
-        sync_folder(run.output)
+        _remove_manifest(run.output, found.generation)
+        system.sync_folder(run.output)
     if DATASET_INFO in publication.replaced_names:
-        files.remove_this(os.path.join(run.output, DATASET_INFO))
-        sync_folder(run.output)
+        path = os.path.join(run.output, DATASET_INFO)
+        if (found := system.find(path)) is not None:
+            with contextlib.suppress(FileNotFoundError, ChangedError):
+                system.remove(path, found.generation)
+        system.sync_folder(run.output)
 
 
-def _unpublish_object(output: str, found: objects.StoredObject) -> None:
+def _remove_manifest(output: str, generation: int) -> None:
+    path = os.path.join(output, MANIFEST)
     try:
-        objects.delete(found.uri, found.generation)
+        file_system(path).remove(path, generation)
     except FileNotFoundError:
         return  # by a try whose answer was lost
-    except cloud.ChangedError as error:
+    except ChangedError as error:
         raise JobError(_published_meanwhile(output)) from error
 
 
@@ -217,29 +217,27 @@ def move_file(move: Move) -> None:
         JobError: it is at neither path.
     """
     unpublished, published = move.unpublished, move.published
+    system = file_system(published)
     with naming_faults(published):
-        if not is_remote(published):
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(os.path.dirname(published))
+        system.make_folder(os.path.dirname(published))
         if move.stays:
-            files.share(unpublished, published)
+            system.link(unpublished, published)
             return
         try:
-            files.replace(unpublished, published)
+            system.move(unpublished, published)
         except FileNotFoundError as error:
-            if not _is_there(move):
+            if not _is_moved(move):
                 raise JobError(
                     f"{unpublished}: a finished shard is gone; give the same command again"
                 ) from error
 
 
-def _is_there(move: Move) -> bool:
+def _is_moved(move: Move) -> bool:
     """Whether the file has been moved, as far as can be seen."""
-    if not files.is_file(move.published):
+    system = file_system(move.published)
+    if system.find(move.published) is None:
         return False
-    if move.sha256 is None:
-        return True
-    return files.file_sha256(move.published) == move.sha256
+    return move.sha256 is None or system.sha256(move.published) == move.sha256
 
 
 def complete_moves(output: str, publication: Publication) -> None:
@@ -258,15 +256,15 @@ def write_metadata_files(run: Run, texts: Mapping[str, str]) -> Mapping[str, str
     write_file(os.path.join(run.folder, METADATA), msgspec.json.encode(every))
     for name, text in texts.items():
         path = os.path.join(run.output, name)
-        files.make_folder(os.path.dirname(path))
-        write_file(path, [text], run.folder)
+        file_system(path).make_folder(os.path.dirname(path))
+        write_file(path, text, run.folder)
     return digests
 
 
 def _written_metadata(folder: str) -> Mapping[str, Collection[str]]:
     """The digests of all contents that a run wrote, or was about to write, by file name."""
     try:
-        data = files.read_bytes(os.path.join(folder, METADATA))
+        data = read_bytes(os.path.join(folder, METADATA))
         return msgspec.json.decode(data, type=dict[str, list[str]])
     except (FileNotFoundError, ValueError):
         return {}
@@ -274,46 +272,40 @@ def _written_metadata(folder: str) -> Mapping[str, Collection[str]]:
 
 def foreign_metadata(output: str, folder: str, publication: Publication) -> frozenset[str]:
     """Names of existing metadata files that the run in `folder` did not write."""
-    written = _written_metadata(folder)
+    written, system = _written_metadata(folder), file_system(output)
 
     def is_foreign(name: str) -> bool:
         path = os.path.join(output, name)
-        if not files.is_file(path) or (name == REPORT and _is_our_page(output)):
+        if not is_file(path) or (name == REPORT and _is_our_page(output)):
             return False
-        return files.file_sha256(path) not in written.get(name, ())
+        return system.sha256(path) not in written.get(name, ())
 
     names = [name for name in publication.metadata if name not in publication.replaced_names]
-    return frozenset(itertools.compress(names, files.each(is_foreign, names)))
+    return frozenset(itertools.compress(names, system.each(is_foreign, names)))
 
 
 def commit(run: Run, manifest: str) -> None:
     """Writes manifest.json, with which the dataset is published: nothing after it is a fault of the job.
 
     Raises:
-        JobError: another job has published in a bucket meanwhile.
+        JobError: another job has published meanwhile.
     """
     path = os.path.join(run.output, MANIFEST)
-    if is_remote(path):
-        _commit_object(run, path, manifest)
-        return
-    with unfinished_file(path, [manifest.encode()], run.folder) as unfinished:
-        os.replace(unfinished, path)
-    with contextlib.suppress(OSError):
-        sync_folder(run.output)
-
-
-def _commit_object(run: Run, path: str, manifest: str) -> None:
-    """Writes manifest.json in a bucket; removes it if the job had lost the lock before."""
     try:
-        written = objects.write(path, manifest.encode(), if_generation=objects.NEW)
-    except cloud.ChangedError as error:
+        written = file_system(path).write(path, [manifest.encode()], NEW, run.folder)
+    except ChangedError as error:
         raise JobError(_published_meanwhile(run.output)) from error
+    except OSError:
+        published = published_dataset(run.output)
+        if published is None or published.sha256 != hashlib.sha256(manifest.encode()).hexdigest():
+            raise
+        return  # the file is there, and only the folder could not be synced
     try:
         is_ours = lock.is_held_by(run.locked, run.token)
     except (OSError, JobError):
         return  # unknown: the lock was ours a moment ago
     if not is_ours:
-        _unpublish_object(run.output, written)
+        _remove_manifest(run.output, written.generation)
         raise JobError(_published_meanwhile(run.output))
 
 
@@ -326,17 +318,17 @@ def undo(output: str, folder: str, publication: Publication) -> None:
     made = publication.names | publication.replaced_names
     if DATASET_INFO in made - foreign:
         _remove(output, DATASET_INFO)
-        sync_folder(output)
+        _sync_folders(output, [DATASET_INFO])
     moves = [
         Move(os.path.join(folder, source), os.path.join(output, name), None)
         for source, name in publication.moves.items()
     ]
-    files.each(_undo_move, moves)
+    file_system(output).each(_undo_move, moves)
     left = {*publication.metadata, *publication.shared, *publication.replaced_names} - foreign
     _remove(output, *left)
     _remove_empty_folders(output, made)
     _sync_folders(folder, publication.moves)
-    sync_folder(output)
+    _sync_folders(output, [MANIFEST])
 
 
 def _undo_move(move: Move) -> None:
@@ -345,12 +337,15 @@ def _undo_move(move: Move) -> None:
     If the unpublished file still exists, the published one is not the run's.
     """
     unpublished, published = move.unpublished, move.published
-    if not files.exists(unpublished):
-        if files.exists(published):
-            files.make_folder(os.path.dirname(unpublished))
-            files.replace(published, unpublished)
-    elif is_remote(published) and files.same_contents(unpublished, published):
-        files.remove_if_there(published)
+    system = file_system(published)
+    if not system.exists(unpublished):
+        if system.exists(published):
+            system.make_folder(os.path.dirname(unpublished))
+            system.move(published, unpublished)
+        return
+    one, other = system.find(unpublished), system.find(published)
+    if one and other and one.crc32c and (one.crc32c, one.size) == (other.crc32c, other.size):
+        system.remove_existing(published)
 
 
 def _check_free(output: str, names: Iterable[str], ours: Collection[str]) -> None:
@@ -364,7 +359,7 @@ def _check_free(output: str, names: Iterable[str], ours: Collection[str]) -> Non
                 f"--output is {output!r}, where the dataset needs {error}; give another folder; nothing is "
                 "published"
             ) from error
-    taken = files.taken(output, listed)
+    taken = file_system(output).existing(output, listed)
     for name in listed:
         if name not in ours and name in taken and not (name == REPORT and _is_our_page(output)):
             raise JobError(
@@ -376,20 +371,20 @@ def _check_free(output: str, names: Iterable[str], ours: Collection[str]) -> Non
 def _is_our_page(output: str) -> bool:
     """Whether report.html was made for a dataset that was published without one."""
     path = os.path.join(output, REPORT)
-    return files.is_file(path) and is_sealed_page(files.read_bytes(path))
+    return is_file(path) and is_sealed_page(read_bytes(path))
 
 
 def _remove(output: str, *names: str) -> None:
-    files.remove_if_there(*(os.path.join(output, name) for name in sorted(set(names))))
+    file_system(output).remove_existing(*(os.path.join(output, name) for name in sorted(set(names))))
 
 
 def _remove_empty_folders(output: str, names: Iterable[str]) -> None:
     for folder in sorted({os.path.dirname(name) for name in names} - {""}, reverse=True):
-        with contextlib.suppress(OSError):  # not there, or not empty
-            files.remove_folder(os.path.join(output, folder))
+        with contextlib.suppress(OSError):  # it does not exist, or is not empty
+            file_system(output).remove_folder(os.path.join(output, folder))
 
 
 def _sync_folders(parent: str, names: Iterable[str]) -> None:
     for folder in sorted({os.path.join(parent, os.path.dirname(name)) for name in names}):
-        if is_remote(folder) or os.path.isdir(folder):
-            sync_folder(folder)
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            file_system(folder).sync_folder(folder)

@@ -19,9 +19,8 @@ import msgspec
 
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import lock
-from recordmill.transforms.storage.durable import sync_folder
 from recordmill.transforms.storage.file_system import Entry, file_system
-from recordmill.transforms.storage.files import is_unfinished, write_file
+from recordmill.transforms.storage.files import exists, is_unfinished, read_bytes, write_file
 from recordmill.transforms.storage.layout import (
     FAILURES,
     FORMAT_VERSION,
@@ -65,7 +64,7 @@ _states = msgspec.msgpack.Decoder(_ShardState)
 
 def run_folders(output: str) -> list[str]:
     """The folders of all runs that have something in an output."""
-    return [found.path for found in file_system(output).contents(os.path.join(output, RUNS)) if found.is_folder]
+    return [found.path for found in _contents(os.path.join(output, RUNS)) if found.is_folder]
 
 
 def marked_run_folders(output: str) -> list[str]:
@@ -98,6 +97,11 @@ def has_unpublished(output: str) -> bool:
     return any((_marker(folder) or {}).get("replaces") is True for folder in run_folders(output))
 
 
+def has_publication(work: str) -> bool:
+    """Whether a run in a folder has begun to publish, or was about to."""
+    return any(exists(os.path.join(folder, PUBLISHING)) for folder in marked_run_folders(work))
+
+
 def mark_run(run: Run, version: str) -> None:
     """Makes the run's folder and its marker, which lists the files that were there before.
 
@@ -113,15 +117,16 @@ def mark_run(run: Run, version: str) -> None:
         "recordmill": version,
         "config_digest": run.digest,
         "started": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "replaces": published or has_unpublished(run.output),
+        "replaces": published or has_unpublished(run.work),
         "foreign": foreign,
     }
-    file_system(run.folder).make_folder(run.folder)
+    system = file_system(run.folder)
+    system.make_folder(run.folder)
     write_file(os.path.join(run.folder, _MARKER), json.dumps(marker))
-    _sync(os.path.dirname(run.folder))
-    _sync(run.output)
+    system.sync_folder(os.path.dirname(run.folder))
+    system.sync_folder(run.work)
     with contextlib.suppress(OSError):  # which we may have made, in a folder that we may not read
-        _sync(os.path.dirname(run.output))
+        system.sync_folder(os.path.dirname(run.work))
 
 
 def recover_runs(run: Run) -> int:
@@ -132,21 +137,26 @@ def recover_runs(run: Run) -> int:
     Returns:
         The number of finished shards that are removed because version 0.1 of recordmill wrote their states.
     """
-    published = exists(os.path.join(run.output, MANIFEST))
-    for folder in marked_run_folders(run.output):
-        publication = read_journal(run.output, folder)
-        if publication is not None:
-            # With a manifest it never began, or was complete.
-            if not published:
-                undo(run.output, folder, publication)
-            _remove(os.path.join(folder, PUBLISHING))
-    folders = run_folders(run.output)
+    recover_publications(run.output, run.work)
+    folders = run_folders(run.work)
     outdated = sum(found.basename.endswith(_OLD_STATE) for folder in folders for found in _made_in(folder))
     for folder in folders:
         if folder != run.folder:
             _remove_run(folder)
     _tidy(run)
     return outdated
+
+
+def recover_publications(output: str, work: str) -> None:
+    """Undoes the interrupted publications into `output` of the runs in `work`."""
+    published = exists(os.path.join(output, MANIFEST))
+    for folder in marked_run_folders(work):
+        publication = read_journal(output, folder)
+        if publication is not None:
+            # With a manifest it never began, or was complete.
+            if not published:
+                undo(output, folder, publication)
+            _remove(os.path.join(folder, PUBLISHING))
 
 
 def remove_run(run: Run) -> None:
@@ -162,14 +172,14 @@ def remove_run(run: Run) -> None:
 
 def discard_run(run: Run) -> None:
     """Removes the folder of a version that is not published, with all that the run has left in it."""
-    remove_staging(run.output)
+    remove_staging(run.work)
 
 
 def remove_staging(folder: str) -> None:
     """Removes the folder in which runs made a version, markers last. Without a run, it is left as it is."""
     if has_runs(folder):
         runs = os.path.join(folder, RUNS)
-        _remove_entries(found for found in file_system(folder).contents(folder) if found.path != runs)
+        _remove_entries(found for found in _contents(folder) if found.path != runs)
     remove_runs(folder)
     with contextlib.suppress(OSError):  # something else is there
         _remove_folder(folder)
@@ -193,7 +203,7 @@ def end_run(run: Run) -> None:
 
 def finished_shards(output: str) -> int:
     """How many finished, unpublished shards runs have left in an output."""
-    shards = [file_system(folder).contents(os.path.join(folder, _SHARDS)) for folder in marked_run_folders(output)]
+    shards = [_contents(os.path.join(folder, _SHARDS)) for folder in marked_run_folders(output)]
     return sum(found.basename.endswith(STATE_ENDING) for listed in shards for found in listed)
 
 
@@ -204,9 +214,9 @@ def kept_bytes(output: str) -> int:
 
 
 def failures_path(run: Run) -> str:
-    """The path of the run's failures.jsonl: in its own folder while the output has a published dataset."""
-    published = exists(os.path.join(run.output, MANIFEST))
-    return os.path.join(run.folder if published else run.output, FAILURES)
+    """The path of the run's failures.jsonl: in its own folder where readers would see it in the output."""
+    seen = run.work != run.output or exists(os.path.join(run.output, MANIFEST))
+    return os.path.join(run.folder if seen else run.output, FAILURES)
 
 
 def _marker(folder: str) -> Mapping[str, Any] | None:
@@ -220,10 +230,12 @@ def _marker(folder: str) -> Mapping[str, Any] | None:
 def _names_in(run: Run) -> list[str]:
     """The names in a run's folder before the run begins, without our scratch folder; shards as `shards/x`."""
     names = []
-    for found in file_system(run.folder).contents(run.folder):
+    for found in _contents(run.folder):
         if found.path == run.shards and found.is_folder:
-            names += [f"{_SHARDS}/{shard.basename}" for shard in file_system(found.path).contents(found.path)]
-        elif not (found.basename == _SCRATCH and owner_of(found.path)) and not _is_unfinished_marker(found.path):
+            names += [f"{_SHARDS}/{shard.basename}" for shard in _contents(found.path)]
+        elif not (found.basename == _SCRATCH and owner_of(found.path)) and not _is_unfinished_marker(
+            found.path
+        ):
             names.append(found.basename)
     return names
 
@@ -238,19 +250,21 @@ def _made_in(folder: str) -> Iterator[Entry]:
     if marker is None:
         return
     foreign = marker.get("foreign", ())
-    for found in file_system(folder).contents(folder):
+    for found in _contents(folder):
         if found.basename in (_SCRATCH, _MARKER, PUBLISHING) or not _OUR_NAMES.fullmatch(found.basename):
             continue
         if found.basename == _SHARDS and found.is_folder:
-            shards = (one for one in file_system(found.path).contents(found.path) if _OUR_SHARDS.fullmatch(one.basename))
-            yield from (one for one in shards if f"{_SHARDS}/{one.basename}" not in foreign and not one.is_folder)
+            shards = (one for one in _contents(found.path) if _OUR_SHARDS.fullmatch(one.basename))
+            yield from (
+                one for one in shards if f"{_SHARDS}/{one.basename}" not in foreign and not one.is_folder
+            )
         elif found.basename not in foreign:
             yield found
 
 
 def _is_ours(folder: str) -> bool:
     """Whether a folder without a marker has only names that jobs give, before or after a run."""
-    names = [found.basename for found in file_system(folder).contents(folder)]
+    names = [found.basename for found in _contents(folder)]
     return bool(_RUN.fullmatch(os.path.basename(folder))) and all(map(_OUR_NAMES.fullmatch, names))
 
 
@@ -264,7 +278,11 @@ def _tidy(run: Run) -> None:
 
 def _finished_files(states: Sequence[str]) -> Collection[str]:
     """Names of the state files that are complete, and of the files that they name."""
-    return {name for names in file_system(states[0] if states else '').each(_files_of_state, states) for name in names}
+    return {
+        name
+        for names in file_system(states[0] if states else "").each(_files_of_state, states)
+        for name in names
+    }
 
 
 def _files_of_state(path: str) -> Sequence[str]:
@@ -276,7 +294,7 @@ def _files_of_state(path: str) -> Sequence[str]:
 def _remove_run(folder: str) -> None:
     """Removes what runs made in a run's folder, the marker last, and the folder if it is then empty."""
     _remove_entries(list(_made_in(folder)))
-    _remove_entries(found for found in file_system(folder).contents(folder) if _is_unfinished_marker(found.path))
+    _remove_entries(found for found in _contents(folder) if _is_unfinished_marker(found.path))
     remove_marked_folder(os.path.join(folder, _SCRATCH))
     if _marker(folder) is not None:
         _remove(os.path.join(folder, PUBLISHING))
@@ -286,8 +304,8 @@ def _remove_run(folder: str) -> None:
             _remove_folder(emptied)
 
 
-def _sync(folder: str) -> None:
-    file_system(folder).sync_folder(folder)
+def _contents(folder: str) -> list[Entry]:
+    return file_system(folder).contents(folder)
 
 
 def _remove(path: str) -> None:

@@ -1,8 +1,6 @@
 """Versions of a dataset: folders x.y.z of one home, and latest.json, which names the one to read.
 
-A job makes a version in a staging folder under `.recordmill`, and publishes it in its last step. The lock of
-a home is needed by `recover_versions`, `publish_version` and `remove_old_versions`. Each may be interrupted;
-the next job completes it.
+How they are published and removed: `recordmill.transforms.storage.version_publication`.
 """
 
 from __future__ import annotations
@@ -16,24 +14,18 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from recordmill.transforms.records import JobError
-from recordmill.transforms.storage import files, lock, objects
-from recordmill.transforms.storage.file_system import is_remote
-from recordmill.transforms.storage.files import UNFINISHED, is_unfinished, write_file
-from recordmill.transforms.storage.layout import FORMAT_VERSION, LATEST, MANIFEST, NOTE_START, RUNS, Run
-from recordmill.transforms.storage.output import check_output, check_path
+from recordmill.transforms.storage.file_system import file_system
+from recordmill.transforms.storage.files import UNFINISHED, read_bytes
+from recordmill.transforms.storage.layout import FORMAT_VERSION, LATEST, MANIFEST, RUNS
+from recordmill.transforms.storage.output import check_folder, check_output, check_path
 from recordmill.transforms.storage.paths import absolute
-from recordmill.transforms.storage.runs import has_runs, remove_runs, remove_staging, strange_entries
-from recordmill.transforms.storage.versions_files import (
-    move_folder,
-    remove_dataset,
-    remove_listed,
-    remove_staged_dataset,
-)
+from recordmill.transforms.storage.runs import has_publication, has_runs, strange_entries
 
 AUTO = "auto"
-# Journals under `.recordmill`: the version that is being published, and the manifest of one being removed.
-_PUBLISHING = "exposing.json"
-_REMOVING = re.compile(r"removing-(.+)\.json")
+PUBLISHING = "exposing.json"
+"""The journal, under `.recordmill`, of the version that is being published."""
+REMOVING = re.compile(r"removing-(.+)\.json")
+"""The manifest, under `.recordmill`, of a version that is being removed."""
 # Three numbers without leading zeros, as TFDS has them; short enough for any file system.
 _NUMBER = "(0|[1-9][0-9]{0,8})"
 _VERSION = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}")
@@ -63,7 +55,7 @@ def parse_version(text: str) -> Version:
     Raises:
         ValueError: it names none.
     """
-    version = _named(text)
+    version = named_version(text)
     if version is None:
         nearly = _NEARLY.fullmatch(text)
         meant = Version(*(int(number or 0) for number in nearly.groups())) if nearly else _FIRST
@@ -80,12 +72,11 @@ def check_home(home: str) -> None:
     home = absolute(home)
     names: set[str] = set()
     with contextlib.suppress(OSError):  # reported below
-        names = {found.name for found in files.entries(home)}
+        names = {found.basename for found in file_system(home).list(home)}
     if not names:
         check_output(home)
         return
-    if not is_remote(home) and not os.access(home, os.W_OK | os.X_OK | os.R_OK):
-        raise ValueError(f"--output is {home!r}, where you may not write; give another folder")
+    check_folder(home)
     try:
         _check_names(home, names)
         latest_version(home)
@@ -96,7 +87,7 @@ def check_home(home: str) -> None:
 def check_is_no_version(output: str) -> None:
     """Raises ValueError where the dataset in a folder is one of several versions."""
     try:
-        version = json.loads(files.read_bytes(os.path.join(absolute(output), MANIFEST))).get("version")
+        version = json.loads(read_bytes(os.path.join(absolute(output), MANIFEST))).get("version")
     except (OSError, JobError, ValueError, AttributeError, RecursionError):
         return  # none, or a damaged one: reported elsewhere
     if version is not None:
@@ -108,7 +99,7 @@ def check_is_no_version(output: str) -> None:
 
 def published_versions(home: str) -> list[Version]:
     """The complete versions, where readers look for them; ascending."""
-    return _versions_where(_is_complete, home)
+    return versions_where(is_complete, home)
 
 
 def staged_versions(home: str) -> list[Version]:
@@ -122,7 +113,7 @@ def latest_version(home: str) -> Version | None:
     Raises:
         ValueError: latest.json names none.
     """
-    return _version_in(os.path.join(home, LATEST))
+    return read_version(os.path.join(home, LATEST))
 
 
 def version_folder(home: str, version: Version | str) -> str:
@@ -131,8 +122,18 @@ def version_folder(home: str, version: Version | str) -> str:
 
 
 def staging_folder(home: str, version: Version | str) -> str:
-    """Where a job makes a version."""
+    """The folder below whose `.recordmill` a job keeps what of a version is not published."""
     return os.path.join(home, RUNS, str(version))
+
+
+def assembly_folder(home: str, version: Version | str) -> str:
+    """The folder into which a job moves the files of a version, the manifest last.
+
+    Where folders can be renamed, it is the staging folder; elsewhere the version's own, in which readers see
+    no dataset without its manifest.
+    """
+    folder_of = staging_folder if file_system(home).has_folders else version_folder
+    return folder_of(home, version)
 
 
 def version_to_write(home: str, asked: str) -> Version:
@@ -146,11 +147,12 @@ def version_to_write(home: str, asked: str) -> Version:
     Raises:
         ValueError: it is no version, or not higher than all that are there.
     """
-    unpublished = _versions_where(_is_staged, os.path.join(home, RUNS))
-    there = {*_versions_in(home), *unpublished}
+    unpublished = versions_where(is_staged, os.path.join(home, RUNS))
+    interrupted = {version for version in staged_versions(home) if _is_half_published(home, version)}
+    there = {*_versions_in(home), *unpublished} - interrupted
     following = max(there)._replace(patch=max(there).patch + 1) if there else _FIRST
     if asked == AUTO:
-        if _named(str(following)) is None:
+        if named_version(str(following)) is None:
             raise ValueError(
                 f"--dataset_version is {AUTO}, and {home!r} has {max(there)}, after which there is none; "
                 "give a higher one"
@@ -166,121 +168,50 @@ def version_to_write(home: str, asked: str) -> Version:
     return version
 
 
-def recover_versions(home: str, working: str) -> list[Version]:
-    """Recovers from earlier jobs, under the lock; may be interrupted at any step, and repeated.
-
-    Publishes complete versions, completes removals, and removes leftovers of versions other than `working`.
-
-    Returns:
-        The versions that were published.
-
-    Raises:
-        JobError: a journal is damaged, or a complete version cannot be published.
-    """
-    state = os.path.join(home, RUNS)
-    _recover_removals(home)
-    recovered = []
-    for version in _versions_where(_is_staged, state):
-        if _recover_publication(home, version):
-            recovered.append(version)
-    noted = _publishing(home)
-    if noted is not None:
-        version, before = noted
-        # Unless somebody has set latest.json since.
-        if _is_complete(version_folder(home, version)) and before == _latest_name(home):
-            _write_latest(home, version)
-        files.remove_if_there(os.path.join(state, _PUBLISHING))
-    for found in files.entries(state):
-        if found.is_folder and _named(found.name) and found.name != working:
-            remove_staging(found.path)
-        elif any(is_unfinished(found.path, name, NOTE_START) for name in (_PUBLISHING, LATEST)):
-            files.remove_if_there(found.path)
-    return recovered
+def is_complete(folder: str) -> bool:
+    """Whether a folder holds a published dataset."""
+    return file_system(folder).find(os.path.join(folder, MANIFEST)) is not None
 
 
-def publish_version(run: Run) -> None:
-    """Publishes a complete version: moves it out of its staging folder, then updates latest.json.
-
-    May be interrupted at any step, and repeated; does nothing if the version is published.
-
-    Raises:
-        JobError: the job has lost the lock, the version is gone, or something else has its name by now.
-    """
-    home, version = run.home, parse_version(run.version)
-    staging, published = staging_folder(home, version), version_folder(home, version)
-    if not _is_staged(staging):
-        if not _is_complete(published):
-            raise JobError(f"{staging} is gone, and with it the version; give the same command again")
-        if (_publishing(home) or (None, ""))[0] != version:
-            return
-    lock.check(run.locked, run.token)
-    if _is_staged(staging):
-        if _is_taken(home, version):
-            raise JobError(
-                f"--output is {home!r}, where something else has got the name {str(version)!r} meanwhile; "
-                "this job publishes nothing"
-            )
-        _move_out(home, version)
-        lock.check(run.locked, run.token)  # what comes between has taken a while
-    _write_latest(home, version)
-    files.remove_if_there(os.path.join(home, RUNS, _PUBLISHING))
+def is_staged(folder: str) -> bool:
+    """Whether a folder under `.recordmill` has the manifest of the version that it is named after."""
+    try:
+        manifest = json.loads(read_bytes(os.path.join(folder, MANIFEST)))
+        return bool(manifest["version"] == os.path.basename(folder))
+    except (FileNotFoundError, *_DAMAGED):
+        return False
 
 
-def remove_old_versions(home: str, keep: int) -> list[Version]:
-    """Removes the oldest versions until `keep` are left, never the highest, nor the one of latest.json.
-
-    Only the files that its manifest lists are removed: other files in its folder stay.
-
-    Returns:
-        The removed versions.
-
-    Raises:
-        JobError: latest.json, or a manifest, is damaged.
-    """
-    if keep < 1:
-        raise ValueError(f"--keep_versions is {keep}; it must be at least 1")
-    _recover_removals(home)
-    versions = published_versions(home)
-    latest = _latest_for_job(home)
-    # The highest stays too: its number would be given again.
-    kept = (latest, *versions[-1:])
-    removed = [version for version in versions if version not in kept][: max(len(versions) - keep, 0)]
-    for version in removed:
-        folder = version_folder(home, version)
-        remove_dataset(folder, os.path.join(home, RUNS, f"removing-{version}.json"))
-    return removed
+def versions_where(matches: Callable[[str], bool], folder: str) -> list[Version]:
+    """The versions in a folder whose own folders match; ascending."""
+    system = file_system(folder)
+    versions = sorted(
+        version
+        for found in system.contents(folder)
+        if found.is_folder and (version := named_version(found.basename))
+    )
+    matching = system.each(matches, [os.path.join(folder, str(version)) for version in versions])
+    return list(itertools.compress(versions, matching))
 
 
-def _named(text: object) -> Version | None:
+def named_version(text: object) -> Version | None:
+    """The version of a name; None where it is no version's."""
     matched = _VERSION.fullmatch(text) if isinstance(text, str) else None
     return Version(*map(int, matched.groups())) if matched else None
 
 
+def _is_half_published(home: str, version: Version) -> bool:
+    """Whether a job was interrupted while it moved the files of a version into the version's own folder."""
+    folder = version_folder(home, version)
+    if assembly_folder(home, version) != folder or is_complete(folder):
+        return False
+    return has_publication(staging_folder(home, version))
+
+
 def _versions_in(folder: str) -> list[Version]:
     """The versions that anything in a folder is called by; ascending."""
-    return sorted(version for found in files.entries(folder) if (version := _named(found.name)))
-
-
-def _versions_where(matches: Callable[[str], bool], folder: str) -> list[Version]:
-    """The versions in a folder whose own folders match; ascending."""
-    versions = sorted(
-        version for found in files.entries(folder) if found.is_folder and (version := _named(found.name))
-    )
-    found = files.each(matches, [os.path.join(folder, str(version)) for version in versions])
-    return list(itertools.compress(versions, found))
-
-
-def _is_complete(folder: str) -> bool:
-    return files.is_file(os.path.join(folder, MANIFEST))
-
-
-def _is_staged(folder: str) -> bool:
-    """Whether a folder under `.recordmill` has the manifest of the version that it is named after."""
-    try:
-        manifest = json.loads(files.read_bytes(os.path.join(folder, MANIFEST)))
-        return bool(manifest["version"] == os.path.basename(folder))
-    except (FileNotFoundError, *_DAMAGED):
-        return False
+    entries = file_system(folder).contents(folder)
+    return sorted(version for found in entries if (version := named_version(found.basename)))
 
 
 def _check_names(home: str, names: Iterable[str]) -> None:
@@ -303,7 +234,7 @@ def _check_names(home: str, names: Iterable[str]) -> None:
             "another folder"
         )
     others = sorted({*names} - {RUNS})
-    if others and not any(name == LATEST or _named(name) for name in names):
+    if others and not any(name == LATEST or named_version(name) for name in names):
         raise ValueError(
             f"--output is {home!r}, which is not empty and has no versions ({_shown(others)}); give an empty "
             "or new folder"
@@ -317,104 +248,27 @@ def _shown(names: Sequence[str]) -> str:
 def _is_ours(name: str) -> bool:
     """Whether something under `.recordmill` has the name of a journal, or of a staged version."""
     name = UNFINISHED.sub("", name)
-    return bool(name in (_PUBLISHING, LATEST) or _REMOVING.fullmatch(name) or _named(name))
+    return bool(name in (PUBLISHING, LATEST) or REMOVING.fullmatch(name) or named_version(name))
 
 
-def _version_in(path: str) -> Version | None:
+def read_version(path: str) -> Version | None:
     """The version that a JSON file names; None where there is no file.
 
     Raises:
         ValueError: it names none.
     """
     try:
-        found = json.loads(files.read_bytes(path))
-        version = _named(found["version"])
+        found = json.loads(read_bytes(path))
+        version = named_version(found["version"])
         if found["format_version"] != FORMAT_VERSION or version is None:
             raise ValueError
     except FileNotFoundError:
         return None
     except _DAMAGED as error:
-        raise ValueError(f"{path!r} names no version, as {_version_text(_FIRST)} would") from error
+        raise ValueError(f"{path!r} names no version, as {version_text(_FIRST)} would") from error
     return version
 
 
-def _version_text(version: Version) -> str:
+def version_text(version: Version) -> str:
+    """The contents of a JSON file that names a version."""
     return json.dumps({"format_version": FORMAT_VERSION, "version": str(version)})
-
-
-def _publishing(home: str) -> tuple[Version, str] | None:
-    """The version that a job has begun to publish, and the one that latest.json named then."""
-    path = os.path.join(home, RUNS, _PUBLISHING)
-    try:
-        version = _version_in(path)
-        return (
-            None if version is None else (version, str(json.loads(files.read_bytes(path)).get("before", "")))
-        )
-    except ValueError as error:
-        raise JobError(f"{error}; remove it") from error
-
-
-def _latest_name(home: str) -> str:
-    """What latest.json names; empty where it names none."""
-    try:
-        return str(latest_version(home) or "")
-    except ValueError:
-        return ""
-
-
-def _latest_for_job(home: str) -> Version | None:
-    try:
-        return latest_version(home)
-    except ValueError as error:
-        raise JobError(str(error)) from error
-
-
-def _is_taken(home: str, version: Version) -> bool:
-    """Whether the name of a version that is in its staging folder is taken by something else."""
-    published = version_folder(home, version)
-    if not is_remote(published):
-        return os.path.lexists(published)
-    # Half of it may have been moved there.
-    return objects.is_folder(published) and (_publishing(home) or (None, ""))[0] != version
-
-
-def _recover_publication(home: str, version: Version) -> bool:
-    """Publishes a complete version in its staging folder; False if it was published already."""
-    staging, published = staging_folder(home, version), version_folder(home, version)
-    if not _is_taken(home, version):
-        _move_out(home, version)
-        return True
-    if _is_complete(published):  # so a job did not publish the staged one
-        remove_runs(staging)
-        remove_staged_dataset(staging)
-        return False
-    raise JobError(f"{published} is in the way of version {version}, which is to be put there; move it away")
-
-
-def _move_out(home: str, version: Version) -> None:
-    """Moves a version to where readers look for it; writes the journal first."""
-    staging, published = staging_folder(home, version), version_folder(home, version)
-    noted = {**json.loads(_version_text(version)), "before": _latest_name(home)}
-    write_file(os.path.join(home, RUNS, _PUBLISHING), json.dumps(noted))
-    remove_runs(staging)
-    move_folder(staging, published)
-
-
-def _write_latest(home: str, version: Version) -> None:
-    path = os.path.join(home, LATEST)
-    write_file(path, [f"{_version_text(version)}\n"], os.path.join(home, RUNS))
-
-
-def _recover_removals(home: str) -> None:
-    """Completes interrupted removals."""
-    for found in files.entries(os.path.join(home, RUNS)):
-        noted = _REMOVING.fullmatch(found.name)
-        version = _named(noted[1]) if noted else None
-        if version is None:
-            continue
-        folder = version_folder(home, version)
-        if version == _latest_for_job(home) and _is_complete(folder):
-            files.remove_if_there(found.path)  # only begun, when somebody set latest.json back to it
-        else:
-            with contextlib.suppress(OSError):  # no longer published; the next job tries again
-                remove_listed(folder, found.path)
