@@ -98,13 +98,14 @@ def write_file(path: str, data: str | bytes | Iterable[str], unfinished_in: str 
         file_system(path).write(path, encoded, unfinished_in=unfinished_in)
 
 
-def check_folder(folder: str, given: str) -> None:
+def check_folder(folder: str, given: str = "") -> None:
     """Raises ValueError unless files can be written in a folder, which need not exist.
 
     Args:
         folder: full path.
-        given: the start of the message, such as `--output is 'out'`.
+        given: the start of the message; by default, that it is --output.
     """
+    given = given or f"--output is {folder!r}"
     try:
         file_system(folder).check_output(folder)
     except ValueError as error:
