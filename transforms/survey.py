@@ -25,7 +25,7 @@ from recordmill.transforms.shards.hashing import key_digest, with_split
 from recordmill.transforms.shards.plain_values import plain_record
 from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.totals import Totals
-from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.owner import make_marked_folder
 from recordmill.transforms.storage.spool import Spool
 
@@ -57,13 +57,13 @@ class SurveyRecords(beam.PTransform):
     Args:
         config: of the dataset.
         scratch: folder for large annotations, which would else be shuffled; it lives as long as references
-            do. One in a bucket is not used: what runs there shuffles on disks.
+            do. It is used only where it is a folder of this machine: what runs elsewhere shuffles on disks.
     """
 
     def __init__(self, config: DatasetConfig, scratch: str | None = None) -> None:
         super().__init__()
         self._config = config
-        self._scratch = None if scratch is None or is_remote(scratch) else scratch
+        self._scratch = file_system(scratch).working_folder(scratch) if scratch else None
 
     def expand(self, entries: beam.PCollection[ImageRecord | Failure | ClassNames]) -> Surveyed:
         """Records to references, totals and hashes, in one go; failures apart."""

@@ -46,7 +46,7 @@ from recordmill.transforms.sources.source import (
     readable,
 )
 from recordmill.transforms.sources.tree import Tree
-from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_file, status_of
 from recordmill.transforms.storage.paths import real_path
 from recordmill.transforms.storage.spool import Spool
@@ -211,7 +211,7 @@ def _most_names(path: str) -> int:
     """How many names of an archive are listed: more if listing does not read the members' bytes."""
     if path.lower().endswith(".zip"):
         return _NAMED_IN_ZIP
-    return _SNIFFED_MEMBERS if is_gzip(path) or is_remote(path) else _NAMED_IN_TAR
+    return _SNIFFED_MEMBERS if is_gzip(path) or file_system(path).has_latency else _NAMED_IN_TAR
 
 
 def first_names(archive: Archive, most: int = _SNIFFED_MEMBERS) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -29,12 +30,11 @@ from recordmill.transforms.sources.outline import Outline, joined, left_out
 from recordmill.transforms.sources.registry import SOURCES, source_of
 from recordmill.transforms.sources.source import Source, SourceConfig, check_input_exists, readable
 from recordmill.transforms.sources.unread import check_unread
-from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_folder
 from recordmill.transforms.storage.layout import MANIFEST
 from recordmill.transforms.storage.listing import cached_listings
 from recordmill.transforms.storage.paths import real_path
-from recordmill.transforms.storage.places import files_below
 
 _WRAPPERS = 6  # folders above a dataset
 _SNIFFED, _SNIFFED_REMOTE = 60, 10  # folders on which the sources are tried
@@ -73,7 +73,7 @@ class Search:
         self._config = config
         self._whole: dict[str, bool] = {}
         self._sources = {source.name: source for source in sources}
-        self._sniffs = _SNIFFED_REMOTE if is_remote(config.input) else _SNIFFED
+        self._sniffs = _SNIFFED_REMOTE if file_system(config.input).has_latency else _SNIFFED
         self._is_cut = False
         self.outline = Outline(config)
 
@@ -314,7 +314,8 @@ def _found(path: str) -> str:
     """What is at a path, by extension."""
     if not is_folder(path):
         return f"it is a file with the extension .{extension_of(path)}"
-    found = collections.Counter(map(extension_of, files_below(path, _LISTED)))
+    files = itertools.islice(file_system(path).list_below(path), _LISTED)
+    found = collections.Counter(extension_of(file.name) for file in files if file.basename == file.name)
     if not found:
         return "it is an empty folder"
     kinds = (

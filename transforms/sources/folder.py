@@ -47,11 +47,10 @@ from recordmill.transforms.sources.source import (
     readable,
 )
 from recordmill.transforms.sources.tree import Tree, TreeFile
-from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.file_system import Entry, file_system
 from recordmill.transforms.storage.files import is_file, is_folder
-from recordmill.transforms.storage.listing import Entries, entries
+from recordmill.transforms.storage.listing import entries
 from recordmill.transforms.storage.name_parts import EVERYTHING, KeyRange, name_parts
-from recordmill.transforms.storage.objects import in_parallel, list_folder, list_names
 from recordmill.transforms.storage.paths import real_path
 
 _SNIFFED = 1_000
@@ -80,7 +79,7 @@ class FolderSource:
             if is_file(config.input):
                 return "it is an image file by name" if is_image_name(config.input) else None
             every = dataclasses.replace(config, label_pattern=None, include=(), exclude=())
-            most = _SNIFFED_REMOTE if is_remote(config.input) else math.inf
+            most = _SNIFFED_REMOTE if file_system(config.input).has_latency else math.inf
             return _describe(_Listing(every), most, label_pattern(config))
 
     def check(self, config: SourceConfig) -> None:
@@ -98,7 +97,7 @@ class FolderSource:
                     return
                 reasons[item.reason] += 1
                 examples.setdefault(item.reason, item.key)
-                if is_remote(config.input) and reasons.total() >= _SNIFFED_REMOTE:
+                if file_system(config.input).has_latency and reasons.total() >= _SNIFFED_REMOTE:
                     return  # the job will see
         example = examples.get(NO_LABEL) or examples.get(EXCLUDED, "")
         if (why := why_nothing(config, reasons, example)) is not None:
@@ -173,15 +172,15 @@ class _Listing:
         yield from map(self._item, self._tree.files(on_listed=learn, keys=part.keys))
 
     def parts(self, most: int) -> Iterator[FolderPart]:
-        """Parts of about as many files each, of a folder of a bucket; else all of it."""
-        if self._is_file or not is_remote(self._path):
+        """Parts of about as many files each, where listing takes its time; else one."""
+        if self._is_file or not file_system(self._path).has_latency:
             yield _ALL
             return
         ranges = name_parts(self._path, most, self._tree.enters)
         if len(ranges) == 1:
             yield _ALL
             return
-        has_splits = _names_split(self._path) and bool(self._splits(_folders(self._path)))
+        has_splits = _names_split(self._path) and bool(self._splits(_folders_in(self._path)))
         yield from (FolderPart(keys, has_splits) for keys in ranges)
 
     def split_names(self) -> tuple[str, ...]:
@@ -190,13 +189,13 @@ class _Listing:
             return ()
         return _normal(self._splits(entries(self._path)))
 
-    def _learn_splits(self, found: Entries) -> None:
+    def _learn_splits(self, found: list[Entry]) -> None:
         self.splits = _normal(self._splits(found))
         self._has_splits = bool(self.splits)
 
-    def _splits(self, found: Iterable[tuple[str, object]]) -> tuple[str, ...]:
+    def _splits(self, found: Iterable[Entry]) -> tuple[str, ...]:
         """The first-level folders that are splits: all that are named so, if no other one holds an image."""
-        folders = [name[:-1] for name, _ in found if name.endswith("/")]
+        folders = [entry.basename for entry in found if entry.name.endswith("/")]
         folders = [name for name in folders if not self._tree.leaves_out(name)]
         splits = tuple(filter(is_split_name, folders))
         others = [name for name in folders if not is_split_name(name)]
@@ -242,17 +241,18 @@ def _normal(splits: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(set(map(normal_split, splits))))
 
 
-def _folders(uri: str) -> Iterator[tuple[str, None]]:
-    """The folders in a folder of a bucket, of which nothing else is held."""
-    return ((name, None) for name, _ in list_folder(uri) if name.endswith("/"))
+def _folders_in(folder: str) -> Iterator[Entry]:
+    """The folders in a folder; nothing else in it is held."""
+    return (entry for entry in file_system(folder).list(folder) if entry.name.endswith("/"))
 
 
-def _names_split(uri: str) -> bool:
-    """Whether a first-level folder of a bucket's folder is named like a split, without listing them all."""
+def _names_split(folder: str) -> bool:
+    """Whether a folder in a folder is named like a split, without listing them all."""
+    system = file_system(folder)
     spelled = [""]
     while spelled:
         asked = sorted(f"{one}{char}" for one in spelled for char in next_in_split_name(one))
-        found = in_parallel(lambda prefix: bool(list_names(uri, prefix, most=1)[0]), asked)
+        found = system.each(lambda prefix: bool(system.list_page(folder, prefix, most=1)[0]), asked)
         spelled = [prefix for prefix, is_there in zip(asked, found, strict=True) if is_there]
         if any(prefix.endswith("/") for prefix in spelled):
             return True

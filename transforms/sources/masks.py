@@ -41,7 +41,7 @@ from recordmill.transforms.sources.source import (
 )
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.storage.confinement import Confinement
-from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_file, is_folder
 
 _LOOKED_AT = 8  # masks that tell what the values of all are
@@ -137,7 +137,8 @@ def _listing(config: SourceConfig) -> _Listing:
 
 def _is_apart(root: str, file: TreeFile) -> bool:
     """Whether a file lies below an image root, and not in the input or behind a link in it."""
-    return file.path != (place := f"{root}/{file.key}") and (is_remote(root) or not is_file(place))
+    path = f"{root}/{file.key}"
+    return file.path != path and not (file_system(root).has_links and is_file(path))
 
 
 def _within(config: SourceConfig) -> Confinement:

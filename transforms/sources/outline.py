@@ -17,9 +17,9 @@ from recordmill.transforms.sources.names import is_hidden, is_image_name, is_uni
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.faults import may_pass
-from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_folder
-from recordmill.transforms.storage.listing import first_names
+from recordmill.transforms.storage.listing import first_entries
 from recordmill.transforms.storage.local import mode_of, not_regular
 from recordmill.transforms.storage.paths import absolute, real_path
 
@@ -59,7 +59,7 @@ class Outline:
 
     def __init__(self, config: SourceConfig) -> None:
         self._root = real_path(config.input)
-        self._left = _FOLDERS_REMOTE if is_remote(self._root) else _FOLDERS
+        self._left = _FOLDERS_REMOTE if file_system(self._root).has_latency else _FOLDERS
         self._confinement = Confinement((self._root, *config.image_roots))
         self._skip_dirs = frozenset(map(real_path, config.skip_dirs))
         self._names = 0
@@ -119,11 +119,11 @@ class Outline:
         others: list[str] = []
         folders: list[str] = []
         links = 0
-        most = _NAMES_REMOTE if is_remote(path) else _NAMES
-        names = first_names(path, most)
-        self._names += len(names)
-        self.is_whole = self.is_whole and len(names) < most
-        for name, is_linked in names:
+        most = _NAMES_REMOTE if file_system(path).has_latency else _NAMES
+        found = first_entries(path, most)
+        self._names += len(found)
+        self.is_whole = self.is_whole and len(found) < most
+        for name, full, is_linked, _ in found:
             is_folder_name = name[-1] == "/"
             bare = name[:-1] if is_folder_name else name
             if not bare or is_hidden(bare) or not is_unicode(bare):
@@ -132,12 +132,12 @@ class Outline:
                 (images if is_image_name(bare) else others).append(bare)
                 continue
             links += is_linked
-            leads_to = f"{path}/{bare}"
+            leads_to = full
             if is_linked and links <= _LINKS:
                 try:
                     leads_to = self._confinement.resolve(leads_to, "list")
                 except BadInput:
-                    self.outside[f"{path}/{bare}"] = real_path(f"{path}/{bare}")
+                    self.outside[full] = real_path(full)
                     continue
                 self.enters_roots = self.enters_roots or not f"{leads_to}/".startswith(f"{self._root}/")
             self.is_whole = self.is_whole and links <= _LINKS
@@ -178,7 +178,7 @@ def left_out(config: SourceConfig) -> str:
 
 
 def _no_file(config: SourceConfig) -> str:
-    if is_remote(config.input) or not is_folder(config.input):
+    if not file_system(config.input).has_links or not is_folder(config.input):
         return ""
     outline = Outline(config)
     keys = (joined(key, name) for key, level in outline.walk() for name in (*level.others, *level.images))

@@ -21,10 +21,9 @@ from recordmill.transforms.flags import (
 )
 from recordmill.transforms.records import ClassNames, Failure, ImageRecord, JobError
 from recordmill.transforms.sources.names import is_unicode, printable
-from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_folder, may_be_there
-from recordmill.transforms.storage.paths import absolute, expanded, real_path
-from recordmill.transforms.storage.places import check_place, check_readable, has_bucket
+from recordmill.transforms.storage.paths import absolute, expanded, is_absolute, real_path
 
 ANNOTATIONS = ("masks", "keypoints", "captions")
 """What `--include_annotations` may name."""
@@ -124,7 +123,7 @@ class SourceConfig:
         del fields["skip_dirs"]
         fields["input"] = absolute(self.input)
         fields["annotations"] = tuple(
-            absolute(one) if is_remote(one) or may_be_there(one) else one for one in self.annotations
+            absolute(one) if is_absolute(one) or may_be_there(one) else one for one in self.annotations
         )
         fields["image_roots"] = tuple(map(absolute, self.image_roots))
         return {name: value for name, value in fields.items() if value}
@@ -272,14 +271,15 @@ def check_input_exists(config: SourceConfig) -> None:
     """Raises ValueError unless `--input` is there and readable, and every `--image_root` is there."""
     with readable("--input", config.input):
         check_path("--input", config.input)
-        if not is_there(config.input):
+        system = file_system(config.input)
+        if not system.is_there(config.input):
             _refuse_pattern(config.input)
-            raise ValueError(f"--input is {config.input!r}: there is no such {_missing(config.input)}")
-        check_readable(config.input)
+            raise ValueError(f"--input is {config.input!r}: there is no such {system.missing(config.input)}")
+        system.check_readable(config.input)
     for root in config.image_roots:
         with readable("--image_root", root):
             check_path("--image_root", root)
-            if not (is_there(root) and is_folder(root)):
+            if not (file_system(root).is_there(root) and is_folder(root)):
                 raise ValueError(f"--image_root is {root!r}: there is no such folder")
 
 
@@ -300,18 +300,12 @@ def check_path(flag: str, path: str) -> None:
     if not is_unicode(path):
         raise ValueError(f"{flag} is '{printable(path)}', which is not UTF-8; rename it")
     try:
-        check_place(path)
+        file_system(path).check_path(path)
     except ValueError as error:
         raise ValueError(f"{flag} is {path!r}; {error}") from error
     leads_to = real_path(path)
     if not is_unicode(leads_to):
         raise ValueError(f"{flag} is {path!r}, which leads to '{printable(leads_to)}': not UTF-8; rename it")
-
-
-def _missing(path: str) -> str:
-    if not is_remote(path):
-        return "file or folder"
-    return "object or folder" if has_bucket(path) else "bucket"
 
 
 @contextlib.contextmanager

@@ -10,8 +10,8 @@ from recordmill.transforms.records import BadInput, Failure, ImageRef
 from recordmill.transforms.sources.names import HIDDEN, failed, is_hidden, is_unicode, skipped
 from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.faults import os_fault
-from recordmill.transforms.storage.file_system import Entry, is_remote
-from recordmill.transforms.storage.listing import Entries, ListingsAhead, entry_of, is_link, located
+from recordmill.transforms.storage.file_system import Entry, file_system
+from recordmill.transforms.storage.listing import ListingsAhead, located
 from recordmill.transforms.storage.name_parts import EVERYTHING, KeyRange
 from recordmill.transforms.storage.paths import real_path
 
@@ -55,7 +55,7 @@ class Tree:
     """Walks a folder; holds one folder's names a level. A symbolic link has to lead into one of the roots.
 
     Args:
-        root: a folder, of this machine or `gs://`.
+        root: path of a folder.
         image_roots: further folders that links may lead into.
         skip_dirs: absolute folders that are left out without a word.
         passes_over: the reason to skip a file of a key and not look at it, or None; not asked of hidden ones.
@@ -77,7 +77,7 @@ class Tree:
     def files(
         self,
         prefix: str = "",
-        on_listed: Callable[[Entries], None] | None = None,
+        on_listed: Callable[[list[Entry]], None] | None = None,
         keys: KeyRange = EVERYTHING,
     ) -> Iterator[TreeFile | Failure]:
         """All files, and what cannot be looked at or is skipped (hidden, a loop of links).
@@ -85,7 +85,7 @@ class Tree:
         Args:
             prefix: key of the folder to begin in, ending in `/`; empty for the root.
             on_listed: is given what is in that folder, once that is known and before any of it comes.
-            keys: what comes of them alone; nothing else is listed, but for a folder of this machine.
+            keys: what comes of them alone; other folders are not listed.
         """
         folder = self._root
         for name in prefix.rstrip("/").split("/") if prefix else ():
@@ -109,19 +109,20 @@ class Tree:
         """One file of the root, as `files` has it.
 
         Raises:
-            OSError: the root cannot be listed.
+            OSError: the file cannot be looked at.
         """
-        entry = entry_of(os.path.join(self._root.path, name))
-        if entry is None:
-            return failed(name, BadInput("list", "not found", os.path.join(self._root.path, name)))
-        return self._file(self._root, name, entry)
+        path = os.path.join(self._root.path, name)
+        found = file_system(path).find(path)
+        if found is None:
+            return failed(name, BadInput("list", "not found", path))
+        return self._file(self._root, Entry(name, path, status=found))
 
     def leaves_out(self, name: str) -> bool:
         """Whether a folder of the root is hidden, or one of those that are left out without a word."""
         return is_hidden(name) or real_path(os.path.join(self._root.path, name)) in self._skip_dirs
 
     def enters(self, key: str) -> bool:
-        """Whether a folder of a bucket, by its key with a `/` at the end, is looked into."""
+        """Whether a folder that is no link, by its key with a `/` at the end, is looked into."""
         path = key[:-1]
         name = path.rpartition("/")[2]
         return bool(name) and not is_hidden(name) and f"{self._root.path}/{path}" not in self._skip_dirs
@@ -130,7 +131,7 @@ class Tree:
         self,
         folder: _Folder,
         listings: ListingsAhead,
-        on_listed: Callable[[Entries], None] | None,
+        on_listed: Callable[[list[Entry]], None] | None,
         keys: KeyRange,
     ) -> Iterator[TreeFile | Failure | _Visit]:
         names = keys.within(folder.prefix)
@@ -148,14 +149,15 @@ class Tree:
             yield from self._visit_some(folder, found, names)
 
     def _visit_some(
-        self, folder: _Folder, found: Entries, names: KeyRange
+        self, folder: _Folder, found: list[Entry], names: KeyRange
     ) -> Iterator[TreeFile | Failure | _Visit]:
         """Some of what is in a folder."""
         ahead = ListingsAhead(self._to_visit(folder, found, names))
         try:
-            for name, entry in found:
+            for entry in found:
+                name = entry.name
                 if not name.endswith("/"):
-                    yield self._file(folder, name, entry)
+                    yield self._file(folder, entry)
                 elif isinstance(item := self._subfolder(folder, name[:-1]), _Folder):
                     if names.within(name) == EVERYTHING:
                         ahead.visit()
@@ -165,24 +167,24 @@ class Tree:
         finally:
             ahead.close()
 
-    def _to_visit(self, folder: _Folder, found: Entries, names: KeyRange) -> list[str]:
-        """Of what is in a folder of a bucket, paths of the folders that are visited, and all of each."""
-        if not is_remote(folder.path):
+    def _to_visit(self, folder: _Folder, found: list[Entry], names: KeyRange) -> list[str]:
+        """Paths of the folders in a folder whose complete listings are requested ahead."""
+        if not file_system(folder.path).has_latency:
             return []
-        folders = (name[:-1] for name, _ in found if name.endswith("/") and names.within(name) == EVERYTHING)
-        paths = [f"{folder.path}/{name}" for name in folders if name and not is_hidden(name)]
+        folders = (one for one in found if one.name.endswith("/") and names.within(one.name) == EVERYTHING)
+        paths = (one.path for one in folders if one.basename and not is_hidden(one.basename))
         return [path for path in paths if path not in self._skip_dirs]
 
     def _subfolder(self, folder: _Folder, name: str) -> _Folder | Failure | None:
         """The folder `name`, what is wrong with it, or None where it is to be left out without a word."""
         prefix = f"{folder.prefix}{name}/"
-        if not name:  # in a bucket alone
+        if not name:  # in an object store alone
             return failed(prefix, BadInput("list", "folder without a name", _NAMELESS))
         if is_hidden(name):
             return skipped(prefix, HIDDEN)
         path, links = os.path.join(folder.path, name), folder.links
         try:
-            if is_link(path):
+            if file_system(path).is_link(path):
                 path, links = self._confinement.resolve(path, "list"), links + 1
         except BadInput as fault:
             return failed(prefix, fault)
@@ -194,21 +196,20 @@ class Tree:
             return skipped(prefix, "loop of symbolic links", f"it leads to {path}")
         return _Folder(path, prefix, folder.lineage | {path}, links)
 
-    def _file(self, folder: _Folder, name: str, entry: Entry) -> TreeFile | Failure:
-        key = folder.prefix + name
-        if is_hidden(name):
+    def _file(self, folder: _Folder, entry: Entry) -> TreeFile | Failure:
+        key = folder.prefix + entry.name
+        if is_hidden(entry.name):
             return skipped(key, HIDDEN)
         if self._passes_over is not None and (reason := self._passes_over(key)) is not None:
             return skipped(key, reason)
         try:
             if not (key.isascii() or is_unicode(key)):
                 raise BadInput("list", "name is not UTF-8", "rename the file")
-            found = located(folder.path, name, entry, self._confinement)
+            return TreeFile(key, *located(entry, self._confinement))
         except BadInput as fault:
             return failed(key, fault)
         except OSError as error:
             return failed(key, os_fault(error, "list"))
-        return skipped(key, "not a file") if found is None else TreeFile(key, *found)
 
 
 class _Visit(NamedTuple):

@@ -21,7 +21,7 @@ from recordmill.transforms.sources.names import extension_of, is_image_name, is_
 from recordmill.transforms.sources.outline import Level, Outline, joined
 from recordmill.transforms.sources.parquet import ParquetSource
 from recordmill.transforms.sources.source import SourceConfig
-from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.layout import MANIFEST
 
 _OPENED = 8  # files of each kind that are opened
@@ -264,7 +264,7 @@ def _masks_by_name(_: SourceConfig, __: Outline, names: _Names) -> _Finding | No
 
 def _masks_by_content(config: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
     """Grey or palette images with the names and sizes of colour images."""
-    most = _COMPARED_REMOTE if is_remote(config.input) else _COMPARED
+    most = _COMPARED_REMOTE if file_system(config.input).has_latency else _COMPARED
     folders = [(key, level.images[:_STEMS]) for key, level in itertools.islice(names.levels.items(), most)]
     for key, files in folders:
         masks = {name_stem(name): joined(key, name) for name in files if extension_of(name) in LOSSLESS}

@@ -46,7 +46,7 @@ from recordmill.transforms.sources.source import (
     readable,
 )
 from recordmill.transforms.sources.tree import TreeFile
-from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_folder
 
 _LOOKED_AT = 10_000  # files of a bucket among which check() looks for an image
@@ -110,8 +110,9 @@ class Listed(NamedTuple):
 
 
 def _check_has_images(config: SourceConfig) -> None:
+    has_latency = file_system(config.input).has_latency
     for number, item in enumerate(input_files(config)):
-        if is_image_name(item.key) or (is_remote(root_of(config)) and number >= _LOOKED_AT):
+        if is_image_name(item.key) or (has_latency and number >= _LOOKED_AT):
             return
     remedy = links_outside(config) or "; give --image_root the folder of the images, if they are elsewhere"
     raise ValueError(f"--input is {config.input!r}: there is no image below it{remedy}")

@@ -220,6 +220,10 @@ class FileSystem(abc.ABC):
         """Whether there is a file, a folder or something else at a path, links followed."""
         return self.is_folder(path) or self.find(path) is not None
 
+    def missing(self, path: str) -> str:
+        """What to call the missing file or folder at a path where nothing is, in a message."""
+        return "file or folder"
+
     def is_link(self, path: str) -> bool:
         """Whether a path is a symbolic link."""
         return False

@@ -103,6 +103,10 @@ class GcsFileSystem(FileSystem):
         except FileNotFoundError:
             return False
 
+    def missing(self, path: str) -> str:
+        """One request: the bucket may be missing."""
+        return "object or folder" if self.is_folder(f"gs://{split_uri(path)[0]}") else "bucket"
+
     def is_unchanged(self, path: str, version: int, data: bytes) -> bool:
         """Needs a request only where the bytes do not have the listed version."""
         md5 = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()

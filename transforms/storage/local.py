@@ -141,6 +141,14 @@ class LocalFileSystem(FileSystem):
         found.sort()
         return found[:most], len(found) > most
 
+    def list_below(self, folder: str) -> Iterator[Entry]:
+        """Links to folders are not followed."""
+        for entry in self.list(folder):
+            if entry.is_folder:
+                yield from (one._replace(name=entry.name + one.name) for one in self.list_below(entry.path))
+            elif not entry.name.endswith("/"):
+                yield entry
+
     def open(self, path: str) -> io.BufferedReader:
         """Opening and reads are retried while their fault may pass.
 

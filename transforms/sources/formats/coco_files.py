@@ -28,7 +28,7 @@ from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.faults import os_fault
 from recordmill.transforms.storage.file_system import Entry
 from recordmill.transforms.storage.files import is_folder, open_file
-from recordmill.transforms.storage.listing import entries, is_link, located
+from recordmill.transforms.storage.listing import entries, located
 from recordmill.transforms.storage.paths import below, real_path
 
 _PEEKED = 1 << 20
@@ -237,14 +237,14 @@ def _json_files(config: SourceConfig, most_folders: int | None = None) -> Iterat
             yield _failure(prefix or "./", os_fault(error, "list"))
             continue
         found = [
-            (name, entry)
-            for name, entry in listed
-            if (name[-1] == "/" or name[-5:].lower() == ".json") and _is_looked_at(name)
+            one
+            for one in listed
+            if (one.name[-1] == "/" or one.name[-5:].lower() == ".json") and _is_looked_at(one.name)
         ]
-        for name, entry in found:
-            if extension_of(name) == "json":
-                yield from _json_file(folder, prefix, name, entry, confinement)
-        inner = [name[:-1] for name, _ in found if name[-1] == "/"] if prefix.count("/") < _DEPTH else []
+        for entry in found:
+            if extension_of(entry.name) == "json":
+                yield from _json_file(prefix, entry, confinement)
+        inner = [one.basename for one in found if one.name[-1] == "/"] if prefix.count("/") < _DEPTH else []
         for name in sorted(inner, key=lambda name: (name.lower() not in _LIKELY_FOLDERS, name)):
             path = _folder_path(f"{folder}/{name}", confinement)
             if path is not None and path not in skip_dirs and path not in seen:
@@ -256,24 +256,20 @@ def _is_looked_at(name: str) -> bool:
     return name != "/" and is_unicode(name) and not is_hidden(name.rstrip("/"))
 
 
-def _json_file(
-    folder: str, prefix: str, name: str, entry: Entry, confinement: Confinement
-) -> Iterator[tuple[str, str] | Failure]:
+def _json_file(prefix: str, entry: Entry, confinement: Confinement) -> Iterator[tuple[str, str] | Failure]:
+    key = prefix + entry.name
     try:
-        file = located(folder, name, entry, confinement)
+        yield located(entry, confinement)[0], key
     except BadInput as fault:
-        yield _failure(prefix + name, fault)
+        yield _failure(key, fault)
     except OSError as error:
-        yield _failure(prefix + name, os_fault(error, "list"))
-    else:
-        if file is not None:
-            yield file[0], prefix + name
+        yield _failure(key, os_fault(error, "list"))
 
 
 def _folder_path(path: str, confinement: Confinement) -> str | None:
     """Real path of a folder; None where it is a link that leads out."""
     try:
-        return confinement.resolve(path, "list") if is_link(path) else path
+        return confinement.followed(path)
     except BadInput:
         return None
 

@@ -117,7 +117,7 @@ class CocoPlaces:
         for prefix, folder in sorted(self._image_folders.items()):
             if folder in self._skip_dirs:
                 continue
-            for name, _ in entries(folder):
+            for name in (entry.name for entry in entries(folder)):
                 key = f"{prefix}/{name}" if prefix else name
                 if is_hidden(name) or not is_image_name(name) or key in self._masks:
                     continue

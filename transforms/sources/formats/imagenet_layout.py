@@ -18,7 +18,7 @@ from recordmill.transforms.sources.names import (
 )
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage.confinement import Confinement
-from recordmill.transforms.storage.listing import entries, is_link
+from recordmill.transforms.storage.listing import entries
 from recordmill.transforms.storage.paths import real_path
 
 SYNSET = re.compile(r"n[0-9]{8}")
@@ -95,7 +95,7 @@ def find_layout(config: SourceConfig, most: int = _FOLDERS) -> Layout:
         if not waiting:
             break
         prefix = waiting.popleft()
-        for name, _ in entries(layout.path(prefix)):
+        for name in (entry.name for entry in entries(layout.path(prefix))):
             if is_hidden(name[:-1] if name[-1] == "/" else name):
                 continue
             if name[-1] != "/":
@@ -133,6 +133,6 @@ def _is_visited(path: str, skipped: frozenset[str], confinement: Confinement) ->
     if not os.path.basename(path):
         return False
     try:
-        return (confinement.resolve(path, "list") if is_link(path) else path) not in skipped
+        return confinement.followed(path) not in skipped
     except BadInput:
         return False

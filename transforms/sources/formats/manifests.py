@@ -14,9 +14,9 @@ from recordmill.transforms.flags import flag_with
 from recordmill.transforms.sources.names import extension_of, is_unicode, printable, split_named, splits_in
 from recordmill.transforms.sources.outline import Outline
 from recordmill.transforms.sources.source import SourceConfig, check_input_exists, check_path, readable
-from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_folder, may_be_there, open_file
-from recordmill.transforms.storage.paths import absolute, below, real_path
+from recordmill.transforms.storage.paths import absolute, below, is_absolute, real_path
 
 PEEKED = 100
 """Rows at the start of a manifest that tell which columns there are, and what is in them."""
@@ -105,7 +105,7 @@ def manifests(config: SourceConfig) -> list[Manifest]:
     root = real_path(folder)
     found = []
     for given in config.annotations:
-        path = given if is_remote(given) or os.path.isabs(given) else _beside_or_inside(given, config.input)
+        path = given if is_absolute(given) else _beside_or_inside(given, config.input)
         name = (
             below(root, file := real_path(path))
             or below(absolute(folder), absolute(path))  # a link that leads out of the input
@@ -184,7 +184,7 @@ def _call_for(config: SourceConfig, source: str) -> str:
 def _check_text(manifest: Manifest, flag: str, takes_utf16: bool) -> None:
     with readable(flag, manifest.path):
         check_path(flag, manifest.path)
-        if not is_there(manifest.path):
+        if not file_system(manifest.path).is_there(manifest.path):
             raise ValueError(f"{flag} is {manifest.path!r}: there is no such file")
         with open_file(manifest.file) as stream:
             start = stream.read(1 << 16)

@@ -11,7 +11,6 @@ from recordmill.transforms.sources.names import is_hidden, is_image_name
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.files import is_folder, names_in
-from recordmill.transforms.storage.listing import is_link
 from recordmill.transforms.storage.paths import real_path
 
 _NAMES = 10_000  # of a folder in a bucket
@@ -63,7 +62,7 @@ class NearbyImages:
     def _is_inside(self, path: str) -> bool:
         """Whether a path is a folder that is read, and not a link to the outside."""
         try:
-            return is_folder(self._confinement.resolve(path, "list") if is_link(path) else path)
+            return is_folder(self._confinement.followed(path))
         except BadInput:
             return False
 

@@ -38,9 +38,9 @@ from recordmill.transforms.sources.outline import links_outside
 from recordmill.transforms.sources.selection import EXCLUDED, Selection, label_pattern
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage.confinement import OUTSIDE, Confinement, LocatedFile, not_local
-from recordmill.transforms.storage.file_system import is_remote, scheme_of
+from recordmill.transforms.storage.file_system import file_system, scheme_of
 from recordmill.transforms.storage.files import is_folder, names_in
-from recordmill.transforms.storage.paths import below, real_path
+from recordmill.transforms.storage.paths import below, is_absolute, real_path
 
 IMAGE_COLUMNS = ("image", "image_path", "filename", "file_name", "path", "uri", "filepath")
 LABEL_COLUMNS = ("label", "class", "category", "labels", "class_name")
@@ -306,7 +306,7 @@ class RowRecords:
         manifest_folder = os.path.dirname(real_path(manifest.path))
         root = real_path(input_root(config))
         image_roots = tuple(map(real_path, config.image_roots))
-        self._copies = tuple(folder for folder in image_roots if not is_remote(folder))
+        self._copies = tuple(folder for folder in image_roots if not file_system(folder).has_latency)
         self._bases = tuple(dict.fromkeys((manifest_folder, root, *image_roots)))
         self._confinement = Confinement((root, *image_roots, manifest_folder))
         inside = below(root, manifest_folder) or ""
@@ -452,9 +452,9 @@ class RowRecords:
         if scheme == "file" and path.startswith("/"):
             return self._confinement.find(unquote(path), self._bases)
         fault = not_local(uri, "manifest")
-        if scheme == "gs":
+        if is_absolute(read_uri := f"{scheme}://{path}"):
             try:
-                return self._confinement.find(f"gs://{path}", ())
+                return self._confinement.find(read_uri, ())
             except BadInput as known:
                 if known.reason != OUTSIDE:
                     raise

@@ -14,7 +14,7 @@ from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.files import open_file
-from recordmill.transforms.storage.listing import entries, is_link
+from recordmill.transforms.storage.listing import entries
 from recordmill.transforms.storage.paths import real_path
 from recordmill.transforms.storage.reader import ImageReader
 
@@ -128,7 +128,7 @@ def first_files(
             return
         prefix, path = waiting.popleft()
         try:
-            names = [name for name, _ in entries(path)]
+            names = [entry.name for entry in entries(path)]
         except OSError:
             continue
         folders = [name for name in names if name[-1] == "/"] if prefix.count("/") < _SNIFFED_DEPTH else []
@@ -147,7 +147,7 @@ def first_files(
 def _followed(path: str, confinement: Confinement) -> str | None:
     """The real path of a file or folder; None for a link that leads outside."""
     try:
-        return confinement.resolve(path, "list") if is_link(path) else path
+        return confinement.followed(path)
     except (BadInput, OSError):
         return None
 

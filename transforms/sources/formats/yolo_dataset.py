@@ -21,9 +21,9 @@ from recordmill.transforms.sources.names import (
 )
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage.confinement import GIVE_ROOT, Confinement
-from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_file, is_folder, may_be_there, names_in, open_file
-from recordmill.transforms.storage.paths import absolute, below, real_path
+from recordmill.transforms.storage.paths import absolute, below, is_absolute, real_path
 
 USUAL_NAMES = ("data.yaml", "data.yml", "dataset.yaml")
 """What a YAML file that describes a dataset is called."""
@@ -209,8 +209,8 @@ class _Places:
 
     def key(self, path: str) -> str | None:
         """A path as one below the root; None where it leads outside."""
-        if path.startswith("/") or is_remote(path):
-            tidy = path if is_remote(path) else posixpath.normpath(path)
+        if is_absolute(path):
+            tidy = absolute(path)
             inside = (below(root, f"{tidy}/") for root in (*self.roots, self._written))
             found = next((one for one in inside if one is not None), None)
             path = "." if found == "" else found or ".."
@@ -249,11 +249,13 @@ class _Places:
         whole = self._whole(base, path)
         if self.key(whole) is not None:
             return False
-        return is_remote(whole) or may_be_there(f"{self.root}/{whole}" if whole[:1] != "/" else whole)
+        if not is_absolute(whole):
+            return may_be_there(f"{self.root}/{whole}")
+        return file_system(whole).has_latency or may_be_there(whole)
 
     def _whole(self, base: str, path: str) -> str:
         path = path.replace("\\", "/")
-        return path if is_remote(path) else posixpath.join(base, path)
+        return path if is_absolute(path) else posixpath.join(base, path)
 
     def _by_tail(self, path: str) -> tuple[str, bool] | None:
         """Finds a path by as many of its last parts as possible, in any case.

@@ -15,9 +15,8 @@ from recordmill.transforms.sources.names import is_unicode, printable
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.storage.confinement import OUTSIDE, Confinement
-from recordmill.transforms.storage.file_system import is_remote
 from recordmill.transforms.storage.files import is_file, open_file
-from recordmill.transforms.storage.paths import absolute, below, real_path
+from recordmill.transforms.storage.paths import absolute, below, is_absolute, real_path
 
 _LONGEST = 1 << 16
 
@@ -67,8 +66,8 @@ def _key(
     folders may be missing on disk.
     """
     path = text if "/" in text else text.replace("\\", "/")
-    if path.startswith("/") or is_remote(path):
-        tidy = path if is_remote(path) else posixpath.normpath(path)
+    if is_absolute(path):
+        tidy = absolute(path)
         inside = [key for root in roots if (key := below(root, tidy)) is not None]
     else:
         tidied = [posixpath.normpath(posixpath.join(base, path)) for base in dict.fromkeys(bases)]
