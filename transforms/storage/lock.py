@@ -1,7 +1,7 @@
 """The lock of an output: one job at a time, until it ends or dies.
 
-The lock is a file under `.recordmill` that names its owner, a process of the job. The job's processes renew it
-every few seconds. If it was not renewed for a while, the job is dead.
+The lock is a file under `.recordmill` that names its owner, a process of the job. The processes of the job
+renew it every few seconds. If it was not renewed for a while, the job is dead.
 """
 
 from __future__ import annotations
