@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from recordmill.pipelines.options.parser import Parser
-from recordmill.pipelines.options.reading import REPORT, check_output_file
+from recordmill.pipelines.options.reading import REPORT, check_replaceable
 from recordmill.transforms.flags import as_flags
 from recordmill.transforms.records import JobError
 from recordmill.transforms.workers import own_process
@@ -79,7 +79,7 @@ def _output(given: str | None, dataset: Dataset) -> str:
                 "the page with --output FILE"
             )
         given = f"{dataset.folder}/{REPORT}"
-    return check_output_file("--output", given, is_sealed_page)
+    return check_replaceable("--output", given, is_sealed_page)
 
 
 def _published_files(dataset: Dataset) -> tuple[dict[str, Any] | None, str | None, list[str]]:

@@ -23,8 +23,20 @@ def path_of(dataset: str) -> str:
     return found
 
 
-def check_output_file(flag: str, path: str, is_ours: Callable[[bytes], bool]) -> str:
-    """The full path of a file that a flag names, and that can be written, in an existing folder.
+def check_output_file(flag: str, path: str, is_ours: Callable[[bytes], bool]) -> None:
+    """As `check_replaceable`; the file must also be in an existing folder that can be written."""
+    from recordmill.transforms.storage.file_system import file_system
+    from recordmill.transforms.storage.files import check_folder
+
+    folder = os.path.dirname(check_replaceable(flag, path, is_ours))
+    system, given = file_system(folder), f"{flag} is {path!r}"
+    if system.has_folders and not system.is_folder(folder):
+        raise ValueError(f"{given}; give a file in an existing folder")
+    check_folder(folder, given)
+
+
+def check_replaceable(flag: str, path: str, is_ours: Callable[[bytes], bool]) -> str:
+    """The full path of a file that a flag names, and that does not exist or may be replaced.
 
     Args:
         flag: its name, for messages.
@@ -32,22 +44,19 @@ def check_output_file(flag: str, path: str, is_ours: Callable[[bytes], bool]) ->
         is_ours: whether an existing file with these contents may be replaced.
 
     Raises:
-        ValueError: it cannot be written; one line.
+        ValueError: something else exists; one line.
     """
     from recordmill.transforms.records import JobError
     from recordmill.transforms.storage.file_system import file_system
-    from recordmill.transforms.storage.files import check_folder, may_replace
+    from recordmill.transforms.storage.files import may_replace
     from recordmill.transforms.storage.paths import absolute
 
-    given, full_path = f"{flag} is {path!r}", absolute(path)
-    system, folder = file_system(full_path), os.path.dirname(full_path)
-    wrong = ""
+    full_path, wrong = absolute(path), ""
+    system = file_system(full_path)
     try:
         system.check_path(full_path)
         if system.is_folder(full_path):
             wrong = ", which is a folder; give a file"
-        elif system.has_folders and not system.is_folder(folder):
-            wrong = "; give a file in an existing folder"
         elif not may_replace(full_path, is_ours):
             wrong = (
                 ", a file that recordmill did not write, or that was changed since; give another path, or "
@@ -56,8 +65,7 @@ def check_output_file(flag: str, path: str, is_ours: Callable[[bytes], bool]) ->
     except (OSError, ValueError, JobError) as error:
         wrong = f": {getattr(error, 'strerror', None) or error}"
     if wrong:
-        raise ValueError(f"{given}{wrong}")
-    check_folder(folder, given)
+        raise ValueError(f"{flag} is {path!r}{wrong}")
     return full_path
 
 
