@@ -28,9 +28,9 @@ from recordmill.transforms.shards.report import ShardFile, ShardReport
 from recordmill.transforms.shards.reuse import PreviousRecords, ReusableShard, reusable_shard
 from recordmill.transforms.shards.state import ShardState, shard_digest
 from recordmill.transforms.shards.tasks import EncodedBatch, EncodeTask, PartTask, encoder_pool, part_count
-from recordmill.transforms.storage import files, lock
+from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.faults import naming_faults
-from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.layout import Run
 from recordmill.transforms.storage.scratch import scratch_folder
 from recordmill.transforms.survey import Surveyed
@@ -139,7 +139,7 @@ class WriteShardsFn(TaskFn[_Shard, EncodedBatch | ShardFile]):
             self._plan, self._shards = plan, plan.shards()
             lock.keep(self._run.locked, self._run.token)
             with naming_faults(self._folder):
-                self._sizes = files.sizes(self._folder)
+                self._sizes = file_system(self._folder).sizes(self._folder)
         number, batches = element
         split, shard = self._shards[number]
         references = ordered(batches, self._config.order == "key")
@@ -236,16 +236,17 @@ class WriteShardsFn(TaskFn[_Shard, EncodedBatch | ShardFile]):
         return PreviousRecords(tuple(shards), self._config.order == "key", masks.name)
 
     def _working_folder(self) -> str:
-        """The folder in which shards are written; those of a bucket are uploaded once they are finished."""
-        if is_remote(self._folder):
+        """The folder of this machine in which shards are written until they are finished."""
+        folder = file_system(self._folder).working_folder(self._folder)
+        if folder is None:
             if self._scratch is None:
                 with naming_faults(tempfile.gettempdir()):
                     self._scratch = tempfile.mkdtemp(dir=scratch_folder())
             return self._scratch
         if not self._submitted:
-            with naming_faults(self._folder), contextlib.suppress(FileExistsError):
-                os.mkdir(self._folder)
-        return self._folder
+            with naming_faults(folder), contextlib.suppress(FileExistsError):
+                os.mkdir(folder)
+        return folder
 
 
 def _report(shard: _Shard, report: ShardReport) -> ShardReport:

@@ -24,7 +24,7 @@ from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.report import ShardFile, ShardReport, WriteStats
 from recordmill.transforms.shards.state import ShardState, shard_digest
 from recordmill.transforms.shards.statistics import Statistics
-from recordmill.transforms.storage.files import sizes
+from tests.shards.planned import sizes
 
 STATS = WriteStats(
     written=2,

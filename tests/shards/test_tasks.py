@@ -17,7 +17,7 @@ from recordmill.transforms.shards.report import ShardFile, ShardReport
 from recordmill.transforms.shards.state import ShardState, shard_digest
 from recordmill.transforms.shards.tasks import PartTask, encoder_pool, join_parts, part_count, write_part
 from recordmill.transforms.shards.totals import total
-from recordmill.transforms.storage.files import sizes
+from tests.shards.planned import sizes
 
 
 def records(count: int) -> list[ImageRecord]:

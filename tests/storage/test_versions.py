@@ -10,20 +10,22 @@ import pytest
 
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import lock
+from recordmill.transforms.storage.local import LocalFileSystem
+from recordmill.transforms.storage.version_publication import (
+    publish_version,
+    recover_versions,
+    remove_old_versions,
+)
 from recordmill.transforms.storage.versions import (
     Version,
     check_home,
     latest_version,
     parse_version,
-    publish_version,
     published_versions,
-    recover_versions,
-    remove_old_versions,
     staging_folder,
     version_folder,
     version_to_write,
 )
-from recordmill.transforms.storage.versions_files import move_folder
 from tests.storage.versioned import (
     FILES,
     KEPT,
@@ -223,11 +225,13 @@ def test_a_job_that_loses_the_lock_meanwhile_leaves_latest(
     put_staged(run)
     lock.acquire(str(home), run.token)
 
-    def moved(source: str, target: str) -> None:
-        move_folder(source, target)
+    rename = LocalFileSystem.rename_folder
+
+    def renamed(system: LocalFileSystem, source: str, target: str) -> None:
+        rename(system, source, target)
         lock.acquire(str(home), "another's")
 
-    monkeypatch.setattr("recordmill.transforms.storage.versions.move_folder", moved)
+    monkeypatch.setattr(LocalFileSystem, "rename_folder", renamed)
     with pytest.raises(JobError, match="another job has taken over"):
         publish_version(run)
     assert latest_seen(home) == "1.0.10"

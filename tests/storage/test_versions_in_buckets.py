@@ -10,19 +10,23 @@ from typing import Any
 import pytest
 
 from recordmill.transforms.records import JobError
-from recordmill.transforms.storage import lock, objects
-from recordmill.transforms.storage.cloud import called
+from recordmill.transforms.storage import gcs, lock
+from recordmill.transforms.storage.gcs_client import called
+from recordmill.transforms.storage.version_publication import (
+    publish_version,
+    recover_versions,
+    remove_old_versions,
+)
 from recordmill.transforms.storage.versions import (
     check_home,
     latest_version,
-    publish_version,
     published_versions,
-    recover_versions,
-    remove_old_versions,
     version_to_write,
 )
 from tests.buckets.server import BucketServer, Faults
-from tests.storage.versioned import KEPT, Killed, locked, publish, put_staged, run_of, whole, work
+from tests.storage.versioned import FILES, KEPT, Killed, convert, locked, publish, run_of, whole, work
+
+EXPOSING = ".recordmill/exposing.json"
 
 
 @pytest.fixture(autouse=True)
@@ -90,26 +94,30 @@ def test_homes_that_take_none(bucket: str, bucket_server: BucketServer) -> None:
         check_home("gs://nowhere/out")
 
 
-def test_manifest_json_is_moved_last_and_latest_json_written_then(
+def test_each_file_is_copied_once_and_latest_json_written_last(
     home: str, bucket_server: BucketServer
 ) -> None:
     run = run_of(home, "1.0.11")
     with locked(home, run.token):
-        put_staged(run)
         seen: list[tuple[str, str]] = []
 
         def note(number: int, request: Any, when: str) -> None:
-            if when == "after":
-                seen.append((request.kind, request.name))
+            if when == "after" and request.kind != "delete":
+                seen.append((request.kind, request.name.removeprefix("birds/")))
 
         bucket_server.on_mutation(note)
+        convert(run)
         publish_version(run)
         bucket_server.on_mutation(None)
-    made = [name.removeprefix("birds/") for kind, name in seen if kind != "delete"]
-    assert made[0] == ".recordmill/exposing.json"
-    assert made[-3:] == ["1.0.11/dataset_info.json", "1.0.11/manifest.json", "latest.json"]
-    assert set(made[1:-3]) == {f"1.0.11/{name}" for name in whole("1.0.11")} - {*made[-3:]} - {"latest.json"}
-    assert seen[-1] == ("delete", "birds/.recordmill/exposing.json")
+    copied = [name for kind, name in seen if kind == "rewrite"]
+    assert sorted(copied) == [f"1.0.11/{name}" for name in FILES[1:]]
+    made = [name for _, name in seen if name.startswith("1.0.11/") or name in ("latest.json", EXPOSING)]
+    assert made[len(copied) :] == [
+        "1.0.11/dataset_info.json",
+        EXPOSING,
+        "1.0.11/manifest.json",
+        "latest.json",
+    ]
     assert latest_seen(bucket_server, home) == "1.0.11"
     assert bucket_server.names(f"{home}/.recordmill") == []
     check_readers(bucket_server, home)
@@ -117,27 +125,28 @@ def test_manifest_json_is_moved_last_and_latest_json_written_then(
     check_readers(bucket_server, home)
 
 
-def test_nothing_is_exposed_without_the_lock(home: str, bucket_server: BucketServer) -> None:
+def test_nothing_is_published_without_the_lock(home: str, bucket_server: BucketServer) -> None:
     run = run_of(home, "1.0.11")
-    put_staged(run)
-    with locked(home, "another's"), pytest.raises(JobError, match="another job has taken over"):
-        publish_version(run)
+    with locked(home, "another's"), pytest.raises(JobError, match="another job has published meanwhile"):
+        convert(run)
     assert latest_seen(bucket_server, home) == "1.0.10"
+    assert list(map(str, published_versions(home))) == ["1.0.0", "1.0.9", "1.0.10"]
+    with locked(home, run.token):
+        recover_versions(home, "1.0.12")
     assert bucket_server.names(f"{home}/1.0.11") == []
+    assert bucket_server.names(f"{home}/.recordmill") == []
 
 
 def test_nothing_in_the_way_is_replaced(home: str, bucket_server: BucketServer) -> None:
     run = run_of(home, "1.0.11")
     bucket_server.put(f"{home}/1.0.11/train-00000-of-00001.tfrecord", b"mine")
     with locked(home, run.token):
-        put_staged(run)
-        with pytest.raises(JobError, match=r"something else has got the name '1\.0\.11' meanwhile"):
-            publish_version(run)
-        with pytest.raises(JobError, match=r"1\.0\.11 is in the way of version 1\.0\.11"):
-            recover_versions(home, "1.0.12")
+        with pytest.raises(JobError, match="no dataset's has the name 'train-00000-of-00001.tfrecord'"):
+            convert(run)
+        recover_versions(home, "1.0.12")
         assert contents(bucket_server, f"{home}/1.0.11") == {"train-00000-of-00001.tfrecord": "mine"}
         bucket_server.remove(f"{home}/1.0.11/train-00000-of-00001.tfrecord")
-        recover_versions(home, "1.0.12")
+        work(run)
     assert latest_seen(bucket_server, home) == "1.0.11"
     check_readers(bucket_server, home)
 
@@ -211,8 +220,8 @@ class Stop:
         return called(uri, function, *args, **options)
 
 
-def one_by_one(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-    """What is done side by side, in order: no thread outlives the process that was killed."""
+def one_by_one(_: Any, function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+    """Makes calls in order: no thread outlives the process that was killed."""
     return [function(item) for item in items]
 
 
@@ -221,8 +230,8 @@ def killed_job(home: str, token: str, before: int) -> bool:
     run = run_of(home, "1.0.2", token)
     lock.acquire(home, token)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(objects, "in_parallel", one_by_one)
-        patched.setattr(objects, "called", Stop(before))
+        patched.setattr(gcs.GcsFileSystem, "each", one_by_one)
+        patched.setattr(gcs, "called", Stop(before))
         try:
             work(run)
         except Killed:

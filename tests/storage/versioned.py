@@ -12,13 +12,24 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from recordmill.transforms.storage import files, lock
+from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.layout import Run
-from recordmill.transforms.storage.versions import (
+from recordmill.transforms.storage.publication import (
+    Move,
+    commit,
+    complete_moves,
+    move_file,
+    write_journal,
+    write_metadata_files,
+)
+from recordmill.transforms.storage.runs import mark_run, recover_runs, remove_run
+from recordmill.transforms.storage.version_publication import (
+    begin_publication,
     publish_version,
     recover_versions,
     remove_old_versions,
-    staging_folder,
 )
+from recordmill.transforms.storage.versions import assembly_folder, parse_version
 
 FILES = ("dataset_info.json", "index/train-00000-of-00001.idx", "train-00000-of-00001.tfrecord")
 KEPT = 2
@@ -31,7 +42,7 @@ class Killed(BaseException):
 
 def run_of(home: str, version: str, token: str = "token") -> Run:
     """The run that makes a version."""
-    return Run(staging_folder(home, version), "d" * 64, token, home=home, version=version)
+    return Run(assembly_folder(home, version), "d" * 64, token, home=home, version=version)
 
 
 def text_of(version: str, name: str) -> str:
@@ -46,20 +57,17 @@ def manifest_of(version: str) -> str:
 
 def put(path: str, text: str) -> None:
     """A file, in a folder or a bucket."""
-    if path.startswith("gs://"):
-        from recordmill.transforms.storage import objects
-
-        objects.write(path, text.encode())
-    else:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        Path(path).write_text(text)
+    system = file_system(path)
+    system.make_folder(os.path.dirname(path))
+    system.write(path, [text.encode()])
 
 
 def put_staged(run: Run) -> None:
-    """What a job has when its dataset is whole, and its own folder is not removed yet."""
+    """A complete dataset in its folder, before the run's own folder is removed."""
     put(os.path.join(run.folder, "run.json"), '{"format_version": 1}')
     for name in FILES:
         put(os.path.join(run.output, name), text_of(run.version, name))
+    begin_publication(run.home, parse_version(run.version))
     put(os.path.join(run.output, "manifest.json"), manifest_of(run.version))
 
 
@@ -82,9 +90,28 @@ def work(run: Run, keep: int = KEPT) -> None:
     """What such a job does under the lock."""
     recover_versions(run.home, run.version)
     if not files.exists(os.path.join(run.published, "manifest.json")):
-        put_staged(run)
+        convert(run)
         publish_version(run)
     remove_old_versions(run.home, keep)
+
+
+def convert(run: Run) -> None:
+    """From the start of a run to a complete dataset in the folder in which it is put together."""
+    mark_run(run, "1.0")
+    recover_runs(run)
+    moves = []
+    for name in FILES[1:]:
+        moves.append(
+            Move(os.path.join(run.shards, os.path.basename(name)), os.path.join(run.output, name), None)
+        )
+        put(moves[-1].unpublished, text_of(run.version, name))
+    publication = write_journal(run, moves, [*FILES[:1], "manifest.json"], "")
+    file_system(run.output).each(move_file, moves)
+    complete_moves(run.output, publication)
+    write_metadata_files(run, {FILES[0]: text_of(run.version, FILES[0])})
+    begin_publication(run.home, parse_version(run.version))
+    commit(run, manifest_of(run.version))
+    remove_run(run)
 
 
 def versions_seen(home: Path) -> list[str]:

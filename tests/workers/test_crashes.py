@@ -20,8 +20,8 @@ from recordmill.transforms.shards.sample import measure
 from recordmill.transforms.shards.state import ShardState
 from recordmill.transforms.shards.tasks import EncodeTask, PartTask, encoder_pool, write_part
 from recordmill.transforms.shards.totals import total
-from recordmill.transforms.storage.files import sizes
 from recordmill.transforms.storage.local import version_of
+from tests.shards.planned import sizes
 from tests.workers.failing_codec import failing_codec
 
 HANG_SECONDS = 1.0

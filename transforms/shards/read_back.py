@@ -11,10 +11,9 @@ from recordmill.transforms.examples.tfrecord import FRAME_BYTES, index_lines, re
 from recordmill.transforms.framing import HashedFile
 from recordmill.transforms.records import JobError
 from recordmill.transforms.shards.report import ShardFile, ShardReport, WriteStats
-from recordmill.transforms.storage import files
 from recordmill.transforms.storage.faults import naming_faults
-from recordmill.transforms.storage.file_system import is_remote
-from recordmill.transforms.storage.files import write_file
+from recordmill.transforms.storage.file_system import file_system
+from recordmill.transforms.storage.files import open_named, write_file
 
 _NAME = re.compile(r"(?P<split>.+)-(?P<shard>\d{5})-of-\d{5}\.tfrecord")
 
@@ -36,7 +35,7 @@ def read_back(path: str) -> ShardReport:
     split, shard = shard_of_name(path)
     index_path = f"{path.removesuffix('.tfrecord')}-{uuid.uuid4().hex[:12]}.idx"
     lengths = array.array("Q")
-    with naming_faults(path), files.open_stream(path) as file:
+    with naming_faults(path), open_named(path) as file:
         hashing = HashedFile(file)
         try:
             lengths.extend(len(payload) + FRAME_BYTES for payload in read_records(hashing))
@@ -45,8 +44,10 @@ def read_back(path: str) -> ShardReport:
                 f"{path}: {error}; the disk does not give back what was written to it: look after it, then "
                 "give the same command"
             ) from error
-        if not is_remote(path):
-            os.fsync(file.fileno())
+    system = file_system(path)
+    with naming_faults(path):
+        if system.working_folder(os.path.dirname(path)) is not None:  # a file of this machine
+            system.put(path, path)
     with naming_faults(index_path):
         write_file(index_path, index_lines(lengths))
     stats = WriteStats(written=len(lengths))

@@ -24,7 +24,8 @@ from recordmill.transforms.images.tensor import varint
 from recordmill.transforms.records import Mapped, StoredImage
 from recordmill.transforms.shards.report import ShardFile, WriteStats
 from recordmill.transforms.shards.statistics import Counted, decode_counter, in_order
-from recordmill.transforms.storage import files
+from recordmill.transforms.storage.file_system import file_system
+from recordmill.transforms.storage.files import read_bytes
 
 FORMAT_VERSION = 3
 ENDING = ".rows.gz"
@@ -221,7 +222,7 @@ def write_state(path: str, header: StateHeader, rows: str) -> str:
     ):
         RecordWriter(cast(BinaryIO, packed)).write(msgspec.msgpack.encode(header))
         shutil.copyfileobj(every_row, packed, _READ_BYTES)
-    return files.file_sha256(path)
+    return file_system(path).sha256(path)
 
 
 class ShardRecords(NamedTuple):
@@ -253,7 +254,7 @@ def read_state(path: str) -> ShardRecords:
         DamagedStateError: its header is damaged, or of another format.
         FileNotFoundError: there is none.
     """
-    data = files.read_bytes(path)
+    data = read_bytes(path)
     records = _records(data, path)
     packed_header = next(records, b"")
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable
 
@@ -9,6 +10,9 @@ import msgspec
 
 from recordmill.transforms.records import Failure, StoredImage
 from recordmill.transforms.shards.statistics import Statistics, add_counts
+
+# The attributes of `ShardFile` that are paths.
+_PATHS = ("path", "index_path", "failures_path", "state_path")
 
 
 class WriteStats(msgspec.Struct):
@@ -92,10 +96,6 @@ def merged(stats: list[WriteStats]) -> WriteStats:
     return result
 
 
-PATHS = ("path", "index_path", "failures_path", "state_path")
-"""The attributes of `ShardFile` that are paths."""
-
-
 class ShardFile(msgspec.Struct, frozen=True):
     """A finished file of records that no reader sees yet: a shard, or a part of one.
 
@@ -121,14 +121,15 @@ class ShardFile(msgspec.Struct, frozen=True):
     state_sha256: str = ""
 
     @property
-    def named_paths(self) -> dict[str, str | None]:
-        """Of its files, by attribute."""
-        return {name: getattr(self, name) for name in PATHS}
-
-    @property
     def paths(self) -> list[str]:
         """Of all its files."""
-        return [path for path in self.named_paths.values() if path is not None]
+        return [path for name in _PATHS if (path := getattr(self, name)) is not None]
+
+    def in_folder(self, folder: str) -> ShardFile:
+        """The same with its files in another folder; with their names alone where that is empty."""
+        paths = {name: getattr(self, name) for name in _PATHS}
+        moved = {name: path and os.path.join(folder, os.path.basename(path)) for name, path in paths.items()}
+        return msgspec.structs.replace(self, **moved)
 
 
 class ShardReport(msgspec.Struct, frozen=True):

@@ -25,8 +25,8 @@ from recordmill.transforms.shards.record_state import (
 from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.report import ShardFile, ShardReport, WriteStats
 from recordmill.transforms.shards.state import ShardState
-from recordmill.transforms.storage import files
-from recordmill.transforms.storage.files import write_file
+from recordmill.transforms.storage.file_system import file_system
+from recordmill.transforms.storage.files import open_named, read_bytes, status_of, write_file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +70,7 @@ class ReusableShard:
         failures_path = None
         if self.header.failures:
             failures_path = f"{state.path}.failures"
-            files.make_folder(state.folder)
+            file_system(state.folder).make_folder(state.folder)
             write_file(failures_path, (f"{line}\n" for line in self.header.failures))
         file = ShardFile(
             path=self.paths.records_path,
@@ -102,9 +102,10 @@ def reusable_shard(previous: PreviousVersion, num_shards: int, state: ShardState
         header = found.header
         if header.digest != state.digest:
             return None
-        if files.stamp_of(paths.records_path) != (header.size, header.stamp):
+        records = status_of(paths.records_path)
+        if (records.size, records.stamp) != (header.size, header.stamp):
             return None
-        if hashlib.sha256(files.read_bytes(paths.index_path)).hexdigest() != header.index_sha256:
+        if hashlib.sha256(read_bytes(paths.index_path)).hexdigest() != header.index_sha256:
             return None
         deque(found.packed_rows, maxlen=0)  # a damaged state must not get into the next version
     except (FileNotFoundError, DamagedStateError):
@@ -155,7 +156,7 @@ class PreviousRecords:
         for shard in self.shards:
             with contextlib.suppress(FileNotFoundError, ValueError):  # damaged
                 state = read_state(shard.state_path)
-                file = stack.enter_context(files.open_stream(shard.records_path))
+                file = stack.enter_context(open_named(shard.records_path))
                 for offset, row in state.rows():
                     if row.source:
                         yield row, offset, file

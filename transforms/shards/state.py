@@ -14,8 +14,8 @@ from recordmill.transforms.shards.fingerprint import files_of
 from recordmill.transforms.shards.references import reference_digest, reference_record
 from recordmill.transforms.shards.report import ShardFile, ShardReport
 from recordmill.transforms.shards.statistics import decode_counter, in_order
-from recordmill.transforms.storage import files
-from recordmill.transforms.storage.files import write_file
+from recordmill.transforms.storage.file_system import file_system
+from recordmill.transforms.storage.files import read_bytes, read_text, write_file
 from recordmill.transforms.storage.layout import STATE_ENDING
 from recordmill.transforms.storage.reader import ImageReader
 
@@ -69,8 +69,7 @@ class ShardState:
             file: of the shard.
             sizes: of its files, as `ShardFile.paths` has them.
         """
-        names = {name: path and os.path.basename(path) for name, path in file.named_paths.items()}
-        named = msgspec.structs.replace(file, stats=in_order(file.stats), **names)
+        named = msgspec.structs.replace(file.in_folder(""), stats=in_order(file.stats))
         state = _State(_FORMAT_VERSION, self.digest, dict(zip(named.paths, sizes, strict=True)), named)
         write_file(self.path, msgspec.msgpack.encode(state))
 
@@ -94,26 +93,25 @@ class ShardState:
         """Removes the files of the shard that an earlier run has left; `sizes` as in `reusable`."""
         if os.path.basename(self.path) in sizes:
             report = self._stored_report(sizes, any_digest=True)
-            files.remove_if_there(self.path)
+            system = file_system(self.folder)
+            system.remove_existing(self.path)
             if report is not None:
-                files.remove_if_there(*report.file.paths)
+                system.remove_existing(*report.file.paths)
 
     def _stored_report(self, sizes: Mapping[str, int], any_digest: bool = False) -> ShardReport | None:
         """The report in the state file; None without one, or where it is damaged or of another format."""
         if os.path.basename(self.path) not in sizes:
             return None
         try:
-            state = _decoder.decode(files.read_bytes(self.path))
+            state = _decoder.decode(read_bytes(self.path))
         except (FileNotFoundError, ValueError, RecursionError):
             return None
-        named = state.file.named_paths
         if state.format_version != _FORMAT_VERSION or not all(map(_is_name, state.file.paths)):
             return None
         present = {name: sizes.get(name) for name in state.file.paths}
         if not (any_digest or (state.digest == self.digest and state.sizes == present)):
             return None
-        paths = {name: path and os.path.join(self.folder, path) for name, path in named.items()}
-        return ShardReport(self.split, self.shard, msgspec.structs.replace(state.file, **paths), reused=True)
+        return ShardReport(self.split, self.shard, state.file.in_folder(self.folder), reused=True)
 
 
 def _is_name(name: str) -> bool:
@@ -138,7 +136,7 @@ def shard_digest(settings: str, references: Iterable[bytes]) -> str:
 
 def _can_be_loaded(failures_path: str, references: Iterable[bytes]) -> bool:
     """Whether an image that could not be loaded (no permission, not there) can be now."""
-    lines = filter(None, files.read_text(failures_path).split("\n"))
+    lines = filter(None, read_text(failures_path).split("\n"))
     failed = [Failure(**msgspec.json.decode(line)) for line in lines]
     unloaded = {failure.key for failure in failed if failure.stage == "load"}
     if not unloaded:

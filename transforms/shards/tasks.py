@@ -23,10 +23,9 @@ from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.report import ShardFile, WriteStats, merged
 from recordmill.transforms.shards.reuse import PreviousRecords
 from recordmill.transforms.shards.state import ShardState
-from recordmill.transforms.storage import objects
 from recordmill.transforms.storage.faults import naming_faults
-from recordmill.transforms.storage.file_system import is_remote
-from recordmill.transforms.storage.files import stamp_of, write_file
+from recordmill.transforms.storage.file_system import Status, file_system
+from recordmill.transforms.storage.files import write_file
 from recordmill.transforms.workers.pool import ITEM_SECONDS, ProcessExecutor
 from recordmill.transforms.workers.position import SLOW_FACTOR
 from recordmill.transforms.workers.task import Progress, R, Task, Worker
@@ -202,28 +201,27 @@ class EncodeTask(_RecordsTask[EncodedBatch]):
 
 
 def _finished(file: ShardFile, state: ShardState | None, worker: Worker | None = None) -> ShardFile:
-    """Makes a shard durable: its files are on disk, or in the bucket, before the state that names them."""
+    """Makes a shard durable: its files are in the folder of the run before the state that names them."""
     if state is None:
         return file
-    is_uploaded = is_remote(state.folder)
+    system, folder = file_system(state.folder), state.folder
+
+    def put(path: str) -> Status:
+        return system.put(path, os.path.join(folder, os.path.basename(path)))
+
+    records = put(file.path)  # before its state, which holds its stamp
     if file.state_path is not None:
-        stamp = objects.upload(file.path, _path_in(state.folder, file.path)).crc32c if is_uploaded else ""
-        file = _with_state(file, file.state_path, state.digest, stamp)
-    sizes = [os.path.getsize(path) for path in file.paths]
-    if is_uploaded:
-        file = _uploaded(file, state.folder)
-    else:
-        for path in file.paths:
-            with open(path, "rb") as finished:
-                os.fsync(finished.fileno())
+        file = _with_state(file, file.state_path, state.digest, records.stamp)
+    others = system.each(put, file.paths[1:])
     if worker is not None:
         worker.progress(0, 0)  # a worker whose parent is gone ends here
-    state.write(file, sizes)
+    file = file.in_folder(folder)
+    state.write(file, [status.size for status in (records, *others)])
     return file
 
 
 def _with_state(file: ShardFile, rows: str, digest: str, stamp: str) -> ShardFile:
-    """A complete shard with its state instead of the rows of its records; `stamp` if it is an object."""
+    """A complete shard with its state instead of the rows of its records."""
     failures: Sequence[str] = ()
     if file.failures_path is not None:
         with open(file.failures_path, encoding="utf-8", newline="\n") as failed:
@@ -231,35 +229,9 @@ def _with_state(file: ShardFile, rows: str, digest: str, stamp: str) -> ShardFil
     path = f"{rows.removesuffix('.rows')}{ENDING}"
     with open(file.index_path, "rb") as lines:
         index = hashlib.sha256(lines.read()).hexdigest()
-    stamp = stamp or stamp_of(file.path)[1]
     sha256 = write_state(path, header_of(file, digest, stamp, index, failures), rows)
     os.remove(rows)
     return msgspec.structs.replace(file, state_path=path, state_sha256=sha256)
-
-
-def _uploaded(file: ShardFile, folder: str) -> ShardFile:
-    """The files of a shard in a bucket, under the same names; the local files are removed.
-
-    The records of a shard with a state are there already: their checksum is in the state.
-    """
-    paths = [path for path in file.paths if file.state_path is None or path != file.path]
-    objects.in_parallel(functools.partial(_upload, folder), paths)
-    _remove(file.paths)
-    return msgspec.structs.replace(
-        file,
-        path=_path_in(folder, file.path),
-        index_path=_path_in(folder, file.index_path),
-        failures_path=file.failures_path and _path_in(folder, file.failures_path),
-        state_path=file.state_path and _path_in(folder, file.state_path),
-    )
-
-
-def _upload(folder: str, path: str) -> None:
-    objects.upload(path, _path_in(folder, path))
-
-
-def _path_in(folder: str, path: str) -> str:
-    return os.path.join(folder, os.path.basename(path))
 
 
 def write_part(

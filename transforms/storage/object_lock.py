@@ -13,7 +13,8 @@ import time
 from collections.abc import Collection
 
 from recordmill.transforms.records import JobError
-from recordmill.transforms.storage import cloud, objects
+from recordmill.transforms.storage import gcs_client as cloud
+from recordmill.transforms.storage.file_system import ChangedError, NEW, Status, file_system
 from recordmill.transforms.storage.faults import naming_faults
 from recordmill.transforms.storage.layout import RUNS
 from recordmill.transforms.storage.owner import Owner
@@ -65,7 +66,7 @@ class _Held:
             return False
         if present[1].generation == self.generation:
             # ChangedError is another process's that was faster.
-            self.generation = objects.write(self._uri, self._text, self.generation).generation
+            self.generation = file_system(self._uri).write(self._uri, [self._text], self.generation).generation
         else:
             self.generation = present[1].generation
         return True
@@ -102,7 +103,7 @@ def holder(output: str) -> str | None:
         return None
     try:
         present = _present(uri)
-        if present is None or _is_dead(*present):
+        if present is None or _is_dead(uri, *present):
             return None
         return _refusal(output, *present)
     except OSError:
@@ -120,7 +121,7 @@ def release(output: str, token: str) -> None:
         with contextlib.suppress(OSError, JobError):
             present = _present(uri)
             if present is not None and present[0].token == token:
-                objects.delete(uri, present[1].generation)
+                file_system(uri).remove(uri, present[1].generation)
 
 
 def release_all() -> None:
@@ -149,34 +150,34 @@ def _taken(output: str, uri: str, owner: Owner, ours: Collection[str]) -> _Held:
             time.sleep(_TRY_SECONDS)
         present = _present(uri)
         if present is None:
-            generation = objects.NEW
-        elif present[0].token in ours or _is_dead(*present):
+            generation = NEW
+        elif present[0].token in ours or _is_dead(uri, *present):
             generation = present[1].generation
         else:
             raise JobError(_refusal(output, *present))
         try:
-            written = objects.write(uri, owner.to_json(), generation)
-        except cloud.ChangedError:
+            written = file_system(uri).write(uri, [owner.to_json()], generation)
+        except ChangedError:
             continue  # another job was faster
         return _Held(uri, owner, written.generation)
     raise JobError(f"--output is {output!r}, where other jobs come and go; give the command again")
 
 
-def _present(uri: str) -> tuple[Owner, objects.StoredObject] | None:
+def _present(uri: str) -> tuple[Owner, Status] | None:
     """Who has the lock, and which state of the object says so.
 
     Raises:
         JobError: the object is not a lock that a job wrote.
     """
     for _ in range(_TRIES):
-        found = objects.stat(uri)
+        found = file_system(uri).find(uri)
         if found is None:
             return None
         try:
-            text = objects.read(uri)
+            text = file_system(uri).read(uri)
         except FileNotFoundError:
             return None
-        again = objects.stat(uri)
+        again = file_system(uri).find(uri)
         if again is not None and again.generation == found.generation:
             if not Owner.is_begun(text):
                 raise JobError(f"{uri} is not a lock that recordmill wrote; move it away")
@@ -184,27 +185,28 @@ def _present(uri: str) -> tuple[Owner, objects.StoredObject] | None:
     return None
 
 
-def _is_dead(owner: Owner, found: objects.StoredObject) -> bool:
-    return owner.is_gone() or _age(found) > DEAD_SECONDS
+def _is_dead(uri: str, owner: Owner, found: Status) -> bool:
+    return owner.is_gone() or _age(uri, found) > DEAD_SECONDS
 
 
-def _age(found: objects.StoredObject) -> float:
+def _age(uri: str, found: Status) -> float:
     """Seconds since the last sign of life, by the clock of the service: hosts' own may be far apart."""
-    clock = os.path.join(os.path.dirname(found.uri), CLOCK)
+    clock = os.path.join(os.path.dirname(uri), CLOCK)
     for _ in range(_TRIES):
-        present = objects.stat(clock)
+        present = file_system(clock).find(clock)
         if present is not None and present.size:
             raise JobError(f"{clock} is not an object that recordmill wrote; move it away")
-        with contextlib.suppress(cloud.ChangedError):  # another process was faster
-            written = objects.write(clock, b"", objects.NEW if present is None else present.generation)
-            with contextlib.suppress(FileNotFoundError, cloud.ChangedError):
-                objects.delete(clock, written.generation)
-            return written.updated - found.updated
+        with contextlib.suppress(ChangedError):  # another process was faster
+            written = file_system(clock).write(clock, [b""], NEW if present is None else present.generation)
+            with contextlib.suppress(FileNotFoundError, ChangedError):
+                file_system(clock).remove(clock, written.generation)
+            return (written.modified - found.modified) / 1e9
     return 0.0
 
 
-def _refusal(output: str, owner: Owner, found: objects.StoredObject) -> str:
-    left = max(DEAD_SECONDS - _age(found), 1)
+def _refusal(output: str, owner: Owner, found: Status) -> str:
+    uri = _uri(output)
+    left = max(DEAD_SECONDS - _age(uri, found), 1)
     return (
         f"--output is {output!r}, where another job is at work: {owner}; wait for it, or give another "
         f"folder; if it is dead, give the same command again in {left:.0f} s"
