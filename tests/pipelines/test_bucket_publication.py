@@ -12,7 +12,11 @@ import pytest
 from requests.adapters import HTTPAdapter
 
 from recordmill.transforms.records import JobError
+<<<<<<< HEAD
+from recordmill.transforms.storage import cloud, lock
+=======
 from recordmill.transforms.storage import gcs_client, lock, object_lock
+>>>>>>> main
 from tests.buckets.calls import Request
 from tests.buckets.server import BucketServer, Drop
 from tests.pipelines.faulty import Job, Killed, content_digest, contents
@@ -25,7 +29,7 @@ STEP = 1 if os.environ.get("RECORDMILL_EVERY_KILL") else 9
 @pytest.fixture(autouse=True)
 def _the_dead_are_known_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     lock.release_all()
-    monkeypatch.setattr(object_lock, "DEAD_SECONDS", -1.0)
+    monkeypatch.setattr(lock._LockObject, "dead_seconds", -1.0)
 
 
 class Process:
@@ -122,9 +126,9 @@ class Scene:
         try:
             Process(at, after).run(self.job())
         except Killed:
-            for held in object_lock._held.values():
+            for held in lock._held.values():
                 held.close()
-            object_lock._forget()
+            lock._forget()
             return True
         return False
 

@@ -27,8 +27,8 @@ from recordmill.transforms.records import (
     StoredImage,
 )
 from recordmill.transforms.shards.fingerprint import annotations_fingerprint, has_details
+from recordmill.transforms.shards.lineage import EncodedRecord
 from recordmill.transforms.shards.read_ahead import Loading, read_ahead
-from recordmill.transforms.shards.record_state import EncodedRecord
 from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.report import WriteStats
 from recordmill.transforms.shards.reuse import PreviousRecords
