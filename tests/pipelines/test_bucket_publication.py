@@ -15,7 +15,7 @@ from recordmill.transforms.records import JobError
 <<<<<<< HEAD
 from recordmill.transforms.storage import cloud, lock
 =======
-from recordmill.transforms.storage import gcs_client, lock, object_lock
+from recordmill.transforms.storage import gcs_client, lock
 >>>>>>> main
 from tests.buckets.calls import Request
 from tests.buckets.server import BucketServer, Drop
