@@ -12,7 +12,7 @@ import datetime
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -135,7 +135,7 @@ def recover_runs(run: Run) -> int:
     An interrupted publication is undone. The finished shards of the same run stay.
 
     Returns:
-        The number of finished shards that are removed because version 0.1 of recordmill wrote their checkpoints.
+        The number of finished shards that are removed because version 0.1 wrote their checkpoints.
     """
     recover_publications(run.output, run.work)
     folders = run_folders(run.work)
@@ -273,23 +273,18 @@ def _is_ours(folder: str) -> bool:
 def _tidy(run: Run) -> None:
     """Leaves of a run's folder what this job needs, and the finished shards."""
     made = list(_made_in(run.folder))
-    finished = _finished_files([found.path for found in made if found.basename.endswith(CHECKPOINT_ENDING)])
-    kept = {run.sample, run.records, *(os.path.join(run.shards, name) for name in finished)}
+    checkpoints = [found.path for found in made if found.basename.endswith(CHECKPOINT_ENDING)]
+    finished = file_system(run.shards).each(_files_of_checkpoint, checkpoints)
+    kept = {
+        run.sample,
+        run.records,
+        *(os.path.join(run.shards, name) for names in finished for name in names),
+    }
     _remove_entries(found for found in made if found.path not in kept)
 
 
-def _finished_files(checkpoints: Sequence[str]) -> Collection[str]:
-    """Names of the checkpoints that are complete, and of the files that they name."""
-    return {
-        name
-        for names in file_system(checkpoints[0] if checkpoints else "").each(
-            _files_of_checkpoint, checkpoints
-        )
-        for name in names
-    }
-
-
 def _files_of_checkpoint(path: str) -> Sequence[str]:
+    """Names of a checkpoint and of the files that it names; none where it is damaged."""
     with contextlib.suppress(ValueError, RecursionError):
         return [*_checkpoints.decode(read_bytes(path)).sizes, os.path.basename(path)]
     return []
