@@ -338,6 +338,34 @@ def test_files_of_a_bucket_and_of_a_disk_are_alike(
     assert story(f"{bucket}/out") == story(str(tmp_path))
 
 
+def test_a_folder_without_a_name_is_not_the_folder_around_it(
+    bucket: str, bucket_server: BucketServer
+) -> None:
+    for name in ("out/a", "out//b", "out/c//d"):
+        bucket_server.put(f"{bucket}/{name}", b"1")
+    assert [entry.name for entry in GCS.list(f"{bucket}/out")] == ["/", "a", "c/"]
+    assert [entry.name for entry in GCS.contents(f"{bucket}/out")] == ["a", "c/"]
+    GCS.remove_entries(entry for entry in GCS.list(f"{bucket}/out") if entry.name == "/")
+    assert len(bucket_server.names(f"{bucket}/out")) == 3
+    GCS.remove_entries(GCS.contents(f"{bucket}/out"))
+    assert bucket_server.names(f"{bucket}/out") == [f"{bucket}/out//b"]
+
+
+def test_a_removal_that_does_not_wait(bucket: str, bucket_server: BucketServer) -> None:
+    bucket_server.put(f"{bucket}/lock", b"1")
+    with pytest.raises(ChangedError):
+        GCS.remove(f"{bucket}/lock", 1, within=5)
+    bucket_server.faults = Faults(1, kinds=(503,))
+    with pytest.raises(OSError, match="503"):
+        GCS.remove(f"{bucket}/lock", within=5)
+    bucket_server.faults = None
+    bucket_server.clear()
+    GCS.remove(f"{bucket}/lock", within=5)
+    with pytest.raises(FileNotFoundError):
+        GCS.remove(f"{bucket}/lock", within=5)
+    assert kinds(bucket_server) == {"delete": 2}
+
+
 def test_reading_ahead_asks_for_several_at_a_time(bucket: str, bucket_server: BucketServer) -> None:
     for number in range(4):
         bucket_server.put(f"{bucket}/{number}", b"%d" % number)

@@ -360,9 +360,11 @@ class FileSystem(abc.ABC):
         self.each(self._remove_existing, paths)
 
     def remove_entries(self, entries: Iterable[Entry]) -> None:
-        """Removes files, and folders with everything below them."""
+        """Removes files, and folders with everything below them; not a folder without a name."""
         paths: list[str] = []
         for entry in entries:
+            if not entry.basename:
+                continue
             if entry.is_folder:
                 paths += [below.path for below in self.list_below(entry.path)]
             else:
