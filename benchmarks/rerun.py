@@ -26,7 +26,7 @@ from benchmarks.contenders import Q90_FLAGS, convert
 from benchmarks.inputs import TEN, benchmark_parser, draw_jpegs, once, own_folder, with_comment
 from benchmarks.measure import Memory, megabytes, peak_memory, wall_seconds
 from benchmarks.report import machine, markdown_table
-from recordmill.transforms.storage.files import file_sha256
+from recordmill.transforms.storage.file_system import file_system
 
 FIRST, NEXT = "1.0.0", "1.0.1"
 _LEAST_IMAGES = 200
@@ -245,7 +245,7 @@ class Bench:
 
 def shard_digests(dataset: Path) -> dict[str, str]:
     """sha256 of each shard, by name."""
-    return {path.name: file_sha256(str(path)) for path in sorted(dataset.glob("*.tfrecord"))}
+    return {path.name: file_system("").sha256(str(path)) for path in sorted(dataset.glob("*.tfrecord"))}
 
 
 HEADER = (

@@ -24,14 +24,14 @@ _MOST_SHARDS = 99_999
 LIST_CPU = 69e-6
 SURVEY_CPU = 13e-6
 SHUFFLE_CPU = 27e-6
-STATE_CPU = 5e-6
+LINEAGE_CPU = 5e-6
 REUSE_CPU = 800e-6
 PUBLISH_CPU = 0.4e-3
 # Bytes for each image (a name is held while its folder is listed), failure or shard.
 REFERENCE = 144
 KEY_HASH = 8
 NAME = 424
-STATE = 48
+LINEAGE = 48
 FAILURE = 250
 MANIFEST = 300
 REPORT = 5786
@@ -52,7 +52,7 @@ STREAM = 50e6
 REQUEST = 0.05
 CONNECTIONS = 16
 _READ_AHEAD = 4 * MIB
-# One worker copies and deletes three files of each shard: records, index, state.
+# One worker copies and deletes three files of each shard: records, index, lineage.
 _PUBLISH_REQUESTS = 3 * 2
 
 
@@ -141,7 +141,7 @@ def cost_of(size: Size, run: Run) -> Cost:
     # One thread lists a part, and waits for each page of it.
     longest = size.images / parts * (LIST_CPU + SURVEY_CPU + LIST_A * REQUEST) / 3600
     finding = parts * PART_A * REQUEST / CONNECTIONS / 3600
-    shuffle = size.images * (SHUFFLE_CPU + (0 if run.is_first else STATE_CPU)) / 3600
+    shuffle = size.images * (SHUFFLE_CPU + (0 if run.is_first else LINEAGE_CPU)) / 3600
     images = encoded * _image_seconds() / 3600
     reuse = reused * max(REUSE_CPU, IMAGE_BYTES / STREAM) / 3600
     published = 0 if run.is_same else shards
@@ -203,7 +203,7 @@ _GROWS: dict[str, Callable[[Size], str]] = {
     "references": lambda size: _bytes(size.images * REFERENCE),
     "references of one shard": lambda size: _bytes(size.images * REFERENCE / size.shards),
     "through the shuffle, in and out": lambda size: _bytes(_shuffled(size)),
-    "state": lambda size: _bytes(size.images * STATE),
+    "lineage": lambda size: _bytes(size.images * LINEAGE),
     "stored, a month": lambda size: f"${_figure(size.images * IMAGE_BYTES / 1e9 * estimate.STORED_GB_MONTH)}",
     "failures.jsonl, if 1 % fail": lambda size: _bytes(size.images / 100 * FAILURE),
     "hashes in one of the 256 groups that find repeated keys": lambda size: _bytes(

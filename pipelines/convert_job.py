@@ -23,7 +23,7 @@ from recordmill.transforms.shards import progress
 from recordmill.transforms.shards.class_overview import source_facts
 from recordmill.transforms.shards.dataset_plan import fewest_shards, slots_warning
 from recordmill.transforms.storage import lock
-from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import exists
 from recordmill.transforms.storage.layout import MANIFEST
 from recordmill.transforms.storage.versions import latest_version
@@ -59,7 +59,7 @@ class _Conversion(Job):
     preload = "recordmill.transforms.shards.tasks"
 
     def __init__(self, options: ConvertOptions) -> None:
-        super().__init__(options.dataset.workers, _UNFINISHED, is_remote(options.output))
+        super().__init__(options.dataset.workers, _UNFINISHED, file_system(options.output).has_latency)
         self._options = options
         self._token = ""  # of the lock that the job holds on the output
         self.published = options.output

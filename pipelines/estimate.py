@@ -49,7 +49,7 @@ CLASS_A = 0.05 / 10_000
 CLASS_B = 0.004 / 10_000
 STORED_GB_MONTH = 0.020
 
-# Of a listing, and of a shard: it, its index and its state written, the first two copied, the state read.
+# Of a listing, and of a shard: it, its index and its checkpoint written, the first two copied, the last read.
 _PAGE = 1000
 _CLASS_A_PER_SHARD = 6
 

@@ -12,9 +12,8 @@ import tensorflow as tf
 
 from recordmill.pipelines.input_splits import ALL, Piece, cut, known_records
 from recordmill.transforms.reading.shard import frames, opened
-from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import open_named
-from recordmill.transforms.storage.gcs_client import NO_AUTH
 
 ShardBy = Literal["auto", "file", "record"]
 
@@ -199,12 +198,9 @@ def _chunks(path: bytes, skip: int, take: int) -> Iterator[list[bytes]]:
 
 
 def _is_read_by_tensorflow(path: str) -> bool:
-    """Whether TensorFlow's own readers take a path: they know no emulator of buckets."""
-    if not is_remote(path):
-        return True
-    if os.environ.get("STORAGE_EMULATOR_HOST") or os.environ.get(NO_AUTH):
-        return False
-    return "gs" in tf.io.gfile.get_registered_schemes()
+    """Whether TensorFlow's own readers take a path: they know no emulator, and look for credentials."""
+    system = file_system(path)
+    return system.scheme in tf.io.gfile.get_registered_schemes() and not system.is_anonymous()
 
 
 def _compressions(pieces: Sequence[Piece]) -> dict[str, str]:

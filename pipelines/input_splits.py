@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from recordmill.transforms.framing import FRAME_BYTES, HEAD_BYTES, is_head
 from recordmill.transforms.reading.dataset import Dataset, ShardEntry
 from recordmill.transforms.reading.shard import frames, opened, read_index
-from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import open_named
 
 ALL = -1
@@ -141,7 +141,7 @@ def count_records(path: str) -> int:
     with opened(path) as (_, is_packed):
         pass
     try:
-        if is_packed or is_remote(path):
+        if is_packed or file_system(path).has_latency:
             return sum(1 for _ in frames(path))
         return _heads(path)
     except (ValueError, EOFError) as error:

@@ -43,7 +43,7 @@ from recordmill.transforms.reading.survey_records import Taken, first_records, n
 from recordmill.transforms.reading.survey_sample import Inspected, Limits, inspected
 from recordmill.transforms.reading.survey_shown import WHOLE, Shortness, shown_record
 from recordmill.transforms.records import JobError
-from recordmill.transforms.storage.places import check_place
+from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.workers import own_process
 
 
@@ -96,7 +96,7 @@ def _check(parser: Parser, args: argparse.Namespace) -> None:
 
 def _run(parser: Parser, args: argparse.Namespace) -> int:
     try:
-        check_place(args.path)
+        file_system(args.path).check_path(args.path)
         dataset = find_dataset(args.path)
     except ValueError as error:
         text = str(error)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 from recordmill.pipelines.inspection_json import file_name
+from recordmill.pipelines.options.reading import check_output_file
 from recordmill.transforms.reading.survey_records import Taken, spread_records
 from recordmill.transforms.reading.survey_sample import Inspected
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.storage import files, places
-from recordmill.transforms.storage.faults import naming_faults
-from recordmill.transforms.storage.file_system import is_remote
-from recordmill.transforms.storage.files import write_file
+from recordmill.transforms.storage.files import replace_own
 from recordmill.transforms.storage.paths import absolute
 
 _SIDE = 224
@@ -25,20 +22,7 @@ def check_sheet(path: str) -> None:
         raise ValueError(f"--images is {path!r}; it is written as PNG; give a name such as sheet.png")
     from recordmill.transforms.reading.sheet import is_sheet
 
-    full_path = absolute(path)
-    try:
-        places.check_place(full_path)
-        if is_remote(full_path):
-            has_folder = places.has_bucket(full_path)
-        else:
-            has_folder = places.is_folder(os.path.dirname(full_path)) and not places.is_folder(full_path)
-        if has_folder and not files.may_replace(full_path, is_sheet):
-            raise ValueError("inspect did not write that file; give another path, or remove the file")
-    except (ValueError, OSError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ValueError(f"--images is {path!r}: {reason}") from error
-    if not has_folder:
-        raise ValueError(f"--images is {path!r}; give a file in an existing folder")
+    check_output_file("--images", path, is_sheet)
 
 
 def write_sheet(path: str, found: Inspected, pictures: int, columns: int) -> int:
@@ -48,7 +32,7 @@ def write_sheet(path: str, found: Inspected, pictures: int, columns: int) -> int
         JobError: it cannot be written.
         OSError: the records cannot be read.
     """
-    from recordmill.transforms.reading.sheet import contact_sheet
+    from recordmill.transforms.reading.sheet import contact_sheet, is_sheet
     from recordmill.transforms.reading.stored_record import StoredRecord, stored_record
 
     def read(taken: Taken | BadInput) -> StoredRecord | BadInput:
@@ -61,7 +45,7 @@ def write_sheet(path: str, found: Inspected, pictures: int, columns: int) -> int
             return error
 
     records = [read(taken) for taken in _held(spread_records(found.files, pictures))]
-    _write(path, contact_sheet(records, columns, _SIDE))
+    replace_own(absolute(path), contact_sheet(records, columns, _SIDE), is_sheet)
     return len(records)
 
 
@@ -77,12 +61,3 @@ def _held(records: Iterator[Taken | BadInput]) -> Iterator[Taken | BadInput]:
             yield BadInput("load", "too large for a sheet", f"{taken.record.size:,} bytes")
         else:
             yield taken
-
-
-def _write(path: str, data: bytes) -> None:
-    """Writes the complete file, or leaves the old one."""
-    from recordmill.transforms.reading.sheet import is_sheet
-
-    with naming_faults(path):
-        files.check_replaceable(absolute(path), is_sheet)
-        write_file(absolute(path), data)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from recordmill.pipelines.options.parser import Parser
-from recordmill.pipelines.options.reading import REPORT
+from recordmill.pipelines.options.reading import REPORT, check_replaceable
 from recordmill.transforms.flags import as_flags
 from recordmill.transforms.records import JobError
 from recordmill.transforms.workers import own_process
@@ -44,9 +44,7 @@ def _write(args: argparse.Namespace, parser: Parser) -> int:
     from recordmill.transforms.reading.dataset import find_dataset
     from recordmill.transforms.reporting.findings import gather
     from recordmill.transforms.reporting.page import html_text
-    from recordmill.transforms.storage import files
-    from recordmill.transforms.storage.faults import naming_faults
-    from recordmill.transforms.storage.files import write_file
+    from recordmill.transforms.storage.files import replace_own
     from recordmill.transforms.storage.sealed import is_sealed_page, seal
 
     try:
@@ -57,9 +55,7 @@ def _write(args: argparse.Namespace, parser: Parser) -> int:
     report, failures, complaints = _published_files(dataset)
     findings = gather(dataset, dataset.manifest, report, failures)
     complaints += [f"{name}: {damage}" for name, damage in findings.damages]
-    with naming_faults(output):
-        files.check_replaceable(output, is_sealed_page)
-        write_file(output, seal(html_text(findings)))
+    replace_own(output, seal(html_text(findings)), is_sealed_page)
     for complaint in complaints:
         print(f"{parser.prog}: {complaint}", file=sys.stderr)
     with contextlib.suppress(BrokenPipeError):
@@ -73,9 +69,7 @@ def _output(given: str | None, dataset: Dataset) -> str:
     Raises:
         ValueError: it is not given and has no default, or another file is there; one line.
     """
-    from recordmill.transforms.storage import files, places
     from recordmill.transforms.storage.layout import REPORT
-    from recordmill.transforms.storage.paths import absolute
     from recordmill.transforms.storage.sealed import is_sealed_page
 
     if given is None:
@@ -85,15 +79,7 @@ def _output(given: str | None, dataset: Dataset) -> str:
                 "the page with --output FILE"
             )
         given = f"{dataset.folder}/{REPORT}"
-    path = absolute(given)
-    if not given or places.is_folder(path):
-        raise ValueError(f"--output is {given!r}, which is a folder; give a file, such as report.html")
-    if not files.may_replace(path, is_sealed_page):
-        raise ValueError(
-            f"--output is {given!r}, a file that recordmill did not write, or that was changed since; "
-            "give another path, or remove the file"
-        )
-    return path
+    return check_replaceable("--output", given, is_sealed_page)
 
 
 def _published_files(dataset: Dataset) -> tuple[dict[str, Any] | None, str | None, list[str]]:

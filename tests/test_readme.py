@@ -45,7 +45,7 @@ from recordmill.transforms.sources.formats.box_columns import CORNER_COLUMNS, LI
 from recordmill.transforms.sources.formats.rows import IMAGE_COLUMNS, LABEL_COLUMNS, SPLIT_COLUMNS
 from recordmill.transforms.sources.names import SPLIT_NAMES, is_image_name
 from recordmill.transforms.sources.registry import SOURCES
-from recordmill.transforms.storage import cloud, containers, lock, object_lock
+from recordmill.transforms.storage import gcs, gcs_client, lock
 from recordmill.transforms.workers import pool, position
 from tests.pipelines.conversion import by_key, examples, failures, manifest
 
@@ -696,15 +696,16 @@ def test_the_limits_of_time_are_told() -> None:
         in text
     )
     assert f"at most {png._LONGEST_TEXT >> 20} MiB a keyword" in text
-    assert f"dead after {lock._DEAD_SECONDS:g} seconds without a sign of life" in text
-    assert f"in a bucket after {object_lock.DEAD_SECONDS:g}." in text
-    assert f"written with a precondition and renewed every {object_lock._BEAT_SECONDS:g} seconds" in text
-    assert f"for {cloud._RETRY_SECONDS:g} seconds each" in text
+    assert f"dead after {lock._LockFile.dead_seconds:g} seconds without a sign of life" in text
+    assert f"in a bucket after {lock._LockObject.dead_seconds:g}." in text
+    assert f"written with a precondition and renewed every {lock._LockObject.renew_seconds:g} seconds" in text
+    assert f"for {gcs_client._RETRY_SECONDS:g} seconds each" in text
     assert (
-        f"up to {cloud.CONNECTIONS} requests under way, and holds up to {read_ahead._IMAGES} images" in text
+        f"up to {gcs_client.CONNECTIONS} requests under way, and holds up to {read_ahead._IMAGES} images"
+        in text
     )
     assert f"images or {read_ahead._BYTES >> 20} MB (or one image)" in text
-    assert f"up to {containers._LARGEST_BYTES >> 20} MB" in text
+    assert f"up to {gcs._LARGEST_COPY >> 20} MB" in text
     assert f"{memory._SHUFFLE_FACTOR} times the size of the dataset" in text
 
 

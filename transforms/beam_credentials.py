@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from recordmill.transforms.storage import cloud
+from recordmill.transforms.storage.file_system import file_system
 
 
-def spare_search() -> None:
+def spare_search(path: str = "gs://") -> None:
     """Makes Beam ask anonymously, in this process, where our own client does.
 
-    Else each process tries for 20 seconds to find some, and --no_auth does not spare it that.
+    Otherwise each process looks for credentials for 20 seconds, even with --no_auth.
+
+    Args:
+        path: that Beam reads or writes; by default, any in a bucket.
     """
-    if not cloud.is_anonymous():
+    if not file_system(path).is_anonymous():
         return
     try:
         from apache_beam.internal.gcp.auth import _Credentials

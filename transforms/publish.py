@@ -19,12 +19,12 @@ from recordmill.transforms.shards.dataset_plan import DatasetPlan
 from recordmill.transforms.shards.manifest import (
     Provenance,
     companions,
+    lineage_digests,
     manifest_json,
     manifest_text,
     metadata_names,
     of_same_job,
     shard_files,
-    state_digests,
 )
 from recordmill.transforms.shards.previous import SETTINGS, MaskMap, settings_text
 from recordmill.transforms.shards.recipe import Recipe
@@ -204,12 +204,13 @@ class MoveFiles(beam.DoFn):
 def file_moves(reconciled: Reconciled, run: Run, failures_path: str) -> list[Move]:
     """What is moved into the output: shards, indexes, and failures.jsonl where it is not there yet."""
     moves = []
-    for report, records, index, state in shard_files(reconciled):
+    for report, records, index, lineage in shard_files(reconciled):
         file, stays = report.file, report.from_previous
         moves.append(Move(file.path, os.path.join(run.output, records), file.sha256, stays))
         moves.append(Move(file.index_path, os.path.join(run.output, index), None, stays))
-        if file.state_path is not None and state is not None:
-            moves.append(Move(file.state_path, os.path.join(run.output, state), file.state_sha256, stays))
+        if file.lineage_path is not None and lineage is not None:
+            target = os.path.join(run.output, lineage)
+            moves.append(Move(file.lineage_path, target, file.lineage_sha256, stays))
     published = os.path.join(run.output, FAILURES)
     if failures_path != published:
         moves.append(Move(failures_path, published, None))
@@ -260,7 +261,7 @@ def write_metadata(
             written = write_metadata_files(run, texts)
             digests = {
                 FAILURES: file_system(path).sha256(os.path.join(run.output, FAILURES)),
-                **state_digests(reconciled),
+                **lineage_digests(reconciled),
                 **{name: digest for name, digest in written.items() if name != REPORT},
             }
             lock.check(run.locked, run.token)  # what comes between has taken a while

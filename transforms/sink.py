@@ -15,7 +15,6 @@ from apache_beam.transforms.window import GlobalWindow, TimestampedValue
 from recordmill.transforms.beam_credentials import spare_search
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage.faults import fault, naming_faults
-from recordmill.transforms.storage.file_system import is_remote
 
 
 class WriteToTFRecord(beam.io.WriteToTFRecord):
@@ -105,8 +104,7 @@ class NamingSink(iobase.Sink):
             raise JobError(f"{self._prefix}: the finished shards cannot be renamed: {error}") from error
 
     def _make_ready(self) -> None:
-        if is_remote(self._prefix):
-            spare_search()
+        spare_search(self._prefix)
 
 
 class NamingWriter(iobase.Writer):

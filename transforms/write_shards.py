@@ -20,13 +20,13 @@ from recordmill.transforms.group_references import GroupOf, GroupReferences, che
 from recordmill.transforms.metrics import count, count_written
 from recordmill.transforms.shards import progress
 from recordmill.transforms.shards.batching import items
+from recordmill.transforms.shards.checkpoint import Checkpoint, shard_digest
 from recordmill.transforms.shards.dataset_plan import DatasetPlan, shard_index, worker_processes
 from recordmill.transforms.shards.previous import MaskMap
 from recordmill.transforms.shards.record_encoder import RecordEncoder
 from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.report import ShardFile, ShardReport
 from recordmill.transforms.shards.reuse import PreviousRecords, ReusableShard, reusable_shard
-from recordmill.transforms.shards.state import ShardState, shard_digest
 from recordmill.transforms.shards.tasks import EncodedBatch, EncodeTask, PartTask, encoder_pool, part_count
 from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.faults import naming_faults
@@ -87,13 +87,13 @@ class _Shard:
     """A shard to be written.
 
     Attributes:
-        state: of the shard.
+        checkpoint: of the shard.
         previous: the shard of the previous version that was made from the same references; None if there is
             none.
         references: of its records, in their final order.
     """
 
-    state: ShardState
+    checkpoint: Checkpoint
     previous: ReusableShard | None
     references: Sequence[bytes]
 
@@ -144,11 +144,11 @@ class WriteShardsFn(TaskFn[_Shard, EncodedBatch | ShardFile]):
         split, shard = self._shards[number]
         references = ordered(batches, self._config.order == "key")
         digest = shard_digest(self._settings_digest, references)
-        state = ShardState(self._folder, split, shard, digest)
+        checkpoint = Checkpoint(self._folder, split, shard, digest)
         previous = None
         if plan.previous is not None:
-            previous = reusable_shard(plan.previous, plan.splits[split].num_shards, state)
-        planned = _Shard(state, previous, references)
+            previous = reusable_shard(plan.previous, plan.splits[split].num_shards, checkpoint)
+        planned = _Shard(checkpoint, previous, references)
         if previous is None or not previous.header.stats.failed or previous.header.stats.unversioned:
             yield from self._reused_or_written(planned)
         else:
@@ -189,7 +189,7 @@ class WriteShardsFn(TaskFn[_Shard, EncodedBatch | ShardFile]):
             return
         if result.failures_path is not None:
             self._log.add_file(result.failures_path)
-        yield _counted(_report(shard, ShardReport(shard.state.split, shard.state.shard, result)))
+        yield _counted(_report(shard, ShardReport(shard.checkpoint.split, shard.checkpoint.shard, result)))
 
     def _reused_or_written(self, shard: _Shard) -> Iterator[ShardReport]:
         """The report of a shard that is reused; any other is submitted."""
@@ -202,12 +202,12 @@ class WriteShardsFn(TaskFn[_Shard, EncodedBatch | ShardFile]):
 
     def _reusable(self, shard: _Shard) -> ShardReport | None:
         """The report of a shard of the previous version, or of an earlier run; None if it must be written."""
-        with naming_faults(shard.state.path):
+        with naming_faults(shard.checkpoint.path):
             if shard.previous is not None and shard.previous.is_unchanged:
-                return shard.previous.report(shard.state)
-            report = shard.state.reusable(shard.references, self._sizes)
+                return shard.previous.report(shard.checkpoint)
+            report = shard.checkpoint.reusable(shard.references, self._sizes)
             if report is None:
-                shard.state.discard(self._sizes)
+                shard.checkpoint.discard(self._sizes)
                 return None
         self._reused += 1
         return _report(shard, report)
@@ -215,23 +215,23 @@ class WriteShardsFn(TaskFn[_Shard, EncodedBatch | ShardFile]):
     def _write(self, shard: _Shard) -> Iterator[ShardReport]:
         """Submits a shard, under a name that no other attempt uses."""
         assert self._plan is not None
-        state, references = shard.state, shard.references
+        checkpoint, references = shard.checkpoint, shard.references
         workers = worker_processes(self._plan, self._config.workers)
         parts = part_count(len(references), self._submitted, len(self._shards), workers)
-        name = f"{state.split}-{state.shard:05d}-{uuid.uuid4().hex[:12]}"
+        name = f"{checkpoint.split}-{checkpoint.shard:05d}-{uuid.uuid4().hex[:12]}"
         path = os.path.join(self._working_folder(), name)
         self._submitted += 1
-        previous = self._previous_records(self._plan, state)
-        yield from self.submit(shard, PartTask(references, path, state, previous), parts)
+        previous = self._previous_records(self._plan, checkpoint)
+        yield from self.submit(shard, PartTask(references, path, checkpoint, previous), parts)
 
-    def _previous_records(self, plan: DatasetPlan, state: ShardState) -> PreviousRecords | None:
+    def _previous_records(self, plan: DatasetPlan, checkpoint: Checkpoint) -> PreviousRecords | None:
         """The previous version's records of a shard; None if the dataset has no versions."""
         if not self._run.version:
             return None
         previous, shards = plan.previous, []
         if previous is not None:
-            split = plan.splits[state.split]
-            shards = previous.overlapping(state.split, state.shard, split.num_shards, split.edges)
+            split = plan.splits[checkpoint.split]
+            shards = previous.overlapping(checkpoint.split, checkpoint.shard, split.num_shards, split.edges)
         masks = MaskMap.of(plan.settings.features.labels, previous.masks if previous is not None else None)
         return PreviousRecords(tuple(shards), self._config.order == "key", masks.name)
 

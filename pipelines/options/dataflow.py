@@ -8,8 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from recordmill.transforms.records import JobError
-from recordmill.transforms.storage.objects import check_bucket
+from recordmill.transforms.storage.files import check_folder
 
 DATAFLOW_RUNNER = "DataflowRunner"
 
@@ -71,14 +70,7 @@ def check_locations(flags: Flags) -> None:
     """Raises ValueError unless the buckets for Beam's files exist; one request for each."""
     for name in _LOCATIONS:
         if location := flags[name]:
-            try:
-                check_bucket(location)
-            except FileNotFoundError as error:
-                bucket = location.removeprefix("gs://").partition("/")[0]
-                raise ValueError(f"--{name} is {location!r}, and there is no bucket {bucket!r}") from error
-            except (OSError, JobError) as error:
-                reason = getattr(error, "strerror", None) or error
-                raise ValueError(f"--{name} is {location!r}: {reason}") from error
+            check_folder(location, f"--{name} is {location!r}")
 
 
 def code_to_send(flags: Flags, setup_file: str | None) -> str | None:

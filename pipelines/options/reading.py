@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+from collections.abc import Callable
 
 from recordmill.pipelines.options.parser import Command
 from recordmill.transforms.flags import REQUIRED, declares_flags, flag, flags_of
@@ -19,6 +21,52 @@ def path_of(dataset: str) -> str:
         metavar="PATH",
     )
     return found
+
+
+def check_output_file(flag: str, path: str, is_ours: Callable[[bytes], bool]) -> None:
+    """As `check_replaceable`; the file must also be in an existing folder that can be written."""
+    from recordmill.transforms.storage.file_system import file_system
+    from recordmill.transforms.storage.files import check_folder
+
+    folder = os.path.dirname(check_replaceable(flag, path, is_ours))
+    system, given = file_system(folder), f"{flag} is {path!r}"
+    if system.has_folders and not system.is_folder(folder):
+        raise ValueError(f"{given}; give a file in an existing folder")
+    check_folder(folder, given)
+
+
+def check_replaceable(flag: str, path: str, is_ours: Callable[[bytes], bool]) -> str:
+    """The full path of a file that a flag names, and that does not exist or may be replaced.
+
+    Args:
+        flag: its name, for messages.
+        path: as given.
+        is_ours: whether an existing file with these contents may be replaced.
+
+    Raises:
+        ValueError: something else exists; one line.
+    """
+    from recordmill.transforms.records import JobError
+    from recordmill.transforms.storage.file_system import file_system
+    from recordmill.transforms.storage.files import may_replace
+    from recordmill.transforms.storage.paths import absolute
+
+    full_path, wrong = absolute(path), ""
+    system = file_system(full_path)
+    try:
+        system.check_path(full_path)
+        if system.is_folder(full_path):
+            wrong = ", which is a folder; give a file"
+        elif not may_replace(full_path, is_ours):
+            wrong = (
+                ", a file that recordmill did not write, or that was changed since; give another path, or "
+                "remove the file"
+            )
+    except (OSError, ValueError, JobError) as error:
+        wrong = f": {getattr(error, 'strerror', None) or error}"
+    if wrong:
+        raise ValueError(f"{flag} is {path!r}{wrong}")
+    return full_path
 
 
 @declares_flags("output")

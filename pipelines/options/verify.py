@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Sequence
 
 from recordmill.pipelines.options.parser import PASSES, Command, Parser
+from recordmill.pipelines.options.reading import check_output_file
 from recordmill.pipelines.options.runner import (
     LOCAL_RUNNERS,
     Display,
@@ -29,13 +30,11 @@ from recordmill.transforms.reading.verify_report import is_report
 from recordmill.transforms.sources.detection import detect
 from recordmill.transforms.sources.registry import source_of
 from recordmill.transforms.sources.source import SourceConfig
-from recordmill.transforms.storage import files
-from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_file, is_folder
 from recordmill.transforms.storage.layout import MANIFEST
 from recordmill.transforms.storage.listing import cached_listings
 from recordmill.transforms.storage.paths import absolute, expanded
-from recordmill.transforms.storage.places import check_place
 
 
 @declares_flags("source")
@@ -129,7 +128,7 @@ def _checked(parser: Parser, args: argparse.Namespace, others: Sequence[str]) ->
     job, flags = job_options(parser, args, others, lambda: _checked_flags(parser, args))
     path = _checked_path(args.path)
     if args.report is not None:
-        _check_report(args.report)
+        check_output_file("--report", args.report, is_report)
     source = dataset = None
     if args.input is not None:
         with cached_listings():
@@ -194,30 +193,13 @@ def _checked_path(path: str) -> str:
     """
     location = absolute(path)
     try:
-        check_place(location)
+        file_system(location).check_path(location)
     except ValueError as error:
         raise ValueError(f"PATH is {path!r}: {error}") from error
     found = followed(location)
     if not (is_folder(found) and is_file(f"{found}/{MANIFEST}")):
         find_dataset(path)
     return path if found == location else found
-
-
-def _check_report(path: str) -> None:
-    location = absolute(path)
-    if is_remote(location):
-        check_place(location)
-    if not os.path.isdir(location) and not files.may_replace(location, is_report):
-        raise ValueError(
-            f"--report is {path!r}, a file that verify did not write; give another path, or remove the file"
-        )
-    if is_remote(location):
-        return
-    folder = os.path.dirname(location)
-    if os.path.isdir(location) or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
-        raise ValueError(
-            f"--report is {path!r}, where no file can be written; name a file in an existing folder"
-        )
 
 
 def scratch_next_to(report: str) -> str:

@@ -8,12 +8,15 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from recordmill.transforms.storage.file_system import Status
 
 _INTERRUPTED = 130
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-# How long an interruption waits for the answer of a bucket.
-_ASK_SECONDS = 5.0
+# How long an interruption waits for a service.
+_ANSWER_SECONDS = 5.0
 
 
 class _Job:
@@ -23,14 +26,16 @@ class _Job:
         output: folder that the job locks; None for a job that writes no dataset.
         working: folder that it works in.
         published: folder that readers will see.
-        before: identifies the manifest that was published before the job.
+        has_latency: as of the file system of the output.
+        before: the manifest that was published before the job.
         message: printed on an interruption, instead of what lies in the folders.
     """
 
     output: str | None = None
     working: str = ""
     published: str = ""
-    before: tuple[float, int] | None = None
+    has_latency: bool = False
+    before: Status | None = None
     message: str = ""
 
 
@@ -71,8 +76,11 @@ def begin(output: str, working: str, published: str) -> None:
         working: that it works in.
         published: that readers will see.
     """
-    _job.before = _manifest_state(published)
+    from recordmill.transforms.storage.file_system import file_system
+
+    _job.before = _manifest(published)
     _job.working, _job.published = working, published
+    _job.has_latency = file_system(output).has_latency
     _job.output = output
 
 
@@ -91,17 +99,18 @@ def reusable_work(output: str, working: str) -> str:
         working: folder that it worked in.
     """
     from recordmill.transforms.storage import lock
+    from recordmill.transforms.storage.file_system import file_system
 
     def answer() -> str:
         return _reusable_work(output, working) if lock.holder(output) is None else ""
 
-    return (_answered(answer) or "") if _is_remote(output) else answer()
+    return _answered(answer, file_system(output).has_latency) or ""
 
 
 def _reusable_work(output: str, working: str) -> str:
     from recordmill.transforms.storage.runs import finished_shards
 
-    if working != output and _manifest_state(working) is not None:
+    if working != output and _manifest(working) is not None:
         return f"the new dataset is complete in {working}: the next job publishes it\n"
     count = finished_shards(working)
     if not count:
@@ -122,14 +131,9 @@ def _stop(number: int, _: FrameType | None) -> NoReturn:
         _end_programs()
     if _job.message:
         text = f"interrupted; {_job.message}"
-    elif _job.output is not None:
-        from recordmill.transforms.storage import lock
-
-        if _is_remote(_job.output):
-            text = f"interrupted; {_remains_in_bucket(_job.output)}"
-        else:
-            lock.release_all()
-            text = f"interrupted; {_remains(_job.output)}"
+    elif (output := _job.output) is not None:
+        unknown = f"{output} does not answer: what is left there is unknown\n"
+        text = f"interrupted; {_answered(lambda: _remains(output), _job.has_latency) or unknown}"
     os.write(2, f"\n{text}".encode())
     os._exit(_INTERRUPTED)
 
@@ -143,37 +147,29 @@ def _end_programs() -> None:
             program.terminate()
 
 
-def _remains_in_bucket(output: str) -> str:
-    """What the job leaves there, in words; releases the lock."""
-    from recordmill.transforms.storage import lock
-
-    def answer() -> str:
-        lock.release_all()
-        return _remains(output)
-
-    return _answered(answer) or f"{output} does not answer: what is left there is unknown\n"
-
-
-def _answered(question: Callable[[], str]) -> str | None:
-    """The answer to a question about a bucket; None if none comes in time."""
+def _answered(question: Callable[[], str], has_latency: bool) -> str | None:
+    """The answer to a question about files; None for a failure, or if a service does not answer in time."""
     answers: list[str] = []
 
     def ask() -> None:
         with contextlib.suppress(Exception):
             answers.append(question())
 
-    asking = threading.Thread(target=ask, daemon=True)
-    asking.start()
-    asking.join(_ASK_SECONDS)
+    if has_latency:
+        asking = threading.Thread(target=ask, daemon=True)
+        asking.start()
+        asking.join(_ANSWER_SECONDS)
+    else:
+        ask()
     return answers[0] if answers else None
 
 
-def _is_remote(output: str) -> bool:
-    return output.startswith("gs://")  # the storage's own function takes a while to import
-
-
 def _remains(output: str) -> str:
-    now = _manifest_state(_job.published)
+    """What the job leaves, in words; releases the lock."""
+    from recordmill.transforms.storage import lock
+
+    lock.release_all()
+    now = _manifest(_job.published)
     if now is not None and now != _job.before:
         return f"the new dataset is published in {_job.published}\n{_pointer(output)}"
     text = f"nothing is published in {_job.published}"
@@ -192,15 +188,8 @@ def _pointer(output: str) -> str:
     return f"{LATEST} does not name it yet: the next job sees to that\n"
 
 
-def _manifest_state(output: str) -> tuple[float, int] | None:
-    """Identifies the state of manifest.json; None if there is none."""
-    if _is_remote(output):
-        from recordmill.transforms.storage import objects
+def _manifest(output: str) -> Status | None:
+    from recordmill.transforms.storage.file_system import file_system
+    from recordmill.transforms.storage.layout import MANIFEST
 
-        found = objects.stat(f"{output.rstrip('/')}/manifest.json")
-        return found and (found.updated, found.generation)
-    try:
-        status = os.stat(os.path.join(output, "manifest.json"))
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns
+    return file_system(output).find(os.path.join(output, MANIFEST))

@@ -18,17 +18,16 @@ from recordmill.transforms import plan as planning
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.publish import Reconcile, write_metadata
 from recordmill.transforms.records import Failure, ImageRecord, ImageRef
+from recordmill.transforms.shards.checkpoint import Checkpoint, shard_digest
 from recordmill.transforms.shards.dataset_plan import DatasetPlan, shard_index
 from recordmill.transforms.shards.manifest import Provenance
 from recordmill.transforms.shards.record_encoder import RecordEncoder
 from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.report import ShardReport
-from recordmill.transforms.shards.state import ShardState, shard_digest
 from recordmill.transforms.shards.tasks import PartTask
 from recordmill.transforms.shards.totals import total
 from recordmill.transforms.storage.faults import naming_faults
-from recordmill.transforms.storage.file_system import is_remote
-from recordmill.transforms.storage.files import make_folder, sizes
+from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.layout import Run
 from recordmill.transforms.storage.local import version_of
 from recordmill.transforms.storage.publication import Move, move_file
@@ -188,17 +187,18 @@ class Job:
         for shard, references in sorted(shards.items()):
             references.sort()
             digest = shard_digest(plan.settings.digest(), references)
-            state = ShardState(self.run.shards, SPLIT, shard, digest)
-            with naming_faults(state.path):
-                report = state.reusable(references, sizes(self.run.shards))
+            checkpoint = Checkpoint(self.run.shards, SPLIT, shard, digest)
+            system = file_system(self.run.shards)
+            with naming_faults(checkpoint.path):
+                report = checkpoint.reusable(references, system.sizes(self.run.shards))
                 if report is None:
-                    state.discard(sizes(self.run.shards))
-                    make_folder(self.run.shards)
+                    checkpoint.discard(system.sizes(self.run.shards))
+                    system.make_folder(self.run.shards)
             if report is None:
                 self.written += 1
-                folder = scratch_folder() if is_remote(self.run.shards) else self.run.shards
+                folder = system.working_folder(self.run.shards) or scratch_folder()
                 path = os.path.join(folder, f"{SPLIT}-{shard:05d}-{uuid.uuid4().hex[:12]}")
-                file = PartTask(references, path, state).run(RecordEncoder(plan.settings))
+                file = PartTask(references, path, checkpoint).run(RecordEncoder(plan.settings))
                 report = ShardReport(SPLIT, shard, file)
             yield report
 

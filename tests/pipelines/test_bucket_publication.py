@@ -12,7 +12,11 @@ import pytest
 from requests.adapters import HTTPAdapter
 
 from recordmill.transforms.records import JobError
-from recordmill.transforms.storage import cloud, lock, object_lock
+<<<<<<< HEAD
+from recordmill.transforms.storage import cloud, lock
+=======
+from recordmill.transforms.storage import gcs_client, lock, object_lock
+>>>>>>> main
 from tests.buckets.calls import Request
 from tests.buckets.server import BucketServer, Drop
 from tests.pipelines.faulty import Job, Killed, content_digest, contents
@@ -25,7 +29,7 @@ STEP = 1 if os.environ.get("RECORDMILL_EVERY_KILL") else 9
 @pytest.fixture(autouse=True)
 def _the_dead_are_known_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     lock.release_all()
-    monkeypatch.setattr(object_lock, "DEAD_SECONDS", -1.0)
+    monkeypatch.setattr(lock._LockObject, "dead_seconds", -1.0)
 
 
 class Process:
@@ -66,8 +70,8 @@ class Process:
                 job()
             finally:
                 # What it has sent is carried out all the same; its threads send nothing more.
-                cloud.pool().shutdown(cancel_futures=True)
-                cloud.pool.cache_clear()
+                gcs_client.pool().shutdown(cancel_futures=True)
+                gcs_client.pool.cache_clear()
 
 
 class Scene:
@@ -122,9 +126,9 @@ class Scene:
         try:
             Process(at, after).run(self.job())
         except Killed:
-            for held in object_lock._held.values():
+            for held in lock._held.values():
                 held.close()
-            object_lock._forget()
+            lock._forget()
             return True
         return False
 
@@ -260,8 +264,8 @@ class LostAnswers:
 def test_every_answer_may_be_lost(
     name: str, tmp_path: Path, bucket: str, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cloud, "_FIRST_WAIT_SECONDS", 0.01)
-    cloud._retry.cache_clear()
+    monkeypatch.setattr(gcs_client, "_FIRST_WAIT_SECONDS", 0.01)
+    gcs_client._retry.cache_clear()
     scene = Scene(tmp_path, bucket_server, bucket, *SCENES[name])
     scene.reset()
     lost = LostAnswers()
@@ -282,7 +286,7 @@ def test_every_answer_may_be_lost(
         scene.job()()
         bucket_server.on_mutation(None)
         assert scene.contents() == {**scene.expected, **scene.foreign}
-    cloud._retry.cache_clear()
+    gcs_client._retry.cache_clear()
 
 
 def test_moves_are_made_side_by_side(

@@ -1,4 +1,4 @@
-"""State files, and what is taken over by them: images and masks, and never what is damaged or of another."""
+"""Lineage, and what is reused by it: images and masks, and never what is damaged or of another record."""
 
 import dataclasses
 import gzip
@@ -18,15 +18,15 @@ from recordmill.transforms.examples.features import build_example, bytes_feature
 from recordmill.transforms.framing import read_records
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.records import AnnotatedObject, Annotations, Box, ImageRecord, ImageRef, Steps
+from recordmill.transforms.shards.checkpoint import Checkpoint
 from recordmill.transforms.shards.dataset_plan import plan_dataset
 from recordmill.transforms.shards.fingerprint import is_versioned, source_fingerprint
+from recordmill.transforms.shards.lineage import DamagedLineageError, Spans, read_lineage, write_lineage
 from recordmill.transforms.shards.previous import MaskMap, PreviousSplit, PreviousVersion, ShardPaths
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
-from recordmill.transforms.shards.record_state import DamagedStateError, Spans, read_state, write_state
 from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.report import ShardFile
 from recordmill.transforms.shards.reuse import PreviousRecords, reusable_shard
-from recordmill.transforms.shards.state import ShardState
 from recordmill.transforms.shards.tasks import PartTask, join_parts, write_part
 from recordmill.transforms.shards.totals import total
 from recordmill.transforms.storage.local import version_of
@@ -65,14 +65,14 @@ def written(
     """A finished shard of records."""
     folder.mkdir(exist_ok=True)
     references = sorted(pack_reference(record, 0) for record in records)
-    state = ShardState(str(folder), "train", 0, "digest")
-    task = PartTask(references, str(folder / name), state, take)
+    checkpoint = Checkpoint(str(folder), "train", 0, "digest")
+    task = PartTask(references, str(folder / name), checkpoint, take)
     return task.run(RecordEncoder(settings(records)))
 
 
 def taken(file: ShardFile) -> PreviousRecords:
-    assert file.state_path is not None
-    return PreviousRecords((ShardPaths(file.path, file.index_path, file.state_path),))
+    assert file.lineage_path is not None
+    return PreviousRecords((ShardPaths(file.path, file.index_path, file.lineage_path),))
 
 
 def test_images_and_masks_are_taken_over_and_examples_made_anew(tmp_path: Path) -> None:
@@ -98,10 +98,10 @@ def test_images_and_masks_are_taken_over_and_examples_made_anew(tmp_path: Path) 
     assert figures[0] == figures[1]
 
 
-def test_a_state_file_tells_where_each_image_lies(tmp_path: Path) -> None:
+def test_lineage_says_where_each_image_lies(tmp_path: Path) -> None:
     file = written([drawn(tmp_path, number) for number in range(3)], tmp_path / "first", PreviousRecords())
-    assert file.state_path is not None
-    found = read_state(file.state_path)
+    assert file.lineage_path is not None
+    found = read_lineage(file.lineage_path)
     assert (found.header.digest, found.header.size, found.header.sha256) == ("digest", file.size, file.sha256)
     assert found.header.stats.work == Counter()
     data = Path(file.path).read_bytes()
@@ -117,7 +117,7 @@ def test_a_state_file_tells_where_each_image_lies(tmp_path: Path) -> None:
         assert stored.data == b""
 
 
-def test_parts_leave_the_state_of_the_whole(tmp_path: Path) -> None:
+def test_parts_leave_the_lineage_of_the_complete_shard(tmp_path: Path) -> None:
     records = [drawn(tmp_path, number) for number in range(6)]
     references = sorted(pack_reference(record, 0) for record in records)
     encoder = RecordEncoder(settings(records))
@@ -127,11 +127,11 @@ def test_parts_leave_the_state_of_the_whole(tmp_path: Path) -> None:
         for start, end in ((0, 2), (2, 2), (2, 6))
     ]
     joined = join_parts(parts, str(tmp_path / "joined"))
-    assert whole.state_path is not None and joined.state_path is not None
-    assert Path(joined.state_path).read_bytes() == Path(whole.state_path).read_bytes()
+    assert whole.lineage_path is not None and joined.lineage_path is not None
+    assert Path(joined.lineage_path).read_bytes() == Path(whole.lineage_path).read_bytes()
 
 
-@pytest.mark.parametrize("damaged", [pytest.param("path", marks=pytest.mark.slow), "state_path"])
+@pytest.mark.parametrize("damaged", [pytest.param("path", marks=pytest.mark.slow), "lineage_path"])
 def test_every_flipped_byte_is_made_anew(damaged: str, tmp_path: Path) -> None:
     records = [drawn(tmp_path, number) for number in range(2)]
     first = written(records, tmp_path / "first", PreviousRecords())
@@ -153,13 +153,13 @@ def test_every_flipped_byte_is_made_anew(damaged: str, tmp_path: Path) -> None:
 
 
 def test_a_shard_in_the_place_of_another_is_not_taken_for_it(tmp_path: Path) -> None:
-    """Frames of the same lengths, whole, and not those that the state tells of."""
+    """Frames of the same lengths, complete, and not those of the lineage."""
     config = dataclasses.replace(CONFIG, policy=ImagePolicy(image_format="raw"))
     records = [drawn(tmp_path, 1)]
     encoder = RecordEncoder(plan_dataset(total(records), config).settings)
     references = [pack_reference(record, 0) for record in records]
     first = PartTask(
-        references, str(tmp_path / "one"), ShardState(str(tmp_path), "train", 0, ""), PreviousRecords()
+        references, str(tmp_path / "one"), Checkpoint(str(tmp_path), "train", 0, ""), PreviousRecords()
     )
     kept = first.run(encoder)
     payload = next(read_records(io.BytesIO(Path(kept.path).read_bytes())))
@@ -179,7 +179,7 @@ def version(file: ShardFile, folder: Path) -> PreviousVersion:
         "1.0.0", str(folder), {"train": PreviousSplit(2, 1, file.size)}, "", True, MaskMap(None, 0, "")
     )
     paths = previous.paths("train", 0)
-    for source, target in zip((file.path, file.index_path, file.state_path), paths, strict=True):
+    for source, target in zip((file.path, file.index_path, file.lineage_path), paths, strict=True):
         Path(target).parent.mkdir(parents=True, exist_ok=True)
         Path(str(source)).rename(target)
     return previous
@@ -188,15 +188,15 @@ def version(file: ShardFile, folder: Path) -> PreviousVersion:
 def test_a_shard_that_is_the_same_is_taken_whole(tmp_path: Path) -> None:
     file = written([drawn(tmp_path, number) for number in range(2)], tmp_path / "made", PreviousRecords())
     previous = version(file, tmp_path / "1.0.0")
-    state = ShardState(str(tmp_path), "train", 0, "digest")
-    found = reusable_shard(previous, 1, state)
+    checkpoint = Checkpoint(str(tmp_path), "train", 0, "digest")
+    found = reusable_shard(previous, 1, checkpoint)
     assert found is not None and found.is_unchanged
-    report = found.report(state)
+    report = found.report(checkpoint)
     assert report.file.paths == list(previous.paths("train", 0))
     assert (report.file.sha256, report.file.stats.reused, report.file.stats.work) == (file.sha256, 2, {})
-    assert reusable_shard(previous, 2, state) is None
-    assert reusable_shard(previous, 1, dataclasses.replace(state, digest="other")) is None
-    assert reusable_shard(previous, 1, dataclasses.replace(state, split="val")) is None
+    assert reusable_shard(previous, 2, checkpoint) is None
+    assert reusable_shard(previous, 1, dataclasses.replace(checkpoint, digest="other")) is None
+    assert reusable_shard(previous, 1, dataclasses.replace(checkpoint, split="val")) is None
 
 
 def test_what_it_tells_of_its_records_is_told_again(tmp_path: Path) -> None:
@@ -206,41 +206,43 @@ def test_what_it_tells_of_its_records_is_told_again(tmp_path: Path) -> None:
     assert file.failures_path is not None
     told = Path(file.failures_path).read_text()
     assert '"kept": true' in told
-    state = ShardState(str(tmp_path / "not there yet"), "train", 0, "digest")
-    found = reusable_shard(version(file, tmp_path / "1.0.0"), 1, state)
+    checkpoint = Checkpoint(str(tmp_path / "not there yet"), "train", 0, "digest")
+    found = reusable_shard(version(file, tmp_path / "1.0.0"), 1, checkpoint)
     assert found is not None and found.is_unchanged
-    again = found.report(state).file.failures_path
+    again = found.report(checkpoint).file.failures_path
     assert again is not None and Path(again).read_text() == told
 
 
-@pytest.mark.parametrize("name", ["records_path", "index_path", "state_path"])
+@pytest.mark.parametrize("name", ["records_path", "index_path", "lineage_path"])
 def test_a_shard_that_was_touched_is_not_taken_whole(name: str, tmp_path: Path) -> None:
     file = written([drawn(tmp_path, number) for number in range(2)], tmp_path / "made", PreviousRecords())
     previous = version(file, tmp_path / "1.0.0")
     path = Path(getattr(previous.paths("train", 0), name))
     data = path.read_bytes()
     path.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
-    assert reusable_shard(previous, 1, ShardState(str(tmp_path), "train", 0, "digest")) is None
+    assert reusable_shard(previous, 1, Checkpoint(str(tmp_path), "train", 0, "digest")) is None
     path.unlink()
-    assert reusable_shard(previous, 1, ShardState(str(tmp_path), "train", 0, "digest")) is None
+    assert reusable_shard(previous, 1, Checkpoint(str(tmp_path), "train", 0, "digest")) is None
 
 
-def test_a_state_of_another_format_is_none(tmp_path: Path) -> None:
+def test_lineage_of_another_format_is_none(tmp_path: Path) -> None:
     file = written([drawn(tmp_path, 1)], tmp_path / "first", PreviousRecords())
-    assert file.state_path is not None
-    header = read_state(file.state_path).header
+    assert file.lineage_path is not None
+    header = read_lineage(file.lineage_path).header
     (tmp_path / "rows").touch()
-    write_state(file.state_path, msgspec.structs.replace(header, format_version=99), str(tmp_path / "rows"))
-    with pytest.raises(DamagedStateError, match="format_version is 99, not 3"):
-        read_state(file.state_path)
-    Path(file.state_path).write_bytes(
+    write_lineage(
+        file.lineage_path, msgspec.structs.replace(header, format_version=99), str(tmp_path / "rows")
+    )
+    with pytest.raises(DamagedLineageError, match="format_version is 99, not 3"):
+        read_lineage(file.lineage_path)
+    Path(file.lineage_path).write_bytes(
         gzip.compress(b'{"format_version":2,"digest":"a0fe"}\n')
     )  # by version 0.1
-    with pytest.raises(DamagedStateError, match="is damaged"):
-        read_state(file.state_path)
+    with pytest.raises(DamagedLineageError, match="is damaged"):
+        read_lineage(file.lineage_path)
 
 
-def test_fingerprints_tell_states_apart() -> None:
+def test_fingerprints_tell_versions_apart() -> None:
     ref = ImageRef("/a.jpg", version=5)
     record = ImageRecord("a", ref, size=9)
     frames = Annotations(steps=Steps(frames=(ref, ref)))

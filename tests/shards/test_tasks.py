@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import Annotations, ImageRecord, ImageRef, JobError
+from recordmill.transforms.shards.checkpoint import Checkpoint, shard_digest
 from recordmill.transforms.shards.dataset_plan import plan_dataset
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.report import ShardFile, ShardReport
-from recordmill.transforms.shards.state import ShardState, shard_digest
 from recordmill.transforms.shards.tasks import PartTask, encoder_pool, join_parts, part_count, write_part
 from recordmill.transforms.shards.totals import total
 from tests.shards.planned import sizes
@@ -105,15 +105,16 @@ def test_the_number_of_workers_changes_no_byte(tmp_path: Path, workers: int) -> 
 
     executor = encoder_pool(settings(700), count_done, workers)
     try:
-        train = ShardState(str(tmp_path), "train", 0, shard_digest("", references))
-        val = ShardState(str(tmp_path), "val", 0, shard_digest("", []))
+        train = Checkpoint(str(tmp_path), "train", 0, shard_digest("", references))
+        val = Checkpoint(str(tmp_path), "val", 0, shard_digest("", []))
         parts = part_count(700, 0, 2, workers)
         futures = {
             train: executor.submit(PartTask(references, f"{train.path}-1", train), parts),
             val: executor.submit(PartTask([], f"{val.path}-1", val)),
         }
         reports = [
-            ShardReport(state.split, state.shard, future.result()) for state, future in futures.items()
+            ShardReport(checkpoint.split, checkpoint.shard, future.result())
+            for checkpoint, future in futures.items()
         ]
     finally:
         executor.close()

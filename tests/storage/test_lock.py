@@ -178,7 +178,7 @@ def test_without_flock_the_beat_tells(number: int, tmp_path: Path, monkeypatch: 
 
 
 def test_the_owner_beats_until_it_lets_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lock, "_BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(lock._LockFile, "renew_seconds", 0.01)
     before = set(threading.enumerate())
     lock.acquire(str(tmp_path), "ours")
     (thread,) = set(threading.enumerate()) - before

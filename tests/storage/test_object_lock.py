@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from recordmill.transforms.records import JobError
-from recordmill.transforms.storage import lock, object_lock, objects
+from recordmill.transforms.storage import lock
+from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.owner import Owner
 from tests.buckets.server import BucketServer
 
@@ -29,11 +30,15 @@ def none_held() -> None:
 
 
 def written(output: str) -> Owner | None:
-    return object_lock.owner(output)
+    return lock._owner(output)
+
+
+def write(output: str, text: bytes) -> None:
+    file_system(output).write(f"{output}/.recordmill/lock", [text])
 
 
 def put(output: str, owner: Owner) -> None:
-    objects.write(f"{output}/.recordmill/lock", owner.to_json())
+    write(output, owner.to_json())
 
 
 def test_it_is_taken_shown_and_given_back(output: str, bucket_server: BucketServer) -> None:
@@ -71,7 +76,7 @@ def test_a_job_of_this_process_gives_way_to_the_next(output: str) -> None:
 
 def test_one_that_shows_no_sign_of_life_is_dead(output: str, monkeypatch: pytest.MonkeyPatch) -> None:
     put(output, ELSEWHERE)
-    monkeypatch.setattr(object_lock, "DEAD_SECONDS", 0.2)
+    monkeypatch.setattr(lock._LockObject, "dead_seconds", 0.2)
     time.sleep(0.3)
     assert lock.holder(output) is None
     lock.acquire(output, "mine")
@@ -84,7 +89,7 @@ def test_one_that_shows_no_sign_of_life_is_dead(output: str, monkeypatch: pytest
 def test_signs_of_life_are_given_and_end_with_the_lock(
     output: str, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(object_lock, "_BEAT_SECONDS", 0.02)
+    monkeypatch.setattr(lock._LockObject, "renew_seconds", 0.02)
     lock.acquire(output, "mine")
     uri = f"{output}/.recordmill/lock"
     first = bucket_server.generation(uri)
@@ -120,8 +125,10 @@ def test_a_process_of_this_machine_that_was_killed_is_dead_at_once(output: str) 
 def test_a_number_that_was_given_to_another_process_is_not_it() -> None:
     here = Owner.here("token", "")
     assert not here.is_gone()
-    assert dataclasses.replace(here, born=here.born - 5).is_gone() == bool(here.place)
-    assert not dataclasses.replace(here, place="", born=0.0).is_gone()
+    assert dataclasses.replace(here, process_start=here.process_start - 5).is_gone() == bool(
+        here.pid_namespace
+    )
+    assert not dataclasses.replace(here, pid_namespace="", process_start=0.0).is_gone()
     assert not ELSEWHERE.is_gone()
 
 
@@ -129,7 +136,7 @@ def test_one_of_many_gets_it(output: str) -> None:
     def take(number: int) -> bool:
         try:
             owner = dataclasses.replace(ELSEWHERE, token=str(number))
-            object_lock._taken(output, object_lock._uri(output), owner, {owner.token})
+            lock._lock_of(output).acquire(output, owner, {owner.token})
         except JobError:
             return False
         return True
@@ -151,6 +158,6 @@ def test_release_all_does_not_wait_for_a_service_that_is_gone(
 
 
 def test_an_object_that_no_job_wrote_is_somebodys(output: str) -> None:
-    objects.write(f"{output}/.recordmill/lock", b"not ours")
+    write(output, b"not ours")
     with pytest.raises(JobError, match="not a lock that recordmill wrote; move it away"):
         lock.acquire(output, "mine")

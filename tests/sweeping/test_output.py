@@ -56,7 +56,7 @@ def test_an_old_sweep_stays_until_the_new_one_is_whole(
     def full(_: int) -> None:
         nonlocal synced
         synced += 1
-        if synced == 3:
+        if synced == 5:  # each file, and its folder
             raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)

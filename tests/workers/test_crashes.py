@@ -13,11 +13,11 @@ import pytest
 from benchmarks.drawings import draw
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import Annotations, ImageRecord, ImageRef, JobError
+from recordmill.transforms.shards.checkpoint import Checkpoint
 from recordmill.transforms.shards.dataset_plan import plan_dataset
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.sample import measure
-from recordmill.transforms.shards.state import ShardState
 from recordmill.transforms.shards.tasks import EncodeTask, PartTask, encoder_pool, write_part
 from recordmill.transforms.shards.totals import total
 from recordmill.transforms.storage.local import version_of
@@ -58,10 +58,10 @@ def ran(
 ) -> tuple[Path, list[str], dict[object, int]]:
     """Records and failures of a part that one process writes."""
     references = [pack_reference(record, 0) for record in records]
-    state = ShardState(str(path.parent), "train", 0, "digest")
+    checkpoint = Checkpoint(str(path.parent), "train", 0, "digest")
     with encoder_pool(settings(records), lambda count, _: done.append(count), 1, hang_seconds) as pool:
-        file = pool.submit(PartTask(references, str(path), state)).result(timeout=60)
-    report = state.reusable(references, sizes(state.folder))
+        file = pool.submit(PartTask(references, str(path), checkpoint)).result(timeout=60)
+    report = checkpoint.reusable(references, sizes(checkpoint.folder))
     assert report is not None and report.file == file
     assert file.sha256 == hashlib.sha256(Path(file.path).read_bytes()).hexdigest()
     failures = Path(file.failures_path).read_text().splitlines() if file.failures_path else []

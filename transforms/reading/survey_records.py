@@ -14,7 +14,7 @@ from recordmill.transforms.reading.survey_counts import Location, index_count, l
 from recordmill.transforms.reading.survey_damage import LARGEST, Damage, Record, RecordFile
 from recordmill.transforms.reading.survey_sample import MOST_SCANNED, FileFound, spread
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.file_system import file_system
 
 
 class Taken(NamedTuple):
@@ -88,7 +88,7 @@ def _numbered(entry: ShardEntry, number: int) -> Record | int:
 def _is_hopped(entry: ShardEntry) -> bool:
     """Whether single records of a file can be found without reading those before."""
     with opened(entry.path) as (_, packed):
-        return not packed and (entry.index is not None or not is_remote(entry.path))
+        return not packed and (entry.index is not None or not file_system(entry.path).has_latency)
 
 
 def _locations(entry: ShardEntry) -> Iterator[Location]:

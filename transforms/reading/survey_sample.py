@@ -14,7 +14,7 @@ from recordmill.transforms.reading.shard import opened
 from recordmill.transforms.reading.survey import Survey
 from recordmill.transforms.reading.survey_counts import Count, estimated, head_count, index_count
 from recordmill.transforms.reading.survey_damage import Damage, Record, RecordFile
-from recordmill.transforms.storage.file_system import is_remote
+from recordmill.transforms.storage.file_system import file_system
 
 SAMPLE_RECORDS = 1_000
 """Records of a sample, unless the user says otherwise."""
@@ -27,9 +27,9 @@ MOST_SCANNED = 64 << 20
 
 _SAMPLE_VALUES = 2_000_000  # numbers, texts and images in its features: parsing them takes a while
 _MOST_FILES = 32  # that a sample is taken from
-_MOST_OBJECTS = 8  # in a bucket, likewise
+_MOST_SLOW_FILES = 8  # where each call waits for a service
 _MOST_HEADS = 1_000_000  # records that are counted head by head, over all files
-_MOST_REMOTE = 64 << 20  # bytes that are read of a bucket only to count what is in them
+_MOST_UNCOUNTED = 64 << 20  # bytes that are read from a service only to count their records
 _MOST_DAMAGE = 100  # of one file that is kept
 
 
@@ -147,10 +147,8 @@ def _check_size(file: FileFound) -> None:
 
 def _spread(files: list[FileFound]) -> list[FileFound]:
     """Some of many files, the first and the last among them; fewer where opening one takes its time."""
-    most = _MOST_FILES
-    if files and is_remote(files[0].entry.path):
-        most = _MOST_OBJECTS
-    return [files[at] for at in spread(len(files), most)]
+    is_slow = bool(files) and file_system(files[0].entry.path).has_latency
+    return [files[at] for at in spread(len(files), _MOST_SLOW_FILES if is_slow else _MOST_FILES)]
 
 
 def spread(count: int, most: int) -> list[int]:
@@ -236,8 +234,8 @@ def _count(files: Sequence[FileFound]) -> None:
         file.count = _told(file)
         if file.count is None and not file.damaged and not file.packed:
             unknown += file.entry.size or 0
-            is_far = is_remote(file.entry.path) and unknown > _MOST_REMOTE
-            if heads > 0 and not is_far:
+            is_costly = file_system(file.entry.path).has_latency and unknown > _MOST_UNCOUNTED
+            if heads > 0 and not is_costly:
                 file.count = _by_heads(file, heads)
                 heads -= file.count.records if file.count is not None else 0
     read = sum(file.read for file in files)

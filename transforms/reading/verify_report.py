@@ -6,8 +6,7 @@ import json
 from typing import Any
 
 from recordmill.transforms.reading.verify_tally import Tally
-from recordmill.transforms.storage.faults import naming_faults
-from recordmill.transforms.storage.files import check_replaceable, write_file
+from recordmill.transforms.storage.files import replace_own
 from recordmill.transforms.storage.paths import absolute
 
 FORMAT_VERSION = 1
@@ -49,7 +48,4 @@ def write_report(path: str, text: str) -> None:
     Raises:
         JobError: it cannot be written, or another file has appeared at the path.
     """
-    place = absolute(path)
-    with naming_faults(place):
-        check_replaceable(place, is_report)
-        write_file(place, f"{text}\n")
+    replace_own(absolute(path), f"{text}\n", is_report)

@@ -19,7 +19,7 @@ from recordmill.transforms.reading.sheet import caption as caption_of
 from recordmill.transforms.reading.stored_record import StoredRecord, stored_record
 from recordmill.transforms.records import BadInput
 from recordmill.transforms.reporting.count import RecordPlace
-from recordmill.transforms.storage import files
+from recordmill.transforms.storage.file_system import file_system
 
 MOST = 48
 """Pictures on a page."""
@@ -170,7 +170,7 @@ def _payloads(places: Sequence[RecordPlace]) -> Iterator[tuple[RecordPlace, byte
     indexed = [place for place in places if place.length is not None]
     for start in range(0, len(indexed), _AT_ONCE):
         part = indexed[start : start + _AT_ONCE]
-        for place, payload in zip(part, files.each(_payload, part), strict=True):
+        for place, payload in zip(part, file_system(part[0].path).each(_payload, part), strict=True):
             if payload is not None:
                 yield place, payload
     in_order: dict[str, dict[int, RecordPlace]] = {}

@@ -22,10 +22,10 @@ from recordmill.transforms.examples.tfds import (
 )
 from recordmill.transforms.images.versions import codec_versions
 from recordmill.transforms.shards.class_overview import class_overview
+from recordmill.transforms.shards.lineage import ENDING
 from recordmill.transforms.shards.previous import SETTINGS, shard_name
 from recordmill.transforms.shards.recipe import package_version
 from recordmill.transforms.shards.reconcile import Reconciled
-from recordmill.transforms.shards.record_state import ENDING
 from recordmill.transforms.shards.report import ShardReport
 from recordmill.transforms.storage.layout import (
     FAILURES,
@@ -84,13 +84,13 @@ class ShardNames(NamedTuple):
         report: of the shard.
         records_name: of its records.
         index_name: of its index.
-        state_name: of its state; None where there are no versions, or it is empty.
+        lineage_name: of its lineage; None where there are no versions, or it is empty.
     """
 
     report: ShardReport
     records_name: str
     index_name: str
-    state_name: str | None
+    lineage_name: str | None
 
     @property
     def names(self) -> list[str]:
@@ -104,8 +104,8 @@ def shard_files(reconciled: Reconciled) -> list[ShardNames]:
     num_shards = reconciled.num_shards
     for report in reconciled.reports:
         name = shard_name(report.split, report.shard, num_shards[report.split])
-        state = f"{STATE}/{name}{ENDING}" if report.file.state_path is not None else None
-        files.append(ShardNames(report, f"{name}.tfrecord", f"{INDEX}/{name}.idx", state))
+        lineage = f"{STATE}/{name}{ENDING}" if report.file.lineage_path is not None else None
+        files.append(ShardNames(report, f"{name}.tfrecord", f"{INDEX}/{name}.idx", lineage))
     return files
 
 
@@ -143,12 +143,12 @@ def manifest_text(manifest: Mapping[str, Any], digests: Mapping[str, str]) -> st
     return seal(json.dumps(complete, indent=2, ensure_ascii=False) + "\n")
 
 
-def state_digests(reconciled: Reconciled) -> dict[str, str]:
-    """SHA-256 of the state of each shard, in hex, by name."""
+def lineage_digests(reconciled: Reconciled) -> dict[str, str]:
+    """SHA-256 of the lineage of each shard, in hex, by name."""
     return {
-        shard.state_name: shard.report.file.state_sha256
+        shard.lineage_name: shard.report.file.lineage_sha256
         for shard in shard_files(reconciled)
-        if shard.state_name is not None
+        if shard.lineage_name is not None
     }
 
 

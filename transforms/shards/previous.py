@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from recordmill.transforms.examples.labels import LabelMap
+from recordmill.transforms.shards.lineage import ENDING
 from recordmill.transforms.shards.recipe import Recipe
-from recordmill.transforms.shards.record_state import ENDING
 from recordmill.transforms.storage import files
 from recordmill.transforms.storage.layout import FAILURES, FORMAT_VERSION, INDEX, LATEST, MANIFEST, STATE
 from recordmill.transforms.storage.versions import latest_version, published_versions, version_folder
@@ -31,7 +31,7 @@ class ShardPaths(NamedTuple):
 
     records_path: str
     index_path: str
-    state_path: str
+    lineage_path: str
 
 
 class PreviousSplit(msgspec.Struct, frozen=True):

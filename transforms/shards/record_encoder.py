@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import hashlib
 import json
@@ -28,8 +27,8 @@ from recordmill.transforms.records import (
     StoredImage,
 )
 from recordmill.transforms.shards.fingerprint import annotations_fingerprint, has_details
+from recordmill.transforms.shards.lineage import EncodedRecord
 from recordmill.transforms.shards.read_ahead import Loading, read_ahead
-from recordmill.transforms.shards.record_state import EncodedRecord
 from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.report import WriteStats
 from recordmill.transforms.shards.reuse import PreviousRecords
@@ -38,8 +37,6 @@ from recordmill.transforms.storage.reader import ListedReader
 from recordmill.transforms.workers.position import SLOW_FACTOR
 from recordmill.transforms.workers.task import Worker
 
-# Frames of a clip in a bucket that are requested ahead.
-_FRAMES_AHEAD = 16
 _NOTHING = Mapped()
 _OBJECTS = frozenset({"objects"})
 _OF_MASKS = frozenset(
@@ -102,6 +99,10 @@ def _has_masks(annotations: Annotations, annotated: frozenset[str]) -> bool:
     return is_painted and not annotations.objects and annotations.size is not None
 
 
+def _listed_bytes(found: tuple[ImageRecord, EncodedRecord | None]) -> int:
+    return found[0].size
+
+
 class RecordEncoder:
     """Encodes records, one after the other; keeps the reader's open files between them.
 
@@ -141,7 +142,7 @@ class RecordEncoder:
         self._mask_map = None if previous is None else previous.mask_map
         records = ((reference, reference_record(reference, self._reader.read)) for reference in references)
         found = (previous or PreviousRecords()).found(records)
-        for index, (record, loading, reused) in enumerate(read_ahead(found, self._reader)):
+        for index, ((record, reused), loading) in enumerate(read_ahead(found, self._begin, _listed_bytes)):
             self._work = stats.work
             self._is_as_listed = True
             try:
@@ -305,14 +306,14 @@ class RecordEncoder:
         return tuple(frames), size
 
     def _frames(self, refs: Sequence[ImageRef]) -> Iterator[bytes]:
-        """The bytes of each frame; frames in a bucket are requested ahead."""
-        waiting: collections.deque[tuple[ImageRef, Loading]] = collections.deque()
-        for ref in refs:
-            waiting.append((ref, self._reader.begin(ref)))
-            if len(waiting) >= _FRAMES_AHEAD:
-                yield self._loaded(*waiting.popleft())
-        while waiting:
-            yield self._loaded(*waiting.popleft())
+        """The bytes of each frame."""
+        for ref, loading in read_ahead(refs, self._reader.begin, lambda ref: ref.length or 0):
+            yield self._loaded(ref, loading)
+
+    def _begin(self, found: tuple[ImageRecord, EncodedRecord | None]) -> Loading:
+        """Begins to load a record's image, unless the previous version's is reused."""
+        record, reused = found
+        return None if record.image is None or reused is not None else self._reader.begin(record.image)
 
     def _loaded(self, ref: ImageRef, loading: Loading) -> bytes:
         self._position.load()

@@ -12,7 +12,7 @@ from recordmill.transforms.records import Failure, StoredImage
 from recordmill.transforms.shards.statistics import Statistics, add_counts
 
 # The attributes of `ShardFile` that are paths.
-_PATHS = ("path", "index_path", "failures_path", "state_path")
+_PATHS = ("path", "index_path", "failures_path", "lineage_path")
 
 
 class WriteStats(msgspec.Struct):
@@ -96,7 +96,11 @@ def merged(stats: list[WriteStats]) -> WriteStats:
     return result
 
 
-class ShardFile(msgspec.Struct, frozen=True):
+# Keys in checkpoints, as earlier releases wrote them.
+_NAMES_IN_CHECKPOINTS = {"lineage_path": "state_path", "lineage_sha256": "state_sha256"}
+
+
+class ShardFile(msgspec.Struct, frozen=True, rename=_NAMES_IN_CHECKPOINTS):
     """A finished file of records that no reader sees yet: a shard, or a part of one.
 
     Attributes:
@@ -106,9 +110,9 @@ class ShardFile(msgspec.Struct, frozen=True):
         size: bytes.
         sha256: of the file, in hex.
         stats: counts.
-        state_path: of its rows, or with a header of its state (see `record_state`); None where there are no
-            versions.
-        state_sha256: of that file, in hex; empty for a part.
+        lineage_path: of the rows of its lineage, in a finished shard after a header (see `lineage`); None
+            where there are no versions.
+        lineage_sha256: of that file, in hex; empty for a part.
     """
 
     path: str
@@ -117,8 +121,8 @@ class ShardFile(msgspec.Struct, frozen=True):
     size: int
     sha256: str
     stats: WriteStats
-    state_path: str | None = None
-    state_sha256: str = ""
+    lineage_path: str | None = None
+    lineage_sha256: str = ""
 
     @property
     def paths(self) -> list[str]:

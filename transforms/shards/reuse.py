@@ -13,18 +13,18 @@ import msgspec
 
 from recordmill.transforms.framing import read_frames
 from recordmill.transforms.records import Failure, ImageRecord
+from recordmill.transforms.shards.checkpoint import Checkpoint
 from recordmill.transforms.shards.fingerprint import source_fingerprint
-from recordmill.transforms.shards.previous import PreviousVersion, ShardPaths
-from recordmill.transforms.shards.record_state import (
-    DamagedStateError,
+from recordmill.transforms.shards.lineage import (
+    DamagedLineageError,
     EncodedRecord,
+    LineageHeader,
     Row,
-    StateHeader,
-    read_state,
+    read_lineage,
 )
+from recordmill.transforms.shards.previous import PreviousVersion, ShardPaths
 from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.report import ShardFile, ShardReport, WriteStats
-from recordmill.transforms.shards.state import ShardState
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import open_named, read_bytes, status_of, write_file
 
@@ -35,16 +35,16 @@ class ReusableShard:
 
     Attributes:
         paths: of its files.
-        header: of its state.
-        state_sha256: of the state file, in hex.
+        header: of its lineage.
+        lineage_sha256: of the file of its lineage, in hex.
         is_unchanged: whether a rebuild would be identical; False until failed records have been retried, and
             if a file has no version.
         work: operations of the retry.
     """
 
     paths: ShardPaths
-    header: StateHeader
-    state_sha256: str
+    header: LineageHeader
+    lineage_sha256: str
     is_unchanged: bool
     work: Counter[str] = dataclasses.field(default_factory=Counter)
 
@@ -64,13 +64,13 @@ class ReusableShard:
         is_unchanged = not stats.written and list(failures) == self.failures()
         return dataclasses.replace(self, is_unchanged=is_unchanged, work=stats.work)
 
-    def report(self, state: ShardState) -> ShardReport:
+    def report(self, checkpoint: Checkpoint) -> ShardReport:
         """Its report; writes its failures into a file of the run."""
         stats = msgspec.structs.replace(self.header.stats, reused=self.header.stats.written, work=self.work)
         failures_path = None
         if self.header.failures:
-            failures_path = f"{state.path}.failures"
-            file_system(state.folder).make_folder(state.folder)
+            failures_path = f"{checkpoint.path}.failures"
+            file_system(checkpoint.folder).make_folder(checkpoint.folder)
             write_file(failures_path, (f"{line}\n" for line in self.header.failures))
         file = ShardFile(
             path=self.paths.records_path,
@@ -79,36 +79,38 @@ class ReusableShard:
             size=self.header.size,
             sha256=self.header.sha256,
             stats=stats,
-            state_path=self.paths.state_path,
-            state_sha256=self.state_sha256,
+            lineage_path=self.paths.lineage_path,
+            lineage_sha256=self.lineage_sha256,
         )
-        return ShardReport(state.split, state.shard, file, from_previous=True, is_unchanged=True)
+        return ShardReport(checkpoint.split, checkpoint.shard, file, from_previous=True, is_unchanged=True)
 
 
-def reusable_shard(previous: PreviousVersion, num_shards: int, state: ShardState) -> ReusableShard | None:
+def reusable_shard(
+    previous: PreviousVersion, num_shards: int, checkpoint: Checkpoint
+) -> ReusableShard | None:
     """The shard with the same index in the previous version, if its references and settings are the same.
 
     Args:
         previous: the version.
         num_shards: of the split in the next version.
-        state: of the shard in the next version.
+        checkpoint: of the shard in the next version.
     """
-    split = previous.splits.get(state.split)
+    split = previous.splits.get(checkpoint.split)
     if split is None or split.num_shards != num_shards:
         return None
-    paths = previous.paths(state.split, state.shard)
+    paths = previous.paths(checkpoint.split, checkpoint.shard)
     try:
-        found = read_state(paths.state_path)
+        found = read_lineage(paths.lineage_path)
         header = found.header
-        if header.digest != state.digest:
+        if header.digest != checkpoint.digest:
             return None
         records = status_of(paths.records_path)
         if (records.size, records.stamp) != (header.size, header.stamp):
             return None
         if hashlib.sha256(read_bytes(paths.index_path)).hexdigest() != header.index_sha256:
             return None
-        deque(found.packed_rows, maxlen=0)  # a damaged state must not get into the next version
-    except (FileNotFoundError, DamagedStateError):
+        deque(found.packed_rows, maxlen=0)  # damaged lineage must not get into the next version
+    except (FileNotFoundError, DamagedLineageError):
         return None
     is_unchanged = not header.stats.failed and not header.stats.unversioned
     return ReusableShard(paths, header, found.sha256, is_unchanged)
@@ -155,9 +157,9 @@ class PreviousRecords:
         """The rows of all shards that have images, each with its offset in the file of its record."""
         for shard in self.shards:
             with contextlib.suppress(FileNotFoundError, ValueError):  # damaged
-                state = read_state(shard.state_path)
+                lineage = read_lineage(shard.lineage_path)
                 file = stack.enter_context(open_named(shard.records_path))
-                for offset, row in state.rows():
+                for offset, row in lineage.rows():
                     if row.source:
                         yield row, offset, file
 

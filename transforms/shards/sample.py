@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from recordmill.transforms.examples.tfrecord import FRAME_BYTES
 from recordmill.transforms.records import ImageRecord
+from recordmill.transforms.shards.checkpoint import shard_digest
 from recordmill.transforms.shards.record_encoder import RecordSettings
 from recordmill.transforms.shards.references import pack_reference
-from recordmill.transforms.shards.state import shard_digest
 from recordmill.transforms.shards.tasks import EncodeTask, encoder_pool
 from recordmill.transforms.storage import files
 from recordmill.transforms.storage.faults import naming_faults

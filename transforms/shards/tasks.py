@@ -16,13 +16,13 @@ import msgspec
 
 from recordmill.transforms.examples.tfrecord import RecordWriter, index_lines
 from recordmill.transforms.records import BadInput, Failure
+from recordmill.transforms.shards.checkpoint import Checkpoint
 from recordmill.transforms.shards.fingerprint import is_versioned, source_fingerprint
+from recordmill.transforms.shards.lineage import ENDING, header_of, row_bytes, write_lineage
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
-from recordmill.transforms.shards.record_state import ENDING, header_of, row_bytes, write_state
 from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.report import ShardFile, WriteStats, merged
 from recordmill.transforms.shards.reuse import PreviousRecords
-from recordmill.transforms.shards.state import ShardState
 from recordmill.transforms.storage.faults import naming_faults
 from recordmill.transforms.storage.file_system import Status, file_system
 from recordmill.transforms.storage.files import write_file
@@ -102,30 +102,30 @@ class PartTask(_RecordsTask[ShardFile]):
     Attributes:
         references: in their final order.
         path: to write them under, without ending.
-        state: to be written once the shard is finished; None where this is a part of one.
+        checkpoint: to be written once the shard is finished; None where this is a part of one.
         previous: records of the previous version; None if the dataset has no versions.
     """
 
     path: str
-    state: ShardState | None = None
+    checkpoint: Checkpoint | None = None
     previous: PreviousRecords | None = None
 
     def run(self, encoder: RecordEncoder) -> ShardFile:
         """Writes the records."""
         with naming_faults(self.path):
             part = write_part(self.references, self.path, encoder, self.previous)
-            return _finished(part, self.state, encoder.worker)
+            return _finished(part, self.checkpoint, encoder.worker)
 
     def lost(self, error: BadInput) -> ShardFile:
         """Writes the failure of the only record."""
         with naming_faults(self.path):
             failure, stats = self._failure(error)
             file = msgspec.structs.replace(
-                write_empty(self.path, has_state=self.previous is not None),
+                write_empty(self.path, has_lineage=self.previous is not None),
                 failures_path=_write_failures([failure.to_json()], self.path),
                 stats=stats,
             )
-            return _finished(file, self.state)
+            return _finished(file, self.checkpoint)
 
     def split(self, start: int, end: int) -> PartTask:
         """The part of some of the records."""
@@ -135,7 +135,7 @@ class PartTask(_RecordsTask[ShardFile]):
     def join(self, results: Sequence[ShardFile]) -> ShardFile:
         """Joins the parts, and removes them."""
         with naming_faults(self.path):
-            return _finished(join_parts(results, self.path), self.state)
+            return _finished(join_parts(results, self.path), self.checkpoint)
 
     def remove_leftovers(self) -> None:
         """Removes the unfinished files."""
@@ -200,28 +200,28 @@ class EncodeTask(_RecordsTask[EncodedBatch]):
         )
 
 
-def _finished(file: ShardFile, state: ShardState | None, worker: Worker | None = None) -> ShardFile:
-    """Makes a shard durable: its files are in the folder of the run before the state that names them."""
-    if state is None:
+def _finished(file: ShardFile, checkpoint: Checkpoint | None, worker: Worker | None = None) -> ShardFile:
+    """Makes a shard durable: its files are in the folder of the run before the checkpoint that names them."""
+    if checkpoint is None:
         return file
-    system, folder = file_system(state.folder), state.folder
+    system, folder = file_system(checkpoint.folder), checkpoint.folder
 
     def put(path: str) -> Status:
         return system.put(path, os.path.join(folder, os.path.basename(path)))
 
-    records = put(file.path)  # before its state, which holds its stamp
-    if file.state_path is not None:
-        file = _with_state(file, file.state_path, state.digest, records.stamp)
+    records = put(file.path)  # before its lineage, which holds its stamp
+    if file.lineage_path is not None:
+        file = _with_lineage(file, file.lineage_path, checkpoint.digest, records.stamp)
     others = system.each(put, file.paths[1:])
     if worker is not None:
         worker.progress(0, 0)  # a worker whose parent is gone ends here
     file = file.in_folder(folder)
-    state.write(file, [status.size for status in (records, *others)])
+    checkpoint.write(file, [status.size for status in (records, *others)])
     return file
 
 
-def _with_state(file: ShardFile, rows: str, digest: str, stamp: str) -> ShardFile:
-    """A complete shard with its state instead of the rows of its records."""
+def _with_lineage(file: ShardFile, rows: str, digest: str, stamp: str) -> ShardFile:
+    """A complete shard with its lineage instead of the rows of its records."""
     failures: Sequence[str] = ()
     if file.failures_path is not None:
         with open(file.failures_path, encoding="utf-8", newline="\n") as failed:
@@ -229,9 +229,9 @@ def _with_state(file: ShardFile, rows: str, digest: str, stamp: str) -> ShardFil
     path = f"{rows.removesuffix('.rows')}{ENDING}"
     with open(file.index_path, "rb") as lines:
         index = hashlib.sha256(lines.read()).hexdigest()
-    sha256 = write_state(path, header_of(file, digest, stamp, index, failures), rows)
+    sha256 = write_lineage(path, header_of(file, digest, stamp, index, failures), rows)
     os.remove(rows)
-    return msgspec.structs.replace(file, state_path=path, state_sha256=sha256)
+    return msgspec.structs.replace(file, lineage_path=path, lineage_sha256=sha256)
 
 
 def write_part(
@@ -246,7 +246,7 @@ def write_part(
         references: packed.
         path: without ending.
         encoder: of the records.
-        previous: records of the previous version; each record then writes a row of the state. None if the
+        previous: records of the previous version; each record then writes a row of lineage. None if the
             dataset has no versions.
     """
     stats = WriteStats()
@@ -271,18 +271,18 @@ def write_part(
         size=writer.bytes_written,
         sha256=writer.sha256,
         stats=stats,
-        state_path=None if previous is None else f"{path}.rows",
+        lineage_path=None if previous is None else f"{path}.rows",
     )
 
 
-def write_empty(path: str, has_state: bool = False) -> ShardFile:
+def write_empty(path: str, has_lineage: bool = False) -> ShardFile:
     """A shard without a record: an empty file, since the names of shards contain their number.
 
     Args:
         path: without ending.
-        has_state: the dataset has versions.
+        has_lineage: the dataset has versions.
     """
-    endings = ("tfrecord", "idx", "rows") if has_state else ("tfrecord", "idx")
+    endings = ("tfrecord", "idx", "rows") if has_lineage else ("tfrecord", "idx")
     for ending in endings:
         write_file(f"{path}.{ending}", "")
     return ShardFile(
@@ -292,7 +292,7 @@ def write_empty(path: str, has_state: bool = False) -> ShardFile:
         size=0,
         sha256=hashlib.sha256().hexdigest(),
         stats=WriteStats(),
-        state_path=f"{path}.rows" if has_state else None,
+        lineage_path=f"{path}.rows" if has_lineage else None,
     )
 
 
@@ -319,7 +319,7 @@ def join_parts(parts: Sequence[ShardFile], path: str) -> ShardFile:
         size=size,
         sha256=hashed.hexdigest(),
         stats=merged([part.stats for part in parts]),
-        state_path=_concatenated([part.state_path for part in parts], f"{path}.rows"),
+        lineage_path=_concatenated([part.lineage_path for part in parts], f"{path}.rows"),
     )
     _remove(path for part in parts for path in part.paths)
     return result

@@ -164,6 +164,10 @@ class FileSystem(abc.ABC):
         """The full path with its links resolved, as far as something exists."""
         return self.absolute(path)
 
+    def is_anonymous(self) -> bool:
+        """Whether calls carry no credentials, and other libraries that look for some would find none."""
+        return False
+
     # Looking
 
     @abc.abstractmethod

@@ -101,6 +101,22 @@ def write_file(path: str, data: str | bytes | Iterable[str], unfinished_in: str 
         file_system(path).write(path, encoded, unfinished_in=unfinished_in)
 
 
+def check_folder(folder: str, given: str = "") -> None:
+    """Raises ValueError unless files can be written in a folder, which need not exist.
+
+    Args:
+        folder: full path.
+        given: the start of the message; by default, that it is --output.
+    """
+    given = given or f"--output is {folder!r}"
+    try:
+        file_system(folder).check_output(folder)
+    except ValueError as error:
+        raise ValueError(f"{given}, {error}") from error
+    except (OSError, JobError) as error:
+        raise ValueError(f"{given}: {getattr(error, 'strerror', None) or error}") from error
+
+
 def may_replace(path: str, is_ours: Callable[[bytes], bool]) -> bool:
     """Whether a path may be written: it does not exist, or is a file for whose contents `is_ours` is true.
 
@@ -114,10 +130,18 @@ def may_replace(path: str, is_ours: Callable[[bytes], bool]) -> bool:
     return is_ours(system.read(path))
 
 
-def check_replaceable(path: str, is_ours: Callable[[bytes], bool]) -> None:
-    """Raises JobError unless `may_replace`. Call it directly before the file is written."""
-    if not may_replace(path, is_ours):
-        raise JobError(f"{path} exists, and recordmill did not write it; move it away, or give another path")
+def replace_own(path: str, data: str | bytes, is_ours: Callable[[bytes], bool]) -> None:
+    """As `write_file`, where `may_replace`.
+
+    Raises:
+        JobError: also where it may not.
+    """
+    with naming_faults(path):
+        if not may_replace(path, is_ours):
+            raise JobError(
+                f"{path} exists, and recordmill did not write it; move it away, or give another path"
+            )
+        write_file(path, data)
 
 
 def is_unfinished(path: str, name: str, start: str) -> bool:

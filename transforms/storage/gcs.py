@@ -30,7 +30,15 @@ from recordmill.transforms.storage.file_system import (
     file_system,
     hash63,
 )
-from recordmill.transforms.storage.gcs_client import blob, bucket, called, client, pool, split_uri
+from recordmill.transforms.storage.gcs_client import (
+    blob,
+    bucket,
+    called,
+    client,
+    is_anonymous,
+    pool,
+    split_uri,
+)
 from recordmill.transforms.storage.zip_member import check_size
 
 if TYPE_CHECKING:
@@ -81,6 +89,9 @@ class GcsFileSystem(FileSystem):
             next(_pages(folder, _prefix(folder), None, most=1))
         except FileNotFoundError as error:
             raise ValueError(f"and there is no bucket {split_uri(folder)[0]!r}") from error
+
+    def is_anonymous(self) -> bool:
+        return is_anonymous()
 
     def find(self, path: str) -> Status | None:
         """One request; None for a bucket."""

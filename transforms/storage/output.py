@@ -9,7 +9,14 @@ from collections.abc import Iterable, Iterator
 
 from recordmill.transforms.records import Failure, JobError
 from recordmill.transforms.storage.file_system import file_system
-from recordmill.transforms.storage.files import exists, is_file, open_named, read_text, write_file
+from recordmill.transforms.storage.files import (
+    check_folder,
+    exists,
+    is_file,
+    open_named,
+    read_text,
+    write_file,
+)
 from recordmill.transforms.storage.layout import FAILURES, INDEX, MANIFEST, RUNS, STATE, Run
 from recordmill.transforms.storage.paths import absolute
 from recordmill.transforms.storage.publication import foreign_metadata, published_dataset, read_journal
@@ -38,16 +45,6 @@ def check_path(output: str) -> None:
         output.encode("utf-8")
     except UnicodeEncodeError as error:
         raise ValueError(f"--output is {ascii(output)}, which is not UTF-8; give another folder") from error
-
-
-def check_folder(output: str) -> None:
-    """Raises ValueError unless files can be written in a folder, which may not exist."""
-    try:
-        file_system(output).check_output(output)
-    except ValueError as error:
-        raise ValueError(f"--output is {output!r}, {error}") from error
-    except (OSError, JobError) as error:
-        raise ValueError(f"--output is {output!r}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def check_output(output: str, overwrite: bool = False, work: str = "") -> None:

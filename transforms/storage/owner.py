@@ -21,6 +21,8 @@ OWNER_START = '{"token": "'
 """The start of the JSON of every owner."""
 MARKER = "made-by-recordmill.json"
 """Name of the marker: JSON of an `Owner`."""
+_JSON_FIELDS = {"pid_namespace": "place", "process_start": "born"}
+"""The fields of the JSON that have other names than the attributes of `Owner`: those of earlier versions."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,8 +35,8 @@ class Owner:
         pid: of the process.
         started: UTC, ISO 8601.
         command: of the job, for messages.
-        place: boot and container of the machine, within which a pid is unique; empty where unknown.
-        born: when the process began, by the machine's clock, since pids are reused.
+        pid_namespace: boot and container of the machine, in which the pid is unique; empty where unknown.
+        process_start: when the process began, by the machine's clock, since pids are reused.
     """
 
     token: str
@@ -42,34 +44,42 @@ class Owner:
     pid: int
     started: str
     command: str
-    place: str = ""
-    born: float = 0.0
+    pid_namespace: str = ""
+    process_start: float = 0.0
 
     @staticmethod
     def here(token: str, command: str) -> Owner:
         """This process."""
         now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
         pid = os.getpid()
-        return Owner(token, socket.gethostname(), pid, now, command, _place(), _born(pid) or 0.0)
+        return Owner(
+            token, socket.gethostname(), pid, now, command, _pid_namespace(), _process_start(pid) or 0.0
+        )
 
     def is_gone(self) -> bool:
         """Whether it was a process of this machine and has ended; False where that is unknown."""
-        return bool(self.place) and self.place == _place() and _born(self.pid) != self.born
+        is_here = bool(self.pid_namespace) and self.pid_namespace == _pid_namespace()
+        return is_here and _process_start(self.pid) != self.process_start
 
     def is_dead_here(self) -> bool:
         """Whether its host has this host's name, and no process here has its number and start time."""
-        return self.host == socket.gethostname() and _born(self.pid) != self.born
+        return self.host == socket.gethostname() and _process_start(self.pid) != self.process_start
 
     def to_json(self) -> bytes:
         """As it is written into a lock, or into the marker of a folder."""
-        return json.dumps(dataclasses.asdict(self)).encode()
+        values = dataclasses.asdict(self)
+        return json.dumps({_JSON_FIELDS.get(name, name): values[name] for name in values}).encode()
 
     @staticmethod
     def of_json(text: bytes) -> Owner | None:
-        """The owner that wrote it; None where that is none, or not to the end."""
+        """The owner that wrote it; None where the text is another one, or not complete."""
         try:
-            return Owner(**json.loads(text))
-        except (ValueError, TypeError, RecursionError):
+            values = json.loads(text)
+            written = {
+                _JSON_FIELDS.get(field.name, field.name): field.name for field in dataclasses.fields(Owner)
+            }
+            return Owner(**{written[name]: value for name, value in values.items() if name in written})
+        except (ValueError, TypeError, AttributeError, RecursionError):
             return None
 
     @staticmethod
@@ -83,14 +93,14 @@ class Owner:
 
 
 @functools.cache
-def _place() -> str:
+def _pid_namespace() -> str:
     """On Linux the boot, and the namespace of pids; empty elsewhere, where a host name is not enough."""
     with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as boot:
         return f"{socket.gethostname()} {boot.read().strip()} {os.stat('/proc/self/ns/pid').st_ino}"
     return ""
 
 
-def _born(pid: int) -> float | None:
+def _process_start(pid: int) -> float | None:
     """When a process began; None where there is none of this number."""
     import psutil
 

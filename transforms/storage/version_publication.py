@@ -103,8 +103,9 @@ def recover_versions(home: str, working: str) -> list[Version]:
             _write_latest(home, version)
         _remove(os.path.join(state, PUBLISHING))
     for found in system.contents(state):
-        if found.is_folder and named_version(found.basename) and found.basename != working:
-            recover_publications(assembly_folder(home, found.basename), found.path)
+        version_name = found.basename if found.is_folder and named_version(found.basename) else ""
+        if version_name and (version_name != working or is_complete(version_folder(home, working))):
+            recover_publications(assembly_folder(home, version_name), found.path)
             remove_staging(found.path)
         elif any(is_unfinished(found.path, name, NOTE_START) for name in (PUBLISHING, LATEST)):
             _remove(found.path)

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage.file_system import file_system
-from recordmill.transforms.storage.files import UNFINISHED, read_bytes
+from recordmill.transforms.storage.files import UNFINISHED, check_folder, read_bytes
 from recordmill.transforms.storage.layout import FORMAT_VERSION, LATEST, MANIFEST, RUNS
-from recordmill.transforms.storage.output import check_folder, check_output, check_path
+from recordmill.transforms.storage.output import check_output, check_path
 from recordmill.transforms.storage.paths import absolute
 from recordmill.transforms.storage.runs import has_publication, has_runs, strange_entries
 

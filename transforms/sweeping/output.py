@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
+import tempfile
 from collections.abc import Mapping
 
 from recordmill.transforms.records import JobError
-from recordmill.transforms.storage import files
-from recordmill.transforms.storage.durable import sync_folder, unfinished_file
 from recordmill.transforms.storage.faults import naming_faults
-from recordmill.transforms.storage.file_system import is_remote
-from recordmill.transforms.storage.files import write_file
-from recordmill.transforms.storage.output import check_output, check_path
+from recordmill.transforms.storage.file_system import file_system
+from recordmill.transforms.storage.files import check_folder, read_bytes, write_file
+from recordmill.transforms.storage.output import check_path
 from recordmill.transforms.storage.owner import Owner, remove_marked_folder
 from recordmill.transforms.storage.paths import absolute
+from recordmill.transforms.storage.scratch import scratch_folder
 
 SWEEP_JSON = "sweep.json"
 """Written last: if it is there, the other files are complete."""
@@ -33,13 +32,13 @@ def check_sweep_output(output: str, overwrite: bool) -> None:
     """
     check_path(output)
     folder = absolute(output)
+    check_folder(folder, f"--output is {output!r}")
     try:
-        found = {entry.name for entry in files.entries(folder)}
+        found = {entry.basename for entry in file_system(folder).contents(folder)}
     except (OSError, JobError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ValueError(f"--output is {output!r}: {reason}") from error
     if not found:
-        check_output(output)
         return
     names = {name for name in found if not name.startswith(_SCRATCH)}
     is_unfinished = _is_unfinished(folder)
@@ -54,8 +53,6 @@ def check_sweep_output(output: str, overwrite: bool) -> None:
         raise ValueError(
             f"--output is {output!r}, which holds {held}; --overwrite replaces it, or give another folder"
         )
-    if not is_remote(folder) and not os.access(folder, os.W_OK | os.X_OK):
-        raise ValueError(f"--output is {output!r}, where you may not write; give another folder")
 
 
 def prepare_output(output: str, overwrite: bool) -> None:
@@ -70,7 +67,7 @@ def prepare_output(output: str, overwrite: bool) -> None:
         raise JobError(str(error)) from error
     folder = absolute(output)
     try:
-        files.make_folder(folder)
+        file_system(folder).make_folder(folder)
     except OSError as error:
         raise JobError(f"--output is {output!r}: {error.filename}: {error.strerror}") from error
 
@@ -97,27 +94,26 @@ def write_sweep(output: str, contents: Mapping[str, bytes], scratch: str | None)
         JobError: a file cannot be written, or a file of that name exists that no sweep wrote.
     """
     folder = absolute(output)
-    path = os.path.join(folder, SWEEP_JSON)
+    path, marker = os.path.join(folder, SWEEP_JSON), os.path.join(folder, _UNFINISHED)
+    system = file_system(folder)
     with naming_faults(folder):
-        files.make_folder(folder)
+        system.make_folder(folder)
         _check_names(folder)
-        marker = os.path.join(folder, _UNFINISHED)
-        with contextlib.ExitStack() as stack:
-            # On a disk, all files are complete before one replaces an older file.
-            unfinished = {
-                name: stack.enter_context(unfinished_file(os.path.join(folder, name), [contents[name]]))
-                for name in (() if is_remote(folder) else NAMES)
-            }
-            write_file(marker, Owner.here("", "").to_json())
-            files.remove_if_there(path)
-            for name in NAMES:
+        working = system.working_folder(folder) or scratch_folder()
+        with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=working) as unfinished:
+            # All files are complete before one replaces an older file.
+            finished = {}
+            for number, name in enumerate(NAMES):
                 target = os.path.join(folder, name)
-                if name in unfinished:
-                    os.replace(unfinished[name], target)
-                else:
-                    write_file(target, contents[name])
-        files.remove_if_there(marker)
-        sync_folder(folder)
+                finished[target] = os.path.join(unfinished, str(number))
+                with naming_faults(target):
+                    file_system(unfinished).write(finished[target], [contents[name]])
+            write_file(marker, Owner.here("", "").to_json())
+            system.remove_existing(path)
+            for target, file in finished.items():
+                system.put(file, target)
+        system.remove_existing(marker)
+        system.sync_folder(folder)
         if scratch is not None:
             remove_marked_folder(scratch)
     return path
@@ -127,15 +123,15 @@ def _check_names(folder: str) -> None:
     """Raises JobError if a file has the name of a sweep's file, and no sweep wrote it."""
     if _is_unfinished(folder) or _is_sweep(os.path.join(folder, SWEEP_JSON)):
         return
-    taken = sorted(files.taken(folder, NAMES))
-    if taken:
-        raise JobError(f"{os.path.join(folder, taken[0])} exists, and no sweep wrote it; move it away")
+    existing = sorted(file_system(folder).existing(folder, NAMES))
+    if existing:
+        raise JobError(f"{os.path.join(folder, existing[0])} exists, and no sweep wrote it; move it away")
 
 
 def _is_sweep(path: str) -> bool:
     """Whether a file is the sweep.json of a sweep."""
     try:
-        document = json.loads(files.read_bytes(path))
+        document = json.loads(read_bytes(path))
         return bool({"format_version", "rows", "images", "packages"} <= document.keys())
     except (FileNotFoundError, ValueError, AttributeError, RecursionError):
         return False
@@ -144,6 +140,6 @@ def _is_sweep(path: str) -> bool:
 def _is_unfinished(folder: str) -> bool:
     """Whether a folder has the files of an interrupted sweep."""
     try:
-        return Owner.of_json(files.read_bytes(os.path.join(folder, _UNFINISHED))) is not None
+        return Owner.of_json(read_bytes(os.path.join(folder, _UNFINISHED))) is not None
     except FileNotFoundError:
         return False

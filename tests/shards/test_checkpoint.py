@@ -1,4 +1,4 @@
-"""State files of finished shards: written, found again, and refused where anything has changed."""
+"""Checkpoints of finished shards: written, found again, and refused where anything has changed."""
 
 import os
 import subprocess
@@ -20,9 +20,9 @@ from recordmill.transforms.records import (
     MaskImage,
     Steps,
 )
+from recordmill.transforms.shards.checkpoint import Checkpoint, shard_digest
 from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.report import ShardFile, ShardReport, WriteStats
-from recordmill.transforms.shards.state import ShardState, shard_digest
 from recordmill.transforms.shards.statistics import Statistics
 from tests.shards.planned import sizes
 
@@ -50,8 +50,8 @@ STATS = WriteStats(
 )
 
 
-def finished(folder: Path, failures: list[Failure] | None = None) -> tuple[ShardState, ShardReport]:
-    """A shard whose state is written."""
+def finished(folder: Path, failures: list[Failure] | None = None) -> tuple[Checkpoint, ShardReport]:
+    """A shard whose checkpoint is written."""
     for ending, text in (("tfrecord", "records"), ("idx", "0 7\n")):
         (folder / f"train-00003-a.{ending}").write_text(text)
     failures_path = None
@@ -66,23 +66,25 @@ def finished(folder: Path, failures: list[Failure] | None = None) -> tuple[Shard
         "digest",
         STATS,
     )
-    state = ShardState(str(folder), "train", 3, "right")
-    state.write(file, [Path(path).stat().st_size for path in file.paths])
-    return state, ShardReport("train", 3, file, reused=True)
+    checkpoint = Checkpoint(str(folder), "train", 3, "right")
+    checkpoint.write(file, [Path(path).stat().st_size for path in file.paths])
+    return checkpoint, ShardReport("train", 3, file, reused=True)
 
 
 def test_the_whole_report_comes_back(tmp_path: Path) -> None:
-    state, report = finished(tmp_path, [Failure("a.jpg", "decode", "truncated")])
-    assert state.reusable([], sizes(state.folder)) == report
-    assert msgspec.msgpack.decode(Path(state.path).read_bytes())["file"]["path"] == "train-00003-a.tfrecord"
+    checkpoint, report = finished(tmp_path, [Failure("a.jpg", "decode", "truncated")])
+    assert checkpoint.reusable([], sizes(checkpoint.folder)) == report
+    assert (
+        msgspec.msgpack.decode(Path(checkpoint.path).read_bytes())["file"]["path"] == "train-00003-a.tfrecord"
+    )
 
 
 def test_the_folder_may_have_been_moved(tmp_path: Path) -> None:
     (tmp_path / "before").mkdir()
     finished(tmp_path / "before")
     (tmp_path / "before").rename(tmp_path / "after")
-    state = ShardState(str(tmp_path / "after"), "train", 3, "right")
-    report = state.reusable([], sizes(state.folder))
+    checkpoint = Checkpoint(str(tmp_path / "after"), "train", 3, "right")
+    report = checkpoint.reusable([], sizes(checkpoint.folder))
     assert report is not None
     assert report.file.path == str(tmp_path / "after/train-00003-a.tfrecord")
 
@@ -104,50 +106,50 @@ def test_the_folder_may_have_been_moved(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_not_complete_is_not_reused(tmp_path: Path, name: str, text: str | None) -> None:
-    state, _ = finished(tmp_path, [])
+    checkpoint, _ = finished(tmp_path, [])
     if text is None:
         (tmp_path / name).unlink()
     else:
         (tmp_path / name).write_text(text)
-    assert state.reusable([], sizes(state.folder)) is None
-    state.discard(sizes(state.folder))
-    assert not Path(state.path).exists()
+    assert checkpoint.reusable([], sizes(checkpoint.folder)) is None
+    checkpoint.discard(sizes(checkpoint.folder))
+    assert not Path(checkpoint.path).exists()
 
 
-def test_each_cut_or_flipped_state_is_none_or_well_formed(tmp_path: Path) -> None:
-    state, _ = finished(tmp_path)
-    good = Path(state.path).read_bytes()
+def test_each_cut_or_flipped_checkpoint_is_none_or_well_formed(tmp_path: Path) -> None:
+    checkpoint, _ = finished(tmp_path)
+    good = Path(checkpoint.path).read_bytes()
     for at in range(len(good)):
-        Path(state.path).write_bytes(good[:at])
-        assert state.reusable([], sizes(state.folder)) is None
-        Path(state.path).write_bytes(good[:at] + bytes([good[at] ^ 0x81]) + good[at + 1 :])
-        found = state.reusable([], sizes(state.folder))
+        Path(checkpoint.path).write_bytes(good[:at])
+        assert checkpoint.reusable([], sizes(checkpoint.folder)) is None
+        Path(checkpoint.path).write_bytes(good[:at] + bytes([good[at] ^ 0x81]) + good[at + 1 :])
+        found = checkpoint.reusable([], sizes(checkpoint.folder))
         assert found is None or found.file.paths == [
             f"{tmp_path}/train-00003-a.{end}" for end in ("tfrecord", "idx")
         ]
 
 
 @pytest.mark.parametrize("changes", [{"format_version": 6}, {"format_version": 8}])
-def test_a_state_of_another_format_is_not_reused(tmp_path: Path, changes: dict[str, int]) -> None:
-    state, _ = finished(tmp_path)
-    edit(state, **changes)
-    assert state.reusable([], sizes(state.folder)) is None
+def test_a_checkpoint_of_another_format_is_not_reused(tmp_path: Path, changes: dict[str, int]) -> None:
+    checkpoint, _ = finished(tmp_path)
+    edit(checkpoint, **changes)
+    assert checkpoint.reusable([], sizes(checkpoint.folder)) is None
 
 
-def edit(state: ShardState, **changes: object) -> None:
-    """Writes a state with other values."""
-    noted = msgspec.msgpack.decode(Path(state.path).read_bytes())
-    Path(state.path).write_bytes(msgspec.msgpack.encode({**noted, **changes}))
+def edit(checkpoint: Checkpoint, **changes: object) -> None:
+    """Writes a checkpoint with other values."""
+    noted = msgspec.msgpack.decode(Path(checkpoint.path).read_bytes())
+    Path(checkpoint.path).write_bytes(msgspec.msgpack.encode({**noted, **changes}))
 
 
-def test_equal_states_are_equal_bytes(tmp_path: Path) -> None:
+def test_equal_checkpoints_are_equal_bytes(tmp_path: Path) -> None:
     """In fresh processes, whatever their hash seeds and the order of counting."""
     code = """
 import os, random, sys
 from collections import Counter
-from recordmill.transforms.shards.record_state import header_of, write_state
+from recordmill.transforms.shards.lineage import header_of, write_lineage
 from recordmill.transforms.shards.report import ShardFile, WriteStats
-from recordmill.transforms.shards.state import ShardState
+from recordmill.transforms.shards.checkpoint import Checkpoint
 stats = WriteStats(written=3)
 names = list({f"{name}" for name in ("kept", "reencoded", "resized", "turned")})
 random.Random(sys.argv[2]).shuffle(names)
@@ -156,8 +158,8 @@ for name in names:
     stats.failed["decode", name] += 1
     stats.statistics.labels[len(name)] += 1
 file = ShardFile("x.tfrecord", "x.idx", None, 7, "digest", stats)
-ShardState(sys.argv[1], "train", 0, "right").write(file, [7, 4])
-write_state(f"{sys.argv[1]}/x.rows.gz", header_of(file, "right", "stamp", "index", []), os.devnull)
+Checkpoint(sys.argv[1], "train", 0, "right").write(file, [7, 4])
+write_lineage(f"{sys.argv[1]}/x.rows.gz", header_of(file, "right", "stamp", "index", []), os.devnull)
 """
     written = set()
     for seed in ("0", "1", "2"):
@@ -169,7 +171,7 @@ write_state(f"{sys.argv[1]}/x.rows.gz", header_of(file, "right", "stamp", "index
 
 def test_another_digest_is_not_reused_and_all_of_it_removed(tmp_path: Path) -> None:
     finished(tmp_path, [])
-    other = ShardState(str(tmp_path), "train", 3, "other")
+    other = Checkpoint(str(tmp_path), "train", 3, "other")
     assert other.reusable([], sizes(other.folder)) is None
     other.discard(sizes(other.folder))
     assert list(tmp_path.iterdir()) == []
@@ -179,10 +181,10 @@ def test_another_digest_is_not_reused_and_all_of_it_removed(tmp_path: Path) -> N
 def test_an_image_that_can_now_be_loaded_is_worth_another_try(tmp_path: Path) -> None:
     path = tmp_path / "a.jpg"
     references = [pack_reference(ImageRecord("a.jpg", ImageRef(str(path)), "train"), 0)]
-    state, report = finished(tmp_path, [Failure("a.jpg", "load", "not found")])
-    assert state.reusable(references, sizes(state.folder)) == report
+    checkpoint, report = finished(tmp_path, [Failure("a.jpg", "load", "not found")])
+    assert checkpoint.reusable(references, sizes(checkpoint.folder)) == report
     path.write_text("there again")
-    assert state.reusable(references, sizes(state.folder)) is None
+    assert checkpoint.reusable(references, sizes(checkpoint.folder)) is None
     # So with frames and masks: what is there is not what could not be loaded.
     for annotations in (
         Annotations(steps=Steps((ImageRef(str(path)), ImageRef(str(tmp_path / "b.png"))))),
@@ -190,23 +192,23 @@ def test_an_image_that_can_now_be_loaded_is_worth_another_try(tmp_path: Path) ->
     ):
         image = ImageRef(str(path)) if annotations.masks else None
         references = [pack_reference(ImageRecord("a.jpg", image, "train", annotations), 0)]
-        assert state.reusable(references, sizes(state.folder)) == report
+        assert checkpoint.reusable(references, sizes(checkpoint.folder)) == report
         (tmp_path / "b.png").write_text("there again")
-        assert state.reusable(references, sizes(state.folder)) is None
+        assert checkpoint.reusable(references, sizes(checkpoint.folder)) is None
         (tmp_path / "b.png").unlink()
     # One that is there and cannot be decoded is not.
-    state, report = finished(tmp_path, [Failure("a.jpg", "decode", "truncated")])
-    assert state.reusable(references, sizes(state.folder)) == report
+    checkpoint, report = finished(tmp_path, [Failure("a.jpg", "decode", "truncated")])
+    assert checkpoint.reusable(references, sizes(checkpoint.folder)) == report
 
 
 @pytest.mark.parametrize("path", [None, "", ".", "..", "../x", "/x", "a\0", 7])
-def test_a_state_that_names_other_files_is_none(tmp_path: Path, path: object) -> None:
-    state, _ = finished(tmp_path)
+def test_a_checkpoint_that_names_other_files_is_none(tmp_path: Path, path: object) -> None:
+    checkpoint, _ = finished(tmp_path)
     (tmp_path.parent / "x").write_text("mine")
-    noted = msgspec.msgpack.decode(Path(state.path).read_bytes())
-    edit(state, file={**noted["file"], "index_path": path}, sizes={**noted["sizes"], str(path): 4})
-    assert state.reusable([], sizes(state.folder)) is None
-    state.discard(sizes(state.folder))
+    noted = msgspec.msgpack.decode(Path(checkpoint.path).read_bytes())
+    edit(checkpoint, file={**noted["file"], "index_path": path}, sizes={**noted["sizes"], str(path): 4})
+    assert checkpoint.reusable([], sizes(checkpoint.folder)) is None
+    checkpoint.discard(sizes(checkpoint.folder))
     assert (tmp_path.parent / "x").read_text() == "mine"
 
 

@@ -1,4 +1,4 @@
-"""The state of a published shard, with a row for each record: the next version reuses images and masks by it.
+"""The lineage of a published shard: what each record was made from, so that the next version can reuse it.
 
 A gzipped TFRecord file, whose records are msgpack: a header, then a row for each record of the shard, in the
 same order.
@@ -29,6 +29,7 @@ from recordmill.transforms.storage.files import read_bytes
 
 FORMAT_VERSION = 3
 ENDING = ".rows.gz"
+"""Of the files of lineage in a version's folder `state/`."""
 _LEVEL = 5
 _READ_BYTES = 1 << 20
 _HEAD_BYTES = 64
@@ -39,8 +40,8 @@ Span = tuple[int, int]
 """Start within a payload, and length."""
 
 
-class DamagedStateError(ValueError):
-    """A file that `write_state` did not write, or that is damaged."""
+class DamagedLineageError(ValueError):
+    """A file that `write_lineage` did not write, or that is damaged."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,8 +67,8 @@ class EncodedRecord:
     is_as_listed: bool = True
 
 
-class StateHeader(msgspec.Struct, frozen=True):
-    """The state of a shard without its records.
+class LineageHeader(msgspec.Struct, frozen=True):
+    """The lineage of a shard without its records.
 
     Attributes:
         digest: of its settings and references, as `shard_digest` has it.
@@ -126,7 +127,7 @@ class Row(msgspec.Struct, array_like=True, frozen=True):
         return EncodedRecord(b"", tuple(images), self.source_bytes, mapped, annotations=self.annotations)
 
 
-_headers = msgspec.msgpack.Decoder(StateHeader, dec_hook=decode_counter)
+_headers = msgspec.msgpack.Decoder(LineageHeader, dec_hook=decode_counter)
 _rows = msgspec.msgpack.Decoder(Row)
 
 
@@ -197,15 +198,15 @@ def row_bytes(sort_key: str, source: str, record: EncodedRecord) -> bytes:
 
 def header_of(
     file: ShardFile, digest: str, stamp: str, index_sha256: str, failures: Sequence[str]
-) -> StateHeader:
+) -> LineageHeader:
     """The header of a finished shard: but for `stamp` the same, however much of the shard was reused."""
     statistics = msgspec.structs.replace(file.stats.statistics, reencoded=[])
     stats = msgspec.structs.replace(file.stats, work=Counter(), reused=0, statistics=statistics)
-    return StateHeader(digest, file.size, file.sha256, stamp, index_sha256, in_order(stats), list(failures))
+    return LineageHeader(digest, file.size, file.sha256, stamp, index_sha256, in_order(stats), list(failures))
 
 
-def write_state(path: str, header: StateHeader, rows: str) -> str:
-    """Writes a state file of this machine.
+def write_lineage(path: str, header: LineageHeader, rows: str) -> str:
+    """Writes a file of lineage of this machine.
 
     Args:
         path: of it.
@@ -225,21 +226,21 @@ def write_state(path: str, header: StateHeader, rows: str) -> str:
     return file_system(path).sha256(path)
 
 
-class ShardRecords(NamedTuple):
-    """A state file.
+class Lineage(NamedTuple):
+    """The lineage of a shard.
 
     Attributes:
         header: of the shard.
-        packed_rows: the rows, in order, as msgpack, read as they are asked for. Raises DamagedStateError.
+        packed_rows: the rows, in order, as msgpack, read as they are asked for. Raises DamagedLineageError.
         sha256: of the file, in hex.
     """
 
-    header: StateHeader
+    header: LineageHeader
     packed_rows: Iterator[bytes]
     sha256: str
 
     def rows(self) -> Iterator[tuple[int, Row]]:
-        """Each row, and the offset of its record's frame in the shard. Raises DamagedStateError."""
+        """Each row, and the offset of its record's frame in the shard. Raises DamagedLineageError."""
         offset = 0
         for packed in self.packed_rows:
             row = _rows.decode(packed)
@@ -247,11 +248,11 @@ class ShardRecords(NamedTuple):
             offset += row.size + FRAME_BYTES
 
 
-def read_state(path: str) -> ShardRecords:
-    """Reads a state file, local or `gs://`. Each row has a checksum, and the file at its end another one.
+def read_lineage(path: str) -> Lineage:
+    """Reads a file of lineage. Each row has a checksum, and the file at its end another one.
 
     Raises:
-        DamagedStateError: its header is damaged, or of another format.
+        DamagedLineageError: its header is damaged, or of another format.
         FileNotFoundError: there is none.
     """
     data = read_bytes(path)
@@ -262,8 +263,8 @@ def read_state(path: str) -> ShardRecords:
         if header.format_version != FORMAT_VERSION:
             raise ValueError(f"format_version is {header.format_version}, not {FORMAT_VERSION}")
     except (ValueError, RecursionError) as error:
-        raise DamagedStateError(f"{path} is damaged: {error}") from error
-    return ShardRecords(header, records, hashlib.sha256(data).hexdigest())
+        raise DamagedLineageError(f"{path} is damaged: {error}") from error
+    return Lineage(header, records, hashlib.sha256(data).hexdigest())
 
 
 def _records(data: bytes, path: str) -> Iterator[bytes]:
@@ -271,4 +272,4 @@ def _records(data: bytes, path: str) -> Iterator[bytes]:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
             yield from read_records(file)
     except (EOFError, gzip.BadGzipFile, zlib.error, DamagedRecordError) as error:
-        raise DamagedStateError(f"{path} is damaged: {error}") from error
+        raise DamagedLineageError(f"{path} is damaged: {error}") from error

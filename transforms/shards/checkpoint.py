@@ -1,4 +1,4 @@
-"""The state file of a finished, unpublished shard. A later run reads it to decide whether to reuse it."""
+"""The checkpoint of a finished, unpublished shard: by it a later run decides whether to reuse the shard."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from recordmill.transforms.storage.reader import ImageReader
 _FORMAT_VERSION = 7
 
 
-class _State(msgspec.Struct):
-    """The contents of a state file, as msgpack.
+class _Stored(msgspec.Struct):
+    """The contents of a checkpoint, as msgpack.
 
     Attributes:
         format_version: of the file.
@@ -38,11 +38,11 @@ class _State(msgspec.Struct):
     file: ShardFile
 
 
-_decoder = msgspec.msgpack.Decoder(_State, dec_hook=decode_counter)
+_decoder = msgspec.msgpack.Decoder(_Stored, dec_hook=decode_counter)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ShardState:
+class Checkpoint:
     """What determines a shard's bytes, and the file that records it once the shard is finished.
 
     Attributes:
@@ -59,19 +59,19 @@ class ShardState:
 
     @property
     def path(self) -> str:
-        """Of the state file."""
+        """Of the file."""
         return os.path.join(self.folder, f"{self.split}-{self.shard:05d}{STATE_ENDING}")
 
     def write(self, file: ShardFile, sizes: Sequence[int]) -> None:
-        """Writes the state file; the shard's files are on disk, or in the bucket, before.
+        """Writes the checkpoint. The files of the shard are durable before.
 
         Args:
             file: of the shard.
             sizes: of its files, as `ShardFile.paths` has them.
         """
         named = msgspec.structs.replace(file.in_folder(""), stats=in_order(file.stats))
-        state = _State(_FORMAT_VERSION, self.digest, dict(zip(named.paths, sizes, strict=True)), named)
-        write_file(self.path, msgspec.msgpack.encode(state))
+        stored = _Stored(_FORMAT_VERSION, self.digest, dict(zip(named.paths, sizes, strict=True)), named)
+        write_file(self.path, msgspec.msgpack.encode(stored))
 
     def reusable(self, references: Sequence[bytes], sizes: Mapping[str, int]) -> ShardReport | None:
         """The report of the shard if a run has finished it from the same references and settings.
@@ -99,19 +99,19 @@ class ShardState:
                 system.remove_existing(*report.file.paths)
 
     def _stored_report(self, sizes: Mapping[str, int], any_digest: bool = False) -> ShardReport | None:
-        """The report in the state file; None without one, or where it is damaged or of another format."""
+        """The report in the checkpoint; None without one, or where it is damaged or of another format."""
         if os.path.basename(self.path) not in sizes:
             return None
         try:
-            state = _decoder.decode(read_bytes(self.path))
+            stored = _decoder.decode(read_bytes(self.path))
         except (FileNotFoundError, ValueError, RecursionError):
             return None
-        if state.format_version != _FORMAT_VERSION or not all(map(_is_name, state.file.paths)):
+        if stored.format_version != _FORMAT_VERSION or not all(map(_is_name, stored.file.paths)):
             return None
-        present = {name: sizes.get(name) for name in state.file.paths}
-        if not (any_digest or (state.digest == self.digest and state.sizes == present)):
+        present = {name: sizes.get(name) for name in stored.file.paths}
+        if not (any_digest or (stored.digest == self.digest and stored.sizes == present)):
             return None
-        return ShardReport(self.split, self.shard, state.file.in_folder(self.folder), reused=True)
+        return ShardReport(self.split, self.shard, stored.file.in_folder(self.folder), reused=True)
 
 
 def _is_name(name: str) -> bool:
