@@ -30,6 +30,9 @@ FILE_SYSTEMS = {
 }
 """The class of each file system, by the scheme of its paths; a plain path has none."""
 
+List = list
+"""The type, in a class that has a method of that name."""
+
 _READ_BYTES = 1 << 20
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+)://")
 
@@ -202,7 +205,7 @@ class FileSystem(abc.ABC):
 
     def list_page(
         self, folder: str, prefix: str = "", first: str = "", most: int = 1000
-    ) -> tuple[list[Entry], bool]:
+    ) -> tuple[List[Entry], bool]:
         """Files at any depth below a folder, in the order of names: as many as one call gives.
 
         Args:
@@ -349,7 +352,7 @@ class FileSystem(abc.ABC):
 
     # Several calls at a time
 
-    def each(self, function: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
+    def each(self, function: Callable[[_T], _R], items: Iterable[_T]) -> List[_R]:
         """The result for each item; several calls at a time where calls wait for a service."""
         return [function(item) for item in items]
 
@@ -365,7 +368,7 @@ class FileSystem(abc.ABC):
 
     def remove_entries(self, entries: Iterable[Entry]) -> None:
         """Removes files, and folders with everything below them; not a folder without a name."""
-        paths: list[str] = []
+        paths: List[str] = []
         for entry in entries:
             if not entry.basename:
                 continue
@@ -385,7 +388,7 @@ class FileSystem(abc.ABC):
         }
         return wanted & found
 
-    def contents(self, folder: str) -> list[Entry]:
+    def contents(self, folder: str) -> List[Entry]:
         """What is in a folder of our own, in the order of names; nothing where there is no folder."""
         try:
             return [entry for entry in self.list(folder) if entry.basename]

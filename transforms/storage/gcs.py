@@ -25,6 +25,7 @@ from recordmill.transforms.storage.file_system import (
     ChangedError,
     Entry,
     FileSystem,
+    List,
     Reader,
     Status,
     file_system,
@@ -128,7 +129,7 @@ class GcsFileSystem(FileSystem):
 
     def list_page(
         self, folder: str, prefix: str = "", first: str = "", most: int = 1000
-    ) -> tuple[list[Entry], bool]:
+    ) -> tuple[List[Entry], bool]:
         """One request, unless a page is empty and others follow."""
         above = _prefix(folder)
         between = (above + first if first else "", "")
@@ -201,7 +202,7 @@ class GcsFileSystem(FileSystem):
         """One request. Where the answer of a try was lost, the next one raises FileNotFoundError."""
         called(path, blob(path).delete, within=within, if_generation_match=if_generation)
 
-    def each(self, function: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
+    def each(self, function: Callable[[_T], _R], items: Iterable[_T]) -> List[_R]:
         """As many calls at a time as there are connections."""
         listed = list(items)
         return list(pool().map(function, listed)) if len(listed) > 1 else [function(item) for item in listed]
