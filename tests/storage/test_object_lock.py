@@ -1,6 +1,5 @@
 """The lock of an output in a bucket."""
 
-import dataclasses
 import json
 import os
 import subprocess
@@ -8,6 +7,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
 import pytest
 
 from recordmill.transforms.records import JobError
@@ -125,17 +125,17 @@ def test_a_process_of_this_machine_that_was_killed_is_dead_at_once(output: str) 
 def test_a_number_that_was_given_to_another_process_is_not_it() -> None:
     here = Owner.here("token", "")
     assert not here.is_gone()
-    assert dataclasses.replace(here, process_start=here.process_start - 5).is_gone() == bool(
+    assert msgspec.structs.replace(here, process_start=here.process_start - 5).is_gone() == bool(
         here.pid_namespace
     )
-    assert not dataclasses.replace(here, pid_namespace="", process_start=0.0).is_gone()
+    assert not msgspec.structs.replace(here, pid_namespace="", process_start=0.0).is_gone()
     assert not ELSEWHERE.is_gone()
 
 
 def test_one_of_many_gets_it(output: str) -> None:
     def take(number: int) -> bool:
         try:
-            owner = dataclasses.replace(ELSEWHERE, token=str(number))
+            owner = msgspec.structs.replace(ELSEWHERE, token=str(number))
             lock._lock_of(output).acquire(output, owner, {owner.token})
         except JobError:
             return False

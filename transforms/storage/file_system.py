@@ -337,7 +337,7 @@ class FileSystem(abc.ABC):
         """Makes a folder and those above it, where they do not exist."""
 
     def remove_folder(self, path: str) -> None:
-        """Removes an empty folder. Raises OSError where it is not empty, or does not exist."""
+        """Removes a folder if it exists and is empty."""
 
     def rename_folder(self, source: str, target: str) -> None:
         """Renames a folder in one step; with `has_folders` alone."""

@@ -204,7 +204,8 @@ class LocalFileSystem(FileSystem):
         os.makedirs(path, exist_ok=True)
 
     def remove_folder(self, path: str) -> None:
-        os.rmdir(path)
+        with contextlib.suppress(OSError):
+            os.rmdir(path)
 
     def rename_folder(self, source: str, target: str) -> None:
         os.rename(source, target)

@@ -101,7 +101,8 @@ class _Lock(abc.ABC):
 
     def is_free(self, found: _Found, ours: Collection[str] = ()) -> bool:
         """Whether no job has a lock, or one that is dead, or one of those in `ours`."""
-        if found.is_alive is None and found.owner is not None:
+        # An object is written in one step: one that names no owner is of a later version.
+        if found.is_alive is None and (found.owner is not None or found.generation != NEW):
             return found.token in ours or self.age(found) > self.dead_seconds
         return not found.is_alive
 
