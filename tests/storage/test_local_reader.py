@@ -1,4 +1,4 @@
-"""What LocalReader reads, and the reason for each thing it does not."""
+"""What is read of local files, and the reason for each thing it does not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from recordmill.transforms.records import BadInput, ImageRef
 from recordmill.transforms.storage.files import is_file, is_folder, open_file
-from recordmill.transforms.storage.local import LocalReader
+from recordmill.transforms.storage.reader import ImageReader
 from recordmill.transforms.storage.zip_member import LARGEST
 
 
@@ -29,7 +29,7 @@ def container(tmp_path: Path) -> str:
 def test_reads_a_whole_file(tmp_path: Path, size: int) -> None:
     data = os.urandom(size)
     (tmp_path / "a b\nü.jpg").write_bytes(data)
-    assert LocalReader().read(ImageRef(str(tmp_path / "a b\nü.jpg"))) == data
+    assert ImageReader().read(ImageRef(str(tmp_path / "a b\nü.jpg"))) == data
 
 
 def test_more_bytes_than_an_image_may_have(tmp_path: Path) -> None:
@@ -38,12 +38,12 @@ def test_more_bytes_than_an_image_may_have(tmp_path: Path) -> None:
         file.truncate(5 << 40)  # sparse
     for ref in (ImageRef(str(path)), ImageRef(str(path), 7), ImageRef(str(path), 7, LARGEST + 1)):
         with pytest.raises(BadInput) as caught:
-            LocalReader().read(ref)
+            ImageReader().read(ref)
         assert (caught.value.stage, caught.value.reason) == ("load", "too large")
         assert caught.value.detail.startswith(str(path)) and caught.value.detail.endswith(
             "up to 1073741824 are read"
         )
-    assert LocalReader().read(ImageRef(str(path), 5 << 39, 3)) == b"\0\0\0"
+    assert ImageReader().read(ImageRef(str(path), 5 << 39, 3)) == b"\0\0\0"
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_more_bytes_than_an_image_may_have(tmp_path: Path) -> None:
     ],
 )
 def test_reads_a_range(container: str, offset: int, length: int | None, expected: bytes) -> None:
-    assert LocalReader().read(ImageRef(container, offset, length)) == expected
+    assert ImageReader().read(ImageRef(container, offset, length)) == expected
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_range_that_is_not_there_says_what_is(
     container: str, offset: int, length: int | None, reason: str
 ) -> None:
     with pytest.raises(BadInput) as caught:
-        LocalReader().read(ImageRef(container, offset, length))
+        ImageReader().read(ImageRef(container, offset, length))
     assert (caught.value.stage, caught.value.reason) == ("load", reason)
     assert container in caught.value.detail
     assert reason != "out of range" or "has 100 bytes" in caught.value.detail
@@ -97,7 +97,7 @@ def test_reads_on_where_a_file_has_grown_or_shrunk(tmp_path: Path, monkeypatch: 
 
     for size in (0, 3, 9, 11, 50):
         stale(size)
-        assert LocalReader().read(ImageRef(str(path))) == b"0123456789"
+        assert ImageReader().read(ImageRef(str(path))) == b"0123456789"
 
 
 @pytest.mark.parametrize("length", [None, 1])
@@ -128,7 +128,7 @@ def test_each_fault_has_its_reason(
         reasons = {}
         for name in expected:
             with pytest.raises(BadInput) as caught:
-                LocalReader().read(ImageRef(f"{tmp_path}/{name}", 0, length))
+                ImageReader().read(ImageRef(f"{tmp_path}/{name}", 0, length))
             assert caught.value.stage == "load"
             reasons[name] = caught.value.reason
     assert reasons == expected
@@ -137,14 +137,14 @@ def test_each_fault_has_its_reason(
 def test_devices_are_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recordmill.transforms.storage.local.os.open", lambda *_: pytest.fail("opened"))
     with pytest.raises(BadInput, match=r"/dev/zero: it is a device"):
-        LocalReader().read(ImageRef("/dev/zero"))
+        ImageReader().read(ImageRef("/dev/zero"))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_permission_denied(container: str) -> None:
     os.chmod(container, 0)
     with pytest.raises(BadInput, match="permission denied"):
-        LocalReader().read(ImageRef(container))
+        ImageReader().read(ImageRef(container))
 
 
 FAULTS = [errno.EIO, errno.ETIMEDOUT, errno.ESTALE, errno.EMFILE, errno.ENOMEM]
@@ -192,7 +192,7 @@ def test_faults_that_pass_do_not_show(
     number: int,
 ) -> None:
     calls = failing(monkeypatch, name, times, number)
-    reader = LocalReader()
+    reader = ImageReader()
     assert reader.read(msgspec.structs.replace(ref, uri=container)) == bytes(range(ref.offset, 100))
     assert (calls() > times, len(waits)) == (True, times)
     reader.close()
@@ -205,21 +205,21 @@ def test_faults_that_do_not_pass_are_raised(
 ) -> None:
     calls = failing(monkeypatch, name, 4, number)
     with pytest.raises(OSError) as caught:
-        LocalReader().read(ImageRef(container, 1, 1))
+        ImageReader().read(ImageRef(container, 1, 1))
     assert (caught.value.errno, caught.value.filename) == (number, container)
     assert (calls(), len(waits)) == (4, 3)
 
 
 def test_permanent_faults_are_not_tried_again(tmp_path: Path, waits: list[float]) -> None:
     with pytest.raises(BadInput, match="not found"):
-        LocalReader().read(ImageRef(f"{tmp_path}/missing"))
+        ImageReader().read(ImageRef(f"{tmp_path}/missing"))
     assert waits == []
 
 
 def test_a_stale_container_is_opened_again(
     container: str, monkeypatch: pytest.MonkeyPatch, waits: list[float]
 ) -> None:
-    reader = LocalReader()
+    reader = ImageReader()
     assert reader.read(ImageRef(container, 1, 2)) == b"\1\2"
     os.rename(container, f"{container}.old")
     with open(container, "wb") as file:
@@ -252,7 +252,7 @@ def test_too_many_open_files_closes_those_of_before(
     for number in range(3):
         (tmp_path / str(number)).write_bytes(bytes([number]) * 4)
     monkeypatch.setattr("recordmill.transforms.storage.local.os.open", limited)
-    reader = LocalReader()
+    reader = ImageReader()
     for number in range(3):
         assert reader.read(ImageRef(str(tmp_path / str(number)), 1, 2)) == bytes([number, number])
     assert len(waits) == 1
@@ -305,11 +305,12 @@ def test_what_is_at_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait
         is_file(f"{tmp_path}/file")
 
 
-def test_open_containers_are_bounded_and_closed(tmp_path: Path) -> None:
+def test_open_containers_are_bounded_and_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(20):
         (tmp_path / str(number)).write_bytes(bytes([number]) * 4)
     before = set(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else set()
-    reader = LocalReader(max_open=3)
+    monkeypatch.setattr("recordmill.transforms.storage.local._MOST_OPEN", 3)
+    reader = ImageReader()
     for number in [*range(20), 0, 19, 0, 5]:
         assert reader.read(ImageRef(str(tmp_path / str(number)), 1, 2)) == bytes([number, number])
     if before:

@@ -11,27 +11,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.transforms.storage import name_parts as module
-from recordmill.transforms.storage import objects
+from recordmill.transforms.storage.file_system import Entry
+from recordmill.transforms.storage.gcs import GcsFileSystem
 from recordmill.transforms.storage.name_parts import EVERYTHING, KeyRange, after, name_parts
 
 
 @dataclasses.dataclass
 class Listing:
-    """A folder of a bucket that lists `page` names a request, in place of `objects.list_names`."""
+    """A folder of a bucket that lists `page` names a request, in place of `FileSystem.list_page`."""
 
     names: list[str]
     page: int
     requests: int = 0
     heeds_offsets: bool = True
 
-    def __call__(
-        self, uri: str, prefix: str, first: str = "", most: int | None = None
-    ) -> tuple[list[str], bool]:
+    def list_page(self, uri: str, prefix: str, first: str, most: int) -> tuple[list[Entry], bool]:
         self.requests += 1
         start = bisect.bisect_left(self.names, max(prefix, first) if self.heeds_offsets else prefix)
-        size = min(self.page, most or self.page)
+        size = min(self.page, most)
         found = [name for name in self.names[start : start + size + 1] if name.startswith(prefix)]
-        return found[:size], len(found) > size
+        return [Entry(name, f"{uri}/{name}") for name in found[:size]], len(found) > size
+
+    def use(self, patch: pytest.MonkeyPatch) -> Listing:
+        patch.setattr(GcsFileSystem, "list_page", lambda _, *args: self.list_page(*args))
+        return self
 
 
 Parted = Callable[..., tuple[list[KeyRange], Listing]]
@@ -46,8 +49,7 @@ def parted(monkeypatch: pytest.MonkeyPatch) -> Parted:
         shut: frozenset[str] = frozenset(),
         heeds_offsets: bool = True,
     ) -> tuple[list[KeyRange], Listing]:
-        listing = Listing(sorted(set(names)), page, heeds_offsets=heeds_offsets)
-        monkeypatch.setattr(objects, "list_names", listing)
+        listing = Listing(sorted(set(names)), page, heeds_offsets=heeds_offsets).use(monkeypatch)
         return name_parts("gs://b/in", parts, lambda key: key not in shut), listing
 
     return run
@@ -71,7 +73,7 @@ def test_every_key_is_in_one_part_and_no_part_begins_in_a_folder_that_is_not_ent
     names: list[str], page: int, parts: int, shut: frozenset[str]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(objects, "list_names", Listing(sorted(set(names)), page))
+        Listing(sorted(set(names)), page).use(patch)
         ranges = name_parts("gs://b/in", parts, lambda key: key not in shut)
     assert ranges[0].first == "" and ranges[-1].end == ""
     assert [keys.end for keys in ranges[:-1]] == [keys.first for keys in ranges[1:]]

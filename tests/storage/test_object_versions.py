@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from google.cloud import storage
 
 from recordmill.transforms.records import ImageRef
-from recordmill.transforms.storage import listing, objects
+from recordmill.transforms.storage import gcs, listing
 from recordmill.transforms.storage.cached_pages import CachedPages
 from recordmill.transforms.storage.confinement import Confinement
+from recordmill.transforms.storage.file_system import Status
 from recordmill.transforms.storage.files import status_of
+from recordmill.transforms.storage.gcs import GcsFileSystem
 from recordmill.transforms.storage.local import version_of
-from recordmill.transforms.storage.objects import StoredObject
-from recordmill.transforms.storage.places import Status
 from recordmill.transforms.storage.reader import ListedReader
 from tests.buckets.server import BucketServer
 
+GCS = GcsFileSystem()
 
-def stored(uri: str) -> StoredObject:
-    found = objects.stat(uri)
+
+def stored(uri: str) -> Status:
+    found = GCS.find(uri)
     assert found is not None
     return found
 
 
-def composed(bucket: str, name: str, *parts: str) -> StoredObject:
+def composed(bucket: str, name: str, *parts: str) -> Status:
     client = storage.Client.create_anonymous_client()
     handle = client.bucket(bucket.removeprefix("gs://"))
-    handle.blob(name).compose([handle.blob(part) for part in parts])
+    made = handle.blob(name)
+    made.compose([handle.blob(part) for part in parts])
+    assert made.md5_hash is None
     return stored(f"{bucket}/{name}")
 
 
@@ -44,7 +51,7 @@ def test_the_same_bytes_again_are_the_same_version_of_another_generation(
     bucket_server.put(uri, b"other")
     assert stored(uri).version != first.version
     bucket_server.put(f"{bucket}/b", b"image")
-    objects.copy(f"{bucket}/b", f"{bucket}/c")
+    GCS.link(f"{bucket}/b", f"{bucket}/c")
     assert stored(f"{bucket}/c").version == stored(f"{bucket}/b").version == first.version
 
 
@@ -52,20 +59,29 @@ def test_a_composed_object_is_of_another_version_each_time(bucket: str, bucket_s
     for name in "xy":
         bucket_server.put(f"{bucket}/{name}", name.encode())
     found = [composed(bucket, "xy", "x", "y") for _ in range(2)]
-    assert [one.md5 for one in found] == ["", ""]
     assert found[0].crc32c == found[1].crc32c
     assert found[0].version != found[1].version
     assert stored(f"{bucket}/xy").version == found[1].version
 
 
+def status_of_object(**changed: Any) -> Status:
+    """The status of an object whose metadata are as given."""
+    known = {"size": 3, "generation": 7, "crc32c": "x", "updated": None, "md5_hash": "md5=="}
+    return gcs._status(SimpleNamespace(**known | changed))
+
+
 @pytest.mark.parametrize(
     "changed",
-    [{"md5": "other=="}, {"size": 4}, {"md5": ""}, {"md5": "", "generation": 8}, {"md5": "", "crc32c": "y"}],
+    [
+        {"md5_hash": "other=="},
+        {"size": 4},
+        {"md5_hash": None},
+        {"md5_hash": None, "generation": 8},
+        {"md5_hash": None, "crc32c": "y"},
+    ],
 )
 def test_what_makes_another_version(changed: dict[str, object]) -> None:
-    one = StoredObject("gs://b/a", 3, 7, "x", 1.5, "md5==")
-    other = one._replace(**changed)  # type: ignore[arg-type]
-    composite = one._replace(md5="")
+    one, other, composite = (status_of_object(**given) for given in ({}, changed, {"md5_hash": None}))
     assert other.version != one.version
     assert (other.version == composite.version) == (other == composite)
     for found in (one, other):
@@ -73,29 +89,27 @@ def test_what_makes_another_version(changed: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    "changed", [{"uri": "gs://c/a"}, {"generation": 8}, {"crc32c": ""}, {"updated": 9.0}]
+    "changed",
+    [{"generation": 8}, {"crc32c": ""}, {"updated": datetime.datetime(2026, 1, 2)}],
 )
 def test_what_does_not(changed: dict[str, object]) -> None:
-    one = StoredObject("gs://b/a", 3, 7, "x", 1.5, "md5==")
-    assert one._replace(**changed).version == one.version  # type: ignore[arg-type]
+    assert status_of_object(**changed).version == status_of_object().version
 
 
 def test_every_way_to_ask_gives_the_same(tmp_path: Path, bucket: str, bucket_server: BucketServer) -> None:
     uri = f"{bucket}/in/a.jpg"
-    written = objects.write(uri, b"image")
+    written = GCS.write(uri, [b"image"])
     (tmp_path / "b").write_bytes(b"image")
-    assert objects.upload(str(tmp_path / "b"), f"{bucket}/in/b.jpg").version == written.version
+    assert GCS.put(str(tmp_path / "b"), f"{bucket}/in/b.jpg").version == written.version
     for name in "xy":
         bucket_server.put(f"{bucket}/parts/{name}", name.encode())
     composed(bucket, "in/c.jpg", "parts/x", "parts/y")
     for name in ("a.jpg", "b.jpg", "c.jpg"):
         uri = f"{bucket}/in/{name}"
         one = stored(uri)
-        status = Status(one.size, one.version, one.generation)
-        assert (
-            status_of(uri) == listing.entry_of(uri) == dict(listing.entries(f"{bucket}/in"))[name] == status
-        )
-        assert next(objects.list_tree(f"{bucket}/in", uri)) == one
+        listed = {entry.name: entry.status for entry in listing.entries(f"{bucket}/in")}
+        assert status_of(uri) == listed[name] == one
+        assert GCS.list_page(f"{bucket}/in", first=name, most=1)[0][0].status == one
         assert CachedPages().find(uri, f"{bucket}/in/") == (one.size, one.version)
         located = Confinement((f"{bucket}/in",)).find(name, (f"{bucket}/in",))
         assert (located.size, located.version) == (one.size, one.version)
@@ -106,9 +120,10 @@ def test_an_object_beyond_the_first_thousand_has_the_same_version_too(
 ) -> None:
     for number in range(1002):
         bucket_server.put(f"{bucket}/in/{number:04}", b"%d" % number)
-    last = stored(f"{bucket}/in/1001")
+    uri = f"{bucket}/in/1001"
+    last = stored(uri)
     bucket_server.clear()
-    assert CachedPages().find(last.uri, f"{bucket}/in/") == (4, last.version)
+    assert CachedPages().find(uri, f"{bucket}/in/") == (4, last.version)
     assert [request.kind for request in bucket_server.requests] == ["list", "get-metadata"]
 
 
@@ -116,7 +131,7 @@ def test_a_file_has_one_version_for_all(tmp_path: Path) -> None:
     path = tmp_path / "a.jpg"
     path.write_bytes(b"image")
     written = version_of(path.stat())
-    assert status_of(str(path)) == Status(5, written, written)
+    assert status_of(str(path)) == Status(5, written, written, path.stat().st_mtime_ns)
 
 
 def test_an_object_that_was_replaced_is_known_by_what_was_read(
@@ -124,8 +139,8 @@ def test_an_object_that_was_replaced_is_known_by_what_was_read(
 ) -> None:
     for name in "xy":
         bucket_server.put(f"{bucket}/{name}", name.encode())
-    found = [composed(bucket, "xy", "x", "y"), objects.stat(f"{bucket}/x")]
-    refs = [ImageRef(stored.uri, version=stored.version) for stored in found if stored is not None]
+    found = {"xy": composed(bucket, "xy", "x", "y"), "x": stored(f"{bucket}/x")}
+    refs = [ImageRef(f"{bucket}/{name}", version=status.version) for name, status in found.items()]
     reader = ListedReader()
 
     def read() -> list[bool]:

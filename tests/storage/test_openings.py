@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 # What takes a path and opens it; `open_named` follows links that a listing has not resolved.
 _OPENS = re.compile(
     r"open|open_named|(io|os|codecs|gzip|bz2|lzma|tarfile|local|dbm|shelve|wave)\.(open\w*|FileIO)"
-    r"|os\.(mkfifo|popen)|(local\.)?LocalFile|files\.\w*(read|open)\w*|read_bytes|read_text|open_stream"
+    r"|os\.(mkfifo|popen)|(local\.)?_LocalFile|files\.\w*(read|open)\w*|self\.(open|read)|.*system(\(.*\))?\.open|read_bytes|read_text"
     r"|.*\.(read_bytes|read_text|memmap|fromfile|loadtxt|genfromtxt|loadmat|read_table|memory_map|OSFile)"
     r"|(np|numpy)\.load|mmap\.mmap|fileinput\.\w+|shutil\.\w+|subprocess\.\w+"
 )
@@ -18,21 +18,23 @@ _TAKES = re.compile(
     r"(.*\.)?(Image\.open|ParquetFile|TarFile|ZipFile|GzipFile|ElementTree\.(parse|iterparse)|read_magic)"
 )
 _IS_OPEN = re.compile(r"stream|stored|file|archive|headers|io\.BytesIO\(.*")
+_METHODS = ("check_readable", "read", "write", "put", "link", "sync_folder")
 # Files of our own, by the function that opens them, and the one that opens the input.
 _OURS = {
     ("transforms/storage/local.py", "open_regular"),
-    ("transforms/storage/local.py", "open_file"),
-    ("transforms/storage/local.py", "open_named"),  # of what the caller names
-    ("transforms/storage/places.py", "open_named"),
-    ("transforms/storage/places.py", "check_readable"),
-    ("transforms/storage/local.py", "LocalReader._container"),  # of an open descriptor
-    ("transforms/storage/reader.py", "read_object"),  # a copy of an object, in the scratch folder
+    ("transforms/storage/local.py", "_LocalReader._container"),  # of an open descriptor
+    ("transforms/storage/files.py", "open_file"),
+    ("transforms/storage/files.py", "open_named"),  # of what the caller names
+    ("transforms/storage/files.py", "read_text"),
+    ("transforms/storage/files.py", "is_unfinished"),
+    ("transforms/storage/local.py", "free_bytes"),
+    *(("transforms/storage/local.py", f"LocalFileSystem.{name}") for name in _METHODS),
 }
 
 
 def input_modules() -> list[Path]:
     """The modules that read the input."""
-    storage = ("local", "places", "listing", "paths", "reader", "zip_member", "spool")
+    storage = ("local", "files", "listing", "paths", "confinement", "reader", "zip_member", "spool")
     found = sorted((ROOT / "transforms/sources").rglob("*.py"))
     return found + [ROOT / f"transforms/storage/{name}.py" for name in storage]
 
@@ -65,7 +67,7 @@ def test_the_input_is_opened_in_one_place() -> None:
         for name, call in openings(ast.parse(path.read_text("utf-8")))
     ]
     others = [one for one in found if one[:2] not in _OURS]
-    assert others == [], "open them with recordmill.transforms.storage.places.open_file"
+    assert others == [], "open them with recordmill.transforms.storage.files.open_file"
     assert {one[:2] for one in found} >= {("transforms/storage/local.py", "open_regular")}
 
 

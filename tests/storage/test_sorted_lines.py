@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.transforms.records import Failure
-from recordmill.transforms.storage import durable
+from recordmill.transforms.storage import gcs
 from recordmill.transforms.storage.files import write_file
 from recordmill.transforms.storage.output import write_failures
 from recordmill.transforms.storage.sorted_lines import in_order
@@ -66,7 +66,7 @@ def test_memory_does_not_grow_with_the_lines() -> None:
 def test_a_large_object_is_written_in_pieces(
     bucket: str, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(durable, "_HELD_BYTES", 100)
+    monkeypatch.setattr(gcs, "_UPLOAD_PIECE", 100)
     for count in (0, 1, 10, 1000):
         write_file(f"{bucket}/{count}.txt", (f"{number}é\n" for number in range(count)))
         assert bucket_server.get(f"{bucket}/{count}.txt").decode() == "".join(f"{n}é\n" for n in range(count))

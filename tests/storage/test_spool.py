@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.transforms.records import ImageRef, JobError
-from recordmill.transforms.storage import containers
+from recordmill.transforms.storage import gcs
 from recordmill.transforms.storage.reader import ImageReader
 from recordmill.transforms.storage.spool import Spool
 from tests.buckets.server import BucketServer
@@ -149,7 +149,7 @@ def test_a_file_of_a_bucket_is_copied_once_for_its_pieces(
     assert [ImageReader().read(ref) for ref in refs] == PIECES
     assert [request.kind for request in bucket_server.requests] == ["get-metadata", "get-media"]
     # one that is too large for that is read in ranges, on no condition
-    monkeypatch.setattr(containers, "_LARGEST_BYTES", 4)
+    monkeypatch.setattr(gcs, "_LARGEST_COPY", 4)
     refs = spooled(f"{bucket}/large")
     bucket_server.clear()
     assert [ImageReader().read(ref) for ref in refs] == PIECES

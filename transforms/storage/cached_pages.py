@@ -46,8 +46,8 @@ class CachedPages:
 
     A lookup lists the folder of the file, from the first name that is not cached; a file that comes after
     those thousand is looked up by itself. So a few names in a large folder cost two requests each. After some
-    lookups, each one also continues a listing of the complete root: then all files of a root cost few requests
-    a thousand, in any order and in any folders.
+    lookups, each one also continues a listing of the complete root: then all files of a root cost few
+    requests a thousand, in any order and in any folders.
     """
 
     def __init__(self) -> None:
@@ -119,13 +119,13 @@ class CachedPages:
     def _list(self, start: str, root: str) -> _Page:
         """Lists files of a root, up to the next cached page."""
         sent = start.removesuffix(_JUST_AFTER)
-        found, _ = file_system(root).list_page(root, first=sent[len(root) :], most=PAGE)
+        found, more = file_system(root).list_page(root, first=sent[len(root) :], most=PAGE)
         uris = [one.path for one in found]
         if uris != sorted(uris) or (uris and uris[0] < sent):
             return _page(start, [])  # a server without order and offsets: nothing follows from it
         at = bisect.bisect_right(self._starts, start)
         stops = [_end(root), *self._starts[at : at + 1]]
-        if len(found) == PAGE:
+        if more:
             stops.append(uris[-1] + _JUST_AFTER)
         stop = min(stops)
         page = _page(stop, [one for one in found if start <= one.path < stop])

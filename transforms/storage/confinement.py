@@ -80,7 +80,8 @@ class Confinement:
         found = real_path(path)
         if not self.contains(found):
             raise OSError(errno.EXDEV, f"it leads to {found!r}, {OUTSIDE}; {GIVE_ROOT}", path)
-        if found != path and not file_system(found).exists(found) and file_system(found).has_links:
+        system = file_system(found)
+        if system.has_links and found != path and not system.exists(found):
             raise FileNotFoundError(errno.ENOENT, f"it leads to {found!r}, where nothing is", path)
         return found
 

@@ -1,3 +1,4 @@
+# ruff: noqa: B027  (what an object store has no need of does nothing)
 """The interface of a file system, and the one place that chooses the file system of a path.
 
 The defaults are those of an object store: folders exist as long as something is below them, a file is there
@@ -13,6 +14,7 @@ import functools
 import hashlib
 import importlib
 import io
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -27,6 +29,9 @@ FILE_SYSTEMS = {
     "gs": "recordmill.transforms.storage.gcs:GcsFileSystem",
 }
 """The class of each file system, by the scheme of its paths; a plain path has none."""
+
+List = list
+"""The type, in a class that has a method of that name."""
 
 _READ_BYTES = 1 << 20
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+)://")
@@ -70,7 +75,7 @@ class Entry(NamedTuple):
         name: from the listed folder on; ends in `/` for a folder, or a link to one.
         path: of it, without a `/` at its end.
         is_link: whether it is a symbolic link.
-        status: of a file, where the listing has it; else None.
+        status: of a file; None for a folder, and with `has_links`.
     """
 
     name: str
@@ -89,18 +94,29 @@ class Entry(NamedTuple):
         return self.name.endswith("/") and not self.is_link
 
 
-class Ranges(abc.ABC):
-    """Reads ranges of files, such as images in an archive. One reader serves one thread."""
+class Reader(abc.ABC):
+    """Reads images: complete files, and ranges of containers. One reader serves one thread."""
 
     @abc.abstractmethod
-    def read(self, path: str, start: int, length: int | None, generation: int | None) -> bytes:
+    def read(self, path: str) -> bytes:
+        """The bytes of a file at a path without links.
+
+        Raises:
+            BadInput: stage `load`, `too large`; it has more bytes than an image may have.
+        """
+
+    @abc.abstractmethod
+    def read_range(self, path: str, start: int, length: int | None, generation: int | None) -> bytes:
         """Bytes `start` to `start + length`, or to the end; fewer where the file ends before.
 
         Args:
             path: without links.
             start: offset in the file.
             length: in bytes; None for the rest.
-            generation: that the file must have; None for any.
+            generation: that the file must have, 0 where it never changes; None for any.
+
+        Raises:
+            BadInput: as `read`; of the rest of a file.
         """
 
     def close(self) -> None:
@@ -131,7 +147,10 @@ class FileSystem(abc.ABC):
 
     @abc.abstractmethod
     def check_output_path(self, folder: str) -> None:
-        """Raises ValueError, with what is wrong, unless a path can name a folder to write in. Asks nothing."""
+        """Raises ValueError, with what is wrong, unless a path can name a folder to write in.
+
+        Looks at the path alone.
+        """
 
     @abc.abstractmethod
     def check_output(self, folder: str) -> None:
@@ -176,10 +195,17 @@ class FileSystem(abc.ABC):
             FileNotFoundError, NotADirectoryError: there is no folder; an object store has nothing in it then.
         """
 
-    @abc.abstractmethod
+    def list_below(self, folder: str) -> Iterator[Entry]:
+        """All files below a folder, in the order of names; links to folders are not followed."""
+        for entry in self.list(folder):
+            if entry.is_folder:
+                yield from (one._replace(name=entry.name + one.name) for one in self.list_below(entry.path))
+            elif not entry.name.endswith("/"):
+                yield entry
+
     def list_page(
         self, folder: str, prefix: str = "", first: str = "", most: int = 1000
-    ) -> tuple[list[Entry], bool]:
+    ) -> tuple[List[Entry], bool]:
         """Files at any depth below a folder, in the order of names: as many as one call gives.
 
         Args:
@@ -191,15 +217,9 @@ class FileSystem(abc.ABC):
         Returns:
             The files, and whether there are more.
         """
-
-    def list_below(self, folder: str) -> Iterator[Entry]:
-        """All files below a folder, in the order of names."""
-        first, more = "", True
-        while more:
-            found, more = self.list_page(folder, first=first)
-            yield from found
-            if found:
-                first = f"{found[-1].name}\0"
+        listed = (one for one in self.list_below(folder) if one.name.startswith(prefix) and one.name >= first)
+        found = list(itertools.islice(listed, most + 1))
+        return found[:most], len(found) > most
 
     def stat(self, path: str) -> Status:
         """The status of a file.
@@ -218,7 +238,7 @@ class FileSystem(abc.ABC):
 
     def is_file(self, path: str) -> bool:
         """Whether a path is a regular file, or a link to one, and not the prefix of others."""
-        return not path.endswith("/") and self.find(path) is not None and not self.is_folder(path)
+        return not path.endswith("/") and not self.is_folder(path) and self.find(path) is not None
 
     def is_there(self, path: str) -> bool:
         """Whether there is a file, a folder or something else at a path, links followed."""
@@ -251,16 +271,8 @@ class FileSystem(abc.ABC):
         """The bytes of a file; links are followed."""
 
     @abc.abstractmethod
-    def read_image(self, path: str) -> bytes:
-        """The bytes of a file at a path without links.
-
-        Raises:
-            BadInput: stage `load`, `too large`; it has more bytes than an image may have.
-        """
-
-    @abc.abstractmethod
-    def ranges(self) -> Ranges:
-        """A reader of ranges."""
+    def reader(self) -> Reader:
+        """A reader of images."""
 
     # Writing
 
@@ -340,7 +352,7 @@ class FileSystem(abc.ABC):
 
     # Several calls at a time
 
-    def each(self, function: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
+    def each(self, function: Callable[[_T], _R], items: Iterable[_T]) -> List[_R]:
         """The result for each item; several calls at a time where calls wait for a service."""
         return [function(item) for item in items]
 
@@ -355,9 +367,11 @@ class FileSystem(abc.ABC):
         self.each(self._remove_existing, paths)
 
     def remove_entries(self, entries: Iterable[Entry]) -> None:
-        """Removes files, and folders with everything below them."""
-        paths: list[str] = []
+        """Removes files, and folders with everything below them; not a folder without a name."""
+        paths: List[str] = []
         for entry in entries:
+            if not entry.basename:
+                continue
             if entry.is_folder:
                 paths += [below.path for below in self.list_below(entry.path)]
             else:
@@ -374,7 +388,7 @@ class FileSystem(abc.ABC):
         }
         return wanted & found
 
-    def contents(self, folder: str) -> list[Entry]:
+    def contents(self, folder: str) -> List[Entry]:
         """What is in a folder of our own, in the order of names; nothing where there is no folder."""
         try:
             return [entry for entry in self.list(folder) if entry.basename]

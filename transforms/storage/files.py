@@ -31,10 +31,13 @@ def exists(path: str) -> bool:
 
 
 def may_be_there(path: str) -> bool:
-    """As `FileSystem.is_there`; False where that may not be known."""
+    """As `FileSystem.is_there`; False where the permissions of this machine do not let it be seen."""
+    system = file_system(path)
     try:
-        return file_system(path).is_there(path)
+        return system.is_there(path)
     except PermissionError:
+        if system.has_latency:
+            raise
         return False
 
 
@@ -122,7 +125,9 @@ def may_replace(path: str, is_ours: Callable[[bytes], bool]) -> bool:
     system = file_system(path)
     if not system.exists(path):
         return True
-    return system.is_file(path) and not system.is_link(path) and is_ours(system.read(path))
+    if system.has_links and (system.is_link(path) or not system.is_file(path)):
+        return False
+    return is_ours(system.read(path))
 
 
 def replace_own(path: str, data: str | bytes, is_ours: Callable[[bytes], bool]) -> None:

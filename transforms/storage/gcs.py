@@ -25,7 +25,8 @@ from recordmill.transforms.storage.file_system import (
     ChangedError,
     Entry,
     FileSystem,
-    Ranges,
+    List,
+    Reader,
     Status,
     file_system,
     hash63,
@@ -55,14 +56,13 @@ _IN_ONE_PIECE = {"single_shot_download": True}
 # https://cloud.google.com/storage/docs/buckets#naming
 _BUCKET_URI = re.compile(r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](?:/(?!/)|$)")
 
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
-_R = TypeVar("_R")
-
-
 # Containers of which a process holds a copy: one request for all their images.
 _LARGEST_COPY = 256 << 20
 _ALL_COPIES = 1 << 30
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_R = TypeVar("_R")
 
 
 class GcsFileSystem(FileSystem):
@@ -129,16 +129,19 @@ class GcsFileSystem(FileSystem):
 
     def list_page(
         self, folder: str, prefix: str = "", first: str = "", most: int = 1000
-    ) -> tuple[list[Entry], bool]:
+    ) -> tuple[List[Entry], bool]:
         """One request, unless a page is empty and others follow."""
         above = _prefix(folder)
         between = (above + first if first else "", "")
-        root, start = f"gs://{split_uri(folder)[0]}/", len(above)
-        for page in _pages(folder, above + prefix, None, between, None if most == 1000 else most):
-            found = [Entry(item.name[start:], root + item.name, False, _status(item)) for item in page]
-            if found:
+        for page in _pages(folder, above + prefix, None, between, most):
+            if found := [_entry(folder, above, item) for item in page]:
                 return found, bool(page.raw_page.get("nextPageToken"))
         return [], False
+
+    def list_below(self, folder: str) -> Iterator[Entry]:
+        """Page by page, one request each."""
+        above = _prefix(folder)
+        return (_entry(folder, above, item) for page in _pages(folder, above, None) for item in page)
 
     def open(self, path: str) -> io.BufferedReader:
         """Reads a few MB at a time, all of one generation."""
@@ -148,11 +151,8 @@ class GcsFileSystem(FileSystem):
         """One request; the checksum is compared."""
         return bytes(called(path, blob(path).download_as_bytes, **_IN_ONE_PIECE))
 
-    def read_image(self, path: str) -> bytes:
-        return bytes(called(path, lambda **options: _bounded(path, **options), **_IN_ONE_PIECE))
-
-    def ranges(self) -> Ranges:
-        return _ObjectRanges()
+    def reader(self) -> Reader:
+        return _ImageReader()
 
     def write(
         self,
@@ -185,13 +185,9 @@ class GcsFileSystem(FileSystem):
         return status
 
     def move(self, source: str, target: str) -> None:
-        """A copy within the service, and a removal. Where nothing is at `source`, an earlier try moved it."""
-        try:
-            self.link(source, target)
-            self.remove(source)
-        except FileNotFoundError:
-            if self.find(target) is None:
-                raise
+        """A copy within the service, and a removal, which a try whose answer was lost may have made."""
+        self.link(source, target)
+        self.remove_existing(source)
 
     def link(self, source: str, target: str) -> None:
         """Copies an object within the service."""
@@ -203,13 +199,10 @@ class GcsFileSystem(FileSystem):
                 return
 
     def remove(self, path: str, if_generation: int | None = None, within: float | None = None) -> None:
-        """One request. FileNotFoundError may also mean that an earlier try, whose answer was lost, removed it."""
-        if within is None:
-            called(path, blob(path).delete, if_generation_match=if_generation)
-        else:
-            blob(path).delete(if_generation_match=if_generation, timeout=within, retry=None)
+        """One request. Where the answer of a try was lost, the next one raises FileNotFoundError."""
+        called(path, blob(path).delete, within=within, if_generation_match=if_generation)
 
-    def each(self, function: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
+    def each(self, function: Callable[[_T], _R], items: Iterable[_T]) -> List[_R]:
         """As many calls at a time as there are connections."""
         listed = list(items)
         return list(pool().map(function, listed)) if len(listed) > 1 else [function(item) for item in listed]
@@ -341,23 +334,26 @@ def _entries(folder: str, first: str, end: str) -> Iterator[Entry]:
     root, start = f"gs://{split_uri(folder)[0]}/", len(prefix)
     for page in _pages(folder, prefix, "/", between):
         found = [Entry(name[start:], root + name[:-1]) for name in page.prefixes]
-        found += [
-            Entry(item.name[start:], root + item.name, False, _status(item))
-            for item in page
-            if len(item.name) > start
-        ]
+        found += [_entry(folder, prefix, item) for item in page if len(item.name) > start]
         found.sort()
         yield from found
 
 
-class _ObjectRanges(Ranges):
-    """Ranges of objects: of a small container, from a copy that the process holds."""
+def _entry(folder: str, above: str, item: Any) -> Entry:
+    """The entry of an object below a folder, whose names begin with `above`."""
+    path = f"gs://{split_uri(folder)[0]}/{item.name}"
+    return Entry(item.name[len(above) :], path, False, _status(item))
 
-    def read(self, path: str, start: int, length: int | None, generation: int | None) -> bytes:
-        """One request, or one for all images of a small container.
 
-        A generation of 0 stands for a file that never changes.
-        """
+class _ImageReader(Reader):
+    """Ranges of a small container are read from a copy that the process holds."""
+
+    def read(self, path: str) -> bytes:
+        """One request."""
+        return bytes(called(path, lambda **options: _bounded(path, **options), **_IN_ONE_PIECE))
+
+    def read_range(self, path: str, start: int, length: int | None, generation: int | None) -> bytes:
+        """One request, or one for all images of a small container."""
         if generation is not None and (copy := _copies.path(path, generation or None)) is not None:
             with open(copy, "rb", buffering=0) as file:
                 return os.pread(file.fileno(), _LARGEST_COPY if length is None else length, start)
@@ -399,9 +395,6 @@ class _Copies:
             return None  # no room
         self._bytes += found.size
         return path
-
-
-_copies = _Copies()
 
 
 class _ObjectFile(io.RawIOBase):

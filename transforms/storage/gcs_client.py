@@ -69,13 +69,17 @@ def client() -> Client:
     return _client(os.environ.get("STORAGE_EMULATOR_HOST", ""), os.environ.get(NO_AUTH, ""))
 
 
-def settings() -> dict[str, Any]:
-    """How every request is made: time-outs, and what is tried again for how long."""
-    return {"timeout": _TIMEOUT, "retry": _retry()}
-
-
-def called(uri: str, function: Callable[..., _T], *args: Any, **options: Any) -> _T:
+def called(
+    uri: str, function: Callable[..., _T], *args: Any, within: float | None = None, **options: Any
+) -> _T:
     """The result of a request, whose errors are OSErrors about `uri`.
+
+    Args:
+        uri: of the object or folder.
+        function: of the client.
+        *args: its arguments.
+        within: seconds to wait for the answer, without retries; None for the usual time-outs and retries.
+        **options: its arguments by name.
 
     Raises:
         FileNotFoundError, PermissionError, ChangedError: likewise.
@@ -90,12 +94,13 @@ def called(uri: str, function: Callable[..., _T], *args: Any, **options: Any) ->
     from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
     from urllib3.exceptions import HTTPError
 
+    settings = {"timeout": within or _TIMEOUT, "retry": _retry() if within is None else None}
     last: Exception
-    for attempt in range(_ATTEMPTS):
+    for attempt in range(_ATTEMPTS if within is None else 1):
         if attempt:
             time.sleep(_FIRST_WAIT_SECONDS * attempt)
         try:
-            return function(*args, **options, **settings())
+            return function(*args, **options, **settings)
         except InvalidResponse as error:
             last = _os_error(uri, error.response.status_code, _said_in(error.response) or str(error))
             if error.response.status_code in _FINAL:

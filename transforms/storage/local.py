@@ -8,20 +8,21 @@ import errno
 import fcntl
 import io
 import itertools
+import operator
 import os
 import shutil
 import stat
 import sys
 import uuid
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, ParamSpec
 
 from recordmill.transforms.storage.faults import may_pass, retried, tried_again
 from recordmill.transforms.storage.file_system import (
     ChangedError,
     Entry,
     FileSystem,
-    Ranges,
+    Reader,
     Status,
     hash63,
     scheme_of,
@@ -37,6 +38,8 @@ _READ_BYTES = 1 << 20
 # A file system that cannot sync folders has no need to, or no way.
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP)
 _NO_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS)
+
+_P = ParamSpec("_P")
 
 
 class LocalFileSystem(FileSystem):
@@ -128,27 +131,6 @@ class LocalFileSystem(FileSystem):
     def list(self, folder: str, first: str = "", end: str = "", most: int | None = None) -> Iterator[Entry]:
         return iter(retried(_entries, folder, most))
 
-    def list_page(
-        self, folder: str, prefix: str = "", first: str = "", most: int = 1000
-    ) -> tuple[list[Entry], bool]:
-        found: list[Entry] = []
-        for parent, folders, names in os.walk(folder):
-            folders.sort()
-            for path in (os.path.join(parent, name) for name in sorted(names)):
-                name = os.path.relpath(path, folder)
-                if name.startswith(prefix) and name >= first:
-                    found.append(Entry(name, path, os.path.islink(path)))
-        found.sort()
-        return found[:most], len(found) > most
-
-    def list_below(self, folder: str) -> Iterator[Entry]:
-        """Links to folders are not followed."""
-        for entry in self.list(folder):
-            if entry.is_folder:
-                yield from (one._replace(name=entry.name + one.name) for one in self.list_below(entry.path))
-            elif not entry.name.endswith("/"):
-                yield entry
-
     def open(self, path: str) -> io.BufferedReader:
         """Opening and reads are retried while their fault may pass.
 
@@ -161,11 +143,8 @@ class LocalFileSystem(FileSystem):
         with self.open(os.path.realpath(path)) as file:
             return file.read()
 
-    def read_image(self, path: str) -> bytes:
-        return retried(_read_image, path)
-
-    def ranges(self) -> Ranges:
-        return _LocalRanges()
+    def reader(self) -> Reader:
+        return _LocalReader()
 
     def write(
         self,
@@ -185,20 +164,22 @@ class LocalFileSystem(FileSystem):
                 file.writelines(pieces)
                 file.flush()
                 os.fsync(file.fileno())
+                written = _status(os.fstat(file.fileno()))
             self._check_generation(path, if_generation)
             os.replace(unfinished, path)
         finally:
             self.remove_existing(unfinished)
         self.sync_folder(os.path.dirname(path))
-        return self.stat(path)
+        return written
 
     def put(self, local_path: str, path: str, if_generation: int | None = None) -> Status:
         with open(local_path, "rb") as finished:
             os.fsync(finished.fileno())
+            written = _status(os.fstat(finished.fileno()))
         if local_path != path:
             self._check_generation(path, if_generation)
             os.replace(local_path, path)
-        return self.stat(path)
+        return written
 
     def move(self, source: str, target: str) -> None:
         os.replace(source, target)
@@ -351,18 +332,18 @@ class _LocalFile(io.FileIO):
             raise
 
 
-class _LocalRanges(Ranges):
-    """Keeps the descriptors of some containers open."""
+class _LocalReader(Reader):
+    """Keeps the descriptors of some containers open; closes them before anything is tried again."""
 
     def __init__(self) -> None:
         self._open: collections.OrderedDict[str, io.FileIO] = collections.OrderedDict()
 
-    def read(self, path: str, start: int, length: int | None, generation: int | None) -> bytes:
-        """As `Ranges.read`; the generation is not compared."""
-        try:
-            return self._read(path, start, length)
-        except OSError as error:
-            return tried_again(error, self._read_anew, path, start, length)
+    def read(self, path: str) -> bytes:
+        return self._tried(_read_image, path)
+
+    def read_range(self, path: str, start: int, length: int | None, generation: int | None) -> bytes:
+        """As `Reader.read_range`; the generation is not compared."""
+        return self._tried(self._read_range, path, start, length)
 
     def close(self) -> None:
         while self._open:
@@ -370,15 +351,21 @@ class _LocalRanges(Ranges):
             with contextlib.suppress(OSError):
                 self._open.popitem()[1].close()
 
-    def _read_anew(self, path: str, start: int, length: int | None) -> bytes:
-        """Reads with nothing that is open from before: it may have gone stale, or be one too many."""
-        self.close()
-        return self._read(path, start, length)
+    def _tried(self, function: Callable[_P, bytes], *args: _P.args, **options: _P.kwargs) -> bytes:
+        def anew() -> bytes:  # what is open from before may have gone stale, or be one too many
+            self.close()
+            return function(*args, **options)
 
-    def _read(self, path: str, start: int, length: int | None) -> bytes:
+        try:
+            return function(*args, **options)
+        except OSError as error:
+            return tried_again(error, anew)
+
+    def _read_range(self, path: str, start: int, length: int | None) -> bytes:
         descriptor = self._container(path).fileno()
         if length is None:
             length = max(os.fstat(descriptor).st_size - start, 0)
+            check_size(length, f"{path} at byte {start}")
         data = os.pread(descriptor, length, start)
         while len(data) < length:
             more = os.pread(descriptor, length - len(data), start + len(data))
@@ -457,5 +444,5 @@ def _entries(folder: str, most: int | None) -> list[Entry]:
                 leads_to_folder = False  # a link to itself, or through a folder that may not be searched
             name = f"{entry.name}/" if leads_to_folder else entry.name
             found.append(Entry(name, entry.path, entry.is_symlink()))
-    found.sort()
+    found.sort(key=operator.itemgetter(0))  # in half the time of whole entries
     return found

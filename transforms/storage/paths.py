@@ -73,6 +73,6 @@ def tidy_uri(uri: str) -> str:
 
 
 def below(root: str, path: str) -> str | None:
-    """The part of `path` after `root`, both real paths on one file system; None where it does not lie below."""
+    """The part of `path` after `root`, both real paths; None where it does not lie below."""
     prefix = root if root.endswith("/") else f"{root}/"
     return path[len(prefix) :] if path.startswith(prefix) else None

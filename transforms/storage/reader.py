@@ -5,8 +5,8 @@ from __future__ import annotations
 from concurrent.futures import Future
 
 from recordmill.transforms.records import BadInput, ImageRef
-from recordmill.transforms.storage.faults import may_pass, os_fault
-from recordmill.transforms.storage.file_system import Ranges, file_system
+from recordmill.transforms.storage.faults import os_fault
+from recordmill.transforms.storage.file_system import Reader, file_system
 from recordmill.transforms.storage.zip_member import check_size, unwrapped
 
 
@@ -14,7 +14,7 @@ class ImageReader:
     """Reads images; one reader serves one thread."""
 
     def __init__(self) -> None:
-        self._ranges: dict[str, Ranges] = {}
+        self._readers: dict[str, Reader] = {}
 
     def read(self, ref: ImageRef) -> bytes:
         """The stored bytes of one image.
@@ -25,14 +25,9 @@ class ImageReader:
             OSError: what may pass, and has not.
         """
         system = file_system(ref.uri)
+        reader = self._readers.get(system.scheme) or self._readers.setdefault(system.scheme, system.reader())
         try:
-            try:
-                return _read(ref, self._ranges)
-            except OSError as error:
-                if system.scheme not in self._ranges or not may_pass(error) or system.has_latency:
-                    raise
-                self.close()  # one of its files may be one too many
-                return _read(ref, self._ranges)
+            return _read(ref, reader)
         except OSError as error:
             error.filename = error.filename or ref.uri
             raise os_fault(error, "load") from error
@@ -45,8 +40,8 @@ class ImageReader:
 
     def close(self) -> None:
         """Closes the containers that are open; the reader may be used again."""
-        for ranges in self._ranges.values():
-            ranges.close()
+        for reader in self._readers.values():
+            reader.close()
 
 
 class ListedReader(ImageReader):
@@ -68,19 +63,17 @@ class ListedReader(ImageReader):
         return ref not in self._changed
 
 
-def _read(ref: ImageRef, readers: dict[str, Ranges]) -> bytes:
-    system = file_system(ref.uri)
+def _read(ref: ImageRef, reader: Reader) -> bytes:
     if ref.length is None and ref.offset == 0:
-        data = system.read_image(ref.uri)
+        data = reader.read(ref.uri)
         if not data:
             raise BadInput("load", "empty file", ref.uri)
     else:
-        ranges = readers.get(system.scheme) or readers.setdefault(system.scheme, system.ranges())
-        data = _read_range(ref, ranges)
+        data = _read_range(ref, reader)
     return unwrapped(data, ref.wrapping) if ref.wrapping else data
 
 
-def _read_range(ref: ImageRef, ranges: Ranges) -> bytes:
+def _read_range(ref: ImageRef, reader: Reader) -> bytes:
     where = f"{ref.uri} at byte {ref.offset}"
     if ref.offset < 0 or (ref.length or 0) < 0:
         raise _out_of_range(ref)
@@ -88,13 +81,11 @@ def _read_range(ref: ImageRef, ranges: Ranges) -> bytes:
         check_size(ref.length or 0, where)
     # A version below 0 identifies a piece in a spool, whose files never change.
     generation = max(ref.version, 0) if ref.version else None
-    data = ranges.read(ref.uri, ref.offset, ref.length, generation)
+    data = reader.read_range(ref.uri, ref.offset, ref.length, generation)
     if len(data) < (ref.length or 0) or (not data and ref.length is None and _size(ref) < ref.offset):
         raise _out_of_range(ref)
     if not data:
         raise BadInput("load", "empty file", where)
-    if not ref.wrapping:
-        check_size(len(data), where)
     return data
 
 

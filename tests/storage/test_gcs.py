@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 
 from recordmill.transforms.records import BadInput, ImageRef
-from recordmill.transforms.storage import cloud, containers, files, listing, objects
+from recordmill.transforms.storage import files, gcs, gcs_client, listing
 from recordmill.transforms.storage.cached_pages import CachedPages
-from recordmill.transforms.storage.objects import Entry
+from recordmill.transforms.storage.file_system import NEW, ChangedError, Entry, file_system
+from recordmill.transforms.storage.gcs import GcsFileSystem
 from recordmill.transforms.storage.reader import ImageReader
 from tests.buckets.calls import Answer
 from tests.buckets.server import BucketServer, Drop, Faults
+
+GCS = GcsFileSystem()
 
 
 def kinds(server: BucketServer) -> Counter[str]:
@@ -46,10 +49,10 @@ def test_an_image_of_too_many_bytes(
 
 
 def test_one_client_serves_the_whole_process(bucket: str) -> None:
-    assert cloud.client() is cloud.client()
+    assert gcs_client.client() is gcs_client.client()
     with ThreadPoolExecutor(4) as threads:
-        assert {id(client) for client in threads.map(lambda _: cloud.client(), range(8))} == {
-            id(cloud.client())
+        assert {id(client) for client in threads.map(lambda _: gcs_client.client(), range(8))} == {
+            id(gcs_client.client())
         }
 
 
@@ -80,10 +83,10 @@ def test_a_container_that_is_replaced_is_not_read_on(bucket: str, bucket_server:
     uri = f"{bucket}/images.idx"
     bucket_server.put(uri, b"first")
     generation = int(bucket_server.generation(uri))
-    assert objects.read_range(uri, 0, 5, generation) == b"first"
+    assert gcs._read_range(uri, 0, 5, generation) == b"first"
     bucket_server.put(uri, b"other")
-    with pytest.raises(cloud.ChangedError, match="replaced while the job read it"):
-        objects.read_range(uri, 0, 5, generation)
+    with pytest.raises(ChangedError, match="replaced while the job read it"):
+        gcs._read_range(uri, 0, 5, generation)
 
 
 @pytest.mark.parametrize(
@@ -101,47 +104,47 @@ def test_what_may_pass_is_tried_again(
     monkeypatch: pytest.MonkeyPatch,
     kind: int | str,
 ) -> None:
-    monkeypatch.setattr(objects, "_UPLOAD_PIECE", 1 << 18)
-    monkeypatch.setattr(cloud, "_FIRST_WAIT_SECONDS", 0.01)
-    cloud._retry.cache_clear()
+    monkeypatch.setattr(gcs, "_UPLOAD_PIECE", 1 << 18)
+    monkeypatch.setattr(gcs_client, "_FIRST_WAIT_SECONDS", 0.01)
+    gcs_client._retry.cache_clear()
     data = bytes(range(256)) * 300
     (tmp_path / "large").write_bytes(data * 30)
     bucket_server.faults = Faults(0.3, seed=3, kinds=(kind,))
     for number in range(8):
         uri = f"{bucket}/{number}"
-        assert objects.write(uri, data).size == len(data)
-        assert objects.read(uri) == data
-        assert objects.stat(uri) is not None
-        objects.copy(uri, f"{uri}-copy")
-        objects.move(f"{uri}-copy", f"{uri}-moved")
-    objects.upload(str(tmp_path / "large"), f"{bucket}/large")
+        assert GCS.write(uri, [data]).size == len(data)
+        assert GCS.read(uri) == data
+        assert GCS.find(uri) is not None
+        GCS.link(uri, f"{uri}-copy")
+        GCS.move(f"{uri}-copy", f"{uri}-moved")
+    GCS.put(str(tmp_path / "large"), f"{bucket}/large")
     injected = bucket_server.faults.injected.total()
-    assert [found.uri for found in objects.list_tree(bucket)] == sorted(
+    assert [found.path for found in GCS.list_below(bucket)] == sorted(
         [f"{bucket}/large", *(f"{bucket}/{number}{end}" for number in range(8) for end in ("", "-moved"))]
     )
     bucket_server.faults = None
     assert injected > 3
     assert bucket_server.get(f"{bucket}/large") == data * 30
     assert {bucket_server.get(f"{bucket}/{number}-moved") for number in range(8)} == {data}
-    cloud._retry.cache_clear()
+    gcs_client._retry.cache_clear()
 
 
 def test_the_answer_that_there_is_none_may_be_cut_short(
     bucket: str, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cloud, "_FIRST_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(gcs_client, "_FIRST_WAIT_SECONDS", 0.01)
     bucket_server.faults = Faults(0.6, seed=1, kinds=("truncated",))
     for number in range(12):
         with pytest.raises(FileNotFoundError):
-            objects.read(f"{bucket}/{number}")
+            GCS.read(f"{bucket}/{number}")
     assert bucket_server.faults.injected.total() > 5
 
 
 def test_a_fault_that_does_not_pass_is_no_fault_of_the_image(
     bucket: str, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cloud, "_RETRY_SECONDS", 0.3)
-    cloud._retry.cache_clear()
+    monkeypatch.setattr(gcs_client, "_RETRY_SECONDS", 0.3)
+    gcs_client._retry.cache_clear()
     bucket_server.put(f"{bucket}/a.jpg", b"12345")
     bucket_server.faults = Faults(1.0, kinds=(503,))
     bucket_server.faults._in_a_row = Counter()
@@ -150,15 +153,15 @@ def test_a_fault_that_does_not_pass_is_no_fault_of_the_image(
         with pytest.raises(OSError, match="503") as caught:
             ImageReader().read(ImageRef(f"{bucket}/a.jpg"))
     finally:
-        cloud._retry.cache_clear()
+        gcs_client._retry.cache_clear()
     assert (caught.value.errno, caught.value.filename) == (errno.EIO, f"{bucket}/a.jpg")
 
 
 def test_one_of_many_makes_an_object(bucket: str, bucket_server: BucketServer) -> None:
     def make(number: int) -> bool:
         try:
-            objects.write(f"{bucket}/lock", b"%d" % number, objects.NEW)
-        except cloud.ChangedError:
+            GCS.write(f"{bucket}/lock", [b"%d" % number], NEW)
+        except ChangedError:
             return False
         return True
 
@@ -172,11 +175,11 @@ def test_a_write_whose_answer_is_lost_is_still_ours(bucket: str, bucket_server: 
             raise Drop
 
     bucket_server.on_mutation(lose)
-    written = objects.write(f"{bucket}/lock", b"mine", objects.NEW)
+    written = GCS.write(f"{bucket}/lock", [b"mine"], NEW)
     assert str(written.generation) == bucket_server.generation(f"{bucket}/lock")
     assert kinds(bucket_server)["insert"] == 2
-    with pytest.raises(cloud.ChangedError):
-        objects.write(f"{bucket}/lock", b"another's", objects.NEW)
+    with pytest.raises(ChangedError):
+        GCS.write(f"{bucket}/lock", [b"another's"], NEW)
     assert bucket_server.get(f"{bucket}/lock") == b"mine"
 
 
@@ -186,27 +189,27 @@ def test_a_folder_is_listed_in_pages(bucket: str, bucket_server: BucketServer) -
         bucket_server.put(f"{bucket}/{name}", name.encode())
     bucket_server.page_size = 2
     bucket_server.clear()
-    listed = list(objects.list_folder(f"{bucket}/a"))
+    listed = list(GCS.list(f"{bucket}/a"))
     assert [entry.name for entry in listed] == ["1.jpg", "b/", "c.jpg", "ü"]
     assert kinds(bucket_server) == {"list": 3}
-    assert listed[1] == Entry("b/", None)
-    assert listed[0].stored == objects.stat(f"{bucket}/a/1.jpg")
-    assert [entry.name for entry in objects.list_folder(bucket)] == ["a/", "ab/", "z"]
-    assert list(objects.list_folder(f"{bucket}/none")) == []
-    assert [found.uri for found in objects.list_tree(f"{bucket}/a/b")] == [
+    assert listed[1] == Entry("b/", f"{bucket}/a/b")
+    assert listed[0].status == GCS.find(f"{bucket}/a/1.jpg")
+    assert [entry.name for entry in GCS.list(bucket)] == ["a/", "ab/", "z"]
+    assert list(GCS.list(f"{bucket}/none")) == []
+    assert [found.path for found in GCS.list_below(f"{bucket}/a/b")] == [
         f"{bucket}/a/b/2.jpg",
         f"{bucket}/a/b/3.jpg",
     ]
 
 
 LISTINGS: dict[str, Callable[[str], object]] = {
-    "list_folder": lambda folder: [entry.name for entry in objects.list_folder(folder)],
-    "list_tree": lambda folder: [found.uri for found in objects.list_tree(folder)],
-    "list_names": lambda folder: objects.list_names(folder, "", first="2"),
-    "is_folder": objects.is_folder,
-    "check_bucket": objects.check_bucket,
-    "files.entries": lambda folder: [found.name for found in files.entries(folder)],
-    "listing.entries": lambda folder: [name for name, _ in listing.entries(folder)],
+    "list": lambda folder: [entry.name for entry in GCS.list(folder)],
+    "list_below": lambda folder: [found.path for found in GCS.list_below(folder)],
+    "list_page": lambda folder: GCS.list_page(folder, first="2"),
+    "is_folder": GCS.is_folder,
+    "check_output": GCS.check_output,
+    "contents": lambda folder: [found.name for found in GCS.contents(folder)],
+    "listing.entries": lambda folder: [found.name for found in listing.entries(folder)],
     "CachedPages": lambda folder: CachedPages().find(f"{folder}/8.jpg", f"{folder}/") is not None,
 }
 
@@ -216,7 +219,7 @@ LISTINGS: dict[str, Callable[[str], object]] = {
 def test_a_listing_with_incomplete_json_is_complete_or_raises(
     bucket: str, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(cloud, "_FIRST_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(gcs_client, "_FIRST_WAIT_SECONDS", 0.01)
     bucket_server.page_size = 2
     for number in range(9):
         bucket_server.put(f"{bucket}/a/{number}.jpg", b"1")
@@ -238,7 +241,7 @@ def test_a_listing_with_incomplete_json_is_complete_or_raises(
 def test_a_listing_that_is_no_listing_raises(
     bucket: str, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch, body: bytes
 ) -> None:
-    monkeypatch.setattr(cloud, "_FIRST_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(gcs_client, "_FIRST_WAIT_SECONDS", 0.01)
     bucket_server.put(f"{bucket}/a/1.jpg", b"1")
     monkeypatch.setitem(
         bucket_server._service._handlers,
@@ -253,29 +256,29 @@ def test_a_listing_that_is_no_listing_raises(
 
 def test_what_is_a_folder(bucket: str, bucket_server: BucketServer) -> None:
     bucket_server.put(f"{bucket}/a/b.jpg", b"1")
-    assert objects.is_folder(bucket)
-    assert objects.is_folder(f"{bucket}/a")
-    assert objects.is_folder(f"{bucket}/a/")
-    assert not objects.is_folder(f"{bucket}/a/b.jpg")
-    assert not objects.is_folder(f"{bucket}/a/b")
-    assert not objects.is_folder("gs://no-such-bucket")
-    objects.check_bucket(f"{bucket}/none/yet")
-    with pytest.raises(FileNotFoundError):
-        objects.check_bucket("gs://no-such-bucket/a")
+    assert GCS.is_folder(bucket)
+    assert GCS.is_folder(f"{bucket}/a")
+    assert GCS.is_folder(f"{bucket}/a/")
+    assert not GCS.is_folder(f"{bucket}/a/b.jpg")
+    assert not GCS.is_folder(f"{bucket}/a/b")
+    assert not GCS.is_folder("gs://no-such-bucket")
+    GCS.check_output(f"{bucket}/none/yet")
+    with pytest.raises(ValueError, match="there is no bucket 'no-such-bucket'"):
+        GCS.check_output("gs://no-such-bucket/a")
 
 
 def test_an_object_is_read_in_order_in_few_requests(bucket: str, bucket_server: BucketServer) -> None:
     data = bytes(range(256)) * 40_000  # 10 MB
     bucket_server.put(f"{bucket}/labels.csv", data)
     bucket_server.clear()
-    with objects.open_object(f"{bucket}/labels.csv") as file:
+    with GCS.open(f"{bucket}/labels.csv") as file:
         assert file.read(10) == data[:10]
         assert b"".join(iter(lambda: file.read(100_000), b"")) == data[10:]
         assert file.seek(-3, 2) == len(data) - 3
         assert file.read() == data[-3:]
     assert kinds(bucket_server)["get-media"] <= 5
     with pytest.raises(FileNotFoundError):
-        objects.open_object(f"{bucket}/none")
+        GCS.open(f"{bucket}/none")
 
 
 def test_files_of_a_bucket_and_of_a_disk_are_alike(
@@ -284,68 +287,107 @@ def test_files_of_a_bucket_and_of_a_disk_are_alike(
     """The same calls, and the same answers."""
 
     def story(root: str) -> list[object]:
+        system = file_system(root)
         told: list[object] = []
         for name in ("a.txt", "b/c.txt", "b/d.txt"):
-            files.make_folder(f"{root}/{name}".rpartition("/")[0])
-            if root.startswith("gs://"):
-                objects.write(f"{root}/{name}", name.encode())
-            else:
-                Path(f"{root}/{name}").write_text(name)
+            system.make_folder(f"{root}/{name}".rpartition("/")[0])
+            system.write(f"{root}/{name}", [name.encode()])
+        told += [system.exists(f"{root}/{name}") for name in ("a.txt", "none")]
+        told += [system.is_file(f"{root}/b/c.txt"), system.is_folder(f"{root}/b")]
         told += [
-            files.exists(f"{root}/a.txt"),
-            files.exists(f"{root}/none"),
-            files.is_file(f"{root}/b/c.txt"),
+            system.is_folder(f"{root}/a.txt"),
+            system.is_file(f"{root}/b"),
+            system.is_file(f"{root}/a.txt/"),
         ]
-        told += [files.is_own_folder(f"{root}/b"), files.is_own_folder(f"{root}/a.txt")]
-        told += [
-            (entry.name, entry.is_folder, entry.is_folder or entry.size) for entry in files.entries(root)
-        ]
-        told += [
-            files.entries(f"{root}/none"),
-            dict(files.sizes(f"{root}/b")),
-        ]
-        told.append(files.taken(root, ["a.txt", "b/c.txt", "b/x", "x/y"]))
+        told += [system.is_there(f"{root}/{name}") for name in ("b", "a.txt", "none", "a.txt/none")]
+        told += [system.is_link(f"{root}/a.txt"), system.stat(f"{root}/a.txt").size]
+        told += [(entry.name, entry.is_folder) for entry in system.contents(root)]
+        told += [system.contents(f"{root}/none"), system.sizes(f"{root}/b"), system.sizes(root)]
+        told += [entry.name for entry in system.list_below(root)]
+        pages = (system.list_page(root, most=2), system.list_page(root, "b/", "b/d"))
+        told += [([entry.name for entry in page], more) for page, more in pages]
+        told.append(system.existing(root, ["a.txt", "b/c.txt", "b/x", "x/y"]))
         told += [files.read_bytes(f"{root}/a.txt"), files.read_text(f"{root}/b/c.txt")]
-        with files.open_stream(f"{root}/b/d.txt") as file:
+        told.append(system.sha256(f"{root}/a.txt"))
+        with files.open_named(f"{root}/b/d.txt") as file:
             told.append(file.read())
-        for missing in (files.read_bytes, files.remove):
+        for missing in (system.read, system.remove, system.stat, system.open):
             with pytest.raises(FileNotFoundError):
                 missing(f"{root}/none")
-        files.replace(f"{root}/a.txt", f"{root}/b/c.txt")
-        told += [files.read_text(f"{root}/b/c.txt"), files.exists(f"{root}/a.txt")]
+        with pytest.raises(ChangedError):
+            system.write(f"{root}/a.txt", [b"new"], NEW)
+        with pytest.raises(ChangedError):
+            system.remove(f"{root}/a.txt", 1)
+        written = system.write(f"{root}/a.txt", [b"n", b"ew"], system.stat(f"{root}/a.txt").generation)
+        told += [written == system.find(f"{root}/a.txt"), system.read(f"{root}/a.txt")]
+        told.append(system.is_unchanged(f"{root}/a.txt", written.version, b"new"))
+        told.append(system.is_unchanged(f"{root}/a.txt", 1, b"new"))
+        system.link(f"{root}/a.txt", f"{root}/b/e.txt")
+        told.append(system.stat(f"{root}/b/e.txt").stamp == written.stamp)
+        system.move(f"{root}/a.txt", f"{root}/b/c.txt")
+        told += [files.read_text(f"{root}/b/c.txt"), system.exists(f"{root}/a.txt")]
         with pytest.raises(FileNotFoundError):
-            files.replace(f"{root}/none", f"{root}/b/c.txt")
-        files.remove_if_there(f"{root}/b/d.txt", f"{root}/none")
-        told.append([entry.name for entry in files.entries(f"{root}/b")])
-        files.remove_all(entry for entry in files.entries(root) if entry.name == "b")
-        told.append(files.entries(root))
+            system.move(f"{root}/none", f"{root}/b/c.txt")
+        system.remove(f"{root}/b/e.txt", system.stat(f"{root}/b/e.txt").generation)
+        system.remove_existing(f"{root}/b/d.txt", f"{root}/none")
+        told.append([entry.name for entry in system.contents(f"{root}/b")])
+        system.remove_entries(entry for entry in system.contents(root) if entry.name == "b/")
+        told.append(system.contents(root))
         return told
 
     assert story(f"{bucket}/out") == story(str(tmp_path))
+
+
+def test_a_folder_without_a_name_is_not_the_folder_around_it(
+    bucket: str, bucket_server: BucketServer
+) -> None:
+    for name in ("out/a", "out//b", "out/c//d"):
+        bucket_server.put(f"{bucket}/{name}", b"1")
+    assert [entry.name for entry in GCS.list(f"{bucket}/out")] == ["/", "a", "c/"]
+    assert [entry.name for entry in GCS.contents(f"{bucket}/out")] == ["a", "c/"]
+    GCS.remove_entries(entry for entry in GCS.list(f"{bucket}/out") if entry.name == "/")
+    assert len(bucket_server.names(f"{bucket}/out")) == 3
+    GCS.remove_entries(GCS.contents(f"{bucket}/out"))
+    assert bucket_server.names(f"{bucket}/out") == [f"{bucket}/out//b"]
+
+
+def test_a_removal_that_does_not_wait(bucket: str, bucket_server: BucketServer) -> None:
+    bucket_server.put(f"{bucket}/lock", b"1")
+    with pytest.raises(ChangedError):
+        GCS.remove(f"{bucket}/lock", 1, within=5)
+    bucket_server.faults = Faults(1, kinds=(503,))
+    with pytest.raises(OSError, match="503"):
+        GCS.remove(f"{bucket}/lock", within=5)
+    bucket_server.faults = None
+    bucket_server.clear()
+    GCS.remove(f"{bucket}/lock", within=5)
+    with pytest.raises(FileNotFoundError):
+        GCS.remove(f"{bucket}/lock", within=5)
+    assert kinds(bucket_server) == {"delete": 2}
 
 
 def test_reading_ahead_asks_for_several_at_a_time(bucket: str, bucket_server: BucketServer) -> None:
     for number in range(4):
         bucket_server.put(f"{bucket}/{number}", b"%d" % number)
     together = threading.Barrier(4, timeout=20)
-    read = objects.read
+    read = gcs._bounded
 
-    def waits(uri: str) -> bytes:
+    def waits(uri: str, **options: object) -> bytes:
         together.wait()  # nobody gets on unless four have asked
-        return read(uri)
+        return read(uri, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(objects, "read", waits)
+        patch.setattr(gcs, "_bounded", waits)
         begun = [ImageReader().begin(ImageRef(f"{bucket}/{number}")) for number in range(4)]
         assert [future and future.result() for future in begun] == [b"0", b"1", b"2", b"3"]
 
 
 def test_credentials_are_not_searched_for_an_emulator(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("google.auth.default", lambda **_: pytest.fail("searched"))
-    assert cloud.is_anonymous()
+    assert gcs_client.is_anonymous()
     monkeypatch.delenv("STORAGE_EMULATOR_HOST")
-    monkeypatch.setenv(cloud.NO_AUTH, "1")
-    assert cloud.is_anonymous()
+    monkeypatch.setenv(gcs_client.NO_AUTH, "1")
+    assert gcs_client.is_anonymous()
 
 
 def test_a_small_container_is_asked_for_once(
@@ -370,7 +412,7 @@ def test_a_small_container_is_asked_for_once(
     replaced = ImageRef(uri, 1, 2, version=int(bucket_server.generation(uri)))
     assert ImageReader().read(replaced) == b"th"
     # A large one is read in ranges.
-    monkeypatch.setattr(containers, "_LARGEST_BYTES", 4)
+    monkeypatch.setattr(gcs, "_LARGEST_COPY", 4)
     bucket_server.put(uri, b"large")
     bucket_server.clear()
     large = ImageRef(uri, 1, 2, version=int(bucket_server.generation(uri)))
@@ -380,25 +422,25 @@ def test_a_small_container_is_asked_for_once(
 
 def test_a_copy_is_checked(bucket: str, bucket_server: BucketServer, tmp_path: Path) -> None:
     bucket_server.put(f"{bucket}/a", b"12345")
-    found = objects.stat(f"{bucket}/a")
+    found = GCS.find(f"{bucket}/a")
     assert found is not None
     with open(tmp_path / "a", "wb") as file:
-        objects.download(found, file)
+        gcs._download(f"{bucket}/a", found, file)
     assert (tmp_path / "a").read_bytes() == b"12345"
     with open(tmp_path / "b", "wb") as file, pytest.raises(OSError, match="checksum does not match"):
-        objects.download(found._replace(crc32c="AAAAAA=="), file)
+        gcs._download(f"{bucket}/a", found._replace(crc32c="AAAAAA=="), file)
 
 
-def test_a_glance_lists_a_folder_once_and_not_to_its_end(
+def test_cached_listings_list_a_folder_once_and_not_to_its_end(
     bucket: str, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "_GLANCED", 4)
+    monkeypatch.setattr(listing, "_LISTED", 4)
     bucket_server.page_size = 2
     for number in range(9):
         bucket_server.put(f"{bucket}/a/{number}.jpg", b"1")
     bucket_server.clear()
-    with listing.glance():
+    with listing.cached_listings():
         first = [listing.entries(f"{bucket}/a") for _ in range(3)]
     assert kinds(bucket_server) == {"list": 2}
-    assert [name for name, _ in first[2]] == [f"{number}.jpg" for number in range(4)]
+    assert [entry.name for entry in first[2]] == [f"{number}.jpg" for number in range(4)]
     assert len(listing.entries(f"{bucket}/a")) == 9

@@ -5,15 +5,15 @@ from __future__ import annotations
 import errno
 import itertools
 import random
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.transforms.storage import known_objects, objects
+from recordmill.transforms.storage import cached_pages
 from recordmill.transforms.storage.cached_pages import CachedPages
-from recordmill.transforms.storage.objects import StoredObject
+from recordmill.transforms.storage.file_system import Entry, Status
+from recordmill.transforms.storage.gcs import GcsFileSystem
 from tests.buckets.server import BucketServer
 
 
@@ -22,28 +22,33 @@ class Service:
 
     def __init__(self, names: set[str], ignores_offsets: bool = False) -> None:
         self.stored = {
-            f"gs://b/{name}": StoredObject(f"gs://b/{name}", len(name), 100 + at, "", 0.0)
+            f"gs://b/{name}": Status(len(name), 100 + at, 1000 + at, 0)
             for at, name in enumerate(sorted(names))
         }
         self.ignores_offsets = ignores_offsets
         self.requests = 0
 
-    def list_tree(self, uri: str, start: str = "") -> Iterator[StoredObject]:
+    def list_page(
+        self, folder: str, prefix: str = "", first: str = "", most: int = 1000
+    ) -> tuple[list[Entry], bool]:
         self.requests += 1
-        start = uri if self.ignores_offsets else max(start, uri)
-        found = [one for key, one in sorted(self.stored.items()) if key.startswith(uri) and key >= start]
-        assert "\0" not in start
-        for at, one in enumerate(found):
-            self.requests += at > 0 and at % known_objects.PAGE == 0
-            yield one
+        assert "\0" not in first
+        start = folder if self.ignores_offsets else folder + first
+        found = [
+            Entry(uri[len(folder) :], uri, False, status)
+            for uri, status in sorted(self.stored.items())
+            if uri.startswith(folder) and uri >= start
+        ]
+        assert most == cached_pages.PAGE
+        return found[:most], len(found) > most
 
-    def stat(self, uri: str) -> StoredObject | None:
+    def find(self, uri: str) -> Status | None:
         self.requests += 1
         return self.stored.get(uri)
 
     def use(self, monkeypatch: pytest.MonkeyPatch) -> Service:
-        monkeypatch.setattr(objects, "list_tree", self.list_tree)
-        monkeypatch.setattr(objects, "stat", self.stat)
+        for name in ("list_page", "find"):
+            monkeypatch.setattr(GcsFileSystem, name, staticmethod(getattr(self, name)))
         return self
 
     def answer(self, uri: str) -> tuple[int, int] | None:
@@ -68,9 +73,9 @@ def test_what_is_found_is_what_is_there(
     names: set[str], asked: list[str], page: int, remembered: int, few: int, ignores_offsets: bool
 ) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(known_objects, "PAGE", page)
-        monkeypatch.setattr(known_objects, "_REMEMBERED", remembered)
-        monkeypatch.setattr(known_objects, "_FEW", few)
+        monkeypatch.setattr(cached_pages, "PAGE", page)
+        monkeypatch.setattr(cached_pages, "_REMEMBERED", remembered)
+        monkeypatch.setattr(cached_pages, "_FEW", few)
         service = Service(names | {"q/1.jpg", "r-/1.jpg", "r0/1.jpg"}, ignores_offsets).use(monkeypatch)
         known = CachedPages()
         for name in [*asked, *names]:
@@ -84,7 +89,7 @@ def test_what_is_found_is_what_is_there(
 def test_all_of_a_dataset_costs_few_requests(
     monkeypatch: pytest.MonkeyPatch, order: str, folders: int, files: int
 ) -> None:
-    monkeypatch.setattr(known_objects, "PAGE", 100)
+    monkeypatch.setattr(cached_pages, "PAGE", 100)
     names = [f"r/{a:04}/{b:04}.jpg" for a, b in itertools.product(range(folders), range(files))]
     service, known = Service(set(names)).use(monkeypatch), CachedPages()
     if order == "random":
@@ -111,8 +116,8 @@ def test_few_of_many_cost_two_requests_each(bucket: str, bucket_server: BucketSe
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_objects, "PAGE", 10)
-    monkeypatch.setattr(known_objects, "_REMEMBERED", 200)
+    monkeypatch.setattr(cached_pages, "PAGE", 10)
+    monkeypatch.setattr(cached_pages, "_REMEMBERED", 200)
     names = [f"r/{number:04}.jpg" for number in range(1000)]
     service, known = Service(set(names)).use(monkeypatch), CachedPages()
     for name in names:
@@ -125,11 +130,11 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_root_that_may_not_be_listed_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     requests = []
 
-    def refuse(uri: str, start: str = "") -> Iterator[StoredObject]:
+    def refuse(_: GcsFileSystem, uri: str, **options: object) -> None:
         requests.append(uri)
         raise PermissionError(errno.EACCES, "no", uri)
 
-    monkeypatch.setattr(objects, "list_tree", refuse)
+    monkeypatch.setattr(GcsFileSystem, "list_page", refuse)
     known = CachedPages()
     for name in ("a", "b"):
         with pytest.raises(PermissionError):
