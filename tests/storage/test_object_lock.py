@@ -155,9 +155,14 @@ def test_two_processes_of_one_job_renew_it_in_turn(output: str) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"token": "a"}'])
-def test_a_lock_without_an_owner_is_free(content: bytes, output: str) -> None:
+def test_a_lock_whose_owner_cannot_be_read_is_respected_for_a_while(
+    content: bytes, output: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(output, content)
     assert lock.is_lock_file(f"{output}/.recordmill/lock")
+    with pytest.raises(JobError, match="another job has just started"):
+        lock.acquire(output, "mine")
+    monkeypatch.setattr(lock._LockObject, "dead_seconds", -1.0)
     assert lock.holder(output) is None
     lock.acquire(output, "mine")
     lock.release(output, "mine")
