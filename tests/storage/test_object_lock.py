@@ -132,6 +132,42 @@ def test_a_number_that_was_given_to_another_process_is_not_it() -> None:
     assert not ELSEWHERE.is_gone()
 
 
+def test_other_versions_write_and_read_the_same_fields(output: str) -> None:
+    fields = {"token": "theirs", "host": "far.example", "pid": 7, "started": "2026-01-01T00:00:00+00:00"}
+    fields |= {"command": "convert x", "place": "another boot", "born": 5.0}
+    write(output, json.dumps({**fields, "of_a_later_version": 1}).encode())
+    assert written(output) == dataclasses.replace(ELSEWHERE, token="theirs")
+    assert json.loads(dataclasses.replace(ELSEWHERE, token="theirs").to_json()) == fields
+
+
+def test_two_processes_of_one_job_renew_it_in_turn(output: str) -> None:
+    first, second = lock._lock_of(output), lock._lock_of(output)
+    for process in (first, second):
+        process.acquire(output, ELSEWHERE, ())
+    assert first.renew()  # learns that the other has just written it
+    assert first.renew()
+    assert second.renew()
+    put(output, dataclasses.replace(ELSEWHERE, token="theirs"))
+    assert not first.renew()
+    for process in (first, second):
+        process.close(remove=True)
+    assert written(output) == dataclasses.replace(ELSEWHERE, token="theirs")
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"token": "a"}'])
+def test_a_lock_whose_owner_cannot_be_read_is_respected_for_a_while(
+    content: bytes, output: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(output, content)
+    assert lock.is_lock_file(f"{output}/.recordmill/lock")
+    with pytest.raises(JobError, match="another job has just started"):
+        lock.acquire(output, "mine")
+    monkeypatch.setattr(lock._LockObject, "dead_seconds", -1.0)
+    assert lock.holder(output) is None
+    lock.acquire(output, "mine")
+    lock.release(output, "mine")
+
+
 def test_one_of_many_gets_it(output: str) -> None:
     def take(number: int) -> bool:
         try:
@@ -161,3 +197,4 @@ def test_an_object_that_no_job_wrote_is_somebodys(output: str) -> None:
     write(output, b"not ours")
     with pytest.raises(JobError, match="not a lock that recordmill wrote; move it away"):
         lock.acquire(output, "mine")
+    assert not lock.is_lock_file(f"{output}/.recordmill/lock")

@@ -309,10 +309,10 @@ class _LockObject(_Lock):
         found = self.look()
         if found is None or found.token != self.token:
             return False
-        if found.generation == self._generation:
-            self._generation = self.system.write(self.path, [self._text], found.generation).generation
-        else:  # another process of the job has just renewed it
-            self._generation = found.generation
+        generation = found.generation
+        if generation == self._generation:  # else another process of the job has just renewed it
+            generation = self.system.write(self.path, [self._text], generation).generation
+        self._generation = generation
         return True
 
     def remove(self, token: str, within: float | None = None) -> None:
