@@ -12,11 +12,7 @@ import pytest
 from requests.adapters import HTTPAdapter
 
 from recordmill.transforms.records import JobError
-<<<<<<< HEAD
-from recordmill.transforms.storage import cloud, lock
-=======
-from recordmill.transforms.storage import gcs_client, lock, object_lock
->>>>>>> main
+from recordmill.transforms.storage import gcs_client, lock
 from tests.buckets.calls import Request
 from tests.buckets.server import BucketServer, Drop
 from tests.pipelines.faulty import Job, Killed, content_digest, contents

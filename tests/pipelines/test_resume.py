@@ -181,7 +181,7 @@ def test_a_higher_ratio_reuses_everything(
 
 
 # As version 0.1 wrote it.
-OLD_STATE = """{"format_version": 6,
+OLD_CHECKPOINT = """{"format_version": 6,
  "digest": "376f4614c6fa8c427b2a9118d149c14d8ff86935e3522478d00be1016aa576d0",
  "report": {"split": "train", "shard": 0, "file": {"path": "train-00000-ac662429a3b4.tfrecord",
  "index_path": "train-00000-ac662429a3b4.idx", "failures_path": null, "state_path": null, "size": 357,
@@ -196,7 +196,7 @@ def test_a_run_of_version_0_1_is_started_over(
     assert convert("--input", photos, "--output", output, *ARGS, "--max_failure_ratio=0") == 1
     for path in output.glob(".recordmill/*/shards/*.state"):
         path.unlink()
-        path.with_suffix(".state.json").write_text(OLD_STATE)
+        path.with_suffix(".state.json").write_text(OLD_CHECKPOINT)
     capfd.readouterr()
     assert convert("--input", photos, "--output", output, *ARGS) == 0
     assert f"starting over: {WROTE} ({SHARDS})\n" in capfd.readouterr().err

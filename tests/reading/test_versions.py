@@ -24,7 +24,7 @@ from tests.buckets.server import BucketServer
 from tests.pipelines.conversion import convert, manifest
 
 RECORDS = {"1.0.0": 12, "1.0.1": 6}
-STATE = "state/train-00001-of-00002.rows.gz"
+LINEAGE = "state/train-00001-of-00002.rows.gz"
 
 
 @pytest.fixture(scope="module")
@@ -73,18 +73,18 @@ def change_manifest(folder: Path, change: Callable[[dict[str, Any]], None]) -> N
     (folder / "manifest.json").write_text(seal(json.dumps(content, indent=2) + "\n"))
 
 
-def put_state(folder: Path) -> None:
+def put_lineage(folder: Path) -> None:
     """What tells what a shard was made from, and the manifest of a version that has it."""
     import hashlib
 
     data = b"what the second shard was made from"
     (folder / "state").mkdir()
-    (folder / STATE).write_bytes(data)
+    (folder / LINEAGE).write_bytes(data)
 
     def listed(content: dict[str, Any]) -> None:
         content["version"] = folder.name
-        content["files"] = sorted([*content["files"], STATE])
-        content["digests"][STATE] = hashlib.sha256(data).hexdigest()
+        content["files"] = sorted([*content["files"], LINEAGE])
+        content["digests"][LINEAGE] = hashlib.sha256(data).hexdigest()
 
     change_manifest(folder, listed)
 
@@ -202,7 +202,7 @@ def test_a_training_reads_the_latest(home: Path) -> None:
 
 
 def test_inspect_says_which_version_it_took(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    put_state(home / "1.0.1")
+    put_lineage(home / "1.0.1")
     assert command("inspect", home) == 0
     head, *lines = capsys.readouterr().out.splitlines()
     assert head == str(home / "1.0.1")
@@ -273,20 +273,20 @@ def faults(home: Path) -> list[tuple[str, str]]:
     return sorted((fault.kind, fault.file) for named in tally.named.values() for fault in named)
 
 
-def test_the_state_of_a_shard_is_verified_with_it(home: Path) -> None:
+def test_the_lineage_of_a_shard_is_verified_with_it(home: Path) -> None:
     folder = home / "1.0.1"
-    put_state(folder)
-    state = folder / STATE
-    assert [shard.state for shard in find_dataset(str(home)).shards] == [None, STATE]
+    put_lineage(folder)
+    lineage = folder / LINEAGE
+    assert [shard.lineage for shard in find_dataset(str(home)).shards] == [None, LINEAGE]
     assert faults(home) == []
-    data = state.read_bytes()
-    state.write_bytes(data[:-1] + b"x")
-    assert faults(home) == [("file was changed", STATE)]
+    data = lineage.read_bytes()
+    lineage.write_bytes(data[:-1] + b"x")
+    assert faults(home) == [("file was changed", LINEAGE)]
     (one,) = find_dataset(f"{folder}/train-00001-of-00002.tfrecord").shards
-    assert one.state == STATE
-    state.unlink()
-    assert faults(home) == [("file is missing", STATE)]
-    state.write_bytes(data)
+    assert one.lineage == LINEAGE
+    lineage.unlink()
+    assert faults(home) == [("file is missing", LINEAGE)]
+    lineage.write_bytes(data)
     (folder / "state" / "train-00009-of-00010.rows.gz").write_bytes(b"")
     extra = "state/train-00009-of-00010.rows.gz"
     assert faults(home) == [("file that the manifest does not list", extra)]

@@ -25,7 +25,7 @@ from recordmill.transforms.records import (
     MaskImage,
 )
 from recordmill.transforms.sources.registry import source_of
-from recordmill.transforms.storage.local import LocalReader
+from recordmill.transforms.storage.reader import ImageReader
 
 _FAILURE_RATIO = 0.01  # the default of --max_failure_ratio
 _SEVERAL = ("image_root", "annotations", "include", "exclude")
@@ -187,7 +187,7 @@ def _mask(kind: str, mask: MaskImage, names: Mapping[int, str]) -> tuple[str, ..
 
 
 def _digest(ref: ImageRef) -> str:
-    return hashlib.sha256(LocalReader().read(ref)).hexdigest()[:16] + repr(ref.pixels or "")
+    return hashlib.sha256(ImageReader().read(ref)).hexdigest()[:16] + repr(ref.pixels or "")
 
 
 def difference(reading: Reading, reference: Reading) -> str:

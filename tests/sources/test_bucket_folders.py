@@ -12,7 +12,9 @@ from recordmill.transforms.records import Failure, ImageRecord, JobError
 from recordmill.transforms.sources.detection import detect
 from recordmill.transforms.sources.folder import FolderSource
 from recordmill.transforms.sources.source import SourceConfig
-from recordmill.transforms.storage import listing, objects
+from recordmill.transforms.storage import listing
+from recordmill.transforms.storage.file_system import Entry, file_system
+from recordmill.transforms.storage.gcs import GcsFileSystem
 from tests.buckets.faults import Faults
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place
@@ -92,7 +94,7 @@ def test_a_record_refers_to_the_object_its_size_and_its_version(
 ) -> None:
     uri = f"{bucket}/in/ü ö/100%#?.jpg"
     bucket_server.put(uri, b"image")
-    stored = objects.stat(uri)
+    stored = file_system(uri).find(uri)
     assert stored is not None
     for place in (f"{bucket}/in", uri):
         (record,) = listed(place)
@@ -190,14 +192,14 @@ def test_a_folder_that_may_not_be_listed_is_a_failure_and_a_lasting_fault_fails_
 ) -> None:
     for name in ("a/1.jpg", "b/1.jpg", "c/1.jpg"):
         bucket_server.put(f"{bucket}/in/{name}", b"x")
-    list_folder, fault = objects.list_folder, PermissionError(errno.EACCES, "no", f"{bucket}/in/b")
+    really, fault = GcsFileSystem.list, PermissionError(errno.EACCES, "no", f"{bucket}/in/b")
 
-    def refuse(uri: str, *between: str) -> Iterator[objects.Entry]:
+    def refuse(system: GcsFileSystem, uri: str, *between: str, most: int | None = None) -> Iterator[Entry]:
         if uri.endswith("/b"):
             raise fault
-        return list_folder(uri)
+        return really(system, uri, *between, most=most)
 
-    monkeypatch.setattr(objects, "list_folder", refuse)
+    monkeypatch.setattr(GcsFileSystem, "list", refuse)
     items = listed(f"{bucket}/in")
     assert (keys(items), faults(items)) == (["a/1.jpg", "c/1.jpg"], [("b/", "permission denied", False)])
     fault = OSError(errno.EIO, "HTTP 503: no", f"{bucket}/in/b")  # type: ignore[assignment]
@@ -245,10 +247,10 @@ def test_image_roots_are_looked_at_too(bucket: str, bucket_server: BucketServer)
 
 
 def test_a_bucket_that_may_not_be_read(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(uri: str) -> bool:
+    def refuse(system: GcsFileSystem, uri: str) -> bool:
         raise PermissionError(errno.EACCES, "caller has no storage.objects.list access; log in", uri)
 
-    monkeypatch.setattr(objects, "is_folder", refuse)
+    monkeypatch.setattr(GcsFileSystem, "is_folder", refuse)
     with pytest.raises(
         ValueError, match=f"--input is '{bucket}/in': caller has no storage.objects.list access"
     ):

@@ -12,7 +12,8 @@ from recordmill.transforms.records import Failure, ImageRecord, ImageRef, JobErr
 from recordmill.transforms.sources.detection import detect
 from recordmill.transforms.sources.idx import IdxSource
 from recordmill.transforms.sources.source import SourceConfig
-from recordmill.transforms.storage import objects
+from recordmill.transforms.storage.file_system import Status
+from recordmill.transforms.storage.gcs import GcsFileSystem
 from recordmill.transforms.storage.reader import ImageReader
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place
@@ -104,13 +105,13 @@ def test_of_two_that_unpack_the_first_counts(
 ) -> None:
     for name, data in files(packed=True).items():
         bucket_server.put(f"{bucket}/in/{name}", data)
-    upload = objects.upload
+    put = GcsFileSystem.put
 
-    def beaten(path: str, uri: str, if_generation: int | None = None) -> objects.StoredObject:
+    def beaten(system: GcsFileSystem, path: str, uri: str, if_generation: int | None = None) -> Status:
         bucket_server.put(uri, Path(path).read_bytes())
-        return upload(path, uri, if_generation)
+        return put(system, path, uri, if_generation)
 
-    monkeypatch.setattr(objects, "upload", beaten)
+    monkeypatch.setattr(GcsFileSystem, "put", beaten)
     items = listed(f"{bucket}/in", f"{bucket}/scratch")
     assert len(pixels(items)) == 11
     assert len(bucket_server.names(f"{bucket}/scratch/")) == 2

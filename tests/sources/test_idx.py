@@ -16,7 +16,8 @@ import pytest
 from recordmill.transforms.records import Failure, ImageRecord, JobError
 from recordmill.transforms.sources.idx import IdxSource
 from recordmill.transforms.sources.source import SourceConfig
-from recordmill.transforms.storage.local import LocalReader, version_of
+from recordmill.transforms.storage.local import version_of
+from recordmill.transforms.storage.reader import ImageReader
 
 SOURCE = IdxSource()
 
@@ -59,7 +60,7 @@ def test_every_image_with_its_label(tmp_path: Path, suffix: str, size: tuple[int
         put(folder / f"{name}-images-idx{array.ndim}-ubyte{suffix}", idx(array))
         put(folder / f"{name}-labels-idx1-ubyte{suffix}", idx(labels(len(array))))
     records = only_records(listed(folder, tmp_path / "scratch"))
-    reader = LocalReader()
+    reader = ImageReader()
     expected = [
         (f"{split}/{number:05}", split, (int(label),), (*size, 1)[:3], image.tobytes())
         for split, array in (("test", arrays["t10k"]), ("train", arrays["train"]))
@@ -130,7 +131,7 @@ def test_selection_and_limit(tmp_path: Path) -> None:
 
 
 def pixels(items: list[ImageRecord | Failure]) -> bytes:
-    return b"".join(LocalReader().read(item.image) for item in only_records(items) if item.image)
+    return b"".join(ImageReader().read(item.image) for item in only_records(items) if item.image)
 
 
 def test_a_packed_file_is_spooled_to_the_same_place_in_each_run(tmp_path: Path) -> None:

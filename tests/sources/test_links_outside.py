@@ -13,7 +13,7 @@ import pytest
 from recordmill.transforms.records import Failure, ImageRecord, JobError
 from recordmill.transforms.sources.registry import SOURCES
 from recordmill.transforms.sources.source import Item, SourceConfig
-from recordmill.transforms.storage import local
+from recordmill.transforms.storage.local import LocalFileSystem
 from tests.sources import special_cases
 from tests.sources.small_inputs import INPUTS
 from tests.sources.special_cases import ALL, NUMBERS, files_of, put
@@ -29,14 +29,14 @@ CASES = [
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The real paths of the files that sources open."""
     paths: list[str] = []
-    really = local.open_file
+    really = LocalFileSystem.open
 
-    def open_file(path: str) -> Any:
-        file = really(path)
+    def open_file(system: LocalFileSystem, path: str) -> Any:
+        file = really(system, path)
         paths.append(os.path.realpath(path))
         return file
 
-    monkeypatch.setattr(local, "open_file", open_file)
+    monkeypatch.setattr(LocalFileSystem, "open", open_file)
     return paths
 
 

@@ -12,7 +12,7 @@ from recordmill.transforms.records import AnnotatedObject, Box, Failure, ImageRe
 from recordmill.transforms.sources.detection import detect
 from recordmill.transforms.sources.registry import SOURCES
 from recordmill.transforms.sources.source import SourceConfig
-from recordmill.transforms.storage.local import LocalReader
+from recordmill.transforms.storage.reader import ImageReader
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place
 
@@ -53,7 +53,7 @@ def test_mnist(corpus: Path, tmp_path: Path) -> None:
     digits = collections.Counter(item.annotations.labels[0] for item in records)
     assert [digits[digit] for digit in range(10)] == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
     assert records[0].image is not None and records[0].image.pixels == (28, 28, 1)
-    assert sum(LocalReader().read(records[0].image)) == 18454
+    assert sum(ImageReader().read(records[0].image)) == 18454
 
 
 def test_raccoon_boxes_as_rows(corpus: Path, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def answers(config: SourceConfig, scratch: Path) -> list[str]:
         said = [str(error)]
     finally:
         signal.alarm(0)
-        reader._local.close()
+        reader.close()
     return said
 
 

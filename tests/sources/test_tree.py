@@ -10,7 +10,7 @@ import pytest
 
 from recordmill.transforms.records import Failure
 from recordmill.transforms.sources.tree import Tree, TreeFile
-from recordmill.transforms.storage import objects
+from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.local import version_of
 from tests.buckets.server import BucketServer
 
@@ -131,7 +131,7 @@ def test_a_walk_may_begin_further_in(tmp_path: Path) -> None:
 def test_what_is_in_the_first_folder_is_told_once_and_first(tmp_path: Path) -> None:
     told: list[list[str]] = []
     files = Tree(str(grow(tmp_path, "a/1", "a/b/2", "c"))).files(
-        on_listed=lambda found: told.append([name for name, _ in found])
+        on_listed=lambda found: told.append([entry.name for entry in found])
     )
     assert not told
     next(files)
@@ -164,9 +164,8 @@ def test_a_bucket_has_the_same_files(tmp_path: Path, bucket: str, bucket_server:
     assert faults(remote) == faults(local)
     for file in remote:
         if isinstance(file, TreeFile):
-            stored = objects.stat(f"{bucket}/in/{file.key}")
-            assert stored is not None
-            assert file[1:] == (f"{bucket}/in/{file.key}", len(file.key), stored.version)
+            path = f"{bucket}/in/{file.key}"
+            assert file[1:] == (path, len(file.key), file_system(path).stat(path).version)
 
 
 def test_a_folder_without_a_name_in_a_bucket_fails(bucket: str, bucket_server: BucketServer) -> None:

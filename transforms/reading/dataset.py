@@ -15,7 +15,7 @@ from recordmill.transforms.records import Failure
 from recordmill.transforms.sources.formats.tfrecord_files import inputs, is_tfrecord_name, split_of
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage.files import is_file, is_folder, names_in, read_bytes, status_of
-from recordmill.transforms.storage.layout import FORMAT_VERSION, INDEX, LATEST, MANIFEST, STATE, check_name
+from recordmill.transforms.storage.layout import FORMAT_VERSION, INDEX, LATEST, LINEAGE, MANIFEST, check_name
 from recordmill.transforms.storage.paths import absolute
 from recordmill.transforms.storage.versions import Version, latest_version, published_versions, version_folder
 
@@ -36,8 +36,8 @@ class ShardEntry:
         records: that the manifest says it has; None without one.
         expected_size: bytes that the manifest says it has; None without one.
         sha256: of the file as the manifest has it, in hex; empty without one.
-        state: name in the folder of what tells what it was made from; None without one.
-        state_sha256: of that, as the manifest has it.
+        lineage: name of its lineage in the folder; None without one.
+        lineage_sha256: of that, as the manifest has it.
     """
 
     path: str
@@ -47,8 +47,8 @@ class ShardEntry:
     records: int | None = None
     expected_size: int | None = None
     sha256: str = ""
-    state: str | None = None
-    state_sha256: str = ""
+    lineage: str | None = None
+    lineage_sha256: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -266,10 +266,10 @@ def _entries(
 ) -> tuple[ShardEntry, ...]:
     """The entries of the shards that have a size here."""
     digests = manifest.get("digests", {})
-    states = {
-        os.path.basename(name).partition(".")[0]: name for name in digests if name.startswith(f"{STATE}/")
+    lineages = {
+        os.path.basename(name).partition(".")[0]: name for name in digests if name.startswith(f"{LINEAGE}/")
     }
-    states = {f"{stem}.tfrecord": name for stem, name in states.items()}
+    lineages = {f"{stem}.tfrecord": name for stem, name in lineages.items()}
     return tuple(
         ShardEntry(
             path=f"{folder}/{shard['file']}",
@@ -279,8 +279,8 @@ def _entries(
             records=shard["records"],
             expected_size=shard["bytes"],
             sha256=shard["sha256"],
-            state=states.get(shard["file"]),
-            state_sha256=digests.get(states.get(shard["file"]), ""),
+            lineage=lineages.get(shard["file"]),
+            lineage_sha256=digests.get(lineages.get(shard["file"]), ""),
         )
         for split, shard in _listed(manifest)
         if shard["file"] in sizes

@@ -22,7 +22,7 @@ from recordmill.transforms.storage.files import (
     read_bytes,
     status_of,
 )
-from recordmill.transforms.storage.layout import DATASET_INFO, FAILURES, INDEX, MANIFEST, STATE
+from recordmill.transforms.storage.layout import DATASET_INFO, FAILURES, INDEX, LINEAGE, MANIFEST
 from recordmill.transforms.storage.sealed import is_sealed
 
 REPORT_PAGE = "report.html"
@@ -174,7 +174,7 @@ def _faults(dataset: Dataset, manifest: Mapping[str, Any], tally: Tally) -> Iter
     """What is wrong with the files beside the shards of a whole dataset."""
     folder = dataset.folder
     digests = manifest.get("digests", {})
-    with_shards = {shard.state for shard in dataset.shards}
+    with_shards = {shard.lineage for shard in dataset.shards}
     for name in sorted(set(digests) - with_shards):
         yield from changed_file(folder, name, digests[name], tally)
     yield from _page_faults(folder, manifest)
@@ -225,8 +225,8 @@ def _present(folder: str, manifest: Mapping[str, Any]) -> Iterator[str]:
     for name in names_in(folder):
         if is_tfrecord_name(name) or is_metadata_name(name):
             yield name
-    states = (STATE,) if any(name.startswith(f"{STATE}/") for name in manifest.get("files", ())) else ()
-    for below in (INDEX, *states):
+    lineage = (LINEAGE,) if any(name.startswith(f"{LINEAGE}/") for name in manifest.get("files", ())) else ()
+    for below in (INDEX, *lineage):
         if is_folder(f"{folder}/{below}"):
             for name in names_in(f"{folder}/{below}"):
                 yield f"{below}/{name}"

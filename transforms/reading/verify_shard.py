@@ -87,9 +87,9 @@ def scan_shard(entry: ShardEntry, name: str, shard: int) -> tuple[Tally, list[Re
         OSError: the file is there and cannot be read.
     """
     tally = Tally()
-    if entry.state is not None:
+    if entry.lineage is not None:
         folder = entry.path.removesuffix(f"/{name}")
-        for fault in changed_file(folder, entry.state, entry.state_sha256, tally):
+        for fault in changed_file(folder, entry.lineage, entry.lineage_sha256, tally):
             tally.add(fault)
     try:
         lengths, packed, damage = _read(entry, name, tally)

@@ -16,7 +16,7 @@ from recordmill.transforms.shards.report import ShardFile, ShardReport
 from recordmill.transforms.shards.statistics import decode_counter, in_order
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import read_bytes, read_text, write_file
-from recordmill.transforms.storage.layout import STATE_ENDING
+from recordmill.transforms.storage.layout import CHECKPOINT_ENDING
 from recordmill.transforms.storage.reader import ImageReader
 
 _FORMAT_VERSION = 7
@@ -60,7 +60,7 @@ class Checkpoint:
     @property
     def path(self) -> str:
         """Of the file."""
-        return os.path.join(self.folder, f"{self.split}-{self.shard:05d}{STATE_ENDING}")
+        return os.path.join(self.folder, f"{self.split}-{self.shard:05d}{CHECKPOINT_ENDING}")
 
     def write(self, file: ShardFile, sizes: Sequence[int]) -> None:
         """Writes the checkpoint. The files of the shard are durable before.

@@ -31,10 +31,10 @@ from recordmill.transforms.storage.layout import (
     FAILURES,
     FORMAT_VERSION,
     INDEX,
+    LINEAGE,
     MANIFEST,
     REPORT,
     REPORT_DATA,
-    STATE,
 )
 from recordmill.transforms.storage.sealed import PLACEHOLDER, seal
 
@@ -104,7 +104,7 @@ def shard_files(reconciled: Reconciled) -> list[ShardNames]:
     num_shards = reconciled.num_shards
     for report in reconciled.reports:
         name = shard_name(report.split, report.shard, num_shards[report.split])
-        lineage = f"{STATE}/{name}{ENDING}" if report.file.lineage_path is not None else None
+        lineage = f"{LINEAGE}/{name}{ENDING}" if report.file.lineage_path is not None else None
         files.append(ShardNames(report, f"{name}.tfrecord", f"{INDEX}/{name}.idx", lineage))
     return files
 

@@ -15,10 +15,10 @@ from recordmill.transforms.examples.labels import LabelMap
 from recordmill.transforms.shards.lineage import ENDING
 from recordmill.transforms.shards.recipe import Recipe
 from recordmill.transforms.storage import files
-from recordmill.transforms.storage.layout import FAILURES, FORMAT_VERSION, INDEX, LATEST, MANIFEST, STATE
+from recordmill.transforms.storage.layout import FAILURES, FORMAT_VERSION, INDEX, LATEST, LINEAGE, MANIFEST
 from recordmill.transforms.storage.versions import latest_version, published_versions, version_folder
 
-SETTINGS = f"{STATE}/settings.json"
+SETTINGS = f"{LINEAGE}/settings.json"
 """In a version: its recipe, and where its shards begin."""
 _SETTINGS_VERSION = 2
 
@@ -106,7 +106,7 @@ class PreviousVersion(msgspec.Struct, frozen=True):
         name = shard_name(split, shard, self.splits[split].num_shards)
         records = os.path.join(self.folder, f"{name}.tfrecord")
         index = os.path.join(self.folder, INDEX, f"{name}.idx")
-        return ShardPaths(records, index, os.path.join(self.folder, STATE, f"{name}{ENDING}"))
+        return ShardPaths(records, index, os.path.join(self.folder, LINEAGE, f"{name}{ENDING}"))
 
     def overlapping(
         self, split: str, shard: int, num_shards: int, edges: Sequence[str] = ()

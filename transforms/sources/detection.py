@@ -315,7 +315,9 @@ def _found(path: str) -> str:
     if not is_folder(path):
         return f"it is a file with the extension .{extension_of(path)}"
     files = itertools.islice(file_system(path).list_below(path), _LISTED)
-    found = collections.Counter(extension_of(file.name) for file in files if file.basename == file.name)
+    found = collections.Counter(
+        extension_of(file.name) for file in files if not f"/{file.name}".endswith("/")
+    )
     if not found:
         return "it is an empty folder"
     kinds = (

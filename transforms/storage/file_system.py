@@ -235,7 +235,7 @@ class FileSystem(abc.ABC):
 
     def is_file(self, path: str) -> bool:
         """Whether a path is a regular file, or a link to one, and not the prefix of others."""
-        return not path.endswith("/") and self.find(path) is not None and not self.is_folder(path)
+        return not path.endswith("/") and not self.is_folder(path) and self.find(path) is not None
 
     def is_there(self, path: str) -> bool:
         """Whether there is a file, a folder or something else at a path, links followed."""

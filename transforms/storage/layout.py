@@ -16,10 +16,13 @@ REPORT = "report.html"
 REPORT_DATA = "report.json"
 LATEST = "latest.json"
 """Beside the folders of versions: names the one that readers take."""
-STATE = "state"
-"""In a version: what its shards were made from, for the next one."""
-STATE_ENDING = ".state"
-"""Of the state of a finished, unpublished shard, among the shards of a run."""
+LINEAGE = "state"
+"""The folder in a version of its lineage: what its shards were made from, for the next one.
+
+Its name, and `CHECKPOINT_ENDING`, are older than the terms: published versions and unfinished runs have them.
+"""
+CHECKPOINT_ENDING = ".state"
+"""Of the checkpoint of a finished, unpublished shard, among the shards of a run."""
 FORMAT_VERSION = 1
 """Of manifest.json, and of what runs note under `.recordmill`."""
 NOTE_START = f'{{"format_version": {FORMAT_VERSION}, '
@@ -71,7 +74,7 @@ class Run:
 
     @property
     def shards(self) -> str:
-        """The unpublished shards, and the state of each that is finished."""
+        """The unpublished shards, and the checkpoint of each that is finished."""
         return os.path.join(self.folder, "shards")
 
     @property

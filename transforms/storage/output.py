@@ -17,7 +17,7 @@ from recordmill.transforms.storage.files import (
     read_text,
     write_file,
 )
-from recordmill.transforms.storage.layout import FAILURES, INDEX, MANIFEST, RUNS, STATE, Run
+from recordmill.transforms.storage.layout import FAILURES, INDEX, LINEAGE, MANIFEST, RUNS, Run
 from recordmill.transforms.storage.paths import absolute
 from recordmill.transforms.storage.publication import foreign_metadata, published_dataset, read_journal
 from recordmill.transforms.storage.runs import (
@@ -142,7 +142,7 @@ def _files(output: str) -> set[str]:
     system = file_system(output)
     names = set()
     for found in system.contents(output):
-        if found.is_folder and found.basename in (INDEX, STATE):
+        if found.is_folder and found.basename in (INDEX, LINEAGE):
             names |= {found.name + inner.basename for inner in system.contents(found.path)}
         elif found.basename != RUNS:
             names.add(found.basename)

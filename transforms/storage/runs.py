@@ -12,7 +12,7 @@ import datetime
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -22,12 +22,12 @@ from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.file_system import Entry, file_system
 from recordmill.transforms.storage.files import exists, is_unfinished, read_bytes, write_file
 from recordmill.transforms.storage.layout import (
+    CHECKPOINT_ENDING,
     FAILURES,
     FORMAT_VERSION,
     MANIFEST,
     NOTE_START,
     RUNS,
-    STATE_ENDING,
     Run,
 )
 from recordmill.transforms.storage.owner import owner_of, remove_marked_folder
@@ -37,8 +37,8 @@ _MARKER = "run.json"
 _SCRATCH = "scratch"
 _SHARDS = "shards"
 _RECORDS = "tfrecord-"
-# Of the states that version 0.1 wrote.
-_OLD_STATE = ".state.json"
+# Of the checkpoints that version 0.1 wrote.
+_OLD_CHECKPOINT = ".state.json"
 # Names of the folders of runs, and of what is in them.
 _RUN = re.compile(r"[0-9a-f]{16}")
 _OUR_NAMES = re.compile(
@@ -53,13 +53,13 @@ _OUR_SHARDS = re.compile(
 _DAMAGED = (ValueError, KeyError, TypeError, RecursionError)
 
 
-class _ShardState(msgspec.Struct):
-    """The part that is read here of the state of a finished shard: the size of each of its files, by name."""
+class _Checkpoint(msgspec.Struct):
+    """The part of a checkpoint that is read here: the size of each file of the shard, by name."""
 
     sizes: dict[str, int]
 
 
-_states = msgspec.msgpack.Decoder(_ShardState)
+_checkpoints = msgspec.msgpack.Decoder(_Checkpoint)
 
 
 def run_folders(output: str) -> list[str]:
@@ -135,11 +135,13 @@ def recover_runs(run: Run) -> int:
     An interrupted publication is undone. The finished shards of the same run stay.
 
     Returns:
-        The number of finished shards that are removed because version 0.1 of recordmill wrote their states.
+        The number of finished shards that are removed because version 0.1 wrote their checkpoints.
     """
     recover_publications(run.output, run.work)
     folders = run_folders(run.work)
-    outdated = sum(found.basename.endswith(_OLD_STATE) for folder in folders for found in _made_in(folder))
+    outdated = sum(
+        found.basename.endswith(_OLD_CHECKPOINT) for folder in folders for found in _made_in(folder)
+    )
     for folder in folders:
         if folder != run.folder:
             _remove_run(folder)
@@ -204,7 +206,7 @@ def end_run(run: Run) -> None:
 def finished_shards(output: str) -> int:
     """How many finished, unpublished shards runs have left in an output."""
     shards = [_contents(os.path.join(folder, _SHARDS)) for folder in marked_run_folders(output)]
-    return sum(found.basename.endswith(STATE_ENDING) for listed in shards for found in listed)
+    return sum(found.basename.endswith(CHECKPOINT_ENDING) for listed in shards for found in listed)
 
 
 def kept_bytes(output: str) -> int:
@@ -271,23 +273,20 @@ def _is_ours(folder: str) -> bool:
 def _tidy(run: Run) -> None:
     """Leaves of a run's folder what this job needs, and the finished shards."""
     made = list(_made_in(run.folder))
-    finished = _finished_files([found.path for found in made if found.basename.endswith(STATE_ENDING)])
-    kept = {run.sample, run.records, *(os.path.join(run.shards, name) for name in finished)}
+    checkpoints = [found.path for found in made if found.basename.endswith(CHECKPOINT_ENDING)]
+    finished = file_system(run.shards).each(_files_of_checkpoint, checkpoints)
+    kept = {
+        run.sample,
+        run.records,
+        *(os.path.join(run.shards, name) for names in finished for name in names),
+    }
     _remove_entries(found for found in made if found.path not in kept)
 
 
-def _finished_files(states: Sequence[str]) -> Collection[str]:
-    """Names of the state files that are complete, and of the files that they name."""
-    return {
-        name
-        for names in file_system(states[0] if states else "").each(_files_of_state, states)
-        for name in names
-    }
-
-
-def _files_of_state(path: str) -> Sequence[str]:
+def _files_of_checkpoint(path: str) -> Sequence[str]:
+    """Names of a checkpoint and of the files that it names; none where it is damaged."""
     with contextlib.suppress(ValueError, RecursionError):
-        return [*_states.decode(read_bytes(path)).sizes, os.path.basename(path)]
+        return [*_checkpoints.decode(read_bytes(path)).sizes, os.path.basename(path)]
     return []
 
 

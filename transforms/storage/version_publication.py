@@ -91,9 +91,9 @@ def recover_versions(home: str, working: str) -> list[Version]:
     Raises:
         JobError: a journal is damaged, or a complete version cannot be published.
     """
-    state, system = os.path.join(home, RUNS), file_system(home)
+    runs, system = os.path.join(home, RUNS), file_system(home)
     _recover_removals(home)
-    staged = versions_where(is_staged, state) if system.has_folders else []
+    staged = versions_where(is_staged, runs) if system.has_folders else []
     recovered = [version for version in staged if _recover_staged(home, version)]
     journal = _journal(home)
     if journal is not None:
@@ -101,8 +101,8 @@ def recover_versions(home: str, working: str) -> list[Version]:
         # Unless somebody has set latest.json since.
         if is_complete(version_folder(home, version)) and before == _latest_name(home):
             _write_latest(home, version)
-        _remove(os.path.join(state, PUBLISHING))
-    for found in system.contents(state):
+        _remove(os.path.join(runs, PUBLISHING))
+    for found in system.contents(runs):
         version_name = found.basename if found.is_folder and named_version(found.basename) else ""
         if version_name and (version_name != working or is_complete(version_folder(home, working))):
             recover_publications(assembly_folder(home, version_name), found.path)
@@ -188,8 +188,8 @@ def _write_latest(home: str, version: Version) -> None:
 
 def _recover_removals(home: str) -> None:
     """Completes interrupted removals."""
-    state = os.path.join(home, RUNS)
-    for found in file_system(state).contents(state):
+    runs = os.path.join(home, RUNS)
+    for found in file_system(runs).contents(runs):
         removed = REMOVING.fullmatch(found.basename)
         version = named_version(removed[1]) if removed else None
         if version is None:

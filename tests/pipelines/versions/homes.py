@@ -115,8 +115,8 @@ def described(version: Path) -> dict[str, Any]:
     return found
 
 
-def state(path: Path) -> dict[str, Any]:
-    """The header of a state file, but for the time of its shard; its rows, but for the names of mask maps."""
+def lineage(path: Path) -> dict[str, Any]:
+    """The header of a file of lineage, but for the time of its shard; its rows, but for the names of mask maps."""
     records = read_records(io.BytesIO(gzip.decompress(path.read_bytes())))
     header, *rows = map(msgspec.msgpack.decode, records)
     assert header.pop("stamp")
@@ -143,7 +143,7 @@ def assert_same_version(one: Path, other: Path) -> None:
     assert set(snapshot(one)) == names
     for name in sorted(names - {"manifest.json", "report.html", "report.json"}):
         if name.endswith(".gz"):
-            assert state(one / name) == state(other / name), name
+            assert lineage(one / name) == lineage(other / name), name
         elif name == "state/settings.json":
             assert settings(one / name) == settings(other / name)
         else:

@@ -109,8 +109,8 @@ def test_a_bit_of_a_shard_that_would_be_taken_over_whole(some: Rerun, tmp_path: 
 
 
 @pytest.mark.slow
-def test_states_that_have_changed_places(some: Rerun, tmp_path: Path) -> None:
-    """A state file that is whole, and not that of its shard."""
+def test_lineage_of_another_shard(some: Rerun, tmp_path: Path) -> None:
+    """A file of lineage that is complete, but of another shard."""
     home = some.home(tmp_path)
     own_copy(home)
     state = home / "1.0.0/state"
@@ -125,7 +125,7 @@ def test_states_that_have_changed_places(some: Rerun, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_rows_that_say_something_else(some: Rerun, tmp_path: Path) -> None:
-    """A state file that somebody has written again with a row less, a row twice, rows in another order."""
+    """A file of lineage that somebody has written again with a row less, a row twice, rows in another order."""
     edits: list[Callable[[list[bytes]], list[bytes]]]
     edits = [lambda rows: rows[1:], lambda rows: rows[:1] + rows, lambda rows: rows[::-1]]
     for number, edited in enumerate(edits):
@@ -187,7 +187,7 @@ def test_the_manifest_of_the_version_before(
 
 
 @pytest.mark.slow
-def test_without_the_states_everything_is_made_anew(some: Rerun, tmp_path: Path) -> None:
+def test_without_the_lineage_everything_is_made_anew(some: Rerun, tmp_path: Path) -> None:
     """As of a version that was copied from elsewhere without its folder state/."""
     home = some.home(tmp_path)
     for path in (home / "1.0.0/state").iterdir():

@@ -105,7 +105,7 @@ def test_another_recordmill(some: Rerun, tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_version_of_version_0_1_is_not_reused(
     some: Rerun, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Its settings and its state files have an older format."""
+    """Its settings and its lineage have an older format."""
     home = some.home(tmp_path)
     state = home / "1.0.0/state"
     settings = json.loads((state / "settings.json").read_text())
