@@ -184,11 +184,6 @@ class GcsFileSystem(FileSystem):
         os.remove(local_path)
         return status
 
-    def move(self, source: str, target: str) -> None:
-        """A copy within the service, and a removal, which a try whose answer was lost may have made."""
-        self.link(source, target)
-        self.remove_existing(source)
-
     def link(self, source: str, target: str) -> None:
         """Copies an object within the service."""
         origin, made = blob(source), blob(target)

@@ -139,10 +139,6 @@ class LocalFileSystem(FileSystem):
         """
         return io.BufferedReader(retried(_LocalFile, path))
 
-    def read(self, path: str) -> bytes:
-        with self.open(os.path.realpath(path)) as file:
-            return file.read()
-
     def reader(self) -> Reader:
         return _LocalReader()
 
