@@ -1,4 +1,4 @@
-"""Conversions on a file system that only the tests know: what the product needs of one is in its interface."""
+"""Conversions on a file system of the tests: the interface has everything that the product needs."""
 
 import json
 import os

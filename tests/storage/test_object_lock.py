@@ -136,8 +136,8 @@ def test_other_versions_write_and_read_the_same_fields(output: str) -> None:
     fields = {"token": "theirs", "host": "far.example", "pid": 7, "started": "2026-01-01T00:00:00+00:00"}
     fields |= {"command": "convert x", "place": "another boot", "born": 5.0}
     write(output, json.dumps({**fields, "of_a_later_version": 1}).encode())
-    assert written(output) == dataclasses.replace(ELSEWHERE, token="theirs")
-    assert json.loads(dataclasses.replace(ELSEWHERE, token="theirs").to_json()) == fields
+    assert written(output) == msgspec.structs.replace(ELSEWHERE, token="theirs")
+    assert json.loads(msgspec.structs.replace(ELSEWHERE, token="theirs").to_json()) == fields
 
 
 def test_two_processes_of_one_job_renew_it_in_turn(output: str) -> None:
@@ -147,11 +147,11 @@ def test_two_processes_of_one_job_renew_it_in_turn(output: str) -> None:
     assert first.renew()  # learns that the other has just written it
     assert first.renew()
     assert second.renew()
-    put(output, dataclasses.replace(ELSEWHERE, token="theirs"))
+    put(output, msgspec.structs.replace(ELSEWHERE, token="theirs"))
     assert not first.renew()
     for process in (first, second):
         process.close(remove=True)
-    assert written(output) == dataclasses.replace(ELSEWHERE, token="theirs")
+    assert written(output) == msgspec.structs.replace(ELSEWHERE, token="theirs")
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"token": "a"}'])
@@ -197,4 +197,3 @@ def test_an_object_that_no_job_wrote_is_somebodys(output: str) -> None:
     write(output, b"not ours")
     with pytest.raises(JobError, match="not a lock that recordmill wrote; move it away"):
         lock.acquire(output, "mine")
-    assert not lock.is_lock_file(f"{output}/.recordmill/lock")
