@@ -12,7 +12,7 @@ FOLDERS = ("pipelines", "transforms", "deploy")
 _CALLS = re.compile(
     r"shutil\.(rmtree|move|copy\w*)"
     r"|os\.(remove|unlink|rename|renames|replace|rmdir|removedirs|truncate|ftruncate|link|symlink)"
-    r"|(file_system\(.*\)|system|self)\.(remove\w*|move|link|put|write|rename_folder)"
+    r"|(file_system\(.*\)|(self\.)?system|self)\.(remove\w*|move|link|put|write|rename_folder)"
     r"|(tf\.io\.gfile|gfile)\.(remove|rename|rmtree|copy)"
     r"|.*\.(unlink|rmdir|write_text|write_bytes|touch|rewrite|upload_from_\w+|delete_blob\w*)"
     r"|(found|blob\(uri\)|file)\.(delete|truncate)"
