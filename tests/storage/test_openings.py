@@ -18,7 +18,7 @@ _TAKES = re.compile(
     r"(.*\.)?(Image\.open|ParquetFile|TarFile|ZipFile|GzipFile|ElementTree\.(parse|iterparse)|read_magic)"
 )
 _IS_OPEN = re.compile(r"stream|stored|file|archive|headers|io\.BytesIO\(.*")
-_METHODS = ("check_readable", "read", "write", "put", "link", "sync_folder")
+_METHODS = ("check_readable", "write", "put", "link", "sync_folder")
 # Files of our own, by the function that opens them, and the one that opens the input.
 _OURS = {
     ("transforms/storage/local.py", "open_regular"),

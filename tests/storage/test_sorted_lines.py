@@ -66,7 +66,7 @@ def test_memory_does_not_grow_with_the_lines() -> None:
 def test_a_large_object_is_written_in_pieces(
     bucket: str, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gcs, "_UPLOAD_PIECE", 100)
-    for count in (0, 1, 10, 1000):
+    monkeypatch.setattr(gcs, "_UPLOAD_PIECE", 1 << 18)
+    for count in (0, 1, 10, 50_000):
         write_file(f"{bucket}/{count}.txt", (f"{number}é\n" for number in range(count)))
         assert bucket_server.get(f"{bucket}/{count}.txt").decode() == "".join(f"{n}é\n" for n in range(count))

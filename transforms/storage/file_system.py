@@ -141,18 +141,15 @@ class FileSystem(abc.ABC):
 
     # Paths
 
-    @abc.abstractmethod
     def check_path(self, path: str) -> None:
         """Raises ValueError, with what is wrong, unless a path can be read from."""
 
-    @abc.abstractmethod
     def check_output_path(self, folder: str) -> None:
         """Raises ValueError, with what is wrong, unless a path can name a folder to write in.
 
         Looks at the path alone.
         """
 
-    @abc.abstractmethod
     def check_output(self, folder: str) -> None:
         """Raises ValueError, with what is wrong, or OSError, unless files can be written in a folder.
 
@@ -177,9 +174,9 @@ class FileSystem(abc.ABC):
     def find(self, path: str) -> Status | None:
         """The status of the file at a path, links followed; None where there is no file."""
 
-    @abc.abstractmethod
     def is_folder(self, path: str) -> bool:
         """Whether a path is a folder, or a link to one."""
+        return bool(self.list_page(path, most=1)[0])
 
     @abc.abstractmethod
     def list(self, folder: str, first: str = "", end: str = "", most: int | None = None) -> Iterator[Entry]:
@@ -266,9 +263,10 @@ class FileSystem(abc.ABC):
     def open(self, path: str) -> io.BufferedReader:
         """Opens a file to be read in order. Links in the path are refused; `real_path` resolves them."""
 
-    @abc.abstractmethod
     def read(self, path: str) -> bytes:
         """The bytes of a file; links are followed."""
+        with self.open(self.real_path(path)) as file:
+            return file.read()
 
     @abc.abstractmethod
     def reader(self) -> Reader:
@@ -296,17 +294,21 @@ class FileSystem(abc.ABC):
             ChangedError: the file is in another state.
         """
 
-    @abc.abstractmethod
     def put(self, local_path: str, path: str, if_generation: int | None = None) -> Status:
         """Makes a finished file of this machine a durable file at `path`; the local file is moved there.
 
         Raises:
             ChangedError: as `write`.
         """
+        with open(local_path, "rb") as file:
+            written = self.write(path, iter(lambda: file.read(_READ_BYTES), b""), if_generation)
+        os.remove(local_path)
+        return written
 
-    @abc.abstractmethod
     def move(self, source: str, target: str) -> None:
         """Renames a file; a file at `target` is replaced. Raises FileNotFoundError where there is none."""
+        self.link(source, target)
+        self.remove_existing(source)  # or a try whose answer was lost has removed it
 
     @abc.abstractmethod
     def link(self, source: str, target: str) -> None:
@@ -337,7 +339,7 @@ class FileSystem(abc.ABC):
         """Makes a folder and those above it, where they do not exist."""
 
     def remove_folder(self, path: str) -> None:
-        """Removes an empty folder. Raises OSError where it is not empty, or does not exist."""
+        """Removes a folder if it exists and is empty."""
 
     def rename_folder(self, source: str, target: str) -> None:
         """Renames a folder in one step; with `has_folders` alone."""
@@ -358,6 +360,8 @@ class FileSystem(abc.ABC):
 
     def submit(self, function: Callable[_P, _T], *args: _P.args, **options: _P.kwargs) -> Future[_T] | None:
         """Begins a call whose result is needed later; None where there is nothing to wait for."""
+        # Local files are not read ahead: from the page cache, a thread that does so saves nothing. With and
+        # without it, 2,000 kept JPEGs took 2.4 CPU seconds, re-encoded ones 5.6 and 5.3.
         return None
 
     # Derived

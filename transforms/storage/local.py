@@ -139,10 +139,6 @@ class LocalFileSystem(FileSystem):
         """
         return io.BufferedReader(retried(_LocalFile, path))
 
-    def read(self, path: str) -> bytes:
-        with self.open(os.path.realpath(path)) as file:
-            return file.read()
-
     def reader(self) -> Reader:
         return _LocalReader()
 
@@ -204,7 +200,8 @@ class LocalFileSystem(FileSystem):
         os.makedirs(path, exist_ok=True)
 
     def remove_folder(self, path: str) -> None:
-        os.rmdir(path)
+        with contextlib.suppress(OSError):
+            os.rmdir(path)
 
     def rename_folder(self, source: str, target: str) -> None:
         os.rename(source, target)
