@@ -1,4 +1,4 @@
-"""Conversions on a file system that only the tests know: its interface is all that the product needs."""
+"""Conversions on a file system of the tests: the interface has everything that the product needs."""
 
 import json
 import os
@@ -20,7 +20,7 @@ OUT = "mem://box/out"
 ARGS = ("--num_shards=4", "--direct_num_workers=2")
 
 
-@pytest.fixture(params=["MemoryFileSystem", "SlowMemoryFileSystem"])
+@pytest.fixture(params=["MemoryFileSystem", pytest.param("SlowMemoryFileSystem", marks=pytest.mark.slow)])
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """An empty store, which this process knows, and those that are started."""
     name = f"{MODULE}:{request.param}"

@@ -12,12 +12,11 @@ FOLDERS = ("pipelines", "transforms", "deploy")
 _CALLS = re.compile(
     r"shutil\.(rmtree|move|copy\w*)"
     r"|os\.(remove|unlink|rename|renames|replace|rmdir|removedirs|truncate|ftruncate|link|symlink)"
-    r"|files\.(remove\w*|replace|share)"
-    r"|objects\.(delete|copy|move|write|upload)"
+    r"|(file_system\(.*\)|system|self)\.(remove\w*|move|link|put|write|rename_folder)"
     r"|(tf\.io\.gfile|gfile)\.(remove|rename|rmtree|copy)"
     r"|.*\.(unlink|rmdir|write_text|write_bytes|touch|rewrite|upload_from_\w+|delete_blob\w*)"
     r"|(found|blob\(uri\)|file)\.(delete|truncate)"
-    r"|remove_marked_folder|write_text|write_bytes|write_lines|unfinished_file"
+    r"|remove_marked_folder|write_file"
 )
 
 

@@ -1,6 +1,5 @@
 """The lock of an output in a bucket."""
 
-import dataclasses
 import json
 import os
 import subprocess
@@ -8,6 +7,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
 import pytest
 
 from recordmill.transforms.records import JobError
@@ -125,17 +125,53 @@ def test_a_process_of_this_machine_that_was_killed_is_dead_at_once(output: str) 
 def test_a_number_that_was_given_to_another_process_is_not_it() -> None:
     here = Owner.here("token", "")
     assert not here.is_gone()
-    assert dataclasses.replace(here, process_start=here.process_start - 5).is_gone() == bool(
+    assert msgspec.structs.replace(here, process_start=here.process_start - 5).is_gone() == bool(
         here.pid_namespace
     )
-    assert not dataclasses.replace(here, pid_namespace="", process_start=0.0).is_gone()
+    assert not msgspec.structs.replace(here, pid_namespace="", process_start=0.0).is_gone()
     assert not ELSEWHERE.is_gone()
+
+
+def test_other_versions_write_and_read_the_same_fields(output: str) -> None:
+    fields = {"token": "theirs", "host": "far.example", "pid": 7, "started": "2026-01-01T00:00:00+00:00"}
+    fields |= {"command": "convert x", "place": "another boot", "born": 5.0}
+    write(output, json.dumps({**fields, "of_a_later_version": 1}).encode())
+    assert written(output) == msgspec.structs.replace(ELSEWHERE, token="theirs")
+    assert json.loads(msgspec.structs.replace(ELSEWHERE, token="theirs").to_json()) == fields
+
+
+def test_two_processes_of_one_job_renew_it_in_turn(output: str) -> None:
+    first, second = lock._lock_of(output), lock._lock_of(output)
+    for process in (first, second):
+        process.acquire(output, ELSEWHERE, ())
+    assert first.renew()  # learns that the other has just written it
+    assert first.renew()
+    assert second.renew()
+    put(output, msgspec.structs.replace(ELSEWHERE, token="theirs"))
+    assert not first.renew()
+    for process in (first, second):
+        process.close(remove=True)
+    assert written(output) == msgspec.structs.replace(ELSEWHERE, token="theirs")
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"token": "a"}'])
+def test_a_lock_whose_owner_cannot_be_read_is_respected_for_a_while(
+    content: bytes, output: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(output, content)
+    assert lock.is_lock_file(f"{output}/.recordmill/lock")
+    with pytest.raises(JobError, match="another job has just started"):
+        lock.acquire(output, "mine")
+    monkeypatch.setattr(lock._LockObject, "dead_seconds", -1.0)
+    assert lock.holder(output) is None
+    lock.acquire(output, "mine")
+    lock.release(output, "mine")
 
 
 def test_one_of_many_gets_it(output: str) -> None:
     def take(number: int) -> bool:
         try:
-            owner = dataclasses.replace(ELSEWHERE, token=str(number))
+            owner = msgspec.structs.replace(ELSEWHERE, token=str(number))
             lock._lock_of(output).acquire(output, owner, {owner.token})
         except JobError:
             return False

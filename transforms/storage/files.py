@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage.faults import naming_faults
-from recordmill.transforms.storage.file_system import Status, file_system
+from recordmill.transforms.storage.file_system import Entry, Status, file_system
 
 UNFINISHED = re.compile(r"\.[0-9a-f]{12}\.part$")
 """The end of the name of an unfinished file."""
@@ -115,6 +115,23 @@ def check_folder(folder: str, given: str = "") -> None:
         raise ValueError(f"{given}, {error}") from error
     except (OSError, JobError) as error:
         raise ValueError(f"{given}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def contents(folder: str) -> list[Entry]:
+    """As `FileSystem.contents`."""
+    return file_system(folder).contents(folder)
+
+
+def remove_existing(*paths: str) -> None:
+    """As `FileSystem.remove_existing`; all of one file system."""
+    for path in paths[:1]:
+        file_system(path).remove_existing(*paths)
+
+
+def remove_empty_folders(folder: str, names: Iterable[str]) -> None:
+    """Removes the folders, below a folder, of files that have been removed, as far as they are empty."""
+    for inner in sorted({os.path.dirname(name) for name in names} - {""}, reverse=True):
+        file_system(folder).remove_folder(os.path.join(folder, inner))
 
 
 def may_replace(path: str, is_ours: Callable[[bytes], bool]) -> bool:

@@ -49,6 +49,7 @@ _ITEM_FIELDS = "name,size,generation,crc32c,md5Hash,updated"
 _LIST_FIELDS = f"items({_ITEM_FIELDS}),prefixes,nextPageToken"
 # Of a file that is sent in pieces: what is held, and what a broken connection costs.
 _UPLOAD_PIECE = 16 << 20
+_HELD_BYTES = 16 << 20  # of contents that are written in one request
 _BUFFER = 4 << 20
 _FIRST_READ = 1 << 20
 # An answer that breaks off is requested again: the client's own continuation has no checksum of all of it.
@@ -167,7 +168,7 @@ class GcsFileSystem(FileSystem):
         for piece in every:
             held.append(piece)
             size += len(piece)
-            if size > _UPLOAD_PIECE:
+            if size > _HELD_BYTES:
                 break
         else:
             return _write(path, b"".join(held), if_generation)

@@ -101,7 +101,8 @@ class _Lock(abc.ABC):
 
     def is_free(self, found: _Found, ours: Collection[str] = ()) -> bool:
         """Whether no job has a lock, or one that is dead, or one of those in `ours`."""
-        if found.is_alive is None and found.owner is not None:
+        # An object is written in one step: one that names no owner is of a later version.
+        if found.is_alive is None and (found.owner is not None or found.generation != NEW):
             return found.token in ours or self.age(found) > self.dead_seconds
         return not found.is_alive
 
@@ -308,10 +309,10 @@ class _LockObject(_Lock):
         found = self.look()
         if found is None or found.token != self.token:
             return False
-        if found.generation == self._generation:
-            self._generation = self.system.write(self.path, [self._text], found.generation).generation
-        else:  # another process of the job has just renewed it
-            self._generation = found.generation
+        generation = found.generation
+        if generation == self._generation:  # else another process of the job has just renewed it
+            generation = self.system.write(self.path, [self._text], generation).generation
+        self._generation = generation
         return True
 
     def remove(self, token: str, within: float | None = None) -> None:
@@ -427,8 +428,9 @@ def release_all() -> None:
 
 def is_lock_file(path: str) -> bool:
     """Whether a file under `.recordmill` belongs to a lock, perhaps one that is still empty."""
-    names = (_LOCK, _CLOCK) if file_system(path).has_conditions else (_LOCK,)
-    return os.path.basename(path) in names and may_replace(path, Owner.is_begun)
+    if file_system(path).has_conditions:
+        return os.path.basename(path) in (_LOCK, _CLOCK)  # what is no lock is refused when it is to be taken
+    return os.path.basename(path) == _LOCK and may_replace(path, Owner.is_begun)
 
 
 def _lock_of(output: str) -> _Lock:

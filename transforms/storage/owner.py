@@ -7,26 +7,23 @@ removed.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import datetime
 import functools
-import json
 import os
 import socket
 
-from recordmill.transforms.storage.file_system import file_system
-from recordmill.transforms.storage.files import is_unfinished, write_file
+import msgspec
 
-OWNER_START = '{"token": "'
+from recordmill.transforms.storage.file_system import file_system
+from recordmill.transforms.storage.files import contents, is_unfinished, write_file
+
+OWNER_START = '{"token":'
 """The start of the JSON of every owner."""
 MARKER = "made-by-recordmill.json"
 """Name of the marker: JSON of an `Owner`."""
-_JSON_FIELDS = {"pid_namespace": "place", "process_start": "born"}
-"""The fields of the JSON that have other names than the attributes of `Owner`: those of earlier versions."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Owner:
+class Owner(msgspec.Struct, frozen=True, rename={"pid_namespace": "place", "process_start": "born"}):
     """A process that holds a lock, or made a folder.
 
     Attributes:
@@ -67,25 +64,21 @@ class Owner:
 
     def to_json(self) -> bytes:
         """As it is written into a lock, or into the marker of a folder."""
-        values = dataclasses.asdict(self)
-        return json.dumps({_JSON_FIELDS.get(name, name): values[name] for name in values}).encode()
+        return msgspec.json.encode(self)
 
     @staticmethod
     def of_json(text: bytes) -> Owner | None:
         """The owner that wrote it; None where the text is another one, or not complete."""
         try:
-            values = json.loads(text)
-            written = {
-                _JSON_FIELDS.get(field.name, field.name): field.name for field in dataclasses.fields(Owner)
-            }
-            return Owner(**{written[name]: value for name, value in values.items() if name in written})
-        except (ValueError, TypeError, AttributeError, RecursionError):
+            return msgspec.json.decode(text, type=Owner)
+        except ValueError:
             return None
 
     @staticmethod
     def is_begun(text: bytes) -> bool:
         """Whether a text is the JSON of an owner, or its start, or empty."""
-        return OWNER_START.encode().startswith(text[: len(OWNER_START)])
+        begun = text[: len(OWNER_START) + 1].replace(b" ", b"")  # which version 0.1 has after the colon
+        return OWNER_START.encode().startswith(begun[: len(OWNER_START)])
 
     def __str__(self) -> str:
         command = f" ({self.command})" if self.command else ""
@@ -117,7 +110,7 @@ def make_marked_folder(path: str) -> None:
     """Makes a folder with a marker. An existing folder that is not empty is left as it is."""
     system = file_system(path)
     system.make_folder(path)
-    if all(is_unfinished(found.path, MARKER, OWNER_START) for found in system.contents(path)):
+    if all(is_unfinished(found.path, MARKER, OWNER_START) for found in contents(path)):
         write_file(os.path.join(path, MARKER), Owner.here("", "").to_json())
 
 
@@ -135,7 +128,6 @@ def remove_marked_folder(path: str) -> None:
     """Removes a folder with all its contents, the marker last. A folder without a marker is left as it is."""
     if owner_of(path) is not None:
         system, marker = file_system(path), os.path.join(path, MARKER)
-        system.remove_entries(found for found in system.contents(path) if found.path != marker)
+        system.remove_entries(found for found in contents(path) if found.path != marker)
         system.remove_existing(marker)
-        with contextlib.suppress(OSError):  # something was added in the meantime
-            system.remove_folder(path)
+        system.remove_folder(path)

@@ -15,7 +15,13 @@ from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.faults import naming_faults
 from recordmill.transforms.storage.file_system import NEW, ChangedError, file_system
-from recordmill.transforms.storage.files import is_file, read_bytes, write_file
+from recordmill.transforms.storage.files import (
+    is_file,
+    read_bytes,
+    remove_empty_folders,
+    remove_existing,
+    write_file,
+)
 from recordmill.transforms.storage.layout import (
     DATASET_INFO,
     FAILURES,
@@ -244,7 +250,7 @@ def complete_moves(output: str, publication: Publication) -> None:
     """Once all files are moved: removes what only the replaced dataset had, and syncs the folders."""
     stale = publication.replaced_names - publication.names - {FAILURES}
     _remove(output, *stale)
-    _remove_empty_folders(output, stale)
+    remove_empty_folders(output, stale)
     _sync_folders(output, publication.names)
 
 
@@ -326,7 +332,7 @@ def undo(output: str, folder: str, publication: Publication) -> None:
     file_system(output).each(_undo_move, moves)
     left = {*publication.metadata, *publication.shared, *publication.replaced_names} - foreign
     _remove(output, *left)
-    _remove_empty_folders(output, made)
+    remove_empty_folders(output, made)
     _sync_folders(folder, publication.moves)
     _sync_folders(output, [MANIFEST])
 
@@ -375,13 +381,7 @@ def _is_our_page(output: str) -> bool:
 
 
 def _remove(output: str, *names: str) -> None:
-    file_system(output).remove_existing(*(os.path.join(output, name) for name in sorted(set(names))))
-
-
-def _remove_empty_folders(output: str, names: Iterable[str]) -> None:
-    for folder in sorted({os.path.dirname(name) for name in names} - {""}, reverse=True):
-        with contextlib.suppress(OSError):  # it does not exist, or is not empty
-            file_system(output).remove_folder(os.path.join(output, folder))
+    remove_existing(*(os.path.join(output, name) for name in sorted(set(names))))
 
 
 def _sync_folders(parent: str, names: Iterable[str]) -> None:

@@ -12,7 +12,7 @@ import datetime
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -20,7 +20,14 @@ import msgspec
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.file_system import Entry, file_system
-from recordmill.transforms.storage.files import exists, is_unfinished, read_bytes, write_file
+from recordmill.transforms.storage.files import (
+    contents,
+    exists,
+    is_unfinished,
+    read_bytes,
+    remove_existing,
+    write_file,
+)
 from recordmill.transforms.storage.layout import (
     CHECKPOINT_ENDING,
     FAILURES,
@@ -64,7 +71,7 @@ _checkpoints = msgspec.msgpack.Decoder(_Checkpoint)
 
 def run_folders(output: str) -> list[str]:
     """The folders of all runs that have something in an output."""
-    return [found.path for found in _contents(os.path.join(output, RUNS)) if found.is_folder]
+    return [found.path for found in contents(os.path.join(output, RUNS)) if found.is_folder]
 
 
 def marked_run_folders(output: str) -> list[str]:
@@ -158,7 +165,7 @@ def recover_publications(output: str, work: str) -> None:
             # With a manifest it never began, or was complete.
             if not published:
                 undo(output, folder, publication)
-            _remove(os.path.join(folder, PUBLISHING))
+            remove_existing(os.path.join(folder, PUBLISHING))
 
 
 def remove_run(run: Run) -> None:
@@ -169,7 +176,8 @@ def remove_run(run: Run) -> None:
     with contextlib.suppress(OSError, JobError):
         if lock.is_held_by(run.locked, run.token):
             _remove_run(run.folder)
-            _remove_folder(os.path.dirname(run.folder))  # unless the lock, or another run, is there
+            # The lock, or another run, may be there.
+            file_system(run.folder).remove_folder(os.path.dirname(run.folder))
 
 
 def discard_run(run: Run) -> None:
@@ -179,20 +187,19 @@ def discard_run(run: Run) -> None:
 
 def remove_staging(folder: str) -> None:
     """Removes the folder in which runs made a version, markers last. Without a run, it is left as it is."""
+    system = file_system(folder)
     if has_runs(folder):
         runs = os.path.join(folder, RUNS)
-        _remove_entries(found for found in _contents(folder) if found.path != runs)
+        system.remove_entries(found for found in contents(folder) if found.path != runs)
     remove_runs(folder)
-    with contextlib.suppress(OSError):  # something else is there
-        _remove_folder(folder)
+    system.remove_folder(folder)
 
 
 def remove_runs(output: str) -> None:
     """Removes the files of all runs under `.recordmill` in an output."""
     for run in run_folders(output):
         _remove_run(run)
-    with contextlib.suppress(OSError):  # something else is there
-        _remove_folder(os.path.join(output, RUNS))
+    file_system(output).remove_folder(os.path.join(output, RUNS))
 
 
 def end_run(run: Run) -> None:
@@ -205,7 +212,7 @@ def end_run(run: Run) -> None:
 
 def finished_shards(output: str) -> int:
     """How many finished, unpublished shards runs have left in an output."""
-    shards = [_contents(os.path.join(folder, _SHARDS)) for folder in marked_run_folders(output)]
+    shards = [contents(os.path.join(folder, _SHARDS)) for folder in marked_run_folders(output)]
     return sum(found.basename.endswith(CHECKPOINT_ENDING) for listed in shards for found in listed)
 
 
@@ -232,12 +239,12 @@ def _marker(folder: str) -> Mapping[str, Any] | None:
 def _names_in(run: Run) -> list[str]:
     """The names in a run's folder before the run begins, without our scratch folder; shards as `shards/x`."""
     names = []
-    for found in _contents(run.folder):
+    for found in contents(run.folder):
         if found.path == run.shards and found.is_folder:
-            names += [f"{_SHARDS}/{shard.basename}" for shard in _contents(found.path)]
-        elif not (found.basename == _SCRATCH and owner_of(found.path)) and not _is_unfinished_marker(
-            found.path
-        ):
+            names += [found.name + shard.basename for shard in contents(found.path)]
+        elif found.basename == _SCRATCH and owner_of(found.path):
+            continue
+        elif not _is_unfinished_marker(found.path):
             names.append(found.basename)
     return names
 
@@ -252,21 +259,19 @@ def _made_in(folder: str) -> Iterator[Entry]:
     if marker is None:
         return
     foreign = marker.get("foreign", ())
-    for found in _contents(folder):
+    for found in contents(folder):
         if found.basename in (_SCRATCH, _MARKER, PUBLISHING) or not _OUR_NAMES.fullmatch(found.basename):
             continue
         if found.basename == _SHARDS and found.is_folder:
-            shards = (one for one in _contents(found.path) if _OUR_SHARDS.fullmatch(one.basename))
-            yield from (
-                one for one in shards if f"{_SHARDS}/{one.basename}" not in foreign and not one.is_folder
-            )
+            shards = (one for one in contents(found.path) if found.name + one.basename not in foreign)
+            yield from (one for one in shards if _OUR_SHARDS.fullmatch(one.basename) and not one.is_folder)
         elif found.basename not in foreign:
             yield found
 
 
 def _is_ours(folder: str) -> bool:
     """Whether a folder without a marker has only names that jobs give, before or after a run."""
-    names = [found.basename for found in _contents(folder)]
+    names = [found.basename for found in contents(folder)]
     return bool(_RUN.fullmatch(os.path.basename(folder))) and all(map(_OUR_NAMES.fullmatch, names))
 
 
@@ -275,12 +280,9 @@ def _tidy(run: Run) -> None:
     made = list(_made_in(run.folder))
     checkpoints = [found.path for found in made if found.basename.endswith(CHECKPOINT_ENDING)]
     finished = file_system(run.shards).each(_files_of_checkpoint, checkpoints)
-    kept = {
-        run.sample,
-        run.records,
-        *(os.path.join(run.shards, name) for names in finished for name in names),
-    }
-    _remove_entries(found for found in made if found.path not in kept)
+    kept = {os.path.join(run.shards, name) for names in finished for name in names}
+    kept |= {run.sample, run.records}
+    file_system(run.folder).remove_entries(found for found in made if found.path not in kept)
 
 
 def _files_of_checkpoint(path: str) -> Sequence[str]:
@@ -292,30 +294,12 @@ def _files_of_checkpoint(path: str) -> Sequence[str]:
 
 def _remove_run(folder: str) -> None:
     """Removes what runs made in a run's folder, the marker last, and the folder if it is then empty."""
-    _remove_entries(list(_made_in(folder)))
-    _remove_entries(found for found in _contents(folder) if _is_unfinished_marker(found.path))
+    system = file_system(folder)
+    system.remove_entries(list(_made_in(folder)))
+    remove_existing(*(found.path for found in contents(folder) if _is_unfinished_marker(found.path)))
     remove_marked_folder(os.path.join(folder, _SCRATCH))
     if _marker(folder) is not None:
-        _remove(os.path.join(folder, PUBLISHING))
-        _remove(os.path.join(folder, _MARKER))
-    for emptied in (os.path.join(folder, _SHARDS), folder):
-        with contextlib.suppress(OSError):  # not there, or not empty
-            _remove_folder(emptied)
-
-
-def _contents(folder: str) -> list[Entry]:
-    return file_system(folder).contents(folder)
-
-
-def _remove(path: str) -> None:
-    file_system(path).remove_existing(path)
-
-
-def _remove_folder(path: str) -> None:
-    file_system(path).remove_folder(path)
-
-
-def _remove_entries(found: Iterable[Entry]) -> None:
-    listed = list(found)
-    if listed:
-        file_system(listed[0].path).remove_entries(listed)
+        remove_existing(os.path.join(folder, PUBLISHING))
+        remove_existing(os.path.join(folder, _MARKER))
+    system.remove_folder(os.path.join(folder, _SHARDS))
+    system.remove_folder(folder)

@@ -10,12 +10,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterable
 
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.file_system import file_system
-from recordmill.transforms.storage.files import is_unfinished, read_bytes, write_file
+from recordmill.transforms.storage.files import (
+    is_unfinished,
+    read_bytes,
+    remove_empty_folders,
+    remove_existing,
+    write_file,
+)
 from recordmill.transforms.storage.layout import (
     DATASET_INFO,
     LATEST,
@@ -76,7 +81,7 @@ def publish_version(run: Run) -> None:
         return
     lock.check(run.locked, run.token)  # what comes between has taken a while
     _write_latest(home, version)
-    _remove(os.path.join(home, RUNS, PUBLISHING))
+    remove_existing(os.path.join(home, RUNS, PUBLISHING))
 
 
 def recover_versions(home: str, working: str) -> list[Version]:
@@ -101,14 +106,14 @@ def recover_versions(home: str, working: str) -> list[Version]:
         # Unless somebody has set latest.json since.
         if is_complete(version_folder(home, version)) and before == _latest_name(home):
             _write_latest(home, version)
-        _remove(os.path.join(runs, PUBLISHING))
+        remove_existing(os.path.join(runs, PUBLISHING))
     for found in system.contents(runs):
         version_name = found.basename if found.is_folder and named_version(found.basename) else ""
         if version_name and (version_name != working or is_complete(version_folder(home, working))):
             recover_publications(assembly_folder(home, version_name), found.path)
             remove_staging(found.path)
         elif any(is_unfinished(found.path, name, NOTE_START) for name in (PUBLISHING, LATEST)):
-            _remove(found.path)
+            remove_existing(found.path)
     return recovered
 
 
@@ -196,7 +201,7 @@ def _recover_removals(home: str) -> None:
             continue
         folder = version_folder(home, version)
         if version == _latest_for_job(home) and is_complete(folder):
-            _remove(found.path)  # only begun, when somebody set latest.json back to it
+            remove_existing(found.path)  # only begun, when somebody set latest.json back to it
         else:
             with contextlib.suppress(OSError):  # no longer published; the next job tries again
                 _remove_listed(folder, found.path)
@@ -231,11 +236,12 @@ def _remove_listed(folder: str, journal: str) -> None:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise JobError(f"{journal} is damaged ({error}); remove it, and {folder}") from error
     for name in (MANIFEST, DATASET_INFO):  # a move of the manifest in a bucket may have got to the copy
-        _remove(os.path.join(folder, name))
-    _remove(*(os.path.join(folder, name) for name in names))
-    _remove_empty_folders(folder, names)
+        remove_existing(os.path.join(folder, name))
+    remove_existing(*(os.path.join(folder, name) for name in names))
+    remove_empty_folders(folder, names)
+    file_system(folder).remove_folder(folder)
     file_system(folder).sync_folder(os.path.dirname(folder))
-    _remove(journal)
+    remove_existing(journal)
 
 
 def _remove_staged(folder: str) -> None:
@@ -246,19 +252,7 @@ def _remove_staged(folder: str) -> None:
     """
     dataset = published_dataset(folder)
     names = dataset.files if dataset is not None else ()
-    _remove(*(os.path.join(folder, name) for name in names if name != MANIFEST))
-    _remove(os.path.join(folder, MANIFEST))
-    _remove_empty_folders(folder, names)
-
-
-def _remove(*paths: str) -> None:
-    for path in paths[:1]:
-        file_system(path).remove_existing(*paths)
-
-
-def _remove_empty_folders(folder: str, names: Iterable[str]) -> None:
-    """Removes a dataset's folder and the folders of its files, those that are empty."""
-    below = {os.path.join(folder, os.path.dirname(name)) for name in names if "/" in name}
-    for emptied in [*sorted(below, reverse=True), folder]:
-        with contextlib.suppress(OSError):  # it does not exist, or is not empty
-            file_system(emptied).remove_folder(emptied)
+    remove_existing(*(os.path.join(folder, name) for name in names if name != MANIFEST))
+    remove_existing(os.path.join(folder, MANIFEST))
+    remove_empty_folders(folder, names)
+    file_system(folder).remove_folder(folder)

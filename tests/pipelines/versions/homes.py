@@ -116,7 +116,7 @@ def described(version: Path) -> dict[str, Any]:
 
 
 def lineage(path: Path) -> dict[str, Any]:
-    """The header of a file of lineage, but for the time of its shard; its rows, but for the names of mask maps."""
+    """A lineage file without the time of its shard and the names of mask maps."""
     records = read_records(io.BytesIO(gzip.decompress(path.read_bytes())))
     header, *rows = map(msgspec.msgpack.decode, records)
     assert header.pop("stamp")

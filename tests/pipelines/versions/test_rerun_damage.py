@@ -125,7 +125,7 @@ def test_lineage_of_another_shard(some: Rerun, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_rows_that_say_something_else(some: Rerun, tmp_path: Path) -> None:
-    """A file of lineage that somebody has written again with a row less, a row twice, rows in another order."""
+    """A lineage file that was written again: a row less, a row twice, or another order."""
     edits: list[Callable[[list[bytes]], list[bytes]]]
     edits = [lambda rows: rows[1:], lambda rows: rows[:1] + rows, lambda rows: rows[::-1]]
     for number, edited in enumerate(edits):
