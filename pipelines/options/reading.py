@@ -54,7 +54,7 @@ def check_replaceable(flag: str, path: str, is_ours: Callable[[bytes], bool]) ->
     full_path, wrong = absolute(path), ""
     system = file_system(full_path)
     try:
-        system.check_path(full_path)
+        system.check_path(path)
         if system.is_folder(full_path):
             wrong = ", which is a folder; give a file"
         elif not may_replace(full_path, is_ours):

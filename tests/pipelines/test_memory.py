@@ -15,18 +15,20 @@ from tests.pipelines.conversion import command, convert, convert_call, digests
 from tests.storage.memory import ADDRESS, Store
 
 ROOT = Path(__file__).parents[2]
-MEMORY = "tests.storage.memory:MemoryFileSystem"
+MODULE = "tests.storage.memory"
 OUT = "mem://box/out"
 ARGS = ("--num_shards=4", "--direct_num_workers=2")
 
 
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+@pytest.fixture(params=["MemoryFileSystem", pytest.param("SlowMemoryFileSystem", marks=pytest.mark.slow)])
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """An empty store, which this process knows, and those that are started."""
-    patch = f"def patch(module):\n    module.FILE_SYSTEMS['mem'] = {MEMORY!r}\n"
+    name = f"{MODULE}:{request.param}"
+    patch = f"def patch(module):\n    module.FILE_SYSTEMS['mem'] = {name!r}\n"
     site = patched_site(tmp_path, file_system.__name__, patch)
     monkeypatch.setenv("PYTHONPATH", f"{site}:{ROOT}:{os.environ.get('PYTHONPATH', '')}")
-    monkeypatch.setitem(file_system.FILE_SYSTEMS, "mem", MEMORY)
+    monkeypatch.setitem(file_system.FILE_SYSTEMS, "mem", name)
+    file_system._of_scheme.cache_clear()
     made = Store()
     monkeypatch.setenv(ADDRESS, made.address)
     yield made
@@ -50,25 +52,38 @@ def downloaded(store: Store, folder: str, target: Path) -> Path:
     return target
 
 
+def upload(store: Store, folder: Path) -> str:
+    """Puts a folder into the store."""
+    for path in folder.rglob("*.*"):
+        store.put(f"mem://box/in/{path.relative_to(folder)}", path.read_bytes())
+    return "mem://box/in"
+
+
+def is_shard(path: str) -> bool:
+    return path.endswith(".tfrecord")
+
+
+def is_state(path: str) -> bool:
+    """Whether a file says that a shard is finished."""
+    return path.endswith(".state")
+
+
 def check(store: Store, local: Path, tmp_path: Path) -> None:
     """Checks that a dataset is the local one, and that nothing else is there."""
     found = downloaded(store, OUT, tmp_path / "found")
     assert digests(found) == digests(local)
-    names = [str(path.relative_to(local)) for path in local.rglob("*") if path.is_file()]
-    assert sorted(str(path.relative_to(found)) for path in found.rglob("*") if path.is_file()) == sorted(
-        names
+    names, expected = (
+        sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+        for folder in (found, local)
     )
+    assert names == expected
     assert (found / "failures.jsonl").read_bytes() == (local / "failures.jsonl").read_bytes()
     assert command("verify", OUT) == 0
 
 
 @pytest.mark.parametrize("is_read", [False, True])
-def test_a_conversion_there_and_back(
-    store: Store, photos: Path, local: Path, tmp_path: Path, is_read: bool
-) -> None:
-    for path in photos.rglob("*.*") if is_read else ():
-        store.put(f"mem://box/in/{path.relative_to(photos)}", path.read_bytes())
-    source = "mem://box/in" if is_read else photos
+def test_a_conversion(store: Store, photos: Path, local: Path, tmp_path: Path, is_read: bool) -> None:
+    source = upload(store, photos) if is_read else str(photos)
     assert convert("--input", source, "--output", OUT, *ARGS) == 0
     check(store, local, tmp_path)
     assert convert("--input", source, "--output", OUT, *ARGS) == 2  # there is a dataset
@@ -77,37 +92,39 @@ def test_a_conversion_there_and_back(
 
 
 def test_a_job_that_is_killed_is_resumed(store: Store, photos: Path, local: Path, tmp_path: Path) -> None:
-    job: list[subprocess.Popen[bytes]] = []
-    written: list[str] = []
+    finished: set[str] = set()
 
     def kill_after_two_shards(path: str) -> None:
-        written.append(path)
-        if sum(path.endswith(".tfrecord") for path in written) == 2 and job[0].poll() is None:
-            os.killpg(job[0].pid, signal.SIGKILL)
+        finished.update(filter(is_state, [path]))
+        if len(finished) == 2:
+            os.killpg(job.pid, signal.SIGKILL)
 
     store.on_put = kill_after_two_shards
-    job.append(
-        subprocess.Popen(
-            [*convert_call(photos, OUT, *ARGS, "--progress=none")], start_new_session=True, cwd=ROOT
-        )
-    )
-    assert job[0].wait(120) == -signal.SIGKILL
-    finished = {path for path in written if path.endswith(".tfrecord")}
-    store.on_put = written.append
-    written.clear()
+    job = subprocess.Popen(convert_call(photos, OUT, *ARGS, "--quiet"), start_new_session=True, cwd=ROOT)
+    assert job.wait(120) == -signal.SIGKILL
+    assert 2 <= len(finished) < 4
+    again: list[str] = []
+    store.on_put = again.append
     assert convert("--input", photos, "--output", OUT, *ARGS) == 0
     check(store, local, tmp_path)
+    rewritten = set(filter(is_state, again))
+    assert not finished & rewritten
+    assert len(finished | rewritten) == 4
 
 
 def test_versions(store: Store, photos: Path, local: Path, tmp_path: Path) -> None:
-    auto = ("--input", photos, "--output", OUT, "--dataset_version=auto", *ARGS)
+    auto = ("--input", upload(store, photos), "--output", OUT, "--dataset_version=auto", *ARGS)
     assert convert(*auto) == 0
+    assert digests(downloaded(store, f"{OUT}/1.0.0", tmp_path)) == digests(local)
+    changed = sorted(path for path, _ in store.below("mem://box/in/"))[0]
+    store.put(changed, (photos / "square/square_000.jpg").read_bytes())
     assert convert(*auto) == 0
-    for version in ("1.0.0", "1.0.1"):
-        assert digests(downloaded(store, f"{OUT}/{version}", tmp_path / version)) == digests(local)
     assert json.loads(store.get(f"{OUT}/latest.json")[0])["version"] == "1.0.1"
-    shards = [path for path, _ in store.below(f"{OUT}/1.0.0/") if path.endswith(".tfrecord")]
-    for path in shards:
-        again = store.get(path.replace("/1.0.0/", "/1.0.1/"))[1]
-        assert again.modified == store.get(path)[1].modified  # not written again
+    shards = [path for path, _ in store.below(f"{OUT}/1.0.0/") if is_shard(path)]
+    pairs = [(store.get(path), store.get(path.replace("/1.0.0/", "/1.0.1/"))) for path in shards]
+    # All but one have been copied.
+    assert [one[0] == other[0] for one, other in pairs].count(False) == 1
+    assert [one[1].modified == other[1].modified for one, other in pairs].count(False) == 1
     assert command("verify", OUT) == 0
+    assert convert(*auto) == 0  # nothing has changed
+    assert not store.below(f"{OUT}/1.0.2/")

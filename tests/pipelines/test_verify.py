@@ -11,8 +11,10 @@ import pytest
 from PIL import Image
 
 from benchmarks.drawings import draw
+from recordmill.pipelines.options.reading import check_output_file
 from recordmill.pipelines.options.verify import parse_verify
 from recordmill.transforms.framing import read_records
+from recordmill.transforms.reading.verify_report import is_report
 from recordmill.transforms.shards import progress
 from tests.buckets.server import BucketServer
 from tests.pipelines.conversion import command, convert
@@ -230,3 +232,27 @@ def test_a_bucket(
     bucket_server.put(f"{bucket}/out/{name}", bytes(data))
     assert verify(f"{bucket}/out") == 1
     assert f"{name}, record" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("report", "message"),
+    [
+        ("{bucket}/out", ", which is a folder; give a file"),
+        ("{bucket}/out/mine.json", ", a file that recordmill did not write"),
+        ("gs://none/found.json", ", and there is no bucket 'none'"),
+        ("gs:///found.json", ": it names no bucket"),
+        ("s3://bucket/found.json", ": local paths and gs:// URIs are read"),
+        ("{folder}", ", which is a folder; give a file"),
+        ("{folder}/mine.json", ", a file that recordmill did not write"),
+        ("{folder}/none/found.json", "; give a file in an existing folder"),
+    ],
+)
+def test_where_no_report_can_be_written(
+    report: str, message: str, tmp_path: Path, bucket: str, bucket_server: BucketServer
+) -> None:
+    (tmp_path / "mine.json").write_text("{}")
+    bucket_server.put(f"{bucket}/out/mine.json", b"{}")
+    report = report.format(folder=tmp_path, bucket=bucket)
+    with pytest.raises(ValueError) as raised:
+        check_output_file("--report", report, is_report)
+    assert str(raised.value).startswith(f"--report is {report!r}{message}")

@@ -12,16 +12,16 @@ FOLDERS = ("pipelines", "transforms", "deploy")
 _CALLS = re.compile(
     r"shutil\.(rmtree|move|copy\w*)"
     r"|os\.(remove|unlink|rename|renames|replace|rmdir|removedirs|truncate|ftruncate|link|symlink)"
-    r"|(file_system\(.*\)|(self\.)?system|self)\.(remove\w*|move|link|put|write|rename_folder)"
+    r"|(file_system\(.*\)|system|self|self\.system)\.(remove\w*|move|link|put|write|rename_folder)"
     r"|(tf\.io\.gfile|gfile)\.(remove|rename|rmtree|copy)"
     r"|.*\.(unlink|rmdir|write_text|write_bytes|touch|rewrite|upload_from_\w+|delete_blob\w*)"
     r"|(found|blob\(uri\)|file)\.(delete|truncate)"
-    r"|remove_marked_folder|write_file"
+    r"|remove_marked_folder|remove_existing|remove_empty_folders|write_file|replace_own"
 )
 
 
 _LAST = re.compile(
-    r"rm\w*|re\w*|un\w*|copy\w*|move|share|\w*link|delete\w*|\w*truncate|write\w*|touch|upload\w*"
+    r"rm\w*|re\w*|un\w*|copy\w*|move|put|\w*link|delete\w*|\w*truncate|write\w*|touch|upload\w*"
 )
 
 

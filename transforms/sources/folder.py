@@ -54,7 +54,7 @@ from recordmill.transforms.storage.name_parts import EVERYTHING, KeyRange, name_
 from recordmill.transforms.storage.paths import real_path
 
 _SNIFFED = 1_000
-_SNIFFED_REMOTE = 10_000  # of a bucket without images; a folder of this machine is searched to its end
+_SNIFFED_REMOTE = 10_000  # files without an image, where calls wait for a service; else there is no limit
 _SEARCHED = 10  # folders beside splits that are searched for an image; where there are more, all are labels
 
 

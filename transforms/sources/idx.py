@@ -43,7 +43,7 @@ _SPLITS = {"train": "train", "t10k": "test", "test": "test"}
 _UINT8 = 0x08
 _CHANNELS = (1, 3, 4)
 _CHUNK = 1 << 20
-_SNIFFED = 10_000  # names in a bucket that tell what it is
+_SNIFFED = 10_000  # names that are looked at for detection, where calls wait for a service
 _GZIP_FAULTS = (EOFError, gzip.BadGzipFile, zlib.error)
 _MOST_UNPACKED = 1032  # bytes that a byte of gzip can become, at most
 
@@ -181,7 +181,7 @@ def _names(config: SourceConfig, most: int | None = None) -> list[str]:
 
 
 def _in_order(folder: str, most: int | None = None) -> list[str]:
-    """Names in a folder, `most` if that is a bucket's; the unpacked ones first."""
+    """Names in a folder, as of `names_in`; the unpacked ones first."""
     return sorted(names_in(folder, most), key=lambda name: (name.endswith(".gz"), name))
 
 

@@ -199,9 +199,7 @@ def links_outside(config: SourceConfig) -> str:
     if not outline.outside:
         return ""
     link, leads_to = next(iter(outline.outside.items()))
-    roots = dict.fromkeys(
-        one if os.path.isdir(one) else os.path.dirname(one) for one in outline.outside.values()
-    )
+    roots = dict.fromkeys(one if is_folder(one) else os.path.dirname(one) for one in outline.outside.values())
     shown = list(itertools.islice(roots, _SHOWN + 1))
     if len(shown) > _SHOWN:
         shown = [os.path.commonpath(list(roots))]

@@ -22,6 +22,7 @@ from recordmill.transforms.sources.outline import Level, Outline, joined
 from recordmill.transforms.sources.parquet import ParquetSource
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage.file_system import file_system
+from recordmill.transforms.storage.files import is_folder
 from recordmill.transforms.storage.layout import MANIFEST
 
 _OPENED = 8  # files of each kind that are opened
@@ -159,7 +160,7 @@ def _tfrecords(config: SourceConfig, outline: Outline, names: _Names) -> _Findin
 def _links_outside(_: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
     """Links out of the input with a name such as `masks`."""
     for link, leads_to in outline.outside.items():
-        if os.path.basename(link).lower() in MASK_FOLDERS and os.path.isdir(leads_to):
+        if os.path.basename(link).lower() in MASK_FOLDERS and is_folder(leads_to):
             key = link.removeprefix(outline.path("")).strip("/")
             what = f"a link to the annotations in {leads_to!r}, outside the input"
             return key, what, f"give {flag_with('--image_root', leads_to)}"

@@ -49,7 +49,7 @@ from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_folder
 
-_LOOKED_AT = 10_000  # files of a bucket among which check() looks for an image
+_LOOKED_AT = 10_000  # files among which check() looks for an image, where calls wait for a service
 
 
 class YoloSource:

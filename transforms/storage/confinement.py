@@ -109,14 +109,16 @@ class Confinement:
             raise _outside(path, stage)
         return found
 
-    def followed(self, path: str) -> str:
-        """The path of what a listed folder holds; where it is a link, the real path.
+    def followed(self, path: str) -> str | None:
+        """The path of an entry of a folder; of a link, where it leads, or None if outside the roots.
 
         Raises:
-            BadInput: stage `list`; as `resolve`.
             OSError: it may not be looked at, or not now.
         """
-        return self.resolve(path, "list") if file_system(path).is_link(path) else path
+        try:
+            return self.resolve(path, "list") if file_system(path).is_link(path) else path
+        except BadInput:
+            return None
 
     def find(self, path: str, bases: Sequence[str]) -> LocatedFile:
         """The file that a manifest's path means.

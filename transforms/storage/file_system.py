@@ -444,6 +444,3 @@ def _of_scheme(scheme: str) -> FileSystem:
 def hash63(data: bytes) -> int:
     """A number from 1 to 2**63 - 1 that identifies some bytes."""
     return int.from_bytes(hashlib.sha256(data).digest()[:8], "big") >> 1 or 1
-
-
-is_remote = is_uri

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, ParamSpec
 
 from recordmill.transforms.storage.faults import may_pass, retried, tried_again
 from recordmill.transforms.storage.file_system import (
+    FILE_SYSTEMS,
     ChangedError,
     Entry,
     FileSystem,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 _OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_URIS = ", ".join(f"{scheme}://" for scheme in FILE_SYSTEMS if scheme)
 _MOST_OPEN = 16  # containers; the one used longest ago is closed first
 _READ_BYTES = 1 << 20
 # A file system that cannot sync folders has no need to, or no way.
@@ -54,11 +56,11 @@ class LocalFileSystem(FileSystem):
     def check_path(self, path: str) -> None:
         """Any plain path can be read from."""
         if scheme_of(path):
-            raise ValueError("local paths and gs:// URIs are read")
+            raise ValueError(f"local paths and {_URIS} URIs are read")
 
     def check_output_path(self, folder: str) -> None:
         if scheme_of(folder):
-            raise ValueError("local folders and gs:// are written")
+            raise ValueError(f"local folders and {_URIS} are written")
 
     def check_output(self, folder: str) -> None:
         """Looks at the folder, or at the one in which it would be made."""

@@ -246,7 +246,7 @@ def _json_files(config: SourceConfig, most_folders: int | None = None) -> Iterat
                 yield from _json_file(prefix, entry, confinement)
         inner = [one.basename for one in found if one.name[-1] == "/"] if prefix.count("/") < _DEPTH else []
         for name in sorted(inner, key=lambda name: (name.lower() not in _LIKELY_FOLDERS, name)):
-            path = _folder_path(f"{folder}/{name}", confinement)
+            path = confinement.followed(f"{folder}/{name}")
             if path is not None and path not in skip_dirs and path not in seen:
                 seen.add(path)
                 folders.append((path, f"{prefix}{name}/"))
@@ -264,14 +264,6 @@ def _json_file(prefix: str, entry: Entry, confinement: Confinement) -> Iterator[
         yield _failure(key, fault)
     except OSError as error:
         yield _failure(key, os_fault(error, "list"))
-
-
-def _folder_path(path: str, confinement: Confinement) -> str | None:
-    """Real path of a folder; None where it is a link that leads out."""
-    try:
-        return confinement.followed(path)
-    except BadInput:
-        return None
 
 
 def _failure(key: str, fault: BadInput) -> Failure:

@@ -25,7 +25,7 @@ from recordmill.transforms.storage.paths import below, real_path
 
 _IMAGE_FOLDERS = ("images", "data", "JPEGImages")
 _HINTS = 10  # images that are looked for in further folders, for a message
-_LISTED = 10_000  # names of a folder in a bucket
+_LISTED = 10_000  # names of a folder, where calls wait for a service
 _DRIVE = re.compile(r"[A-Za-z]:/")
 
 

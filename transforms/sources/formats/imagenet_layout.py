@@ -7,7 +7,6 @@ import dataclasses
 import os
 import re
 
-from recordmill.transforms.records import BadInput
 from recordmill.transforms.sources.names import (
     extension_of,
     is_hidden,
@@ -130,9 +129,4 @@ def _note_folder(layout: Layout, prefix: str, name: str, waiting: collections.de
 
 def _is_visited(path: str, skipped: frozenset[str], confinement: Confinement) -> bool:
     """Whether a folder is part of the input, as the walk over it has it."""
-    if not os.path.basename(path):
-        return False
-    try:
-        return confinement.followed(path) not in skipped
-    except BadInput:
-        return False
+    return bool(os.path.basename(path)) and confinement.followed(path) not in (None, *skipped)

@@ -20,9 +20,9 @@ IMAGE_FOLDERS = frozenset(("images", "image", "imgs", "img", "jpegimages", "left
 """Names, in lower case, of folders that hold the images where another one holds their annotations."""
 
 ORPHAN = "annotation without its image"
-_AHEAD = 32  # texts in a bucket that are asked for before they are needed
+_AHEAD = 32  # texts that are requested before they are needed
 _LONGEST_TEXT = 1 << 26
-_FIRST_NAMES = 10_000  # of a folder in a bucket that may be one of splits
+_FIRST_NAMES = 10_000  # of a folder that may be one of splits, where calls wait for a service
 
 _T = TypeVar("_T")
 

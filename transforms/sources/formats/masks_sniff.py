@@ -15,7 +15,7 @@ from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.storage.files import is_folder, names_in
 from recordmill.transforms.storage.paths import real_path
 
-_NAMES = 10_000  # of a folder in a bucket
+_NAMES = 10_000  # of a folder, where calls wait for a service
 _TRIED = 50  # masks
 _WALKED = 500  # files of a folder of masks
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from recordmill.transforms.records import BadInput
 from recordmill.transforms.sources.formats.masks_match import image_path
 from recordmill.transforms.sources.formats.masks_pairs import IMAGE_FOLDERS, root_of
 from recordmill.transforms.sources.names import is_hidden, is_image_name
@@ -13,7 +12,7 @@ from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.files import is_folder, names_in
 from recordmill.transforms.storage.paths import real_path
 
-_NAMES = 10_000  # of a folder in a bucket
+_NAMES = 10_000  # of a folder, where calls wait for a service
 
 
 class NearbyImages:
@@ -61,10 +60,8 @@ class NearbyImages:
 
     def _is_inside(self, path: str) -> bool:
         """Whether a path is a folder that is read, and not a link to the outside."""
-        try:
-            return is_folder(self._confinement.followed(path))
-        except BadInput:
-            return False
+        found = self._confinement.followed(path)
+        return found is not None and is_folder(found)
 
     def _stems_in(self, place: str) -> set[str]:
         """The names of the images in a folder, without extensions; empty if it is no folder."""

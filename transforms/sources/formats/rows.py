@@ -47,7 +47,7 @@ LABEL_COLUMNS = ("label", "class", "category", "labels", "class_name")
 SPLIT_COLUMNS = ("split", "subset", "set", "ml_use")
 _ALWAYS_SPLITS = ("split", "ml_use")  # the other names are as often those of something else
 
-_LISTED = 10_000  # names that are listed of a bucket's folder, to find folders of images
+_LISTED = 10_000  # names that are listed to find folders of images, where calls wait for a service
 _LOOKED_AT = 1_000  # names without an extension that are checked for folders
 _HINTS = 100  # failed rows whose images are looked for in other folders
 _SHOWN_ROOTS = 3  # folders that a message suggests for --image_root

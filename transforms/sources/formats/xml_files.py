@@ -76,7 +76,7 @@ class _BoundedBuilder(TreeBuilder):
 def read_files(
     files: Iterable[TreeFile], max_bytes: int = MAX_XML_BYTES
 ) -> Iterator[tuple[TreeFile, bytes | BadInput]]:
-    """The files with their bytes, or with why they cannot be read; those of a bucket are asked for ahead.
+    """The files with their bytes, or with why they cannot be read. A service is asked for some ahead.
 
     Args:
         files: in the order in which they are wanted.
@@ -145,10 +145,10 @@ def first_files(
 
 
 def _followed(path: str, confinement: Confinement) -> str | None:
-    """The real path of a file or folder; None for a link that leads outside."""
+    """As `Confinement.followed`; None also for what may not be looked at."""
     try:
         return confinement.followed(path)
-    except (BadInput, OSError):
+    except OSError:
         return None
 
 

@@ -20,7 +20,7 @@ from recordmill.transforms.storage.paths import real_path
 LABEL_FOLDERS = frozenset(("labels", "label", "annotations", "annotation"))
 """Names, in lower case, of folders of label files."""
 
-_NAMES = 10_000  # of a folder in a bucket
+_NAMES = 10_000  # of a folder, where calls wait for a service
 _LISTED = 500  # texts that are listed of a folder of labels
 _TRIED = 50  # label files that are looked into
 _START = 1 << 12
