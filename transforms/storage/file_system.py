@@ -426,12 +426,17 @@ def scheme_of(path: str) -> str:
 
 def is_uri(path: str) -> bool:
     """Whether a path is a URI of a file system that is read and written here."""
-    return bool(scheme := path.partition("://")[0]) and len(scheme) < len(path) and scheme in FILE_SYSTEMS
+    return bool(_known_scheme(path))
 
 
 def file_system(path: str) -> FileSystem:
     """The file system of a path, chosen by its scheme; a path of an unknown scheme is a local one."""
-    return _of_scheme(path.partition("://")[0] if is_uri(path) else "")
+    return _of_scheme(_known_scheme(path))
+
+
+def _known_scheme(path: str) -> str:
+    scheme, separator, _ = path.partition("://")
+    return scheme if separator and scheme in FILE_SYSTEMS else ""
 
 
 @functools.cache
