@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md: its source is one file and one line, and every part of the program knows it."""
+"""CONTRIBUTING.md: its source is one file and one line; its section on file systems is true."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from PIL import Image
 
 from recordmill.pipelines import cli
 from recordmill.transforms.sources import registry
+from recordmill.transforms.storage.file_system import FileSystem
 from tests.lazy import tf
 
 ROOT = Path(__file__).parent.parent
@@ -70,3 +71,18 @@ def test_the_example_converts(corners: Path, tmp_path: Path, capsys: pytest.Capt
 def test_formats_lists_it(corners: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["formats", "corners"]) == 0
     assert "an image, its label and the corners of its box a line" in capsys.readouterr().out
+
+
+def test_what_a_file_system_needs() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    section = text.partition("## Add a file system\n")[2].partition("\n## ")[0]
+    (abstract,) = re.findall(r"([^.]*) are abstract", section)
+    assert set(re.findall(r"`(\w+)`", abstract)) == FileSystem.__abstractmethods__
+    flags = {name: value for name, value in vars(FileSystem).items() if name.startswith("has_")}
+    assert dict(re.findall(r"^\| `(has_\w+)` \| (\w+) \|", section, re.M)) == {
+        name: "yes" if value else "no" for name, value in flags.items()
+    }
+    for name in re.findall(r"`([a-z]\w+)`", section):
+        assert name in ("file_system", "story", "if_generation", "gs") or hasattr(FileSystem, name), name
+    for path in re.findall(r"`([\w/]+\.py)`", section):
+        assert (ROOT / path).is_file()

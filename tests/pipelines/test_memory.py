@@ -13,6 +13,7 @@ from recordmill.transforms.storage import file_system
 from tests.patched import patched_site
 from tests.pipelines.conversion import command, convert, convert_call, digests
 from tests.storage.memory import ADDRESS, Store
+from tests.storage.test_gcs import story
 
 ROOT = Path(__file__).parents[2]
 MODULE = "tests.storage.memory"
@@ -79,6 +80,10 @@ def check(store: Store, local: Path, tmp_path: Path) -> None:
     assert names == expected
     assert (found / "failures.jsonl").read_bytes() == (local / "failures.jsonl").read_bytes()
     assert command("verify", OUT) == 0
+
+
+def test_each_call_does_what_it_does_on_a_disk(store: Store, tmp_path: Path) -> None:
+    assert story(OUT) == story(str(tmp_path / "out"))
 
 
 @pytest.mark.parametrize("is_read", [False, True])

@@ -14,7 +14,7 @@ from recordmill.transforms.storage import local
 from recordmill.transforms.storage.cached_pages import CachedPages
 from recordmill.transforms.storage.faults import OUTSIDE as OUTSIDE
 from recordmill.transforms.storage.faults import os_fault, retried
-from recordmill.transforms.storage.file_system import file_system, is_uri, scheme_of
+from recordmill.transforms.storage.file_system import file_system, scheme_of
 from recordmill.transforms.storage.local import not_regular, version_of
 from recordmill.transforms.storage.paths import UNTIDY, is_absolute, real_path, tidy_uri
 
@@ -230,7 +230,7 @@ def not_local(path: str, stage: str) -> BadInput:
 
 def _outside(path: str, stage: str) -> BadInput:
     remedy = GIVE_ROOT
-    if scheme := path.partition("://")[0] if is_uri(path) else "":
+    if scheme := file_system(path).scheme:
         bucket = path[len(scheme) + 3 :].partition("/")[0]
         remedy = (
             f"give {flag_with('--image_root', f'{scheme}://{bucket}')}, or the folder in it, "

@@ -230,7 +230,7 @@ class FileSystem(abc.ABC):
         return found
 
     def exists(self, path: str) -> bool:
-        """Whether something has this name: a file, a link even if it leads nowhere, or a folder."""
+        """Whether a file has this name; with `has_folders`, also a folder, or a link that leads nowhere."""
         return self.find(path) is not None
 
     def is_file(self, path: str) -> bool:
@@ -424,14 +424,10 @@ def scheme_of(path: str) -> str:
     return match[1].lower() if match else ""
 
 
-def is_uri(path: str) -> bool:
-    """Whether a path is a URI of a file system that is read and written here."""
-    return bool(scheme := path.partition("://")[0]) and len(scheme) < len(path) and scheme in FILE_SYSTEMS
-
-
 def file_system(path: str) -> FileSystem:
     """The file system of a path, chosen by its scheme; a path of an unknown scheme is a local one."""
-    return _of_scheme(path.partition("://")[0] if is_uri(path) else "")
+    scheme, separator, _ = path.partition("://")
+    return _of_scheme(scheme if separator and scheme in FILE_SYSTEMS else "")
 
 
 @functools.cache

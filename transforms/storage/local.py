@@ -338,11 +338,17 @@ class _LocalReader(Reader):
         self._open: collections.OrderedDict[str, io.FileIO] = collections.OrderedDict()
 
     def read(self, path: str) -> bytes:
-        return self._tried(_read_image, path)
+        try:
+            return _read_image(path)
+        except OSError as error:
+            return self._tried_again(error, _read_image, path)
 
     def read_range(self, path: str, start: int, length: int | None, generation: int | None) -> bytes:
         """As `Reader.read_range`; the generation is not compared."""
-        return self._tried(self._read_range, path, start, length)
+        try:
+            return self._read_range(path, start, length)
+        except OSError as error:
+            return self._tried_again(error, self._read_range, path, start, length)
 
     def close(self) -> None:
         while self._open:
@@ -350,15 +356,14 @@ class _LocalReader(Reader):
             with contextlib.suppress(OSError):
                 self._open.popitem()[1].close()
 
-    def _tried(self, function: Callable[_P, bytes], *args: _P.args, **options: _P.kwargs) -> bytes:
+    def _tried_again(
+        self, error: OSError, function: Callable[_P, bytes], *args: _P.args, **options: _P.kwargs
+    ) -> bytes:
         def anew() -> bytes:  # what is open from before may have gone stale, or be one too many
             self.close()
             return function(*args, **options)
 
-        try:
-            return function(*args, **options)
-        except OSError as error:
-            return tried_again(error, anew)
+        return tried_again(error, anew)
 
     def _read_range(self, path: str, start: int, length: int | None) -> bytes:
         descriptor = self._container(path).fileno()

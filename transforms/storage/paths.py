@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from recordmill.transforms.storage.file_system import file_system, is_uri
+from recordmill.transforms.storage.file_system import file_system
 
 UNTIDY = re.compile(r"//|/\.{1,2}(?:/|$)|/$")
 """What a path has that is not in its shortest form."""
@@ -38,7 +38,7 @@ def absolute(path: str) -> str:
 
 def is_absolute(path: str) -> bool:
     """Whether a path names a file wherever it is read from: it begins with `/`, or is a URI."""
-    return path.startswith("/") or is_uri(path)
+    return path.startswith("/") or bool(file_system(path).scheme)
 
 
 def real_path(path: str) -> str:
