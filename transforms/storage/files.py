@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import msgspec
 
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage.faults import naming_faults
-from recordmill.transforms.storage.file_system import Entry, Status, file_system
+from recordmill.transforms.storage.file_system import Status, file_system
+
+_T = TypeVar("_T")
 
 UNFINISHED = re.compile(r"\.[0-9a-f]{12}\.part$")
 """The end of the name of an unfinished file."""
@@ -84,6 +90,20 @@ def read_text(path: str) -> str:
     return read_bytes(path).decode("utf-8")
 
 
+def read_json(path: str, kind: type[_T]) -> _T | None:
+    """The contents of a JSON file; None where there is none.
+
+    Raises:
+        ValueError: it is damaged, or of another kind.
+    """
+    try:
+        return msgspec.convert(json.loads(read_bytes(path)), kind)
+    except FileNotFoundError:
+        return None
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
 def write_file(path: str, data: str | bytes | Iterable[str], unfinished_in: str = "") -> None:
     """Writes a complete, durable file, or leaves the old one as it is.
 
@@ -117,15 +137,11 @@ def check_folder(folder: str, given: str = "") -> None:
         raise ValueError(f"{given}: {getattr(error, 'strerror', None) or error}") from error
 
 
-def contents(folder: str) -> list[Entry]:
-    """As `FileSystem.contents`."""
-    return file_system(folder).contents(folder)
-
-
-def remove_existing(*paths: str) -> None:
-    """As `FileSystem.remove_existing`; all of one file system."""
-    for path in paths[:1]:
-        file_system(path).remove_existing(*paths)
+def remove_files(folder: str, names: Iterable[str]) -> None:
+    """Removes files below a folder, as far as they exist, and the folders in it that are then empty."""
+    removed = sorted(set(names))
+    file_system(folder).remove_existing(*(os.path.join(folder, name) for name in removed))
+    remove_empty_folders(folder, removed)
 
 
 def remove_empty_folders(folder: str, names: Iterable[str]) -> None:

@@ -60,11 +60,7 @@ def cached_listings() -> Iterator[None]:
 
 
 def entries(folder: str) -> list[Entry]:
-    """What is in a folder, in the order of names.
-
-    Raises:
-        OSError: it may not be listed, or not now.
-    """
+    """What is in a folder, in the order of names. Raises OSError if it may not be listed, or not now."""
     if _cache is not None and folder in _cache.folders:
         return _cache.folders[folder]
     system = file_system(folder)
