@@ -53,12 +53,7 @@ def status_of(path: str) -> Status:
 
 
 def names_in(folder: str, most: int | None = None) -> list[str]:
-    """Names of the files and folders in a folder, in no order.
-
-    Args:
-        folder: that exists.
-        most: the number after which a folder is not listed further, where calls wait for a service.
-    """
+    """Names of the files and folders in a folder; `most` where calls wait for a service, and it has more."""
     system = file_system(folder)
     found = system.list(folder, most=most if system.has_latency else None)
     return [entry.basename for entry in found if entry.basename]
@@ -81,21 +76,12 @@ def read_bytes(path: str) -> bytes:
 
 
 def read_text(path: str) -> str:
-    """The text of a file of UTF-8, line ends as they are.
-
-    Raises:
-        FileNotFoundError: there is none.
-        UnicodeDecodeError: it is no UTF-8.
-    """
+    """The text of a file of UTF-8, line ends as they are."""
     return read_bytes(path).decode("utf-8")
 
 
 def read_json(path: str, kind: type[_T]) -> _T | None:
-    """The contents of a JSON file; None where there is none.
-
-    Raises:
-        ValueError: it is damaged, or of another kind.
-    """
+    """The contents of a JSON file; None where there is none. Raises ValueError if it is damaged."""
     try:
         return msgspec.convert(json.loads(read_bytes(path)), kind)
     except FileNotFoundError:
@@ -105,16 +91,7 @@ def read_json(path: str, kind: type[_T]) -> _T | None:
 
 
 def write_file(path: str, data: str | bytes | Iterable[str], unfinished_in: str = "") -> None:
-    """Writes a complete, durable file, or leaves the old one as it is.
-
-    Args:
-        path: of the file; its folder exists.
-        data: the contents, or pieces of them.
-        unfinished_in: as of `FileSystem.write`.
-
-    Raises:
-        JobError: the file cannot be written; the message names it.
-    """
+    """As `FileSystem.write`. Raises JobError, which names the file, if it cannot be written."""
     pieces = [data] if isinstance(data, str | bytes) else data
     encoded = (piece.encode() if isinstance(piece, str) else piece for piece in pieces)
     with naming_faults(path):
@@ -124,9 +101,7 @@ def write_file(path: str, data: str | bytes | Iterable[str], unfinished_in: str 
 def check_folder(folder: str, given: str = "") -> None:
     """Raises ValueError unless files can be written in a folder, which need not exist.
 
-    Args:
-        folder: full path.
-        given: the start of the message; by default, that it is --output.
+    The message starts with `given`; by default, that the folder is --output.
     """
     given = given or f"--output is {folder!r}"
     try:
@@ -164,11 +139,7 @@ def may_replace(path: str, is_ours: Callable[[bytes], bool]) -> bool:
 
 
 def replace_own(path: str, data: str | bytes, is_ours: Callable[[bytes], bool]) -> None:
-    """As `write_file`, where `may_replace`.
-
-    Raises:
-        JobError: also where it may not.
-    """
+    """As `write_file`. Raises JobError also where it may not, as `may_replace` has it."""
     with naming_faults(path):
         if not may_replace(path, is_ours):
             raise JobError(
@@ -178,13 +149,7 @@ def replace_own(path: str, data: str | bytes, is_ours: Callable[[bytes], bool]) 
 
 
 def is_unfinished(path: str, name: str, start: str) -> bool:
-    """Whether a file is the rest of an interrupted `FileSystem.write`.
-
-    Args:
-        path: of the file.
-        name: of the file for which it was written.
-        start: first bytes of such contents; the file may be shorter.
-    """
+    """Whether a file is the rest of an interrupted `FileSystem.write` of `name`, whose contents start so."""
     ending = UNFINISHED.search(path)
     if ending is None or os.path.basename(path)[: -len(ending[0])] != name or not is_file(path):
         return False

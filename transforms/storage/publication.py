@@ -52,12 +52,7 @@ class Move(NamedTuple):
 
 
 class PublishedDataset(msgspec.Struct, frozen=True):
-    """A dataset that readers see.
-
-    Attributes:
-        sha256: of manifest.json.
-        files: names of all its files.
-    """
+    """A dataset that readers see: the SHA-256 of its manifest.json, and the names of all its files."""
 
     sha256: str
     files: tuple[str, ...]
@@ -123,11 +118,12 @@ def read_journal(output: str, folder: str) -> Publication | None:
     path = os.path.join(folder, PUBLISHING)
     try:
         noted = read_json(path, Publication)
-        if noted is not None:
-            for name in noted.moves:
-                check_name(folder, name)
-            for name in noted.names | noted.replaced_names:
-                check_name(output, name)
+        if noted is None:
+            return None
+        for name in noted.moves:
+            check_name(folder, name)
+        for name in noted.names | noted.replaced_names:
+            check_name(output, name)
     except ValueError as error:
         raise JobError(f"{path} is damaged ({error}); give another --output") from error
     return noted
@@ -140,7 +136,7 @@ def write_journal(run: Run, moves: Iterable[Move], metadata: Iterable[str], expe
         run: that publishes.
         moves: of its files.
         metadata: names of the files that are written after them.
-        expected: sha256 of the manifest that was there when the job began; empty for none.
+        expected: sha256 of the manifest at the start of the job; empty for none.
 
     Raises:
         JobError: a file that is not of the dataset has a name that is needed; or a dataset is there that was
@@ -264,11 +260,7 @@ def foreign_metadata(output: str, folder: str, publication: Publication) -> froz
 
 
 def commit(run: Run, manifest: str) -> None:
-    """Writes manifest.json, with which the dataset is published: nothing after it is a fault of the job.
-
-    Raises:
-        JobError: another job has published meanwhile.
-    """
+    """Writes manifest.json, which publishes the dataset. Raises JobError if another job has published."""
     path = os.path.join(run.output, MANIFEST)
     try:
         written = file_system(path).write(path, [manifest.encode()], NEW, run.folder)
@@ -289,10 +281,7 @@ def commit(run: Run, manifest: str) -> None:
 
 
 def undo(output: str, folder: str, publication: Publication) -> None:
-    """Undoes a publication that was interrupted before manifest.json: its shards are unpublished again.
-
-    The rest of the replaced dataset, which was unpublished, is removed.
-    """
+    """Undoes a publication that was interrupted before manifest.json; the replaced dataset is removed."""
     foreign = foreign_metadata(output, folder, publication)
     made = publication.names | publication.replaced_names
     if DATASET_INFO in made - foreign:
@@ -310,10 +299,7 @@ def undo(output: str, folder: str, publication: Publication) -> None:
 
 
 def _undo_move(move: Move) -> None:
-    """Undoes a move, as far as it got. A move in a bucket may have got to the copy.
-
-    If the unpublished file still exists, the published one is not the run's.
-    """
+    """Undoes a move, as far as it got. A move in a bucket may have got to the copy."""
     unpublished, published = move.unpublished, move.published
     system = file_system(published)
     if not system.exists(unpublished):
@@ -321,6 +307,7 @@ def _undo_move(move: Move) -> None:
             system.make_folder(os.path.dirname(unpublished))
             system.move(published, unpublished)
         return
+    # The published file is the run's only if it is a copy.
     one, other = system.find(unpublished), system.find(published)
     if one and other and one.crc32c and (one.crc32c, one.size) == (other.crc32c, other.size):
         system.remove_existing(published)
@@ -328,15 +315,13 @@ def _undo_move(move: Move) -> None:
 
 def _check_free(output: str, names: Iterable[str], ours: Collection[str]) -> None:
     """Raises JobError where a name would lead outside the output, or is taken by a file that is not ours."""
-    listed = sorted(names)
-    for name in listed:
-        try:
-            check_name(output, name)
-        except ValueError as error:
-            raise JobError(
-                f"--output is {output!r}, where the dataset needs {error}; give another folder; nothing is "
-                "published"
-            ) from error
+    try:
+        listed = [check_name(output, name) for name in sorted(names)]
+    except ValueError as error:
+        raise JobError(
+            f"--output is {output!r}, where the dataset needs {error}; give another folder; nothing is "
+            "published"
+        ) from error
     taken = file_system(output).existing(output, listed)
     for name in listed:
         if name not in ours and name in taken and not (name == REPORT and _is_our_page(output)):
