@@ -38,9 +38,8 @@ class CachedPages:
     """Finds files; each request lists up to 1000 that follow each other in the order of names.
 
     A lookup lists the folder of the file, from the first name that is not cached; a file that comes after
-    those thousand is looked up by itself. So a few names in a large folder cost two requests each. After some
-    lookups, each one also continues a listing of the complete root: then all files of a root cost few
-    requests a thousand, in any order and in any folders.
+    those thousand is looked up by itself. After some lookups, each one also continues a listing of the
+    complete root: then all files of a root cost few requests a thousand, in any order and in any folders.
     """
 
     def __init__(self) -> None:

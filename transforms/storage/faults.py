@@ -79,11 +79,7 @@ _RETRYING = Retrying(
 
 
 def os_fault(error: OSError, stage: str) -> BadInput:
-    """The failed record that a fault of the file system is.
-
-    Args:
-        error: what the file system said of one file.
-        stage: what was being done, as in `BadInput`.
+    """The failed record that a fault of the file system is, in a stage of `BadInput`.
 
     Raises:
         OSError: `error` itself where it is not the file's own fault (EIO, a time-out, too many open
@@ -97,11 +93,7 @@ def os_fault(error: OSError, stage: str) -> BadInput:
 
 
 def retried(function: Callable[_P, _T], *args: _P.args, **options: _P.kwargs) -> _T:
-    """The result of a function, called up to four times while its fault may pass.
-
-    Raises:
-        OSError: one that does not pass, or the last one.
-    """
+    """The result of a function, called up to four times while its fault may pass."""
     try:
         return function(*args, **options)
     except OSError as error:
@@ -109,17 +101,7 @@ def retried(function: Callable[_P, _T], *args: _P.args, **options: _P.kwargs) ->
 
 
 def tried_again(error: OSError, function: Callable[_P, _T], *args: _P.args, **options: _P.kwargs) -> _T:
-    """The result of a function, called up to three times, in place of a first try that failed.
-
-    Args:
-        error: of the first try.
-        function: the same again, or what also tidies up first.
-        *args: its arguments.
-        **options: its arguments by name.
-
-    Raises:
-        OSError: one that does not pass, or the last one.
-    """
+    """The result of a function, called up to three times after a first try that failed with `error`."""
     failed = [error]
 
     def attempt() -> _T:
@@ -132,11 +114,7 @@ def tried_again(error: OSError, function: Callable[_P, _T], *args: _P.args, **op
 
 @contextlib.contextmanager
 def naming_faults(path: str) -> Iterator[None]:
-    """Turns an OSError into a JobError of one line.
-
-    Args:
-        path: named where the error itself names none.
-    """
+    """Turns an OSError into a JobError of one line, about `path` if it names none itself."""
     try:
         yield
     except OSError as error:

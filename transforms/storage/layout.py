@@ -94,11 +94,7 @@ class Run:
 
 
 def check_name(output: str, name: object) -> str:
-    """A name that a file of the dataset has in its folder, or in a real folder below it.
-
-    Raises:
-        ValueError: the name leads elsewhere, or is that of a folder.
-    """
+    """A file's name below an output. Raises ValueError if it leads elsewhere, or is that of a folder."""
     if not isinstance(name, str) or not name or "\0" in name:
         raise ValueError(f"{name!r}, which is no file's name")
     parts = name.split("/")

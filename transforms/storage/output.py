@@ -51,12 +51,7 @@ def check_output(output: str, overwrite: bool = False, work: str = "") -> None:
     """Raises ValueError unless `output` can take a new dataset.
 
     It may not exist, be empty, or hold only the leftovers of a run that did not publish; with `overwrite`, it
-    may hold a dataset, with other files next to it.
-
-    Args:
-        output: folder of the dataset.
-        overwrite: whether a dataset there is replaced.
-        work: folder below whose `.recordmill` runs keep what is not published; by default, `output`.
+    may hold a dataset, with other files next to it. `work` is as of `Run`; by default, `output`.
     """
     check_path(output)
     output = absolute(output)

@@ -12,11 +12,7 @@ UNTIDY = re.compile(r"//|/\.{1,2}(?:/|$)|/$")
 
 
 def expanded(path: str) -> str:
-    """A path whose `~` or `~user` at the start is replaced by the home folder.
-
-    Raises:
-        ValueError: that user does not exist.
-    """
+    """A path whose `~` or `~user` is replaced by the home folder. Raises ValueError for an unknown user."""
     found = os.path.expanduser(path)
     if found.startswith("~"):
         user = path[1:].partition("/")[0]
@@ -25,11 +21,7 @@ def expanded(path: str) -> str:
 
 
 def absolute(path: str) -> str:
-    """The path from the root, `~` expanded, or the URI; without a `/` at its end.
-
-    Raises:
-        ValueError: it begins with `~user`, and that user does not exist.
-    """
+    """The path from the root, `~` expanded, or the URI; without a `/` at its end. Raises as `expanded`."""
     try:
         return file_system(path).absolute(expanded(path))
     except ValueError as error:
@@ -42,21 +34,12 @@ def is_absolute(path: str) -> bool:
 
 
 def real_path(path: str) -> str:
-    """The path with its links resolved, as far as there is something at it; a URI as `absolute` has it.
-
-    Raises:
-        OSError: a part could not be looked at, and may be a link for all that is known.
-        ValueError: no file can be called that.
-    """
+    """As `FileSystem.real_path`. Raises ValueError if no file can be called that."""
     return file_system(path).real_path(path)
 
 
 def tidy_uri(uri: str) -> str:
-    """A URI whose empty parts, `.` and `..` are resolved as a file system does.
-
-    Raises:
-        ValueError: it leads out of its bucket.
-    """
+    """A URI without empty parts, `.` and `..`. Raises ValueError if it leads out of its bucket."""
     scheme, _, rest = uri.partition("://")
     if not UNTIDY.search(rest):
         return uri

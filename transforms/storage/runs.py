@@ -35,7 +35,6 @@ from recordmill.transforms.storage.publication import PUBLISHING, read_journal, 
 _MARKER = "run.json"
 _SCRATCH = "scratch"
 _SHARDS = "shards"
-_RECORDS = "tfrecord-"
 # Of the checkpoints that version 0.1 wrote.
 _OLD_CHECKPOINT = ".state.json"
 # Names of the folders of runs, and of what is in them.
@@ -51,13 +50,7 @@ _OUR_SHARDS = re.compile(
 
 
 class _Marker(msgspec.Struct):
-    """The part of run.json that is read here.
-
-    Attributes:
-        format_version: of the notes of runs.
-        replaces: whether a dataset was to be replaced.
-        foreign: the files that were there before the run.
-    """
+    """The part of run.json that is read here; `foreign` are the files that were there before the run."""
 
     format_version: int
     replaces: bool = False
@@ -103,12 +96,7 @@ def has_unpublished(output: str) -> bool:
 
 
 def mark_run(run: Run, version: str) -> None:
-    """Makes the run's folder and its marker, which lists the files that were there before.
-
-    Args:
-        run: that starts, under the output's lock.
-        version: of recordmill.
-    """
+    """Makes the folder of a run that has the lock, and its marker; `version` is that of recordmill."""
     published = exists(os.path.join(run.output, MANIFEST))
     before = _marker(run.folder)
     marker = {
@@ -131,10 +119,8 @@ def mark_run(run: Run, version: str) -> None:
 def recover_runs(run: Run) -> int:
     """Recovers from earlier jobs, for a run that is marked; may be interrupted anywhere, and repeated.
 
-    An interrupted publication is undone. The finished shards of the same run stay.
-
-    Returns:
-        The number of finished shards that are removed because version 0.1 wrote their checkpoints.
+    An interrupted publication is undone. The finished shards of the same run stay, except those whose
+    checkpoints version 0.1 wrote: their number is returned.
     """
     recover_publications(run.output, run.work)
     folders = run_folders(run.work)
@@ -161,10 +147,7 @@ def recover_publications(output: str, work: str) -> None:
 
 
 def remove_run(run: Run) -> None:
-    """Removes what the run, now published, has left; never fails.
-
-    Where the job has the lock no more, what is there is another's.
-    """
+    """Removes what the run, now published, has left, while the job has the lock; never fails."""
     with contextlib.suppress(OSError, JobError):
         if lock.is_held_by(run.locked, run.token):
             _remove_run(run.folder)

@@ -14,12 +14,9 @@ _HELD = 64 << 20
 
 
 def in_order(lines: Iterable[str], key: Callable[[str], Any], held: int = _HELD) -> Iterator[str]:
-    """The lines in the order of their keys, equal ones in that in which they come.
+    """Lines, without line ends, in the order of their keys, equal ones in that in which they come.
 
-    Args:
-        lines: without line ends.
-        key: of a line.
-        held: characters that are held at a time; what is more lies in files without a name meanwhile.
+    So many characters are held at a time; what is more lies in files without a name meanwhile.
     """
     with contextlib.ExitStack() as stack:
         sorted_parts: list[Iterator[str]] = []

@@ -35,11 +35,7 @@ def check_size(size: int, place: str) -> None:
 
 
 def data_offset(header: bytes) -> int:
-    """Bytes from the start of a member's local header to its data.
-
-    Raises:
-        ValueError: it is no local header.
-    """
+    """Bytes from the start of a local header to the data. Raises ValueError if it is no local header."""
     if len(header) < LOCAL_HEADER.size or not header.startswith(_SIGNATURE):
         raise ValueError("there is no local header")
     fields = LOCAL_HEADER.unpack_from(header)
@@ -47,11 +43,7 @@ def data_offset(header: bytes) -> int:
 
 
 def unwrapped(data: bytes, wrapping: str) -> bytes:
-    """The bytes of a member.
-
-    Args:
-        data: from its local header on, and maybe with bytes of the next member behind it.
-        wrapping: as `wrapping_of` makes it.
+    """The bytes of a member; `data` begins with its local header, and may go on behind it.
 
     Raises:
         BadInput: stage `load`; `damaged archive member`, `member too large` or `empty file`.
