@@ -129,7 +129,7 @@ def test_each_cut_or_flipped_checkpoint_is_none_or_well_formed(tmp_path: Path) -
         ]
 
 
-@pytest.mark.parametrize("changes", [{"format_version": 6}, {"format_version": 8}])
+@pytest.mark.parametrize("changes", [{"format_version": 7}, {"format_version": 9}])
 def test_a_checkpoint_of_another_format_is_not_reused(tmp_path: Path, changes: dict[str, int]) -> None:
     checkpoint, _ = finished(tmp_path)
     edit(checkpoint, **changes)

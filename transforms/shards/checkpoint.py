@@ -19,7 +19,7 @@ from recordmill.transforms.storage.files import read_bytes, read_text, write_fil
 from recordmill.transforms.storage.layout import CHECKPOINT_ENDING
 from recordmill.transforms.storage.reader import ImageReader
 
-_FORMAT_VERSION = 7
+_FORMAT_VERSION = 8
 
 
 class _Stored(msgspec.Struct):

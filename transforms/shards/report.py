@@ -96,11 +96,7 @@ def merged(stats: list[WriteStats]) -> WriteStats:
     return result
 
 
-# Keys in checkpoints, as earlier releases wrote them.
-_NAMES_IN_CHECKPOINTS = {"lineage_path": "state_path", "lineage_sha256": "state_sha256"}
-
-
-class ShardFile(msgspec.Struct, frozen=True, rename=_NAMES_IN_CHECKPOINTS):
+class ShardFile(msgspec.Struct, frozen=True):
     """A finished file of records that no reader sees yet: a shard, or a part of one.
 
     Attributes:
