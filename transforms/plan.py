@@ -35,8 +35,7 @@ from recordmill.transforms.storage.layout import Run
 from recordmill.transforms.storage.output import recheck_output, write_failures
 from recordmill.transforms.storage.publication import published_dataset
 from recordmill.transforms.storage.runs import failures_path, kept_bytes, mark_run, recover_runs
-from recordmill.transforms.storage.version_publication import recover_versions
-from recordmill.transforms.storage.versions import parse_version, published_versions
+from recordmill.transforms.storage.versions import parse_version, published_versions, recover_versions
 from recordmill.transforms.survey import Surveyed, SurveyRecords
 
 _LOGGER = logging.getLogger(__name__)

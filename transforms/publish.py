@@ -47,13 +47,13 @@ from recordmill.transforms.storage.publication import (
     write_journal,
     write_metadata_files,
 )
-from recordmill.transforms.storage.runs import discard_run, end_run, remove_run
-from recordmill.transforms.storage.version_publication import (
+from recordmill.transforms.storage.runs import end_run, remove_run, remove_staging
+from recordmill.transforms.storage.versions import (
     begin_publication,
+    parse_version,
     publish_version,
     remove_old_versions,
 )
-from recordmill.transforms.storage.versions import parse_version
 
 _SUMMARY = "summary"
 _LOGGER = logging.getLogger(__name__)
@@ -287,7 +287,7 @@ def _leave_unchanged(reconciled: Reconciled, run: Run, config: DatasetConfig) ->
     with naming_faults(run.output):
         if lock.is_held_by(run.locked, run.token):  # else it is repeated, or another job is at work
             _remove_old(run, config)
-            discard_run(run)
+            remove_staging(run.work)
     end_run(run)
     count("unchanged")
     _LOGGER.info("nothing has changed since version %s: nothing is published", previous.version)

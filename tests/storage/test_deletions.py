@@ -16,7 +16,7 @@ _CALLS = re.compile(
     r"|(tf\.io\.gfile|gfile)\.(remove|rename|rmtree|copy)"
     r"|.*\.(unlink|rmdir|write_text|write_bytes|touch|rewrite|upload_from_\w+|delete_blob\w*)"
     r"|(found|blob\(uri\)|file)\.(delete|truncate)"
-    r"|remove_marked_folder|remove_existing|remove_empty_folders|write_file|replace_own"
+    r"|remove_marked_folder|remove_existing|remove_empty_folders|remove_files|write_file|replace_own"
 )
 
 

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 # What takes a path and opens it; `open_named` follows links that a listing has not resolved.
 _OPENS = re.compile(
     r"open|open_named|(io|os|codecs|gzip|bz2|lzma|tarfile|local|dbm|shelve|wave)\.(open\w*|FileIO)"
-    r"|os\.(mkfifo|popen)|(local\.)?_LocalFile|files\.\w*(read|open)\w*|self\.(open|read)|.*system(\(.*\))?\.open|read_bytes|read_text"
+    r"|os\.(mkfifo|popen)|(local\.)?_LocalFile|files\.\w*(read|open)\w*|self\.(open|read)|.*system(\(.*\))?\.open|read_bytes|read_text|read_json"
     r"|.*\.(read_bytes|read_text|memmap|fromfile|loadtxt|genfromtxt|loadmat|read_table|memory_map|OSFile)"
     r"|(np|numpy)\.load|mmap\.mmap|fileinput\.\w+|shutil\.\w+|subprocess\.\w+"
 )
@@ -26,6 +26,7 @@ _OURS = {
     ("transforms/storage/files.py", "open_file"),
     ("transforms/storage/files.py", "open_named"),  # of what the caller names
     ("transforms/storage/files.py", "read_text"),
+    ("transforms/storage/files.py", "read_json"),
     ("transforms/storage/files.py", "is_unfinished"),
     ("transforms/storage/local.py", "free_bytes"),
     *(("transforms/storage/local.py", f"LocalFileSystem.{name}") for name in _METHODS),

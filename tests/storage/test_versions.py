@@ -11,17 +11,15 @@ import pytest
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.local import LocalFileSystem
-from recordmill.transforms.storage.version_publication import (
-    publish_version,
-    recover_versions,
-    remove_old_versions,
-)
 from recordmill.transforms.storage.versions import (
     Version,
     check_home,
     latest_version,
     parse_version,
+    publish_version,
     published_versions,
+    recover_versions,
+    remove_old_versions,
     staging_folder,
     version_folder,
     version_to_write,

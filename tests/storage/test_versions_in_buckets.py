@@ -12,15 +12,13 @@ import pytest
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import gcs, lock
 from recordmill.transforms.storage.gcs_client import called
-from recordmill.transforms.storage.version_publication import (
-    publish_version,
-    recover_versions,
-    remove_old_versions,
-)
 from recordmill.transforms.storage.versions import (
     check_home,
     latest_version,
+    publish_version,
     published_versions,
+    recover_versions,
+    remove_old_versions,
     version_to_write,
 )
 from tests.buckets.server import BucketServer, Faults

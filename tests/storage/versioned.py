@@ -23,13 +23,14 @@ from recordmill.transforms.storage.publication import (
     write_metadata_files,
 )
 from recordmill.transforms.storage.runs import mark_run, recover_runs, remove_run
-from recordmill.transforms.storage.version_publication import (
+from recordmill.transforms.storage.versions import (
+    assembly_folder,
     begin_publication,
+    parse_version,
     publish_version,
     recover_versions,
     remove_old_versions,
 )
-from recordmill.transforms.storage.versions import assembly_folder, parse_version
 
 FILES = ("dataset_info.json", "index/train-00000-of-00001.idx", "train-00000-of-00001.tfrecord")
 KEPT = 2

@@ -19,7 +19,7 @@ from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.faults import may_pass
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_folder
-from recordmill.transforms.storage.listing import first_entries
+from recordmill.transforms.storage.listing import entries
 from recordmill.transforms.storage.local import mode_of, not_regular
 from recordmill.transforms.storage.paths import absolute, real_path
 
@@ -120,7 +120,7 @@ class Outline:
         folders: list[str] = []
         links = 0
         most = _NAMES_REMOTE if file_system(path).has_latency else _NAMES
-        found = first_entries(path, most)
+        found = entries(path, most)
         self._names += len(found)
         self.is_whole = self.is_whole and len(found) < most
         for name, full, is_linked, _ in found:

@@ -19,14 +19,7 @@ _JUST_AFTER = "\0"  # of the URI it is added to
 
 
 class _Page(NamedTuple):
-    """The files from one URI up to another, in the order of the URIs.
-
-    Attributes:
-        stop: the first URI, in that order, that is not cached.
-        uris: of the files.
-        sizes: bytes of each.
-        versions: of each, as of `Status`.
-    """
+    """The files from one URI up to another, which is not cached, in the order of the URIs."""
 
     stop: str
     uris: list[str]
@@ -59,18 +52,13 @@ class CachedPages:
         self._refused: dict[str, PermissionError] = {}
 
     def find(self, uri: str, root: str) -> tuple[int, int] | None:
-        """Size and version of a file; None where there is none.
-
-        Args:
-            uri: of the file, which lies below `root`.
-            root: URI with a `/` at its end, below which files are listed.
+        """Size and version of a file below `root`, which ends in `/`; None where there is none.
 
         Raises:
             PermissionError: the root may not be listed; asked for only once.
             OSError: one that may pass, and has not.
         """
-        page = self._page_with(uri)
-        if page is not None:
+        if (page := self._page_with(uri)) is not None:
             return page.find(uri)
         if root in self._refused:
             raise self._refused[root]
@@ -86,15 +74,11 @@ class CachedPages:
 
     def _page_with(self, uri: str) -> _Page | None:
         """What was listed where `uri` would be."""
-        at = bisect.bisect_right(self._starts, uri) - 1
-        if at < 0:
+        at = bisect.bisect_right(self._starts, uri)
+        if not at or uri >= self._pages[self._starts[at - 1]].stop:
             return None
-        start = self._starts[at]
-        page = self._pages[start]
-        if uri >= page.stop:
-            return None
-        self._pages.move_to_end(start)
-        return page
+        self._pages.move_to_end(self._starts[at - 1])
+        return self._pages[self._starts[at - 1]]
 
     def _list_folder(self, uri: str, root: str) -> _Page:
         """Lists the folder of `uri` from the first name that is not cached."""
@@ -149,10 +133,8 @@ def _end(root: str) -> str:
 
 def _page(stop: str, found: list[Entry]) -> _Page:
     statuses = [one.status for one in found if one.status is not None]
-    sizes, versions = (
-        array("q", (one.size for one in statuses)),
-        array("q", (one.version for one in statuses)),
-    )
+    sizes = array("q", (one.size for one in statuses))
+    versions = array("q", (one.version for one in statuses))
     return _Page(stop, [one.path for one in found], sizes, versions)
 
 

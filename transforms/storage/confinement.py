@@ -29,10 +29,10 @@ class LocatedFile(NamedTuple):  # a third of the time of a frozen dataclass, a m
     """A regular file, or an object of a bucket, inside a root.
 
     Attributes:
-        path: its real path, links resolved; or its URI.
-        key: its path below the root, with `/` between parts.
+        path: its real path; or its URI.
+        key: its path below the root.
         size: bytes.
-        version: of the whole file, as of `Status`.
+        version: as of `Status`.
     """
 
     path: str
@@ -63,11 +63,7 @@ class Confinement:
         return path in self.roots or path.startswith(self._prefixes)
 
     def holds(self, path: str) -> bool:
-        """Whether a path, with its links resolved, lies in a root.
-
-        Raises:
-            OSError: a transient fault has lasted.
-        """
+        """Whether a path, with its links resolved, lies in a root."""
         return self.contains(real_path(path))
 
     def leads_to(self, path: str) -> str:
@@ -110,26 +106,18 @@ class Confinement:
         return found
 
     def followed(self, path: str) -> str | None:
-        """The path of an entry of a folder; of a link, where it leads, or None if outside the roots.
-
-        Raises:
-            OSError: it may not be looked at, or not now.
-        """
+        """The path of an entry of a folder; of a link, where it leads, or None if outside the roots."""
         try:
             return self.resolve(path, "list") if file_system(path).is_link(path) else path
         except BadInput:
             return None
 
     def find(self, path: str, bases: Sequence[str]) -> LocatedFile:
-        """The file that a manifest's path means.
+        """The file that a manifest's path means; its key is taken from the first root it lies in.
 
         Args:
-            path: absolute, a URI, or relative to one of `bases`; the first at which there is a
-                file wins.
+            path: absolute, a URI, or relative to one of `bases`; the first at which there is a file wins.
             bases: real paths of directories, and URIs.
-
-        Returns:
-            The file; its key is taken from the first root it lies in.
 
         Raises:
             BadInput: stage `manifest`; `not found`, `outside the input root`, `not a local path`,
@@ -203,23 +191,17 @@ class Confinement:
 
     def _real_directory(self, directory: str) -> str | None:
         """Real path of a directory, or None where it lies outside; remembered, as rows share them."""
-        try:
-            return self._directories[directory]
-        except KeyError:
-            pass
-        found: str | None = local.real_path(directory)
-        if found is not None and not self.contains(found):
-            found = None
-        if len(self._directories) >= _CACHED_DIRECTORIES:
-            self._directories.clear()
-        self._directories[directory] = found
-        return found
+        if directory not in self._directories:
+            found = local.real_path(directory)
+            if len(self._directories) >= _CACHED_DIRECTORIES:
+                self._directories.clear()
+            self._directories[directory] = found if self.contains(found) else None
+        return self._directories[directory]
 
     def _key(self, path: str, found: str) -> str:
-        for prefix in self._prefixes:
-            if path.startswith(prefix):
-                return path[len(prefix) :]
-        return next(found[len(prefix) :] for prefix in self._prefixes if found.startswith(prefix))
+        return next(
+            one[len(prefix) :] for one in (path, found) for prefix in self._prefixes if one.startswith(prefix)
+        )
 
 
 def not_local(path: str, stage: str) -> BadInput:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import msgspec
 
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage.faults import naming_faults
-from recordmill.transforms.storage.file_system import Entry, Status, file_system
+from recordmill.transforms.storage.file_system import Status, file_system
+
+_T = TypeVar("_T")
 
 UNFINISHED = re.compile(r"\.[0-9a-f]{12}\.part$")
 """The end of the name of an unfinished file."""
@@ -47,12 +53,7 @@ def status_of(path: str) -> Status:
 
 
 def names_in(folder: str, most: int | None = None) -> list[str]:
-    """Names of the files and folders in a folder, in no order.
-
-    Args:
-        folder: that exists.
-        most: the number after which a folder is not listed further, where calls wait for a service.
-    """
+    """Names of the files and folders in a folder; `most` where calls wait for a service, and it has more."""
     system = file_system(folder)
     found = system.list(folder, most=most if system.has_latency else None)
     return [entry.basename for entry in found if entry.basename]
@@ -75,26 +76,22 @@ def read_bytes(path: str) -> bytes:
 
 
 def read_text(path: str) -> str:
-    """The text of a file of UTF-8, line ends as they are.
-
-    Raises:
-        FileNotFoundError: there is none.
-        UnicodeDecodeError: it is no UTF-8.
-    """
+    """The text of a file of UTF-8, line ends as they are."""
     return read_bytes(path).decode("utf-8")
 
 
+def read_json(path: str, kind: type[_T]) -> _T | None:
+    """The contents of a JSON file; None where there is none. Raises ValueError if it is damaged."""
+    try:
+        return msgspec.convert(json.loads(read_bytes(path)), kind)
+    except FileNotFoundError:
+        return None
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
 def write_file(path: str, data: str | bytes | Iterable[str], unfinished_in: str = "") -> None:
-    """Writes a complete, durable file, or leaves the old one as it is.
-
-    Args:
-        path: of the file; its folder exists.
-        data: the contents, or pieces of them.
-        unfinished_in: as of `FileSystem.write`.
-
-    Raises:
-        JobError: the file cannot be written; the message names it.
-    """
+    """As `FileSystem.write`. Raises JobError, which names the file, if it cannot be written."""
     pieces = [data] if isinstance(data, str | bytes) else data
     encoded = (piece.encode() if isinstance(piece, str) else piece for piece in pieces)
     with naming_faults(path):
@@ -104,9 +101,7 @@ def write_file(path: str, data: str | bytes | Iterable[str], unfinished_in: str 
 def check_folder(folder: str, given: str = "") -> None:
     """Raises ValueError unless files can be written in a folder, which need not exist.
 
-    Args:
-        folder: full path.
-        given: the start of the message; by default, that it is --output.
+    The message starts with `given`; by default, that the folder is --output.
     """
     given = given or f"--output is {folder!r}"
     try:
@@ -117,15 +112,11 @@ def check_folder(folder: str, given: str = "") -> None:
         raise ValueError(f"{given}: {getattr(error, 'strerror', None) or error}") from error
 
 
-def contents(folder: str) -> list[Entry]:
-    """As `FileSystem.contents`."""
-    return file_system(folder).contents(folder)
-
-
-def remove_existing(*paths: str) -> None:
-    """As `FileSystem.remove_existing`; all of one file system."""
-    for path in paths[:1]:
-        file_system(path).remove_existing(*paths)
+def remove_files(folder: str, names: Iterable[str]) -> None:
+    """Removes files below a folder, as far as they exist, and the folders in it that are then empty."""
+    removed = sorted(set(names))
+    file_system(folder).remove_existing(*(os.path.join(folder, name) for name in removed))
+    remove_empty_folders(folder, removed)
 
 
 def remove_empty_folders(folder: str, names: Iterable[str]) -> None:
@@ -148,11 +139,7 @@ def may_replace(path: str, is_ours: Callable[[bytes], bool]) -> bool:
 
 
 def replace_own(path: str, data: str | bytes, is_ours: Callable[[bytes], bool]) -> None:
-    """As `write_file`, where `may_replace`.
-
-    Raises:
-        JobError: also where it may not.
-    """
+    """As `write_file`. Raises JobError also where it may not, as `may_replace` has it."""
     with naming_faults(path):
         if not may_replace(path, is_ours):
             raise JobError(
@@ -162,13 +149,7 @@ def replace_own(path: str, data: str | bytes, is_ours: Callable[[bytes], bool]) 
 
 
 def is_unfinished(path: str, name: str, start: str) -> bool:
-    """Whether a file is the rest of an interrupted `FileSystem.write`.
-
-    Args:
-        path: of the file.
-        name: of the file for which it was written.
-        start: first bytes of such contents; the file may be shorter.
-    """
+    """Whether a file is the rest of an interrupted `FileSystem.write` of `name`, whose contents start so."""
     ending = UNFINISHED.search(path)
     if ending is None or os.path.basename(path)[: -len(ending[0])] != name or not is_file(path):
         return False

@@ -59,41 +59,22 @@ def cached_listings() -> Iterator[None]:
         _cache = around
 
 
-def entries(folder: str) -> list[Entry]:
-    """What is in a folder, in the order of names.
-
-    Raises:
-        OSError: it may not be listed, or not now.
-    """
-    if _cache is not None and folder in _cache.folders:
-        return _cache.folders[folder]
-    system = file_system(folder)
-    most = _LISTED if _cache is not None and system.has_latency else None
-    found = list(system.list(folder, most=most))
-    return found if _cache is None else _cache.hold(folder, found)
-
-
-def first_entries(folder: str, most: int) -> list[Entry]:
-    """Some of what is in a folder, in order.
-
-    Args:
-        folder: path.
-        most: the number of entries after which a larger folder is not listed further.
+def entries(folder: str, most: int | None = None) -> list[Entry]:
+    """What is in a folder, in the order of names; of a larger one, `most` entries.
 
     Raises:
         OSError: it may not be listed, or not now.
     """
     if _cache is not None and folder in _cache.folders:
         return _cache.folders[folder][:most]
-    return sorted(file_system(folder).list(folder, most=most))
+    system = file_system(folder)
+    if _cache is None or most is not None:
+        return list(system.list(folder, most=most))
+    return _cache.hold(folder, list(system.list(folder, most=_LISTED if system.has_latency else None)))
 
 
 def located(entry: Entry, confinement: Confinement) -> tuple[str, int, int]:
-    """Path, size and version of a file, links resolved.
-
-    Args:
-        entry: of the file.
-        confinement: inside which a link has to lead.
+    """Path, size and version of a file, links resolved; they have to lead inside the confinement.
 
     Raises:
         BadInput: stage `list`; `outside the input root` where a link leads there, or `not a file`.
@@ -109,11 +90,7 @@ def located(entry: Entry, confinement: Confinement) -> tuple[str, int, int]:
 
 
 class ListingsAhead:
-    """The listings of folders that are visited one after the other, begun before where a service answers.
-
-    Args:
-        folders: their paths, in the order in which they are visited.
-    """
+    """The listings of folders that are visited in this order, begun before where a service answers."""
 
     def __init__(self, folders: Sequence[str] = ()) -> None:
         self._folders = folders
@@ -136,15 +113,9 @@ class ListingsAhead:
     def entries(
         self, folder: str, names: KeyRange = EVERYTHING, is_whole: bool = False
     ) -> Iterator[list[Entry]]:
-        """What is in a folder, as `entries`; where a service answers, some thousands at a time, in order.
+        """As `entries`, of files with `names` and folders that can hold some.
 
-        Args:
-            folder: path.
-            names: the names to list; a folder is listed if it can hold one of them.
-            is_whole: whether all come at a time.
-
-        Raises:
-            OSError: it may not be listed, or not now.
+        Where a service answers, some thousands come at a time, unless all are to come at a time.
         """
         begun = self._begun.pop(folder, None)
         system = file_system(folder)

@@ -11,12 +11,7 @@ from recordmill.transforms.storage.file_system import FileSystem, file_system
 
 
 class KeyRange(NamedTuple):
-    """The keys from one on, up to another one, in code-point order.
-
-    Attributes:
-        first: the lowest; may be empty, as `end`.
-        end: the first that comes after them; empty where none does.
-    """
+    """The keys from `first` on, up to `end`, in code-point order; an empty one is no bound."""
 
     first: str = ""
     end: str = ""
@@ -57,7 +52,7 @@ def name_parts(uri: str, parts: int, is_entered: Callable[[str], bool]) -> list[
 
     Args:
         uri: of the folder.
-        parts: how many are wanted; there may be fewer, where there is little, or ten times as many.
+        parts: how many are wanted; there may be fewer, or ten times as many.
         is_entered: whether a folder, by its key with a `/` at the end, is looked into; no range begins or
             ends in one that is not.
 
@@ -70,44 +65,37 @@ def name_parts(uri: str, parts: int, is_entered: Callable[[str], bool]) -> list[
         # All prefixes of a length, for those that are not divided would be larger than all others.
         most = max(_MOST_REQUESTS * parts // len(large), parts)
         found = system.each(functools.partial(_divide, system, uri, most, is_entered), large)
-        firsts.update(first for divided in found for first in divided.firsts)
-        large = [prefix for divided in found for prefix in divided.large]
+        firsts.update(first for found_firsts, _ in found for first in found_firsts)
+        large = [prefix for _, prefixes in found for prefix in prefixes]
     bounds = sorted(firsts)
     return [KeyRange(*bound) for bound in zip(bounds, [*bounds[1:], ""], strict=True)]
 
 
-class _Divided(NamedTuple):
-    """What a prefix is divided into.
-
-    Attributes:
-        firsts: where ranges begin, beside the prefix's own.
-        large: prefixes of those that may have more names than a request lists.
-    """
-
-    firsts: list[str]
-    large: list[str]
-
-
 def _divide(
     system: FileSystem, uri: str, most: int, is_entered: Callable[[str], bool], prefix: str
-) -> _Divided:
-    """Divides the names of a prefix by what follows it, with `most` requests."""
-    divided = _Divided([], [])
+) -> tuple[list[str], list[str]]:
+    """Divides the names of a prefix by what follows it, with `most` requests.
+
+    Returns:
+        Where ranges begin, and the prefixes of those that may have more names than a request lists.
+    """
+    firsts: list[str] = []
+    large: list[str] = []
     names, more = _names(system, uri, prefix)
     if not more:
-        return divided
+        return [], []
     prefix = _longest(system, uri, prefix, names)
     if not _is_entered(prefix, is_entered):
-        return divided
+        return [], []
     for _ in range(most):
         if not more:
             break
         last = names[-1][: len(prefix) + 1]
         first: str | None = f"{last}{_LOWEST}"
         if last != prefix:  # as an object may be called
-            divided.firsts.append(last)
+            firsts.append(last)
             if _is_entered(last, is_entered):
-                divided.large.append(last)
+                large.append(last)
             first = after(last)
         if first is None or not first.startswith(prefix):
             break
@@ -115,9 +103,9 @@ def _divide(
         if not names:
             break
         if names[0] < first:
-            return _Divided([], [])  # of a server that knows no offsets
-        divided.firsts.append(names[0][: len(prefix) + 1])
-    return divided
+            return [], []  # of a server that knows no offsets
+        firsts.append(names[0][: len(prefix) + 1])
+    return firsts, large
 
 
 def _longest(system: FileSystem, uri: str, prefix: str, names: list[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from recordmill.transforms.records import Failure, JobError
 from recordmill.transforms.storage.file_system import file_system
@@ -68,20 +68,22 @@ def check_output(output: str, overwrite: bool = False, work: str = "") -> None:
     except OSError as error:
         raise ValueError(f"--output is {output!r}: {error.filename}: {error.strerror}") from error
     if others:
-        shown = ", ".join(repr(name) for name in others[:3]) + (", …" if len(others) > 3 else "")
-        raise ValueError(f"--output is {output!r}, which is not empty ({shown}); give an empty or new folder")
+        raise ValueError(
+            f"--output is {output!r}, which is not empty ({shown(others)}); give an empty or new folder"
+        )
 
 
 def recheck_output(output: str, overwrite: bool, work: str = "") -> None:
-    """`check_output` for a job that is at work.
-
-    Raises:
-        JobError: likewise.
-    """
+    """`check_output` for a job that is at work: raises JobError."""
     try:
         check_output(output, overwrite, work)
     except ValueError as error:
         raise JobError(str(error)) from error
+
+
+def shown(names: Sequence[str]) -> str:
+    """The first names of files, for a message."""
+    return ", ".join(map(repr, names[:3])) + (", …" if len(names) > 3 else "")
 
 
 def write_failures(run: Run, failures: Iterable[Failure], paths: Iterable[str] = ()) -> str:

@@ -15,7 +15,7 @@ import socket
 import msgspec
 
 from recordmill.transforms.storage.file_system import file_system
-from recordmill.transforms.storage.files import contents, is_unfinished, write_file
+from recordmill.transforms.storage.files import is_unfinished, write_file
 
 OWNER_START = '{"token":'
 """The start of the JSON of every owner."""
@@ -110,7 +110,7 @@ def make_marked_folder(path: str) -> None:
     """Makes a folder with a marker. An existing folder that is not empty is left as it is."""
     system = file_system(path)
     system.make_folder(path)
-    if all(is_unfinished(found.path, MARKER, OWNER_START) for found in contents(path)):
+    if all(is_unfinished(found.path, MARKER, OWNER_START) for found in system.contents(path)):
         write_file(os.path.join(path, MARKER), Owner.here("", "").to_json())
 
 
@@ -128,6 +128,6 @@ def remove_marked_folder(path: str) -> None:
     """Removes a folder with all its contents, the marker last. A folder without a marker is left as it is."""
     if owner_of(path) is not None:
         system, marker = file_system(path), os.path.join(path, MARKER)
-        system.remove_entries(found for found in contents(path) if found.path != marker)
+        system.remove_entries(found for found in system.contents(path) if found.path != marker)
         system.remove_existing(marker)
         system.remove_folder(path)

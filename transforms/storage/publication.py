@@ -18,8 +18,9 @@ from recordmill.transforms.storage.file_system import NEW, ChangedError, file_sy
 from recordmill.transforms.storage.files import (
     is_file,
     read_bytes,
+    read_json,
     remove_empty_folders,
-    remove_existing,
+    remove_files,
     write_file,
 )
 from recordmill.transforms.storage.layout import (
@@ -51,12 +52,7 @@ class Move(NamedTuple):
 
 
 class PublishedDataset(msgspec.Struct, frozen=True):
-    """A dataset that readers see.
-
-    Attributes:
-        sha256: of manifest.json.
-        files: names of all its files.
-    """
+    """A dataset that readers see: the SHA-256 of its manifest.json, and the names of all its files."""
 
     sha256: str
     files: tuple[str, ...]
@@ -88,7 +84,7 @@ class Publication(msgspec.Struct, frozen=True):
         return frozenset(self.replaces.files if self.replaces is not None else ())
 
 
-class _Manifest(msgspec.Struct):
+class DatasetFiles(msgspec.Struct):
     """The fields of manifest.json that are read here."""
 
     format_version: int
@@ -96,18 +92,14 @@ class _Manifest(msgspec.Struct):
 
 
 def published_dataset(output: str) -> PublishedDataset | None:
-    """The dataset in a folder.
-
-    Raises:
-        JobError: manifest.json does not list the dataset's files.
-    """
+    """The dataset in a folder. Raises JobError if manifest.json does not list the dataset's files."""
     path = os.path.join(output, MANIFEST)
     try:
         text = read_bytes(path)
     except FileNotFoundError:
         return None
     try:
-        manifest = msgspec.json.decode(text, type=_Manifest)
+        manifest = msgspec.json.decode(text, type=DatasetFiles)
         if manifest.format_version != FORMAT_VERSION:
             raise ValueError
     except (ValueError, RecursionError) as error:
@@ -122,21 +114,17 @@ def published_dataset(output: str) -> PublishedDataset | None:
 
 
 def read_journal(output: str, folder: str) -> Publication | None:
-    """The publication that a run has begun, or was about to.
-
-    Raises:
-        JobError: the journal is damaged.
-    """
+    """The publication that a run has begun, or was about to. Raises JobError if the journal is damaged."""
     path = os.path.join(folder, PUBLISHING)
     try:
-        noted = msgspec.json.decode(read_bytes(path), type=Publication)
+        noted = read_json(path, Publication)
+        if noted is None:
+            return None
         for name in noted.moves:
             check_name(folder, name)
         for name in noted.names | noted.replaced_names:
             check_name(output, name)
-    except FileNotFoundError:
-        return None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise JobError(f"{path} is damaged ({error}); give another --output") from error
     return noted
 
@@ -148,7 +136,7 @@ def write_journal(run: Run, moves: Iterable[Move], metadata: Iterable[str], expe
         run: that publishes.
         moves: of its files.
         metadata: names of the files that are written after them.
-        expected: sha256 of the manifest that was there when the job began; empty for none.
+        expected: sha256 of the manifest at the start of the job; empty for none.
 
     Raises:
         JobError: a file that is not of the dataset has a name that is needed; or a dataset is there that was
@@ -178,11 +166,7 @@ def write_journal(run: Run, moves: Iterable[Move], metadata: Iterable[str], expe
 
 
 def unpublish(run: Run, publication: Publication) -> None:
-    """Unpublishes the replaced dataset.
-
-    Raises:
-        JobError: there is another one by now.
-    """
+    """Unpublishes the replaced dataset. Raises JobError if there is another one by now."""
     if publication.replaces is None:
         return
     system, path = file_system(run.output), os.path.join(run.output, MANIFEST)
@@ -217,11 +201,7 @@ def _published_meanwhile(output: str) -> str:
 
 
 def move_file(move: Move) -> None:
-    """Gives one finished file the name that readers see.
-
-    Raises:
-        JobError: it is at neither path.
-    """
+    """Gives one finished file the name that readers see. Raises JobError if it is at neither path."""
     unpublished, published = move.unpublished, move.published
     system = file_system(published)
     with naming_faults(published):
@@ -231,26 +211,17 @@ def move_file(move: Move) -> None:
             return
         try:
             system.move(unpublished, published)
-        except FileNotFoundError as error:
-            if not _is_moved(move):
+        except FileNotFoundError as error:  # where a step is repeated, it may have been moved
+            is_there = system.find(published) is not None
+            if not is_there or move.sha256 not in (None, system.sha256(published)):
                 raise JobError(
                     f"{unpublished}: a finished shard is gone; give the same command again"
                 ) from error
 
 
-def _is_moved(move: Move) -> bool:
-    """Whether the file has been moved, as far as can be seen."""
-    system = file_system(move.published)
-    if system.find(move.published) is None:
-        return False
-    return move.sha256 is None or system.sha256(move.published) == move.sha256
-
-
 def complete_moves(output: str, publication: Publication) -> None:
     """Once all files are moved: removes what only the replaced dataset had, and syncs the folders."""
-    stale = publication.replaced_names - publication.names - {FAILURES}
-    _remove(output, *stale)
-    remove_empty_folders(output, stale)
+    remove_files(output, publication.replaced_names - publication.names - {FAILURES})
     _sync_folders(output, publication.names)
 
 
@@ -269,11 +240,9 @@ def write_metadata_files(run: Run, texts: Mapping[str, str]) -> Mapping[str, str
 
 def _written_metadata(folder: str) -> Mapping[str, Collection[str]]:
     """The digests of all contents that a run wrote, or was about to write, by file name."""
-    try:
-        data = read_bytes(os.path.join(folder, METADATA))
-        return msgspec.json.decode(data, type=dict[str, list[str]])
-    except (FileNotFoundError, ValueError):
-        return {}
+    with contextlib.suppress(ValueError):
+        return read_json(os.path.join(folder, METADATA), dict[str, list[str]]) or {}
+    return {}
 
 
 def foreign_metadata(output: str, folder: str, publication: Publication) -> frozenset[str]:
@@ -291,11 +260,7 @@ def foreign_metadata(output: str, folder: str, publication: Publication) -> froz
 
 
 def commit(run: Run, manifest: str) -> None:
-    """Writes manifest.json, with which the dataset is published: nothing after it is a fault of the job.
-
-    Raises:
-        JobError: another job has published meanwhile.
-    """
+    """Writes manifest.json, which publishes the dataset. Raises JobError if another job has published."""
     path = os.path.join(run.output, MANIFEST)
     try:
         written = file_system(path).write(path, [manifest.encode()], NEW, run.folder)
@@ -316,32 +281,25 @@ def commit(run: Run, manifest: str) -> None:
 
 
 def undo(output: str, folder: str, publication: Publication) -> None:
-    """Undoes a publication that was interrupted before manifest.json: its shards are unpublished again.
-
-    The rest of the replaced dataset, which was unpublished, is removed.
-    """
+    """Undoes a publication that was interrupted before manifest.json; the replaced dataset is removed."""
     foreign = foreign_metadata(output, folder, publication)
     made = publication.names | publication.replaced_names
     if DATASET_INFO in made - foreign:
-        _remove(output, DATASET_INFO)
+        remove_files(output, [DATASET_INFO])
         _sync_folders(output, [DATASET_INFO])
     moves = [
         Move(os.path.join(folder, source), os.path.join(output, name), None)
         for source, name in publication.moves.items()
     ]
     file_system(output).each(_undo_move, moves)
-    left = {*publication.metadata, *publication.shared, *publication.replaced_names} - foreign
-    _remove(output, *left)
+    remove_files(output, {*publication.metadata, *publication.shared, *publication.replaced_names} - foreign)
     remove_empty_folders(output, made)
     _sync_folders(folder, publication.moves)
     _sync_folders(output, [MANIFEST])
 
 
 def _undo_move(move: Move) -> None:
-    """Undoes a move, as far as it got. A move in a bucket may have got to the copy.
-
-    If the unpublished file still exists, the published one is not the run's.
-    """
+    """Undoes a move, as far as it got. A move in a bucket may have got to the copy."""
     unpublished, published = move.unpublished, move.published
     system = file_system(published)
     if not system.exists(unpublished):
@@ -349,6 +307,7 @@ def _undo_move(move: Move) -> None:
             system.make_folder(os.path.dirname(unpublished))
             system.move(published, unpublished)
         return
+    # The published file is the run's only if it is a copy.
     one, other = system.find(unpublished), system.find(published)
     if one and other and one.crc32c and (one.crc32c, one.size) == (other.crc32c, other.size):
         system.remove_existing(published)
@@ -356,15 +315,13 @@ def _undo_move(move: Move) -> None:
 
 def _check_free(output: str, names: Iterable[str], ours: Collection[str]) -> None:
     """Raises JobError where a name would lead outside the output, or is taken by a file that is not ours."""
-    listed = sorted(names)
-    for name in listed:
-        try:
-            check_name(output, name)
-        except ValueError as error:
-            raise JobError(
-                f"--output is {output!r}, where the dataset needs {error}; give another folder; nothing is "
-                "published"
-            ) from error
+    try:
+        listed = [check_name(output, name) for name in sorted(names)]
+    except ValueError as error:
+        raise JobError(
+            f"--output is {output!r}, where the dataset needs {error}; give another folder; nothing is "
+            "published"
+        ) from error
     taken = file_system(output).existing(output, listed)
     for name in listed:
         if name not in ours and name in taken and not (name == REPORT and _is_our_page(output)):
@@ -378,10 +335,6 @@ def _is_our_page(output: str) -> bool:
     """Whether report.html was made for a dataset that was published without one."""
     path = os.path.join(output, REPORT)
     return is_file(path) and is_sealed_page(read_bytes(path))
-
-
-def _remove(output: str, *names: str) -> None:
-    remove_existing(*(os.path.join(output, name) for name in sorted(set(names))))
 
 
 def _sync_folders(parent: str, names: Iterable[str]) -> None:

@@ -12,22 +12,14 @@ import datetime
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.file_system import Entry, file_system
-from recordmill.transforms.storage.files import (
-    contents,
-    exists,
-    is_unfinished,
-    read_bytes,
-    remove_existing,
-    write_file,
-)
+from recordmill.transforms.storage.files import exists, is_unfinished, read_bytes, read_json, write_file
 from recordmill.transforms.storage.layout import (
     CHECKPOINT_ENDING,
     FAILURES,
@@ -56,8 +48,20 @@ _OUR_SHARDS = re.compile(
     r".+-\d{5}(-\w[\w-]*)?\.(tfrecord|idx|failures|rows(\.gz)?|jsonl\.gz|state(\.json)?(\.failures)?)(\.\w+\.part)?",
     re.DOTALL,
 )
-# What reading a damaged JSON file may raise.
-_DAMAGED = (ValueError, KeyError, TypeError, RecursionError)
+
+
+class _Marker(msgspec.Struct):
+    """The part of run.json that is read here.
+
+    Attributes:
+        format_version: of the notes of runs.
+        replaces: whether a dataset was to be replaced.
+        foreign: the files that were there before the run.
+    """
+
+    format_version: int
+    replaces: bool = False
+    foreign: list[str] = []
 
 
 class _Checkpoint(msgspec.Struct):
@@ -66,12 +70,10 @@ class _Checkpoint(msgspec.Struct):
     sizes: dict[str, int]
 
 
-_checkpoints = msgspec.msgpack.Decoder(_Checkpoint)
-
-
 def run_folders(output: str) -> list[str]:
     """The folders of all runs that have something in an output."""
-    return [found.path for found in contents(os.path.join(output, RUNS)) if found.is_folder]
+    runs = os.path.join(output, RUNS)
+    return [found.path for found in file_system(runs).contents(runs) if found.is_folder]
 
 
 def marked_run_folders(output: str) -> list[str]:
@@ -94,19 +96,10 @@ def strange_entries(output: str) -> list[str]:
     return strange
 
 
-def has_runs(output: str) -> bool:
-    """Whether a run has begun in an output, and not published."""
-    return bool(marked_run_folders(output))
-
-
 def has_unpublished(output: str) -> bool:
     """Whether a run, or one before it, was to replace a dataset: other files may be next to what it left."""
-    return any((_marker(folder) or {}).get("replaces") is True for folder in run_folders(output))
-
-
-def has_publication(work: str) -> bool:
-    """Whether a run in a folder has begun to publish, or was about to."""
-    return any(exists(os.path.join(folder, PUBLISHING)) for folder in marked_run_folders(work))
+    markers = map(_marker, run_folders(output))
+    return any(marker is not None and marker.replaces for marker in markers)
 
 
 def mark_run(run: Run, version: str) -> None:
@@ -118,14 +111,13 @@ def mark_run(run: Run, version: str) -> None:
     """
     published = exists(os.path.join(run.output, MANIFEST))
     before = _marker(run.folder)
-    foreign = _names_in(run) if before is None else before.get("foreign", [])
     marker = {
         "format_version": FORMAT_VERSION,
         "recordmill": version,
         "config_digest": run.digest,
         "started": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "replaces": published or has_unpublished(run.work),
-        "foreign": foreign,
+        "foreign": before.foreign if before is not None else _names_in(run),
     }
     system = file_system(run.folder)
     system.make_folder(run.folder)
@@ -165,7 +157,7 @@ def recover_publications(output: str, work: str) -> None:
             # With a manifest it never began, or was complete.
             if not published:
                 undo(output, folder, publication)
-            remove_existing(os.path.join(folder, PUBLISHING))
+            file_system(folder).remove_existing(os.path.join(folder, PUBLISHING))
 
 
 def remove_run(run: Run) -> None:
@@ -180,17 +172,12 @@ def remove_run(run: Run) -> None:
             file_system(run.folder).remove_folder(os.path.dirname(run.folder))
 
 
-def discard_run(run: Run) -> None:
-    """Removes the folder of a version that is not published, with all that the run has left in it."""
-    remove_staging(run.work)
-
-
 def remove_staging(folder: str) -> None:
     """Removes the folder in which runs made a version, markers last. Without a run, it is left as it is."""
     system = file_system(folder)
-    if has_runs(folder):
+    if marked_run_folders(folder):
         runs = os.path.join(folder, RUNS)
-        system.remove_entries(found for found in contents(folder) if found.path != runs)
+        system.remove_entries(found for found in system.contents(folder) if found.path != runs)
     remove_runs(folder)
     system.remove_folder(folder)
 
@@ -205,21 +192,18 @@ def remove_runs(output: str) -> None:
 def end_run(run: Run) -> None:
     """`remove_run`, and gives the lock back; never fails."""
     remove_run(run)
-    with contextlib.suppress(OSError, JobError):
-        if lock.is_held_by(run.locked, run.token):
-            lock.release(run.locked, run.token)
+    lock.release(run.locked, run.token)
 
 
 def finished_shards(output: str) -> int:
     """How many finished, unpublished shards runs have left in an output."""
-    shards = [contents(os.path.join(folder, _SHARDS)) for folder in marked_run_folders(output)]
-    return sum(found.basename.endswith(CHECKPOINT_ENDING) for listed in shards for found in listed)
+    names = [name for folder in marked_run_folders(output) for name in _shard_sizes(folder)]
+    return sum(name.endswith(CHECKPOINT_ENDING) for name in names)
 
 
 def kept_bytes(output: str) -> int:
     """What the unpublished shards of runs take in an output already."""
-    folders = [os.path.join(folder, _SHARDS) for folder in marked_run_folders(output)]
-    return sum(sum(file_system(folder).sizes(folder).values()) for folder in folders)
+    return sum(sum(_shard_sizes(folder).values()) for folder in marked_run_folders(output))
 
 
 def failures_path(run: Run) -> str:
@@ -228,29 +212,35 @@ def failures_path(run: Run) -> str:
     return os.path.join(run.folder if seen else run.output, FAILURES)
 
 
-def _marker(folder: str) -> Mapping[str, Any] | None:
-    try:
-        marker = json.loads(read_bytes(os.path.join(folder, _MARKER)))
-    except (FileNotFoundError, *_DAMAGED):
-        return None
-    return marker if isinstance(marker, dict) and marker.get("format_version") == FORMAT_VERSION else None
+def _marker(folder: str) -> _Marker | None:
+    with contextlib.suppress(ValueError):
+        marker = read_json(os.path.join(folder, _MARKER), _Marker)
+        return marker if marker is not None and marker.format_version == FORMAT_VERSION else None
+    return None
+
+
+def _shard_sizes(folder: str) -> dict[str, int]:
+    return file_system(folder).sizes(os.path.join(folder, _SHARDS))
+
+
+def _inside(folder: str) -> Iterator[tuple[str, Entry]]:
+    """What is in a run's folder, by its name; shards as `shards/x`."""
+    system = file_system(folder)
+    for found in system.contents(folder):
+        if found.basename == _SHARDS and found.is_folder:
+            yield from ((found.name + shard.basename, shard) for shard in system.contents(found.path))
+        else:
+            yield found.basename, found
 
 
 def _names_in(run: Run) -> list[str]:
-    """The names in a run's folder before the run begins, without our scratch folder; shards as `shards/x`."""
-    names = []
-    for found in contents(run.folder):
-        if found.path == run.shards and found.is_folder:
-            names += [found.name + shard.basename for shard in contents(found.path)]
-        elif found.basename == _SCRATCH and owner_of(found.path):
-            continue
-        elif not _is_unfinished_marker(found.path):
-            names.append(found.basename)
-    return names
-
-
-def _is_unfinished_marker(path: str) -> bool:
-    return is_unfinished(path, _MARKER, NOTE_START)
+    """The names in a run's folder before the run begins, without our scratch folder."""
+    return [
+        name
+        for name, found in _inside(run.folder)
+        if not (name == _SCRATCH and owner_of(found.path))
+        and not is_unfinished(found.path, _MARKER, NOTE_START)
+    ]
 
 
 def _made_in(folder: str) -> Iterator[Entry]:
@@ -258,37 +248,40 @@ def _made_in(folder: str) -> Iterator[Entry]:
     marker = _marker(folder)
     if marker is None:
         return
-    foreign = marker.get("foreign", ())
-    for found in contents(folder):
-        if found.basename in (_SCRATCH, _MARKER, PUBLISHING) or not _OUR_NAMES.fullmatch(found.basename):
+    others = {_SCRATCH, _MARKER, PUBLISHING, *marker.foreign}
+    for name, found in _inside(folder):
+        if name in others:
             continue
-        if found.basename == _SHARDS and found.is_folder:
-            shards = (one for one in contents(found.path) if found.name + one.basename not in foreign)
-            yield from (one for one in shards if _OUR_SHARDS.fullmatch(one.basename) and not one.is_folder)
-        elif found.basename not in foreign:
+        if name == found.basename:
+            is_ours = _OUR_NAMES.fullmatch(name)
+        else:
+            is_ours = None if found.is_folder else _OUR_SHARDS.fullmatch(found.basename)
+        if is_ours:
             yield found
 
 
 def _is_ours(folder: str) -> bool:
     """Whether a folder without a marker has only names that jobs give, before or after a run."""
-    names = [found.basename for found in contents(folder)]
+    names = [found.basename for found in file_system(folder).contents(folder)]
     return bool(_RUN.fullmatch(os.path.basename(folder))) and all(map(_OUR_NAMES.fullmatch, names))
 
 
 def _tidy(run: Run) -> None:
     """Leaves of a run's folder what this job needs, and the finished shards."""
+    system = file_system(run.folder)
     made = list(_made_in(run.folder))
     checkpoints = [found.path for found in made if found.basename.endswith(CHECKPOINT_ENDING)]
-    finished = file_system(run.shards).each(_files_of_checkpoint, checkpoints)
+    finished = system.each(_files_of_checkpoint, checkpoints)
     kept = {os.path.join(run.shards, name) for names in finished for name in names}
     kept |= {run.sample, run.records}
-    file_system(run.folder).remove_entries(found for found in made if found.path not in kept)
+    system.remove_entries(found for found in made if found.path not in kept)
 
 
 def _files_of_checkpoint(path: str) -> Sequence[str]:
     """Names of a checkpoint and of the files that it names; none where it is damaged."""
     with contextlib.suppress(ValueError, RecursionError):
-        return [*_checkpoints.decode(read_bytes(path)).sizes, os.path.basename(path)]
+        sizes = msgspec.msgpack.decode(read_bytes(path), type=_Checkpoint).sizes
+        return [*sizes, os.path.basename(path)]
     return []
 
 
@@ -296,10 +289,11 @@ def _remove_run(folder: str) -> None:
     """Removes what runs made in a run's folder, the marker last, and the folder if it is then empty."""
     system = file_system(folder)
     system.remove_entries(list(_made_in(folder)))
-    remove_existing(*(found.path for found in contents(folder) if _is_unfinished_marker(found.path)))
+    unfinished = [found.path for found in system.contents(folder)]
+    system.remove_existing(*(path for path in unfinished if is_unfinished(path, _MARKER, NOTE_START)))
     remove_marked_folder(os.path.join(folder, _SCRATCH))
     if _marker(folder) is not None:
-        remove_existing(os.path.join(folder, PUBLISHING))
-        remove_existing(os.path.join(folder, _MARKER))
+        system.remove_existing(os.path.join(folder, PUBLISHING))
+        system.remove_existing(os.path.join(folder, _MARKER))
     system.remove_folder(os.path.join(folder, _SHARDS))
     system.remove_folder(folder)

@@ -58,7 +58,8 @@ class Spool:
         finally:
             if self._file is not None:
                 self._file.close()
-                _remove(self._path)
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(self._path)
                 self._file = None
 
     def check_room(self, size: int) -> None:
@@ -67,11 +68,7 @@ class Spool:
             check_room(self._folder, size, "what is unpacked")
 
     def add(self, data: bytes, pixels: tuple[int, int, int] | None = None) -> ImageRef:
-        """Takes a piece; where it will be.
-
-        Args:
-            data: not empty.
-            pixels: its shape, where these are raw pixels.
+        """Takes a piece, which is not empty; where it will be. `pixels` is the shape of raw pixels.
 
         Raises:
             JobError: the scratch folder cannot take it, or would have next to no free space left.
@@ -119,9 +116,4 @@ def _put(path: str, target: str, size: int) -> None:
     stored = system.find(target)
     if stored is None or stored.size != size:
         raise JobError(f"{target!r} is not what was to be unpacked there; has the input changed meanwhile?")
-    _remove(path)
-
-
-def _remove(path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.remove(path)
+    os.remove(path)

@@ -1,6 +1,9 @@
 """Versions of a dataset: folders x.y.z of one home, and latest.json, which names the one to read.
 
-How they are published and removed: `recordmill.transforms.storage.version_publication`.
+A version is complete with its manifest. Where folders can be renamed, it is put together in a staging folder
+under `.recordmill`, and renamed; elsewhere, its files are moved into its own folder, the manifest last. Then
+latest.json names it. Publication, recovery and removal need the lock of the home, and go in steps that may be
+interrupted; the next job completes them.
 """
 
 from __future__ import annotations
@@ -10,16 +13,45 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+import msgspec
+
 from recordmill.transforms.records import JobError
+from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.file_system import file_system
-from recordmill.transforms.storage.files import UNFINISHED, check_folder, read_bytes
-from recordmill.transforms.storage.layout import FORMAT_VERSION, LATEST, MANIFEST, RUNS
-from recordmill.transforms.storage.output import check_output, check_path
+from recordmill.transforms.storage.files import (
+    UNFINISHED,
+    check_folder,
+    exists,
+    is_unfinished,
+    read_bytes,
+    read_json,
+    remove_files,
+    write_file,
+)
+from recordmill.transforms.storage.layout import (
+    DATASET_INFO,
+    FORMAT_VERSION,
+    LATEST,
+    MANIFEST,
+    NOTE_START,
+    RUNS,
+    Run,
+    check_name,
+)
+from recordmill.transforms.storage.output import check_output, check_path, shown
 from recordmill.transforms.storage.paths import absolute
-from recordmill.transforms.storage.runs import has_publication, has_runs, strange_entries
+from recordmill.transforms.storage.publication import PUBLISHING as RUN_JOURNAL
+from recordmill.transforms.storage.publication import DatasetFiles, published_dataset
+from recordmill.transforms.storage.runs import (
+    marked_run_folders,
+    recover_publications,
+    remove_runs,
+    remove_staging,
+    strange_entries,
+)
 
 AUTO = "auto"
 PUBLISHING = "exposing.json"
@@ -30,8 +62,20 @@ REMOVING = re.compile(r"removing-(.+)\.json")
 _NUMBER = "(0|[1-9][0-9]{0,8})"
 _VERSION = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}")
 _NEARLY = re.compile(r"v?([0-9]{1,9})(?:\.([0-9]{1,9}))?(?:\.([0-9]{1,9}))?")
-# What reading a damaged JSON file may raise.
-_DAMAGED = (ValueError, KeyError, TypeError, RecursionError)
+
+
+class _VersionFile(msgspec.Struct):
+    """The contents of latest.json; and of a journal, with what latest.json named before."""
+
+    format_version: int
+    version: str
+    before: str = ""
+
+
+class _Manifest(msgspec.Struct):
+    """The field of manifest.json that is read here."""
+
+    version: str | None = None
 
 
 class Version(NamedTuple):
@@ -50,11 +94,7 @@ _FIRST = Version(1, 0, 0)
 
 
 def parse_version(text: str) -> Version:
-    """The version that a text names: three numbers without leading zeros, as TFDS wants them.
-
-    Raises:
-        ValueError: it names none.
-    """
+    """The version that a text names, as TFDS wants them; raises ValueError if it names none."""
     version = named_version(text)
     if version is None:
         nearly = _NEARLY.fullmatch(text)
@@ -86,10 +126,9 @@ def check_home(home: str) -> None:
 
 def check_is_no_version(output: str) -> None:
     """Raises ValueError where the dataset in a folder is one of several versions."""
-    try:
-        version = json.loads(read_bytes(os.path.join(absolute(output), MANIFEST))).get("version")
-    except (OSError, JobError, ValueError, AttributeError, RecursionError):
-        return  # none, or a damaged one: reported elsewhere
+    version = None
+    with contextlib.suppress(OSError, JobError, ValueError):  # reported elsewhere
+        version = _noted_version(absolute(output))
     if version is not None:
         raise ValueError(
             f"--output is {output!r}, which is version {version} of a dataset, and those stay as they are; "
@@ -108,12 +147,9 @@ def staged_versions(home: str) -> list[Version]:
 
 
 def latest_version(home: str) -> Version | None:
-    """The version that latest.json names, which need not be there any more; None without one.
-
-    Raises:
-        ValueError: latest.json names none.
-    """
-    return read_version(os.path.join(home, LATEST))
+    """The version that latest.json names, which may be gone; raises ValueError if it names none."""
+    found = read_version(os.path.join(home, LATEST))
+    return found[0] if found is not None else None
 
 
 def version_folder(home: str, version: Version | str) -> str:
@@ -168,6 +204,95 @@ def version_to_write(home: str, asked: str) -> Version:
     return version
 
 
+def begin_publication(home: str, version: Version) -> None:
+    """Writes the journal of a version, before its manifest."""
+    text = version_text(version, before=_latest_name(home))
+    write_file(os.path.join(home, RUNS, PUBLISHING), text)
+
+
+def publish_version(run: Run) -> None:
+    """Publishes a complete version, if it is not: renames its staging folder, and updates latest.json.
+
+    Raises:
+        JobError: the job has lost the lock, the version is gone, or something else has its name by now.
+    """
+    home, version = run.home, parse_version(run.version)
+    staging, published = staging_folder(home, version), version_folder(home, version)
+    if run.output == staging and is_staged(staging):
+        lock.check(run.locked, run.token)
+        if file_system(published).exists(published):
+            raise JobError(
+                f"--output is {home!r}, where something else has got the name {str(version)!r} meanwhile; "
+                "this job publishes nothing"
+            )
+        _rename(home, version)
+    elif not is_complete(published):
+        raise JobError(f"{run.output} is gone, and with it the version; give the same command again")
+    elif (_journal(home) or (None, ""))[0] != version:
+        return
+    lock.check(run.locked, run.token)  # what comes between has taken a while
+    _write_latest(home, version)
+    file_system(home).remove_existing(os.path.join(home, RUNS, PUBLISHING))
+
+
+def recover_versions(home: str, working: str) -> list[Version]:
+    """Recovers from earlier jobs; the versions that are published by that.
+
+    Publishes complete versions, completes removals, undoes the interrupted publication of other versions than
+    `working`, and removes what is left of them.
+
+    Raises:
+        JobError: a journal is damaged, or a complete version cannot be published.
+    """
+    runs, system = os.path.join(home, RUNS), file_system(home)
+    _recover_removals(home)
+    staged = versions_where(is_staged, runs) if system.has_folders else []
+    recovered = [version for version in staged if _recover_staged(home, version)]
+    journal = _journal(home)
+    if journal is not None:
+        version, before = journal
+        # Unless somebody has set latest.json since.
+        if is_complete(version_folder(home, version)) and before == _latest_name(home):
+            _write_latest(home, version)
+        system.remove_existing(os.path.join(runs, PUBLISHING))
+    for found in system.contents(runs):
+        version_name = found.basename if found.is_folder and named_version(found.basename) else ""
+        if version_name and (version_name != working or is_complete(version_folder(home, working))):
+            recover_publications(assembly_folder(home, version_name), found.path)
+            remove_staging(found.path)
+        elif any(is_unfinished(found.path, name, NOTE_START) for name in (PUBLISHING, LATEST)):
+            system.remove_existing(found.path)
+    return recovered
+
+
+def remove_old_versions(home: str, keep: int) -> list[Version]:
+    """Removes the oldest versions until `keep` are left, never the highest, nor the one of latest.json.
+
+    Only the files that the manifest of a version lists are removed: others in its folder stay. Meanwhile,
+    the manifest is a journal, so that readers see no dataset.
+
+    Raises:
+        JobError: latest.json, or a manifest, is damaged.
+    """
+    if keep < 1:
+        raise ValueError(f"--keep_versions is {keep}; it must be at least 1")
+    _recover_removals(home)
+    versions = published_versions(home)
+    latest = _latest_for_job(home)
+    # The highest stays too: its number would be given again.
+    kept = (latest, *versions[-1:])
+    removed = [version for version in versions if version not in kept][: max(len(versions) - keep, 0)]
+    system = file_system(home)
+    for version in removed:
+        folder, journal = version_folder(home, version), os.path.join(home, RUNS, f"removing-{version}.json")
+        published_dataset(folder)  # a damaged manifest is reported while it is still published
+        system.move(os.path.join(folder, MANIFEST), journal)
+        system.sync_folder(folder)
+        system.sync_folder(os.path.dirname(journal))
+        _remove_listed(folder, journal)
+    return removed
+
+
 def is_complete(folder: str) -> bool:
     """Whether a folder holds a published dataset."""
     return file_system(folder).find(os.path.join(folder, MANIFEST)) is not None
@@ -175,11 +300,9 @@ def is_complete(folder: str) -> bool:
 
 def is_staged(folder: str) -> bool:
     """Whether a folder under `.recordmill` has the manifest of the version that it is named after."""
-    try:
-        manifest = json.loads(read_bytes(os.path.join(folder, MANIFEST)))
-        return bool(manifest["version"] == os.path.basename(folder))
-    except (FileNotFoundError, *_DAMAGED):
-        return False
+    with contextlib.suppress(ValueError):
+        return _noted_version(folder) == os.path.basename(folder)
+    return False
 
 
 def versions_where(matches: Callable[[str], bool], folder: str) -> list[Version]:
@@ -200,12 +323,19 @@ def named_version(text: object) -> Version | None:
     return Version(*map(int, matched.groups())) if matched else None
 
 
+def _noted_version(folder: str) -> str | None:
+    """The version in a folder's manifest. Raises ValueError where it is damaged."""
+    manifest = read_json(os.path.join(folder, MANIFEST), _Manifest)
+    return manifest.version if manifest is not None else None
+
+
 def _is_half_published(home: str, version: Version) -> bool:
     """Whether a job was interrupted while it moved the files of a version into the version's own folder."""
     folder = version_folder(home, version)
     if assembly_folder(home, version) != folder or is_complete(folder):
         return False
-    return has_publication(staging_folder(home, version))
+    runs = marked_run_folders(staging_folder(home, version))
+    return any(exists(os.path.join(run, RUN_JOURNAL)) for run in runs)
 
 
 def _versions_in(folder: str) -> list[Version]:
@@ -222,7 +352,7 @@ def _check_names(home: str, names: Iterable[str]) -> None:
             f"--output is {home!r}, which holds a dataset without versions; leave --dataset_version, or give "
             "another folder"
         )
-    if has_runs(home):
+    if marked_run_folders(home):
         raise ValueError(
             f"--output is {home!r}, where a run without --dataset_version has not ended; give its command "
             "again, or another folder"
@@ -230,19 +360,15 @@ def _check_names(home: str, names: Iterable[str]) -> None:
     strange = [name for name in strange_entries(home) if not _is_ours(os.path.relpath(name, RUNS))]
     if strange:
         raise ValueError(
-            f"--output is {home!r}, where recordmill did not write {_shown(strange)}; move it away, or give "
+            f"--output is {home!r}, where recordmill did not write {shown(strange)}; move it away, or give "
             "another folder"
         )
     others = sorted({*names} - {RUNS})
     if others and not any(name == LATEST or named_version(name) for name in names):
         raise ValueError(
-            f"--output is {home!r}, which is not empty and has no versions ({_shown(others)}); give an empty "
+            f"--output is {home!r}, which is not empty and has no versions ({shown(others)}); give an empty "
             "or new folder"
         )
-
-
-def _shown(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:3])) + (", …" if len(names) > 3 else "")
 
 
 def _is_ours(name: str) -> bool:
@@ -251,24 +377,110 @@ def _is_ours(name: str) -> bool:
     return bool(name in (PUBLISHING, LATEST) or REMOVING.fullmatch(name) or named_version(name))
 
 
-def read_version(path: str) -> Version | None:
-    """The version that a JSON file names; None where there is no file.
+def read_version(path: str) -> tuple[Version, str] | None:
+    """The version that a JSON file names, and the previous one in a journal; None where there is no file.
 
     Raises:
         ValueError: it names none.
     """
     try:
-        found = json.loads(read_bytes(path))
-        version = named_version(found["version"])
-        if found["format_version"] != FORMAT_VERSION or version is None:
+        found = read_json(path, _VersionFile)
+        if found is None:
+            return None
+        version = named_version(found.version)
+        if found.format_version != FORMAT_VERSION or version is None:
             raise ValueError
-    except FileNotFoundError:
-        return None
-    except _DAMAGED as error:
+    except ValueError as error:
         raise ValueError(f"{path!r} names no version, as {version_text(_FIRST)} would") from error
-    return version
+    return version, found.before
 
 
-def version_text(version: Version) -> str:
+def version_text(version: Version, **more: str) -> str:
     """The contents of a JSON file that names a version."""
-    return json.dumps({"format_version": FORMAT_VERSION, "version": str(version)})
+    return json.dumps({"format_version": FORMAT_VERSION, "version": str(version), **more})
+
+
+def _rename(home: str, version: Version) -> None:
+    """Moves a version out of its staging folder."""
+    staging = staging_folder(home, version)
+    remove_runs(staging)
+    file_system(home).rename_folder(staging, version_folder(home, version))
+
+
+def _recover_staged(home: str, version: Version) -> bool:
+    """Publishes a complete version in its staging folder; False if it was published already."""
+    staging, published = staging_folder(home, version), version_folder(home, version)
+    if not file_system(published).exists(published):
+        begin_publication(home, version)
+        _rename(home, version)
+        return True
+    if is_complete(published):  # so a job did not publish the staged one
+        remove_runs(staging)
+        dataset = published_dataset(staging)
+        remove_files(staging, {*(dataset.files if dataset is not None else ())} - {MANIFEST})
+        remove_files(staging, [MANIFEST])
+        file_system(staging).remove_folder(staging)
+        return False
+    raise JobError(f"{published} is in the way of version {version}, which is to be put there; move it away")
+
+
+def _journal(home: str) -> tuple[Version, str] | None:
+    """The version that a job has begun to publish, and the one that latest.json named then."""
+    try:
+        return read_version(os.path.join(home, RUNS, PUBLISHING))
+    except ValueError as error:
+        raise JobError(f"{error}; remove it") from error
+
+
+def _latest_name(home: str) -> str:
+    """What latest.json names; empty where it names none."""
+    with contextlib.suppress(ValueError):
+        return str(latest_version(home) or "")
+    return ""
+
+
+def _latest_for_job(home: str) -> Version | None:
+    try:
+        return latest_version(home)
+    except ValueError as error:
+        raise JobError(str(error)) from error
+
+
+def _write_latest(home: str, version: Version) -> None:
+    write_file(os.path.join(home, LATEST), f"{version_text(version)}\n", os.path.join(home, RUNS))
+
+
+def _recover_removals(home: str) -> None:
+    """Completes interrupted removals."""
+    runs, system = os.path.join(home, RUNS), file_system(home)
+    for found in system.contents(runs):
+        removed = REMOVING.fullmatch(found.basename)
+        version = named_version(removed[1]) if removed else None
+        if version is None:
+            continue
+        folder = version_folder(home, version)
+        if version == _latest_for_job(home) and is_complete(folder):
+            system.remove_existing(found.path)  # only begun, when somebody set latest.json back to it
+        else:
+            with contextlib.suppress(OSError):  # no longer published; the next job tries again
+                _remove_listed(folder, found.path)
+
+
+def _remove_listed(folder: str, journal: str) -> None:
+    """Removes the files that a manifest lists which has become a journal; then the journal.
+
+    Raises:
+        JobError: the journal is damaged.
+    """
+    try:
+        listed = msgspec.json.decode(read_bytes(journal), type=DatasetFiles).files
+        names = [check_name(folder, name) for name in listed]
+    except (ValueError, RecursionError) as error:
+        raise JobError(f"{journal} is damaged ({error}); remove it, and {folder}") from error
+    system = file_system(folder)
+    for name in (MANIFEST, DATASET_INFO):  # a move of the manifest in a bucket may have got to the copy
+        system.remove_existing(os.path.join(folder, name))
+    remove_files(folder, names)
+    system.remove_folder(folder)
+    system.sync_folder(os.path.dirname(folder))
+    system.remove_existing(journal)
