@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -94,6 +95,29 @@ def test_a_conversion(store: Store, photos: Path, local: Path, tmp_path: Path, i
     assert convert("--input", source, "--output", OUT, *ARGS) == 2  # there is a dataset
     assert convert("--input", source, "--output", OUT, "--overwrite", *ARGS) == 0
     check(store, local, tmp_path)
+
+
+def test_an_archive(store: Store, photos: Path, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    with zipfile.ZipFile(tmp_path / "in/photos.zip", "w") as archive:
+        for path in sorted(photos.rglob("*.*")):
+            archive.write(path, path.relative_to(photos))
+    assert convert("--input", tmp_path / "in", "--output", tmp_path / "local", *ARGS) == 0
+    assert convert("--input", upload(store, tmp_path / "in"), "--output", OUT, *ARGS) == 0
+    check(store, tmp_path / "local", tmp_path)
+
+
+def test_what_is_refused(
+    store: Store, photos: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    calls = {
+        ("mem://box/none", OUT): "--input is 'mem://box/none': there is no such file or folder",
+        ("foo://box/in", OUT): "--input is 'foo://box/in'; local paths and gs:// URIs are read",
+        (photos, "foo://box"): "--output is 'foo://box'; local folders and gs:// are written",
+    }
+    for (source, output), message in calls.items():
+        assert convert("--input", source, "--output", output) == 2
+        assert capfd.readouterr().err == f"recordmill convert: error: {message}\n"
 
 
 def test_a_job_that_is_killed_is_resumed(store: Store, photos: Path, local: Path, tmp_path: Path) -> None:

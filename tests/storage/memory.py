@@ -27,6 +27,7 @@ class Store:
         self.files: dict[str, tuple[bytes, Status]] = {}
         self.on_put: Callable[[str], None] = lambda path: None
         self._lock = threading.RLock()
+        self._is_open = True
         self._listener = Listener(("127.0.0.1", 0), backlog=64)
         threading.Thread(target=self._listen, daemon=True).start()
 
@@ -37,6 +38,8 @@ class Store:
 
     def close(self) -> None:
         """Takes no more connections."""
+        self._is_open = False
+        Client(self._listener.address).close()
         self._listener.close()
 
     def get(self, path: str) -> tuple[bytes, Status]:
@@ -73,11 +76,8 @@ class Store:
             raise ChangedError(errno.EEXIST, "it is of another generation", path)
 
     def _listen(self) -> None:
-        while True:
-            try:
-                connection = self._listener.accept()
-            except OSError:
-                return
+        while self._is_open:
+            connection = self._listener.accept()
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: Connection) -> None:

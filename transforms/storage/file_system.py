@@ -158,7 +158,8 @@ class FileSystem(abc.ABC):
 
     def absolute(self, path: str) -> str:
         """The full path, without a `/` at its end."""
-        return path.rstrip("/")
+        scheme, separator, rest = path.partition("://")
+        return scheme + separator + rest.rstrip("/")
 
     def real_path(self, path: str) -> str:
         """The full path with its links resolved, as far as something exists."""
