@@ -20,7 +20,7 @@ from recordmill.transforms.storage.faults import may_pass
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_folder
 from recordmill.transforms.storage.listing import entries
-from recordmill.transforms.storage.local import mode_of, not_regular
+from recordmill.transforms.storage.local import not_regular, stat_of
 from recordmill.transforms.storage.paths import absolute, real_path
 
 _FOLDERS, _FOLDERS_REMOTE = 2_000, 16
@@ -183,8 +183,9 @@ def _no_file(config: SourceConfig) -> str:
     outline = Outline(config)
     keys = (joined(key, name) for key, level in outline.walk() for name in (*level.others, *level.images))
     for path in itertools.islice(map(outline.path, keys), _LOOKED_AT):
-        mode = mode_of(path)
-        fault = not_regular(mode) if mode else "it is a link to nothing, or may not be read"
+        found = stat_of(path)
+        unread = "it is a link to nothing, or may not be read"
+        fault = not_regular(found.st_mode) if found is not None else unread
         if fault is not None:
             return f"; {path!r}: {fault}"
     return ""

@@ -6,6 +6,7 @@ Source: https://cloud.google.com/storage/docs/json_api/v1
 from __future__ import annotations
 
 import base64
+import contextlib
 import errno
 import hashlib
 import io
@@ -44,6 +45,7 @@ from recordmill.transforms.storage.zip_member import check_size
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
+    from google.cloud.storage import Blob
 
 _ITEM_FIELDS = "name,size,generation,crc32c,md5Hash,updated"
 _LIST_FIELDS = f"items({_ITEM_FIELDS}),prefixes,nextPageToken"
@@ -269,58 +271,39 @@ def _download(uri: str, found: Status, file: BinaryIO) -> None:
 
 
 def _write(uri: str, data: bytes, if_generation: int | None = None) -> Status:
-    """Writes a whole object. One request.
-
-    Args:
-        uri: of the object.
-        data: its bytes.
-        if_generation: that the object has to be of now, `NEW` where there may be none; None for any.
+    """Writes a complete object. One request.
 
     Raises:
         ChangedError: it is of another generation, and was not written by a try whose answer was lost.
     """
     made = blob(uri)
     try:
-        called(
-            uri,
-            made.upload_from_string,
-            data,
-            content_type=_content_type(uri),
-            if_generation_match=if_generation,
-            checksum="crc32c",
-        )
-    except ChangedError as changed:
+        return _sent(made, uri, made.upload_from_string, data, if_generation)
+    except ChangedError:
         present = file_system(uri).find(uri)
-        try:
-            if present is None or file_system(uri).read(uri) != data:
-                raise
-        except FileNotFoundError:
-            raise changed from None
-        return present
-    return _status(made)
+        with contextlib.suppress(FileNotFoundError):
+            if present is not None and file_system(uri).read(uri) == data:
+                return present
+        raise
 
 
 def _upload(path: str, uri: str, if_generation: int | None = None) -> Status:
-    """Writes a whole object from a local file, in pieces: memory does not grow with it.
-
-    Args:
-        path: of the file.
-        uri: of the object.
-        if_generation: that the object has to be of now, `NEW` where there may be none; None for any.
+    """Writes a complete object from a local file, in pieces: memory does not grow with it.
 
     Raises:
         ChangedError: it is of another generation: of the one that was written, if only the answer was lost.
     """
     made = blob(uri)
     made.chunk_size = _UPLOAD_PIECE
-    called(
-        uri,
-        made.upload_from_filename,
-        path,
-        content_type=_content_type(uri),
-        if_generation_match=if_generation,
-        checksum="crc32c",
-    )
+    return _sent(made, uri, made.upload_from_filename, path, if_generation)
+
+
+def _sent(
+    made: Blob, uri: str, upload: Callable[..., None], contents: bytes | str, if_generation: int | None
+) -> Status:
+    content_type = mimetypes.guess_type(uri)[0] or "application/octet-stream"
+    condition = {"if_generation_match": if_generation}
+    called(uri, upload, contents, content_type=content_type, checksum="crc32c", **condition)
     return _status(made)
 
 
@@ -394,12 +377,7 @@ class _Copies:
 
 
 class _ObjectFile(io.RawIOBase):
-    """An object that is read in ranges, all of one generation.
-
-    Args:
-        uri: of the object.
-        found: its status.
-    """
+    """An object that is read in ranges, all of one generation."""
 
     def __init__(self, uri: str, found: Status) -> None:
         super().__init__()
@@ -408,11 +386,9 @@ class _ObjectFile(io.RawIOBase):
         self._at = 0
 
     def readable(self) -> bool:
-        """True."""
         return True
 
     def seekable(self) -> bool:
-        """True."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
@@ -499,18 +475,11 @@ def _unless_past_end(download: Callable[..., bytes], past_end: type[Exception]) 
     return downloaded
 
 
-def _content_type(uri: str) -> str:
-    return mimetypes.guess_type(uri)[0] or "application/octet-stream"
-
-
 def _status(found: Any) -> Status:
-    """The status of an object.
+    """The status of an object, from the client's handle.
 
     Its version is the same for the same bytes written again, where the service has an MD5 of them: it has
     none of an object that was composed of others.
-
-    Args:
-        found: the client's handle, with the object's metadata.
     """
     size, generation, crc32c = int(found.size or 0), int(found.generation or 0), found.crc32c or ""
     if found.md5_hash:

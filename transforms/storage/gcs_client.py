@@ -72,14 +72,9 @@ def client() -> Client:
 def called(
     uri: str, function: Callable[..., _T], *args: Any, within: float | None = None, **options: Any
 ) -> _T:
-    """The result of a request, whose errors are OSErrors about `uri`.
+    """The result of a function of the client, whose errors are OSErrors about `uri`.
 
-    Args:
-        uri: of the object or folder.
-        function: of the client.
-        *args: its arguments.
-        within: seconds to wait for the answer, without retries; None for the usual time-outs and retries.
-        **options: its arguments by name.
+    It is called once if it has to answer `within` some seconds, or else with the usual time-outs and retries.
 
     Raises:
         FileNotFoundError, PermissionError, ChangedError: likewise.

@@ -86,25 +86,21 @@ class LocalFileSystem(FileSystem):
         return retried(real_path, path)
 
     def find(self, path: str) -> Status | None:
-        try:
-            found = retried(os.stat, path)
-        except (OSError, ValueError) as error:
-            if may_pass(error):
-                raise
-            return None
-        return _status(found) if stat.S_ISREG(found.st_mode) else None
+        found = stat_of(path)
+        return _status(found) if found is not None and stat.S_ISREG(found.st_mode) else None
 
     def stat(self, path: str) -> Status:
         return _status(retried(os.stat, path))
 
     def is_folder(self, path: str) -> bool:
-        return stat.S_ISDIR(mode_of(path))
+        found = stat_of(path)
+        return found is not None and stat.S_ISDIR(found.st_mode)
 
     def exists(self, path: str) -> bool:
         return os.path.lexists(path)
 
     def is_file(self, path: str) -> bool:
-        return stat.S_ISREG(mode_of(path))
+        return self.find(path) is not None
 
     def is_there(self, path: str) -> bool:
         try:
@@ -247,18 +243,14 @@ def version_of(found: os.stat_result) -> int:
     return hash63(f"{found.st_mtime_ns} {found.st_size}".encode()) if found.st_mtime_ns else 0
 
 
-def mode_of(path: str) -> int:
-    """`st_mode` of what is at a path, links followed; 0 where nothing is there, or may be seen.
-
-    Raises:
-        OSError: one that may pass, and has not.
-    """
+def stat_of(path: str) -> os.stat_result | None:
+    """The status of what is at a path, links followed; None where nothing is there, or may be seen."""
     try:
-        return retried(os.stat, path).st_mode
+        return retried(os.stat, path)
     except (OSError, ValueError) as error:
         if may_pass(error):
             raise
-        return 0
+        return None
 
 
 def real_path(path: str) -> str:
@@ -272,11 +264,7 @@ def real_path(path: str) -> str:
 
 
 def not_regular(mode: int) -> str | None:
-    """Describes what is not a regular file, for messages; None for a regular file.
-
-    Args:
-        mode: its `st_mode`.
-    """
+    """Describes what is not a regular file by its mode, for messages; None for a regular file."""
     if stat.S_ISREG(mode):
         return None
     kinds = {
@@ -290,13 +278,10 @@ def not_regular(mode: int) -> str | None:
 
 
 def open_regular(path: str) -> tuple[int, int]:
-    """Opens a regular file at a path without links. Every file of the input is opened here.
+    """Opens a regular file at a path without links; its descriptor and size. All input is opened here.
 
     Links are resolved and checked when a file is listed. The path of the opened file is compared with the
     listed path, so that a link or a folder that is swapped in later is not followed.
-
-    Returns:
-        Its descriptor, and its size.
 
     Raises:
         OSError: `ENXIO` where it is no regular file, `EXDEV` where a link leads from the path to another.
