@@ -354,10 +354,7 @@ def acquire(output: str, token: str, command: str = "") -> None:
 
 
 def keep(output: str, token: str) -> None:
-    """Shows that the job `token` lives as long as this process does, if it has the lock; never fails.
-
-    The process that acquired the lock may end before the job does.
-    """
+    """Renews the lock in this process, too, if the job has it: the first may end before; never fails."""
     with contextlib.suppress(OSError, JobError):
         if is_held_by(output, token):
             acquire(output, token)

@@ -93,19 +93,17 @@ class DatasetFiles(msgspec.Struct):
 
 def published_dataset(output: str) -> PublishedDataset | None:
     """The dataset in a folder. Raises JobError if manifest.json does not list the dataset's files."""
-    path = os.path.join(output, MANIFEST)
+    path, manifest = os.path.join(output, MANIFEST), None
     try:
         text = read_bytes(path)
     except FileNotFoundError:
         return None
-    try:
+    with contextlib.suppress(ValueError, RecursionError):
         manifest = msgspec.json.decode(text, type=DatasetFiles)
-        if manifest.format_version != FORMAT_VERSION:
-            raise ValueError
-    except (ValueError, RecursionError) as error:
+    if manifest is None or manifest.format_version != FORMAT_VERSION:
         raise JobError(
             f"{path} does not list the dataset's files; remove the dataset yourself, or give another folder"
-        ) from error
+        )
     try:
         names = tuple(check_name(output, name) for name in manifest.files)
     except ValueError as error:

@@ -23,15 +23,14 @@ _LOOKED_AFTER = 16 << 20  # bytes written between two looks at the free space
 class Spool:
     """Writes pieces of bytes one after the other, into as many files as it takes.
 
-    The same pieces in the same order lie at the same places each time. What a reference leads to is there
-    once the spool is closed: references may be handed on before, if nobody follows them before. Its version
-    is minus a number of the piece's own bytes: the same wherever and whenever they are spooled again.
+    The same pieces in the same order get the same references each time; the version in a reference is minus
+    a number of the piece's bytes. References may be followed once the spool is closed.
 
     with Spool(scratch, "train.parquet", version) as spool:
         ref = spool.add(data)
 
     Args:
-        scratch: a folder, or a `gs://` prefix, that lives as long as the references.
+        scratch: a folder that lives as long as the references.
         name: of what is unpacked, such as its path: spools of other names are other files.
         version: of what is unpacked, as of `Status`; likewise.
     """

@@ -143,7 +143,7 @@ def published_versions(home: str) -> list[Version]:
 
 def staged_versions(home: str) -> list[Version]:
     """The versions that a job makes, or was making; ascending."""
-    return sorted(_versions_in(os.path.join(home, RUNS)))
+    return _versions_in(os.path.join(home, RUNS))
 
 
 def latest_version(home: str) -> Version | None:
@@ -163,22 +163,15 @@ def staging_folder(home: str, version: Version | str) -> str:
 
 
 def assembly_folder(home: str, version: Version | str) -> str:
-    """The folder into which a job moves the files of a version, the manifest last.
-
-    Where folders can be renamed, it is the staging folder; elsewhere the version's own, in which readers see
-    no dataset without its manifest.
-    """
-    folder_of = staging_folder if file_system(home).has_folders else version_folder
-    return folder_of(home, version)
+    """The folder into which a job moves the files of a version, the manifest last."""
+    return (staging_folder if file_system(home).has_folders else version_folder)(home, version)
 
 
 def version_to_write(home: str, asked: str) -> Version:
     """The version that a job is going to make.
 
-    Args:
-        home: folder of the versions.
-        asked: `auto` for the highest that is there with its last number raised, 1.0.0 where there is none; or
-            `x.y.z`. One that an earlier job has made, and not published, may be given again.
+    It is `x.y.z`, as asked; or for `auto` the highest that is there with its last number raised, 1.0.0 where
+    there is none. One that an earlier job has made, and not published, may be asked for again.
 
     Raises:
         ValueError: it is no version, or not higher than all that are there.
@@ -378,21 +371,14 @@ def _is_ours(name: str) -> bool:
 
 
 def read_version(path: str) -> tuple[Version, str] | None:
-    """The version that a JSON file names, and the previous one in a journal; None where there is no file.
-
-    Raises:
-        ValueError: it names none.
-    """
-    try:
+    """The version that a JSON file names, and in a journal the previous one; None where there is no file."""
+    with contextlib.suppress(ValueError):  # of a damaged file
         found = read_json(path, _VersionFile)
         if found is None:
             return None
-        version = named_version(found.version)
-        if found.format_version != FORMAT_VERSION or version is None:
-            raise ValueError
-    except ValueError as error:
-        raise ValueError(f"{path!r} names no version, as {version_text(_FIRST)} would") from error
-    return version, found.before
+        if found.format_version == FORMAT_VERSION and (version := named_version(found.version)) is not None:
+            return version, found.before
+    raise ValueError(f"{path!r} names no version, as {version_text(_FIRST)} would")
 
 
 def version_text(version: Version, **more: str) -> str:
@@ -433,7 +419,6 @@ def _journal(home: str) -> tuple[Version, str] | None:
 
 
 def _latest_name(home: str) -> str:
-    """What latest.json names; empty where it names none."""
     with contextlib.suppress(ValueError):
         return str(latest_version(home) or "")
     return ""
@@ -467,11 +452,7 @@ def _recover_removals(home: str) -> None:
 
 
 def _remove_listed(folder: str, journal: str) -> None:
-    """Removes the files that a manifest lists which has become a journal; then the journal.
-
-    Raises:
-        JobError: the journal is damaged.
-    """
+    """Removes the files that a journal lists, which was the manifest; then the journal."""
     try:
         listed = msgspec.json.decode(read_bytes(journal), type=DatasetFiles).files
         names = [check_name(folder, name) for name in listed]
