@@ -16,6 +16,7 @@ import pytest
 from PIL import Image
 
 from benchmarks.drawings import draw, draw_folder
+from recordmill.transforms.storage.local import LocalFileSystem
 from tests.pipelines.conversion import by_key, convert, convert_call, digests, examples, failures, manifest
 
 ROOT = Path(__file__).parents[2]
@@ -459,7 +460,7 @@ def test_a_group_that_does_not_take_part_in_the_match(photos: Path, tmp_path: Pa
 def test_free_space_is_looked_at_before(
     photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("recordmill.transforms.storage.local.free_bytes", lambda path: 1000)
+    monkeypatch.setattr(LocalFileSystem, "free_bytes", lambda *_: 1000)
     output = tmp_path / "out"
     assert convert("--input", photos, "--output", output, "--quiet") == 1
     assert "will be written, and 1.0 kB are free there" in capfd.readouterr().err

@@ -9,6 +9,7 @@ import pytest
 
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import lock
+from recordmill.transforms.storage.local import LocalFileSystem
 from tests.pipelines.faulty import Job, Killed, Machine, contents
 
 # Number of shards of the dataset that is there, none for no dataset; and of the one that the job writes.
@@ -265,7 +266,7 @@ def test_all_is_on_disk_before_it_counts(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_finished_shards_need_no_room_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(tmp_path, *SCENES["first"])
-    monkeypatch.setattr("recordmill.transforms.storage.local.free_bytes", lambda path: 10)
+    monkeypatch.setattr(LocalFileSystem, "free_bytes", lambda *_: 10)
     scene.reset()
     with pytest.raises(JobError, match=r"about 3.0 kB will be written, and 10 bytes are free there"):
         scene.job()()
@@ -274,7 +275,7 @@ def test_finished_shards_need_no_room_again(tmp_path: Path, monkeypatch: pytest.
     publishes = next(at for at, what in enumerate(scene.operations) if what.endswith("publishing.json.part"))
     scene.reset()
     assert scene.interrupted(publishes)
-    monkeypatch.setattr("recordmill.transforms.storage.local.free_bytes", lambda path: 10)
+    monkeypatch.setattr(LocalFileSystem, "free_bytes", lambda *_: 10)
     scene.check_again()
 
 

@@ -18,7 +18,7 @@ _TAKES = re.compile(
     r"(.*\.)?(Image\.open|ParquetFile|TarFile|ZipFile|GzipFile|ElementTree\.(parse|iterparse)|read_magic)"
 )
 _IS_OPEN = re.compile(r"stream|stored|file|archive|headers|io\.BytesIO\(.*")
-_METHODS = ("check_readable", "write", "put", "link", "sync_folder")
+_METHODS = ("check_readable", "write", "put", "link", "sync_folder", "free_bytes")
 # Files of our own, by the function that opens them, and the one that opens the input.
 _OURS = {
     ("transforms/storage/local.py", "open_regular"),
@@ -28,7 +28,6 @@ _OURS = {
     ("transforms/storage/files.py", "read_text"),
     ("transforms/storage/files.py", "read_json"),
     ("transforms/storage/files.py", "is_unfinished"),
-    ("transforms/storage/local.py", "free_bytes"),
     *(("transforms/storage/local.py", f"LocalFileSystem.{name}") for name in _METHODS),
 }
 

@@ -13,7 +13,7 @@ NO_SPACE = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_a_full_disk_is_named_with_what_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "free_bytes", lambda path: 12_300)
+    monkeypatch.setattr(local.LocalFileSystem, "free_bytes", lambda *_: 12_300)
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "tmp"))
     assert str(fault(NO_SPACE, f"{tmp_path}/out/a")) == (
         f"{tmp_path}/out/a: No space left on device; 12.3 kB are free there; free space on that disk, "
@@ -25,7 +25,7 @@ def test_a_full_disk_is_named_with_what_is_free(tmp_path: Path, monkeypatch: pyt
 def test_a_full_disk_below_the_temporary_folder(
     folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "free_bytes", lambda path: 0)
+    monkeypatch.setattr(local.LocalFileSystem, "free_bytes", lambda *_: 0)
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     assert str(fault(NO_SPACE, f"{tmp_path}/{folder}/a")) == (
         f"{tmp_path}/{folder}/a: No space left on device; 0 bytes are free there; free space on that disk, "
@@ -43,7 +43,9 @@ def test_a_folder_whose_name_begins_like_the_temporary_one(
 
 def test_free_bytes_of_a_file_that_is_not_there(tmp_path: Path) -> None:
     free = os.statvfs(tmp_path)
-    assert local.free_bytes(f"{tmp_path}/none/yet") == pytest.approx(free.f_bavail * free.f_frsize, rel=0.2)
+    assert local.LocalFileSystem().free_bytes(f"{tmp_path}/none/yet") == pytest.approx(
+        free.f_bavail * free.f_frsize, rel=0.2
+    )
 
 
 def test_a_fault_of_a_bucket_speaks_of_the_service() -> None:

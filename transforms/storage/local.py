@@ -217,7 +217,10 @@ class LocalFileSystem(FileSystem):
             os.close(descriptor)
 
     def free_bytes(self, path: str) -> int | None:
-        return free_bytes(path)
+        path = os.path.abspath(path)
+        while not os.path.exists(path):
+            path = os.path.dirname(path)
+        return shutil.disk_usage(path).free
 
     def remove_entries(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
@@ -228,14 +231,6 @@ class LocalFileSystem(FileSystem):
             found = self.find(path)
             if generation != (found.generation if found is not None else 0):
                 raise ChangedError(errno.EEXIST, "it has changed", path)
-
-
-def free_bytes(path: str) -> int:
-    """Free bytes on the disk of `path`, which need not exist."""
-    path = os.path.abspath(path)
-    while not os.path.exists(path):
-        path = os.path.dirname(path)
-    return shutil.disk_usage(path).free
 
 
 def version_of(found: os.stat_result) -> int:
