@@ -6,14 +6,14 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TypeVar
 
 import msgspec
 
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage.faults import naming_faults
-from recordmill.transforms.storage.file_system import Status, file_system
+from recordmill.transforms.storage.file_system import Entry, Status, file_system
 
 _T = TypeVar("_T")
 
@@ -110,6 +110,16 @@ def check_folder(folder: str, given: str = "") -> None:
         raise ValueError(f"{given}, {error}") from error
     except (OSError, JobError) as error:
         raise ValueError(f"{given}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def named_entries(folder: str, entered: Collection[str]) -> Iterator[tuple[str, Entry]]:
+    """What is in a folder, by name; instead of the folders in `entered`, what is in them, as `folder/x`."""
+    system = file_system(folder)
+    for found in system.contents(folder):
+        if found.is_folder and found.basename in entered:
+            yield from ((found.name + inner.basename, inner) for inner in system.contents(found.path))
+        else:
+            yield found.basename, found
 
 
 def remove_files(folder: str, names: Iterable[str]) -> None:

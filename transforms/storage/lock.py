@@ -95,7 +95,8 @@ class _Lock(abc.ABC):
         """Whether it still is the job's, as far as no service has to be asked."""
         return self._thread is not None and self._thread.is_alive()
 
-    def close_file(self) -> None:  # noqa: B027
+    @abc.abstractmethod
+    def close_file(self) -> None:
         """Closes what is open in this process."""
 
     def is_free(self, found: _Found, ours: Collection[str] = ()) -> bool:
@@ -322,6 +323,9 @@ class _LockObject(_Lock):
                 return
             generation = found.generation
         self.system.remove(self.path, generation, within)
+
+    def close_file(self) -> None:
+        """Nothing is open."""
 
 
 _mutex = threading.Lock()

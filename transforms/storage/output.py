@@ -13,6 +13,7 @@ from recordmill.transforms.storage.files import (
     check_folder,
     exists,
     is_file,
+    named_entries,
     open_named,
     read_text,
     write_file,
@@ -131,19 +132,8 @@ def _foreign_files(output: str, overwrite: bool, work: str) -> list[str]:
         return strange
     if has_unpublished(work):
         return strange
-    return sorted({*strange, *(_files(output) - _left_over(output, work))})
-
-
-def _files(output: str) -> set[str]:
-    """What a folder holds, but for runs: names, and those in the folders of a dataset below their names."""
-    system = file_system(output)
-    names = set()
-    for found in system.contents(output):
-        if found.is_folder and found.basename in (INDEX, LINEAGE):
-            names |= {found.name + inner.basename for inner in system.contents(found.path)}
-        elif found.basename != RUNS:
-            names.add(found.basename)
-    return names
+    present = {name for name, _ in named_entries(output, (INDEX, LINEAGE))}
+    return sorted({*strange, *(present - _left_over(output, work) - {RUNS})})
 
 
 def _left_over(output: str, work: str) -> set[str]:

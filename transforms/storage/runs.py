@@ -19,7 +19,14 @@ import msgspec
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.file_system import Entry, file_system
-from recordmill.transforms.storage.files import exists, is_unfinished, read_bytes, read_json, write_file
+from recordmill.transforms.storage.files import (
+    exists,
+    is_unfinished,
+    named_entries,
+    read_bytes,
+    read_json,
+    write_file,
+)
 from recordmill.transforms.storage.layout import (
     CHECKPOINT_ENDING,
     FAILURES,
@@ -206,21 +213,11 @@ def _shard_sizes(folder: str) -> dict[str, int]:
     return file_system(folder).sizes(os.path.join(folder, _SHARDS))
 
 
-def _inside(folder: str) -> Iterator[tuple[str, Entry]]:
-    """What is in a run's folder, by its name; shards as `shards/x`."""
-    system = file_system(folder)
-    for found in system.contents(folder):
-        if found.basename == _SHARDS and found.is_folder:
-            yield from ((found.name + shard.basename, shard) for shard in system.contents(found.path))
-        else:
-            yield found.basename, found
-
-
 def _names_in(run: Run) -> list[str]:
     """The names in a run's folder before the run begins, without our scratch folder."""
     return [
         name
-        for name, found in _inside(run.folder)
+        for name, found in named_entries(run.folder, [_SHARDS])
         if not (name == _SCRATCH and owner_of(found.path))
         and not is_unfinished(found.path, _MARKER, NOTE_START)
     ]
@@ -232,7 +229,7 @@ def _made_in(folder: str) -> Iterator[Entry]:
     if marker is None:
         return
     others = {_SCRATCH, _MARKER, PUBLISHING, *marker.foreign}
-    for name, found in _inside(folder):
+    for name, found in named_entries(folder, [_SHARDS]):
         if name in others:
             continue
         if name == found.basename:
