@@ -100,7 +100,8 @@ class LocalFileSystem(FileSystem):
         return os.path.lexists(path)
 
     def is_file(self, path: str) -> bool:
-        return self.find(path) is not None
+        found = stat_of(path)
+        return found is not None and stat.S_ISREG(found.st_mode)
 
     def is_there(self, path: str) -> bool:
         try:
