@@ -12,6 +12,7 @@ import pytest
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import gcs, lock
 from recordmill.transforms.storage.gcs_client import called
+from recordmill.transforms.storage.publication import Move, move_file
 from recordmill.transforms.storage.version_publication import (
     publish_version,
     recover_versions,
@@ -265,3 +266,16 @@ def test_a_job_killed_at_any_request(bucket: str, bucket_server: BucketServer, a
         assert contents(bucket_server, home).keys() == {"latest.json", *kept}
         check_readers(bucket_server, home)
     assert before > 45
+
+
+def test_a_job_that_was_suspended_replaces_no_file_of_a_published_version(
+    home: str, bucket_server: BucketServer
+) -> None:
+    previous, published = f"{home}/1.0.9/{FILES[2]}", f"{home}/1.0.10/{FILES[2]}"
+    text = bucket_server.get(published)
+    with pytest.raises(JobError, match="is another job's, published meanwhile"):
+        move_file(Move(previous, published, None, stays=True))
+    assert bucket_server.get(published) == text
+    for _ in range(2):  # the step may be repeated
+        move_file(Move(previous, f"{home}/1.0.11/{FILES[2]}", None, stays=True))
+    assert bucket_server.get(f"{home}/1.0.11/{FILES[2]}") == bucket_server.get(previous)
