@@ -13,6 +13,7 @@ from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import gcs, lock
 from recordmill.transforms.storage.gcs_client import called
 from recordmill.transforms.storage.publication import Move, move_file
+from recordmill.transforms.storage.runs import discard_run, has_runs, mark_run
 from recordmill.transforms.storage.version_publication import (
     publish_version,
     recover_versions,
@@ -279,3 +280,17 @@ def test_a_job_that_was_suspended_replaces_no_file_of_a_published_version(
     for _ in range(2):  # the step may be repeated
         move_file(Move(previous, f"{home}/1.0.11/{FILES[2]}", None, stays=True))
     assert bucket_server.get(f"{home}/1.0.11/{FILES[2]}") == bucket_server.get(previous)
+
+
+def test_what_others_put_into_a_staging_folder_stays(home: str, bucket_server: BucketServer) -> None:
+    note = f"{home}/.recordmill/1.0.11/notes.txt"
+    bucket_server.put(note, b"mine")
+    run = run_of(home, "1.0.11")
+    with locked(home):
+        mark_run(run, "1.0")
+        discard_run(run)  # as of an unchanged version
+        assert not has_runs(run.work)
+        mark_run(run, "1.0")
+        recover_versions(home, "1.0.12")
+        assert not has_runs(run.work)
+    assert bucket_server.names(f"{home}/.recordmill") == [note]

@@ -186,9 +186,12 @@ def discard_run(run: Run) -> None:
 
 
 def remove_staging(folder: str) -> None:
-    """Removes the folder in which runs made a version, markers last. Without a run, it is left as it is."""
+    """Removes the folder in which runs made a version, markers last. Without a run, it is left as it is.
+
+    Where folders cannot be renamed, runs make nothing in it but their own folders: other files stay.
+    """
     system = file_system(folder)
-    if has_runs(folder):
+    if system.has_folders and has_runs(folder):
         runs = os.path.join(folder, RUNS)
         system.remove_entries(found for found in contents(folder) if found.path != runs)
     remove_runs(folder)
