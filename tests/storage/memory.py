@@ -127,9 +127,9 @@ class MemoryFileSystem(FileSystem):
         written: Status = self._ask("put", path, b"".join(pieces), if_generation)
         return written
 
-    def link(self, source: str, target: str) -> None:
+    def link(self, source: str, target: str, if_generation: int | None = None) -> None:
         data, found = self._ask("get", source)
-        self._ask("put", target, data, None, found.modified)
+        self._ask("put", target, data, if_generation, found.modified)
 
     def remove(self, path: str, if_generation: int | None = None, within: float | None = None) -> None:
         self._ask("delete", path, if_generation)

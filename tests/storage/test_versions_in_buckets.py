@@ -12,6 +12,8 @@ import pytest
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import gcs, lock
 from recordmill.transforms.storage.gcs_client import called
+from recordmill.transforms.storage.publication import Move, move_file
+from recordmill.transforms.storage.runs import mark_run, marked_run_folders, remove_staging
 from recordmill.transforms.storage.versions import (
     check_home,
     latest_version,
@@ -263,3 +265,30 @@ def test_a_job_killed_at_any_request(bucket: str, bucket_server: BucketServer, a
         assert contents(bucket_server, home).keys() == {"latest.json", *kept}
         check_readers(bucket_server, home)
     assert before > 45
+
+
+def test_a_job_that_was_suspended_replaces_no_file_of_a_published_version(
+    home: str, bucket_server: BucketServer
+) -> None:
+    previous, published = f"{home}/1.0.9/{FILES[2]}", f"{home}/1.0.10/{FILES[2]}"
+    text = bucket_server.get(published)
+    with pytest.raises(JobError, match="is another job's, published meanwhile"):
+        move_file(Move(previous, published, None, stays=True))
+    assert bucket_server.get(published) == text
+    for _ in range(2):  # the step may be repeated
+        move_file(Move(previous, f"{home}/1.0.11/{FILES[2]}", None, stays=True))
+    assert bucket_server.get(f"{home}/1.0.11/{FILES[2]}") == bucket_server.get(previous)
+
+
+def test_what_others_put_into_a_staging_folder_stays(home: str, bucket_server: BucketServer) -> None:
+    note = f"{home}/.recordmill/1.0.11/notes.txt"
+    bucket_server.put(note, b"mine")
+    run = run_of(home, "1.0.11")
+    with locked(home):
+        mark_run(run, "1.0")
+        remove_staging(run.work)  # as of an unchanged version
+        assert not marked_run_folders(run.work)
+        mark_run(run, "1.0")
+        recover_versions(home, "1.0.12")
+        assert not marked_run_folders(run.work)
+    assert bucket_server.names(f"{home}/.recordmill") == [note]

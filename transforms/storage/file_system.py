@@ -312,8 +312,17 @@ class FileSystem(abc.ABC):
         self.remove_existing(source)  # or a try whose answer was lost has removed it
 
     @abc.abstractmethod
-    def link(self, source: str, target: str) -> None:
-        """Gives a file, which nobody changes any more, a second name: by a link, or else by a copy."""
+    def link(self, source: str, target: str, if_generation: int | None = None) -> None:
+        """Gives a file, which nobody changes any more, a second name: by a link, or else by a copy.
+
+        Args:
+            source: path of the file.
+            target: its second path; a file there is replaced.
+            if_generation: that the file at `target` must have, `NEW` where there may be none; None for any.
+
+        Raises:
+            ChangedError: as `write`; perhaps by a try whose answer was lost.
+        """
 
     @abc.abstractmethod
     def remove(self, path: str, if_generation: int | None = None, within: float | None = None) -> None:

@@ -187,12 +187,12 @@ class GcsFileSystem(FileSystem):
         os.remove(local_path)
         return status
 
-    def link(self, source: str, target: str) -> None:
+    def link(self, source: str, target: str, if_generation: int | None = None) -> None:
         """Copies an object within the service."""
         origin, made = blob(source), blob(target)
         token = None
         while True:
-            token, _, _ = called(source, made.rewrite, origin, token=token)
+            token, _, _ = called(source, made.rewrite, origin, token=token, if_generation_match=if_generation)
             if token is None:
                 return
 

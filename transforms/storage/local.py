@@ -179,7 +179,8 @@ class LocalFileSystem(FileSystem):
     def move(self, source: str, target: str) -> None:
         os.replace(source, target)
 
-    def link(self, source: str, target: str) -> None:
+    def link(self, source: str, target: str, if_generation: int | None = None) -> None:
+        self._check_generation(target, if_generation)
         self.remove_existing(target)
         try:
             os.link(source, target)

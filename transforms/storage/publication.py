@@ -199,13 +199,17 @@ def _published_meanwhile(output: str) -> str:
 
 
 def move_file(move: Move) -> None:
-    """Gives one finished file the name that readers see. Raises JobError if it is at neither path."""
+    """Gives one finished file the name that readers see.
+
+    Raises:
+        JobError: it is at neither path; or a file of another version would replace another job's.
+    """
     unpublished, published = move.unpublished, move.published
     system = file_system(published)
     with naming_faults(published):
         system.make_folder(os.path.dirname(published))
         if move.stays:
-            system.link(unpublished, published)
+            _share(unpublished, published)
             return
         try:
             system.move(unpublished, published)
@@ -215,6 +219,22 @@ def move_file(move: Move) -> None:
                 raise JobError(
                     f"{unpublished}: a finished shard is gone; give the same command again"
                 ) from error
+
+
+def _share(unpublished: str, published: str) -> None:
+    """Gives a file of another version its name in this one, unless an earlier try has.
+
+    Its source stays, so that a job that was suspended and has lost the lock can still copy it: it must not
+    replace what another job has published meanwhile.
+    """
+    system = file_system(published)
+    try:
+        system.link(unpublished, published, NEW if system.has_conditions else None)
+    except ChangedError as error:
+        if system.stat(published).stamp != system.stat(unpublished).stamp:
+            raise JobError(
+                f"{published} is another job's, published meanwhile; this one publishes nothing"
+            ) from error
 
 
 def complete_moves(output: str, publication: Publication) -> None:

@@ -163,9 +163,12 @@ def remove_run(run: Run) -> None:
 
 
 def remove_staging(folder: str) -> None:
-    """Removes the folder in which runs made a version, markers last. Without a run, it is left as it is."""
+    """Removes the folder in which runs made a version, markers last. Without a run, it is left as it is.
+
+    Where folders cannot be renamed, runs make nothing in it but their own folders: other files stay.
+    """
     system = file_system(folder)
-    if marked_run_folders(folder):
+    if system.has_folders and marked_run_folders(folder):
         runs = os.path.join(folder, RUNS)
         system.remove_entries(found for found in system.contents(folder) if found.path != runs)
     remove_runs(folder)
