@@ -87,7 +87,7 @@ def test_each_call_does_what_it_does_on_a_disk(store: Store, tmp_path: Path) -> 
     assert story(OUT) == story(str(tmp_path / "out"))
 
 
-@pytest.mark.parametrize("is_read", [False, True])
+@pytest.mark.parametrize("is_read", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_conversion(store: Store, photos: Path, local: Path, tmp_path: Path, is_read: bool) -> None:
     source = upload(store, photos) if is_read else str(photos)
     assert convert("--input", source, "--output", OUT, *ARGS) == 0
@@ -97,6 +97,7 @@ def test_a_conversion(store: Store, photos: Path, local: Path, tmp_path: Path, i
     check(store, local, tmp_path)
 
 
+@pytest.mark.slow
 def test_an_archive(store: Store, photos: Path, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     with zipfile.ZipFile(tmp_path / "in/photos.zip", "w") as archive:
@@ -120,6 +121,7 @@ def test_what_is_refused(
         assert capfd.readouterr().err == f"recordmill convert: error: {message}\n"
 
 
+@pytest.mark.slow
 def test_a_job_that_is_killed_is_resumed(store: Store, photos: Path, local: Path, tmp_path: Path) -> None:
     finished: set[str] = set()
 

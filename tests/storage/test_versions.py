@@ -369,12 +369,19 @@ def test_at_least_one_version_is_kept(home: Path) -> None:
         remove_old_versions(str(home), 0)
 
 
-@pytest.mark.parametrize("again", ["same", pytest.param("auto", marks=pytest.mark.slow)])
-def test_a_job_killed_at_any_moment(tmp_path: Path, again: str) -> None:
+@pytest.mark.parametrize(
+    ("again", "step"),
+    [
+        ("same", 5),
+        pytest.param("same", 1, marks=pytest.mark.slow),
+        pytest.param("auto", 1, marks=pytest.mark.slow),
+    ],
+)
+def test_a_job_killed_at_any_moment(tmp_path: Path, again: str, step: int) -> None:
     """Before each change of the file system it is killed; the next job leaves all as it would have been."""
-    was_killed, number = True, 0
+    was_killed, number = True, 1 - step
     while was_killed:
-        number += 1
+        number += step
         home = tmp_path / str(number)
         home.mkdir()
         publish(str(home), "1.0.0")
@@ -406,9 +413,9 @@ def test_a_job_killed_at_any_moment(tmp_path: Path, again: str) -> None:
 @pytest.mark.parametrize("first", range(6, 40, 5))
 def test_a_next_job_killed_at_any_moment(tmp_path: Path, first: int) -> None:
     """What settles a job that was killed in the middle is killed too, before each of its changes."""
-    was_killed, number = True, 0
+    was_killed, number = True, 1 - step
     while was_killed:
-        number += 1
+        number += step
         home = tmp_path / str(number)
         home.mkdir()
         publish(str(home), "1.0.0")

@@ -105,7 +105,7 @@ def convert(run: Run) -> None:
         moves.append(
             Move(os.path.join(run.shards, os.path.basename(name)), os.path.join(run.output, name), None)
         )
-        put(moves[-1].unpublished, text_of(run.version, name))
+        put(moves[-1].staged, text_of(run.version, name))
     publication = write_journal(run, moves, [*FILES[:1], "manifest.json"], "")
     file_system(run.output).each(move_file, moves)
     complete_moves(run.output, publication)

@@ -45,7 +45,7 @@ class Move(NamedTuple):
     A file of another version also stays where it is.
     """
 
-    unpublished: str
+    staged: str
     published: str
     sha256: str | None
     stays: bool = False
@@ -150,7 +150,7 @@ def write_journal(run: Run, moves: Iterable[Move], metadata: Iterable[str], expe
         replaces, ours = before.replaces, before.names
     publication = Publication(
         moves={
-            os.path.relpath(move.unpublished, run.folder): os.path.relpath(move.published, run.output)
+            os.path.relpath(move.staged, run.folder): os.path.relpath(move.published, run.output)
             for move in every
             if not move.stays
         },
@@ -204,24 +204,22 @@ def move_file(move: Move) -> None:
     Raises:
         JobError: it is at neither path; or a file of another version would replace another job's.
     """
-    unpublished, published = move.unpublished, move.published
+    staged, published = move.staged, move.published
     system = file_system(published)
     with naming_faults(published):
         system.make_folder(os.path.dirname(published))
         if move.stays:
-            _share(unpublished, published)
+            _share(staged, published)
             return
         try:
-            system.move(unpublished, published)
+            system.move(staged, published)
         except FileNotFoundError as error:  # where a step is repeated, it may have been moved
             is_there = system.find(published) is not None
             if not is_there or move.sha256 not in (None, system.sha256(published)):
-                raise JobError(
-                    f"{unpublished}: a finished shard is gone; give the same command again"
-                ) from error
+                raise JobError(f"{staged}: a finished shard is gone; give the same command again") from error
 
 
-def _share(unpublished: str, published: str) -> None:
+def _share(staged: str, published: str) -> None:
     """Gives a file of another version its name in this one, unless an earlier try has.
 
     Its source stays, so that a job that was suspended and has lost the lock can still copy it: it must not
@@ -229,9 +227,9 @@ def _share(unpublished: str, published: str) -> None:
     """
     system = file_system(published)
     try:
-        system.link(unpublished, published, NEW if system.has_conditions else None)
+        system.link(staged, published, NEW if system.has_conditions else None)
     except ChangedError as error:
-        if system.stat(published).stamp != system.stat(unpublished).stamp:
+        if system.stat(published).stamp != system.stat(staged).stamp:
             raise JobError(
                 f"{published} is another job's, published meanwhile; this one publishes nothing"
             ) from error
@@ -298,7 +296,7 @@ def commit(run: Run, manifest: str) -> None:
         raise JobError(_published_meanwhile(run.output))
 
 
-def undo(output: str, folder: str, publication: Publication) -> None:
+def roll_back(output: str, folder: str, publication: Publication) -> None:
     """Undoes a publication that was interrupted before manifest.json; the replaced dataset is removed."""
     foreign = foreign_metadata(output, folder, publication)
     made = publication.names | publication.replaced_names
@@ -309,24 +307,24 @@ def undo(output: str, folder: str, publication: Publication) -> None:
         Move(os.path.join(folder, source), os.path.join(output, name), None)
         for source, name in publication.moves.items()
     ]
-    file_system(output).each(_undo_move, moves)
+    file_system(output).each(_roll_back_move, moves)
     remove_files(output, {*publication.metadata, *publication.shared, *publication.replaced_names} - foreign)
     remove_empty_folders(output, made)
     _sync_folders(folder, publication.moves)
     _sync_folders(output, [MANIFEST])
 
 
-def _undo_move(move: Move) -> None:
+def _roll_back_move(move: Move) -> None:
     """Undoes a move, as far as it got. A move in a bucket may have got to the copy."""
-    unpublished, published = move.unpublished, move.published
+    staged, published = move.staged, move.published
     system = file_system(published)
-    if not system.exists(unpublished):
+    if not system.exists(staged):
         if system.exists(published):
-            system.make_folder(os.path.dirname(unpublished))
-            system.move(published, unpublished)
+            system.make_folder(os.path.dirname(staged))
+            system.move(published, staged)
         return
     # The published file is the run's only if it is a copy.
-    one, other = system.find(unpublished), system.find(published)
+    one, other = system.find(staged), system.find(published)
     if one and other and one.crc32c and (one.crc32c, one.size) == (other.crc32c, other.size):
         system.remove_existing(published)
 

@@ -37,7 +37,7 @@ from recordmill.transforms.storage.layout import (
     Run,
 )
 from recordmill.transforms.storage.owner import owner_of, remove_marked_folder
-from recordmill.transforms.storage.publication import PUBLISHING, read_journal, undo
+from recordmill.transforms.storage.publication import PUBLISHING, read_journal, roll_back
 
 _MARKER = "run.json"
 _SCRATCH = "scratch"
@@ -149,7 +149,7 @@ def recover_publications(output: str, work: str) -> None:
         if publication is not None:
             # With a manifest it never began, or was complete.
             if not published:
-                undo(output, folder, publication)
+                roll_back(output, folder, publication)
             file_system(folder).remove_existing(os.path.join(folder, PUBLISHING))
 
 
