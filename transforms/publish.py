@@ -258,7 +258,7 @@ def write_metadata(
                 raise JobError(f"{run.folder} is gone, and with it the job; give the same command again")
             complete_moves(run.output, publication)
             texts = dict(_described(reconciled, config, run, manifest, recipe))
-            written = write_metadata_files(run, texts)
+            written = write_metadata_files(run, texts, publication)
             digests = {
                 FAILURES: file_system(path).sha256(os.path.join(run.output, FAILURES)),
                 **lineage_digests(reconciled),

@@ -12,7 +12,7 @@ import pytest
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import gcs, lock
 from recordmill.transforms.storage.gcs_client import called
-from recordmill.transforms.storage.publication import Move, move_file
+from recordmill.transforms.storage.publication import Move, Publication, move_file, write_metadata_files
 from recordmill.transforms.storage.runs import mark_run, marked_run_folders, remove_staging
 from recordmill.transforms.storage.versions import (
     check_home,
@@ -275,6 +275,15 @@ def test_a_job_that_was_suspended_replaces_no_file_of_a_published_version(
     with pytest.raises(JobError, match="is another job's, published meanwhile"):
         move_file(Move(previous, published, None, stays=True))
     assert bucket_server.get(published) == text
+    run = run_of(home, "1.0.10")
+    publication = Publication({}, (FILES[0], "manifest.json"), None)
+    with pytest.raises(JobError, match="dataset_info.json is another job's, published meanwhile"):
+        write_metadata_files(run, {FILES[0]: "another"}, publication)
+    assert contents(bucket_server, f"{home}/1.0.10") == whole("1.0.10")
+    run = run_of(home, "1.0.11")
+    for text in ("an interrupted try's", "mine"):
+        write_metadata_files(run, {FILES[0]: text}, publication)
+    assert bucket_server.get(f"{home}/1.0.11/{FILES[0]}") == b"mine"
     for _ in range(2):  # the step may be repeated
         move_file(Move(previous, f"{home}/1.0.11/{FILES[2]}", None, stays=True))
     assert bucket_server.get(f"{home}/1.0.11/{FILES[2]}") == bucket_server.get(previous)

@@ -109,7 +109,7 @@ def convert(run: Run) -> None:
     publication = write_journal(run, moves, [*FILES[:1], "manifest.json"], "")
     file_system(run.output).each(move_file, moves)
     complete_moves(run.output, publication)
-    write_metadata_files(run, {FILES[0]: text_of(run.version, FILES[0])})
+    write_metadata_files(run, {FILES[0]: text_of(run.version, FILES[0])}, publication)
     begin_publication(run.home, parse_version(run.version))
     commit(run, manifest_of(run.version))
     remove_run(run)

@@ -77,8 +77,7 @@ class Owner(msgspec.Struct, frozen=True, rename={"pid_namespace": "place", "proc
     @staticmethod
     def is_begun(text: bytes) -> bool:
         """Whether a text is the JSON of an owner, or its start, or empty."""
-        begun = text[: len(OWNER_START) + 1].replace(b" ", b"")  # which version 0.1 has after the colon
-        return OWNER_START.encode().startswith(begun[: len(OWNER_START)])
+        return OWNER_START.encode().startswith(text[: len(OWNER_START)])
 
     def __str__(self) -> str:
         command = f" ({self.command})" if self.command else ""

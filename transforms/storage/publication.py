@@ -230,9 +230,7 @@ def _share(staged: str, published: str) -> None:
         system.link(staged, published, NEW if system.has_conditions else None)
     except ChangedError as error:
         if system.stat(published).stamp != system.stat(staged).stamp:
-            raise JobError(
-                f"{published} is another job's, published meanwhile; this one publishes nothing"
-            ) from error
+            raise JobError(_another_jobs(published)) from error
 
 
 def complete_moves(output: str, publication: Publication) -> None:
@@ -241,17 +239,35 @@ def complete_moves(output: str, publication: Publication) -> None:
     _sync_folders(output, publication.names)
 
 
-def write_metadata_files(run: Run, texts: Mapping[str, str]) -> Mapping[str, str]:
-    """Writes the files that describe the dataset, each completely or not at all. Returns SHA-256 by name."""
+def write_metadata_files(run: Run, texts: Mapping[str, str], publication: Publication) -> Mapping[str, str]:
+    """Writes the files that describe the dataset, each completely or not at all. Returns SHA-256 by name.
+
+    Raises:
+        JobError: a file is another job's, which a job that was suspended must not replace.
+    """
     digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
     written = _written_metadata(run.folder)
     every = {name: [*written.get(name, ()), digest] for name, digest in digests.items()}
     write_file(os.path.join(run.folder, METADATA), msgspec.json.encode(every))
+    system = file_system(run.output)
     for name, text in texts.items():
-        path = os.path.join(run.output, name)
-        file_system(path).make_folder(os.path.dirname(path))
-        write_file(path, text, run.folder)
+        path, pieces = os.path.join(run.output, name), [text.encode()]
+        system.make_folder(os.path.dirname(path))
+        is_new = system.has_conditions and name not in publication.replaced_names
+        with naming_faults(path):
+            try:
+                system.write(path, pieces, NEW if is_new else None, run.folder)
+            except ChangedError as error:
+                found = system.stat(path)
+                this = msgspec.structs.replace(publication, metadata=(name,))
+                if foreign_metadata(run.output, run.folder, this):
+                    raise JobError(_another_jobs(path)) from error
+                system.write(path, pieces, found.generation)
     return digests
+
+
+def _another_jobs(path: str) -> str:
+    return f"{path} is another job's, published meanwhile; this one publishes nothing"
 
 
 def _written_metadata(folder: str) -> Mapping[str, Collection[str]]:
