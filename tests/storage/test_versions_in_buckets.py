@@ -12,6 +12,7 @@ import pytest
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import gcs, lock
 from recordmill.transforms.storage.gcs_client import called
+from recordmill.transforms.storage.output import check_output
 from recordmill.transforms.storage.publication import Move, Publication, move_file, write_metadata_files
 from recordmill.transforms.storage.runs import mark_run, marked_run_folders, remove_staging
 from recordmill.transforms.storage.versions import (
@@ -140,6 +141,8 @@ def test_nothing_is_published_without_the_lock(home: str, bucket_server: BucketS
 def test_nothing_in_the_way_is_replaced(home: str, bucket_server: BucketServer) -> None:
     run = run_of(home, "1.0.11")
     bucket_server.put(f"{home}/1.0.11/train-00000-of-00001.tfrecord", b"mine")
+    with pytest.raises(ValueError, match=r"not empty \('train-.*move that away, or give a higher"):
+        check_output(run.output, work=run.work)
     with locked(home, run.token):
         with pytest.raises(JobError, match="no dataset's has the name 'train-00000-of-00001.tfrecord'"):
             convert(run)

@@ -277,11 +277,7 @@ class FileSystem(abc.ABC):
 
     @abc.abstractmethod
     def write(
-        self,
-        path: str,
-        pieces: Iterable[bytes],
-        if_generation: int | None = None,
-        unfinished_in: str = "",
+        self, path: str, pieces: Iterable[bytes], if_generation: int | None = None, unfinished_in: str = ""
     ) -> Status:
         """Writes a complete, durable file, or leaves the old one as it is.
 

@@ -158,11 +158,7 @@ class GcsFileSystem(FileSystem):
         return _ImageReader()
 
     def write(
-        self,
-        path: str,
-        pieces: Iterable[bytes],
-        if_generation: int | None = None,
-        unfinished_in: str = "",
+        self, path: str, pieces: Iterable[bytes], if_generation: int | None = None, unfinished_in: str = ""
     ) -> Status:
         """One request; large contents are collected in a file of this machine first."""
         every = iter(pieces)

@@ -142,11 +142,7 @@ class LocalFileSystem(FileSystem):
         return _LocalReader()
 
     def write(
-        self,
-        path: str,
-        pieces: Iterable[bytes],
-        if_generation: int | None = None,
-        unfinished_in: str = "",
+        self, path: str, pieces: Iterable[bytes], if_generation: int | None = None, unfinished_in: str = ""
     ) -> Status:
         """The contents are on disk before the file gets its name, and the name is on disk after it.
 

@@ -64,9 +64,10 @@ def check_output(output: str, overwrite: bool = False, work: str = "") -> None:
     except OSError as error:
         raise ValueError(f"--output is {output!r}: {error.filename}: {error.strerror}") from error
     if others:
-        raise ValueError(
-            f"--output is {output!r}, which is not empty ({shown(others)}); give an empty or new folder"
-        )
+        remedy = "give an empty or new folder"
+        if work not in ("", output):
+            remedy = "move that away, or give a higher --dataset_version"
+        raise ValueError(f"--output is {output!r}, which is not empty ({shown(others)}); {remedy}")
 
 
 def recheck_output(output: str, overwrite: bool, work: str = "") -> None:
