@@ -291,7 +291,7 @@ def test_a_version_that_fails(photos: Path, tmp_path: Path, capfd: pytest.Captur
     ("function", "told"),
     [
         (
-            "_move_out",
+            "_rename",
             "nothing is published in {output}/1.0.0\n"
             "the new dataset is complete in {output}/.recordmill/1.0.0: the next job publishes it\n",
         ),
