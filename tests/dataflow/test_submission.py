@@ -116,7 +116,7 @@ def test_the_graph_does_not_grow_with_the_files(submitter: Submitter) -> None:
     large, large_job = submitter.pipeline(), submitter.dataflow.jobs[-1]
     assert submitter.pipeline_url() != options(small_job)["pipelineUrl"]
     assert len(large.components.transforms) == len(small.components.transforms)
-    # What differs by job, such as its token, is compressed: sizes differ by chance. A name a file would be more.
+    # What differs by job, such as its token, is compressed, so that sizes differ by chance.
     assert abs(large.ByteSize() - small.ByteSize()) < 500
     assert abs(len(json.dumps(large_job)) - len(json.dumps(small_job))) < 500
     assert b"more_" not in large.SerializeToString()
