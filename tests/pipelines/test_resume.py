@@ -189,6 +189,7 @@ OLD_CHECKPOINT = """{"format_version": 6,
  "stats": {"written": 1, "failed": [], "actions": [["kept", 1]]}}}, "sizes": [357, 6]}"""
 
 
+@pytest.mark.slow
 def test_a_run_of_version_0_1_is_started_over(
     photos: Path, undisturbed: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -142,6 +142,7 @@ def edit(checkpoint: Checkpoint, **changes: object) -> None:
     Path(checkpoint.path).write_bytes(msgspec.msgpack.encode({**noted, **changes}))
 
 
+@pytest.mark.slow
 def test_equal_checkpoints_are_equal_bytes(tmp_path: Path) -> None:
     """In fresh processes, whatever their hash seeds and the order of counting."""
     code = """

@@ -194,6 +194,7 @@ def test_the_order_of_masks_is_not_significant_and_that_of_features_is() -> None
     assert packed("ab", features=str) != packed("ba", features=str)
 
 
+@pytest.mark.slow
 def test_equal_records_have_equal_bytes_in_every_process() -> None:
     """With other seeds of Python's hashes, and on every version of Python: these bytes are recorded."""
     code = "from tests.shards.test_references import golden; print(golden())"
