@@ -236,6 +236,7 @@ def test_the_first_commands_do_what_is_said(folder: Path) -> None:
     assert "circle" in (folder / "out/report.html").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_every_conversion_is_planned(folder: Path) -> None:
     before = sorted(folder.iterdir())
     others = [one for one in conversions() if one[1][0] == "convert" and not is_of_what_is_read(one)]

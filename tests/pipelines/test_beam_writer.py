@@ -225,7 +225,8 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize("num_shards", [pytest.param([], marks=pytest.mark.slow), ["--num_shards=2"]])
+@pytest.mark.slow
+@pytest.mark.parametrize("num_shards", [[], ["--num_shards=2"]])
 def test_a_fault_of_the_machine_is_one_clear_line(
     num_shards: list[str],
     photos: Path,

@@ -87,7 +87,8 @@ def test_each_call_does_what_it_does_on_a_disk(store: Store, tmp_path: Path) -> 
     assert story(OUT) == story(str(tmp_path / "out"))
 
 
-@pytest.mark.parametrize("is_read", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("is_read", [True, False])
 def test_a_conversion(store: Store, photos: Path, local: Path, tmp_path: Path, is_read: bool) -> None:
     source = upload(store, photos) if is_read else str(photos)
     assert convert("--input", source, "--output", OUT, *ARGS) == 0

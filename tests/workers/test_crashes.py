@@ -92,6 +92,7 @@ def test_a_crash_costs_one_image(tmp_path: Path, ends: list[int]) -> None:
     assert sum(done) == len(others)
 
 
+@pytest.mark.slow
 def test_a_hang_costs_one_image_and_two_limits(tmp_path: Path) -> None:
     records = listed(tmp_path, {5: b"HANG"}, count=10)
     path, failures, reasons = ran(records, tmp_path / "part", [])
