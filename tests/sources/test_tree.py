@@ -129,15 +129,15 @@ def test_a_walk_may_begin_further_in(tmp_path: Path) -> None:
 
 
 def test_what_is_in_the_first_folder_is_told_once_and_first(tmp_path: Path) -> None:
-    told: list[list[str]] = []
+    listed: list[list[str]] = []
     files = Tree(str(grow(tmp_path, "a/1", "a/b/2", "c"))).files(
-        on_listed=lambda found: told.append([entry.name for entry in found])
+        on_listed=lambda found: listed.append([entry.name for entry in found])
     )
-    assert not told
+    assert not listed
     next(files)
-    assert told == [["a/", "c"]]
+    assert listed == [["a/", "c"]]
     assert keys(list(files)) == ["a/b/2", "c"]
-    assert len(told) == 1
+    assert len(listed) == 1
 
 
 def test_files_that_are_passed_over_are_not_looked_at(tmp_path: Path) -> None:

@@ -284,29 +284,29 @@ def test_an_object_is_read_in_order_in_few_requests(bucket: str, bucket_server: 
 def story(root: str) -> list[object]:
     """Calls of every kind in a folder, and what came of them."""
     system = file_system(root)
-    told: list[object] = []
+    results: list[object] = []
     for name in ("a.txt", "b/c.txt", "b/d.txt"):
         system.make_folder(f"{root}/{name}".rpartition("/")[0])
         system.write(f"{root}/{name}", [name.encode()])
-    told += [system.exists(f"{root}/{name}") for name in ("a.txt", "none")]
-    told += [system.is_file(f"{root}/b/c.txt"), system.is_folder(f"{root}/b")]
-    told += [
+    results += [system.exists(f"{root}/{name}") for name in ("a.txt", "none")]
+    results += [system.is_file(f"{root}/b/c.txt"), system.is_folder(f"{root}/b")]
+    results += [
         system.is_folder(f"{root}/a.txt"),
         system.is_file(f"{root}/b"),
         system.is_file(f"{root}/a.txt/"),
     ]
-    told += [system.is_there(f"{root}/{name}") for name in ("b", "a.txt", "none", "a.txt/none")]
-    told += [system.is_link(f"{root}/a.txt"), system.stat(f"{root}/a.txt").size]
-    told += [(entry.name, entry.is_folder) for entry in system.contents(root)]
-    told += [system.contents(f"{root}/none"), system.sizes(f"{root}/b"), system.sizes(root)]
-    told += [entry.name for entry in system.list_below(root)]
+    results += [system.is_there(f"{root}/{name}") for name in ("b", "a.txt", "none", "a.txt/none")]
+    results += [system.is_link(f"{root}/a.txt"), system.stat(f"{root}/a.txt").size]
+    results += [(entry.name, entry.is_folder) for entry in system.contents(root)]
+    results += [system.contents(f"{root}/none"), system.sizes(f"{root}/b"), system.sizes(root)]
+    results += [entry.name for entry in system.list_below(root)]
     pages = (system.list_page(root, most=2), system.list_page(root, "b/", "b/d"))
-    told += [([entry.name for entry in page], more) for page, more in pages]
-    told.append(system.existing(root, ["a.txt", "b/c.txt", "b/x", "x/y"]))
-    told += [files.read_bytes(f"{root}/a.txt"), files.read_text(f"{root}/b/c.txt")]
-    told.append(system.sha256(f"{root}/a.txt"))
+    results += [([entry.name for entry in page], more) for page, more in pages]
+    results.append(system.existing(root, ["a.txt", "b/c.txt", "b/x", "x/y"]))
+    results += [files.read_bytes(f"{root}/a.txt"), files.read_text(f"{root}/b/c.txt")]
+    results.append(system.sha256(f"{root}/a.txt"))
     with files.open_named(f"{root}/b/d.txt") as file:
-        told.append(file.read())
+        results.append(file.read())
     for missing in (system.read, system.remove, system.stat, system.open):
         with pytest.raises(FileNotFoundError):
             missing(f"{root}/none")
@@ -315,21 +315,21 @@ def story(root: str) -> list[object]:
     with pytest.raises(ChangedError):
         system.remove(f"{root}/a.txt", 1)
     written = system.write(f"{root}/a.txt", [b"n", b"ew"], system.stat(f"{root}/a.txt").generation)
-    told += [written == system.find(f"{root}/a.txt"), system.read(f"{root}/a.txt")]
-    told.append(system.is_unchanged(f"{root}/a.txt", written.version, b"new"))
-    told.append(system.is_unchanged(f"{root}/a.txt", 1, b"new"))
+    results += [written == system.find(f"{root}/a.txt"), system.read(f"{root}/a.txt")]
+    results.append(system.is_unchanged(f"{root}/a.txt", written.version, b"new"))
+    results.append(system.is_unchanged(f"{root}/a.txt", 1, b"new"))
     system.link(f"{root}/a.txt", f"{root}/b/e.txt")
-    told.append(system.stat(f"{root}/b/e.txt").stamp == written.stamp)
+    results.append(system.stat(f"{root}/b/e.txt").stamp == written.stamp)
     system.move(f"{root}/a.txt", f"{root}/b/c.txt")
-    told += [files.read_text(f"{root}/b/c.txt"), system.exists(f"{root}/a.txt")]
+    results += [files.read_text(f"{root}/b/c.txt"), system.exists(f"{root}/a.txt")]
     with pytest.raises(FileNotFoundError):
         system.move(f"{root}/none", f"{root}/b/c.txt")
     system.remove(f"{root}/b/e.txt", system.stat(f"{root}/b/e.txt").generation)
     system.remove_existing(f"{root}/b/d.txt", f"{root}/none")
-    told.append([entry.name for entry in system.contents(f"{root}/b")])
+    results.append([entry.name for entry in system.contents(f"{root}/b")])
     system.remove_entries(entry for entry in system.contents(root) if entry.name == "b/")
-    told.append(system.contents(root))
-    return told
+    results.append(system.contents(root))
+    return results
 
 
 def test_files_of_a_bucket_and_of_a_disk_are_alike(

@@ -337,11 +337,11 @@ class _LocalReader(Reader):
     def _tried_again(
         self, error: OSError, function: Callable[_P, bytes], *args: _P.args, **options: _P.kwargs
     ) -> bytes:
-        def anew() -> bytes:  # what is open from before may have gone stale, or be one too many
+        def reopened() -> bytes:  # an open file may be stale, or one too many
             self.close()
             return function(*args, **options)
 
-        return tried_again(error, anew)
+        return tried_again(error, reopened)
 
     def _read_range(self, path: str, start: int, length: int | None) -> bytes:
         descriptor = self._container(path).fileno()
@@ -426,5 +426,5 @@ def _entries(folder: str, most: int | None) -> list[Entry]:
                 leads_to_folder = False  # a link to itself, or through a folder that may not be searched
             name = f"{entry.name}/" if leads_to_folder else entry.name
             found.append(Entry(name, entry.path, entry.is_symlink()))
-    found.sort(key=operator.itemgetter(0))  # in half the time of whole entries
+    found.sort(key=operator.itemgetter(0))  # in half the time that complete entries take
     return found
