@@ -18,7 +18,7 @@ import simplejpeg
 from PIL import Image
 
 from recordmill.transforms.framing import FRAME_BYTES, HEAD_BYTES
-from recordmill.transforms.sources.formats.wire import read_example
+from recordmill.transforms.sources.tfrecord.wire import read_example
 
 _RECORDS = 64
 _JPEG = b"\xff\xd8"

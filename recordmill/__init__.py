@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         Segment,
         Steps,
     )
-    from recordmill.transforms.sources.detection import detect
+    from recordmill.transforms.sources.detection.detect import detect
     from recordmill.transforms.sources.registry import source_of
     from recordmill.transforms.sources.source import SourceConfig
     from recordmill.transforms.write import WriteDataset
@@ -77,7 +77,7 @@ _MODULES = {
     "SourceConfig": "transforms.sources.source",
     "WriteDataset": "transforms.write",
     "dataset_info": "pipelines.input",
-    "detect": "transforms.sources.detection",
+    "detect": "transforms.sources.detection.detect",
     "load_dataset": "pipelines.input",
     "source_of": "transforms.sources.registry",
 }

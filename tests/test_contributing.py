@@ -32,7 +32,7 @@ def corners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     spec.loader.exec_module(module)
     source = module.CornersSource()
     monkeypatch.setattr(registry, "SOURCES", {source.name: source, **registry.SOURCES})
-    for name in ("pipelines.formats", "transforms.sources.detection"):
+    for name in ("pipelines.formats", "transforms.sources.detection.detect"):
         module_name = f"recordmill.{name}"
         monkeypatch.setattr(importlib.import_module(module_name), "SOURCES", registry.SOURCES)
     folder = tmp_path / "photos"

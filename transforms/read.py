@@ -15,7 +15,7 @@ import apache_beam as beam
 
 from recordmill.transforms.records import BadInput, ClassNames, ImageRecord, JobError
 from recordmill.transforms.shards import progress
-from recordmill.transforms.sources.detection import detect
+from recordmill.transforms.sources.detection.detect import detect
 from recordmill.transforms.sources.registry import source_of
 from recordmill.transforms.sources.source import Item, PartedSource, SourceConfig
 from recordmill.transforms.storage.listing import cached_listings

@@ -26,7 +26,9 @@ def chosen_source(args: argparse.Namespace) -> tuple[SourceConfig, str]:
     Raises:
         ValueError: no source reads the input, or flags contradict each other.
     """
-    from recordmill.transforms.sources.detection import detect  # imports all sources, which --help need not
+    from recordmill.transforms.sources.detection.detect import (
+        detect,  # imports all sources, which --help need not
+    )
 
     source = from_flags(SourceConfig, args, skip_dirs=(absolute(args.output),))
     check_apart(source.input, args.output)

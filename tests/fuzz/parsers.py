@@ -27,7 +27,7 @@ from typing import IO, Any, NamedTuple
 
 from recordmill.transforms.records import BadInput, ClassNames, Failure, ImageRecord, JobError
 from recordmill.transforms.shards.references import pack_record, unpack_record
-from recordmill.transforms.sources.detection import detect
+from recordmill.transforms.sources.detection.detect import detect
 from recordmill.transforms.sources.registry import SOURCES
 from recordmill.transforms.sources.source import Item, SourceConfig
 from recordmill.transforms.storage.reader import ImageReader

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.transforms.records import Failure, ImageRecord
-from recordmill.transforms.sources.archives import ArchiveSource
+from recordmill.transforms.sources.archives.archive import ArchiveSource
 from recordmill.transforms.sources.source import Item, SourceConfig
 from recordmill.transforms.storage.reader import ImageReader
 from tests.buckets.server import BucketServer

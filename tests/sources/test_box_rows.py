@@ -12,10 +12,10 @@ import pytest
 from defusedxml import ElementTree
 
 from recordmill.transforms.records import AnnotatedObject, Box, Failure, ImageRecord
-from recordmill.transforms.sources.csv_manifest import CsvSource
-from recordmill.transforms.sources.jsonl_manifest import JsonlSource
 from recordmill.transforms.sources.selection import EXCLUDED
 from recordmill.transforms.sources.source import Item, Source, SourceConfig
+from recordmill.transforms.sources.tables.csv_manifest import CsvSource
+from recordmill.transforms.sources.tables.jsonl_manifest import JsonlSource
 from tests.buckets.server import BucketServer
 
 HEADER = "filename,width,height,class,xmin,ymin,xmax,ymax"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.transforms.records import Failure, ImageRecord, JobError
-from recordmill.transforms.sources.detection import detect
+from recordmill.transforms.sources.detection.detect import detect
 from recordmill.transforms.sources.folder import FolderSource
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage import listing
@@ -265,9 +265,9 @@ def test_an_error_lists_no_whole_bucket(
     bucket_server.put(f"{bucket}/in/", b"")
     with pytest.raises(ValueError, match="no input that is known: it has 60 .txt; --source may be"):
         detect(SourceConfig("auto", f"{bucket}/in"))
-    monkeypatch.setattr("recordmill.transforms.sources.detection._LISTED", 20)
+    monkeypatch.setattr("recordmill.transforms.sources.detection.detect._LISTED", 20)
     monkeypatch.setattr("recordmill.transforms.sources.folder._SNIFFED_REMOTE", 20)
-    monkeypatch.setattr("recordmill.transforms.sources.idx._SNIFFED", 20)
+    monkeypatch.setattr("recordmill.transforms.sources.arrays.idx._SNIFFED", 20)
     with pytest.raises(ValueError, match="no input that is known: it has (19|20) .txt"):
         detect(SourceConfig("auto", f"{bucket}/in"))
     with pytest.raises(ValueError, match="it is a file with the extension .txt"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.transforms.records import Failure, ImageRecord
-from recordmill.transforms.sources.detection import detect
+from recordmill.transforms.sources.detection.detect import detect
 from recordmill.transforms.sources.registry import SOURCES
 from recordmill.transforms.sources.source import SourceConfig
 from tests.buckets.faults import Faults

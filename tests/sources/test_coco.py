@@ -23,8 +23,8 @@ from recordmill.transforms.records import (
     Rle,
     Segment,
 )
-from recordmill.transforms.sources.coco import CocoSource
-from recordmill.transforms.sources.formats.coco_json import JsonSections
+from recordmill.transforms.sources.coco.json_sections import JsonSections
+from recordmill.transforms.sources.coco.source import CocoSource
 from recordmill.transforms.sources.source import Item, SourceConfig
 from recordmill.transforms.storage.reader import ImageReader
 from tests.buckets.server import BucketServer

@@ -14,7 +14,7 @@ _READ = """
 import resource, sys
 import numpy  # whose own memory is none of the file's
 from recordmill.transforms.records import ImageRecord
-from recordmill.transforms.sources.coco import CocoSource
+from recordmill.transforms.sources.coco.source import CocoSource
 from recordmill.transforms.sources.source import SourceConfig
 
 def peak():

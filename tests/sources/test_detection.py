@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from recordmill.transforms.records import Failure, ImageRecord
-from recordmill.transforms.sources.detection import Detected, detect
+from recordmill.transforms.sources.detection.detect import Detected, detect
 from recordmill.transforms.sources.registry import source_of
 from recordmill.transforms.sources.source import SourceConfig
 from tests.sources.small_inputs import INPUTS, Files, mask, picture

@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 from recordmill.transforms.records import AnnotatedObject, Box, ClassNames, Failure, ImageRecord, JobError
-from recordmill.transforms.sources.detection import detect
-from recordmill.transforms.sources.formats.imagenet_mat import read_meta_mat
-from recordmill.transforms.sources.imagenet import ImagenetSource
+from recordmill.transforms.sources.detection.detect import detect
+from recordmill.transforms.sources.imagenet.meta_mat import read_meta_mat
+from recordmill.transforms.sources.imagenet.source import ImagenetSource
 from recordmill.transforms.sources.source import Item, SourceConfig
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place

@@ -20,9 +20,9 @@ from recordmill.transforms.records import (
     ImageRecord,
     ImageRef,
 )
-from recordmill.transforms.sources.formats.manifests import PEEKED
-from recordmill.transforms.sources.jsonl_manifest import JsonlSource
 from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.sources.tables.jsonl_manifest import JsonlSource
+from recordmill.transforms.sources.tables.manifests import PEEKED
 from recordmill.transforms.storage.local import version_of
 
 SOURCE = JsonlSource()

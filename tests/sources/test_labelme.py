@@ -26,9 +26,9 @@ from recordmill.transforms.records import (
     ImageRef,
     Rle,
 )
-from recordmill.transforms.sources.formats.labelme_json import read_labelme_json
-from recordmill.transforms.sources.formats.labelme_xml import read_labelme_xml
-from recordmill.transforms.sources.labelme import LabelmeSource
+from recordmill.transforms.sources.labelme.labelme_json import read_labelme_json
+from recordmill.transforms.sources.labelme.source import LabelmeSource
+from recordmill.transforms.sources.labelme.web_xml import read_labelme_xml
 from recordmill.transforms.sources.source import Item, SourceConfig
 from recordmill.transforms.storage.reader import ImageReader
 from tests.buckets.server import BucketServer

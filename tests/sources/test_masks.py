@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from recordmill.transforms.records import ClassNames, Failure, ImageRecord
-from recordmill.transforms.sources.masks import MasksSource
+from recordmill.transforms.sources.masks.source import MasksSource
 from recordmill.transforms.sources.source import Item, SourceConfig
 from tests.buckets.server import BucketServer
 

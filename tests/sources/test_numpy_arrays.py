@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from recordmill.transforms.records import Failure, ImageRecord
-from recordmill.transforms.sources.numpy_arrays import NumpySource
+from recordmill.transforms.sources.arrays.numpy_arrays import NumpySource
 from recordmill.transforms.sources.source import Item, SourceConfig
 from recordmill.transforms.storage.reader import ImageReader
 from tests.buckets.server import BucketServer

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.transforms.records import JobError
-from recordmill.transforms.sources.detection import detect
+from recordmill.transforms.sources.detection.detect import detect
 from recordmill.transforms.sources.registry import SOURCES, source_of
 from recordmill.transforms.sources.source import SourceConfig
 

@@ -13,7 +13,7 @@ import pytest
 
 from recordmill.transforms.records import BadInput, Failure, ImageRecord, JobError
 from recordmill.transforms.shards.fingerprint import files_of as refs_of
-from recordmill.transforms.sources.detection import detect
+from recordmill.transforms.sources.detection.detect import detect
 from recordmill.transforms.sources.registry import SOURCES
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage.reader import ImageReader

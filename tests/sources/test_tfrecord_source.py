@@ -25,10 +25,10 @@ from recordmill.transforms.records import (
     ImageRef,
     JobError,
 )
-from recordmill.transforms.sources.formats.tfrecord_files import is_tfrecord_name, split_of
-from recordmill.transforms.sources.formats.tfrecord_labels import read_label_map
 from recordmill.transforms.sources.source import Item, SourceConfig
-from recordmill.transforms.sources.tfrecord import TfrecordSource
+from recordmill.transforms.sources.tfrecord.files import is_tfrecord_name, split_of
+from recordmill.transforms.sources.tfrecord.labels import read_label_map
+from recordmill.transforms.sources.tfrecord.source import TfrecordSource
 from recordmill.transforms.storage.reader import ImageReader
 from tests.buckets.server import BucketServer
 from tests.lazy import tf

@@ -22,9 +22,9 @@ from recordmill.transforms.records import (
     JobError,
     MaskImage,
 )
-from recordmill.transforms.sources.formats import voc_xml
 from recordmill.transforms.sources.source import Item, SourceConfig
-from recordmill.transforms.sources.voc import VocSource
+from recordmill.transforms.sources.voc import xml as voc_xml
+from recordmill.transforms.sources.voc.source import VocSource
 from recordmill.transforms.storage.reader import ImageReader
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from recordmill.transforms.sources.archives import ArchiveSource
-from recordmill.transforms.sources.detection import detect
+from recordmill.transforms.sources.archives.archive import ArchiveSource
+from recordmill.transforms.sources.archives.webdataset import WebdatasetSource
+from recordmill.transforms.sources.detection.detect import detect
 from recordmill.transforms.sources.source import Item, SourceConfig
-from recordmill.transforms.sources.webdataset import WebdatasetSource
 from tests.buckets.server import BucketServer
 from tests.sources.test_archives import contents, failures, records, tar_bytes
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.transforms.records import AnnotatedObject, BadInput, Box, Part, Scalar
-from recordmill.transforms.sources.formats.voc_xml import VocAnnotation, is_voc_xml, read_voc_xml, what_else
-from recordmill.transforms.sources.formats.xml_files import (
+from recordmill.transforms.sources.small_files import (
     MAX_XML_BYTES,
     first_files,
     head_of,
@@ -17,6 +16,7 @@ from recordmill.transforms.sources.formats.xml_files import (
 )
 from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.sources.tree import Tree, TreeFile
+from recordmill.transforms.sources.voc.xml import VocAnnotation, is_voc_xml, read_voc_xml, what_else
 from tests.buckets.server import BucketServer
 
 BOMB = (

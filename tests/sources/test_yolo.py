@@ -18,10 +18,10 @@ from recordmill.transforms.records import (
     Failure,
     ImageRecord,
 )
-from recordmill.transforms.sources.formats.yolo_dataset import read_yaml
-from recordmill.transforms.sources.formats.yolo_lines import LineFormat
 from recordmill.transforms.sources.source import Item, SourceConfig
-from recordmill.transforms.sources.yolo import YoloSource
+from recordmill.transforms.sources.yolo.dataset import read_yaml
+from recordmill.transforms.sources.yolo.lines import LineFormat
+from recordmill.transforms.sources.yolo.source import YoloSource
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place
 

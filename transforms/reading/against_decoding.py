@@ -15,7 +15,7 @@ from recordmill.transforms.images.jpeg_quality import estimated_quality
 from recordmill.transforms.images.picture import OpenedImage, Picture
 from recordmill.transforms.images.pillow import DECODER_ERRORS, named
 from recordmill.transforms.images.reasons import CORRUPT, undecodable
-from recordmill.transforms.sources.formats.wire import Span, fields, varint
+from recordmill.transforms.sources.tfrecord.wire import Span, fields, varint
 
 # Qualities that Pillow encodes; simplejpeg encodes all others (see `images.jpeg.encode`).
 _WRITTEN_BY_PILLOW = range(91, 96)

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from recordmill.transforms.reading.dataset import Dataset
 from recordmill.transforms.records import ClassNames, JobError
-from recordmill.transforms.sources.formats.tfrecord_files import inputs
-from recordmill.transforms.sources.formats.tfrecord_labels import manifests, names_beside
 from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.sources.tfrecord.files import inputs
+from recordmill.transforms.sources.tfrecord.labels import manifests, names_beside
 
 
 class NamesFound(NamedTuple):

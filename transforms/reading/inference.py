@@ -10,9 +10,9 @@ from recordmill.transforms.examples.schema import PIXEL_FORMATS, Dtype, FeatureS
 from recordmill.transforms.reading.dataset import Dataset, ShardEntry
 from recordmill.transforms.reading.shard import frames
 from recordmill.transforms.records import BadInput, ImageRef
-from recordmill.transforms.sources.formats.tfrecord_features import IMAGE_KEYS, Fields
-from recordmill.transforms.sources.formats.tfrecord_images import Pixels, Shape, image_within, is_encoded
-from recordmill.transforms.sources.formats.wire import Feature, Kind, Span, read_example, read_feature_lists
+from recordmill.transforms.sources.tfrecord.features import IMAGE_KEYS, Fields
+from recordmill.transforms.sources.tfrecord.images import Pixels, Shape, image_within, is_encoded
+from recordmill.transforms.sources.tfrecord.wire import Feature, Kind, Span, read_example, read_feature_lists
 
 SAMPLE_RECORDS = 64
 """How many records tell what all have in common."""

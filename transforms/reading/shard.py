@@ -16,7 +16,7 @@ from recordmill.transforms.framing import (
     read_frames,
     read_records,
 )
-from recordmill.transforms.sources.formats.tfrecord_files import unpacked
+from recordmill.transforms.sources.tfrecord.files import unpacked
 from recordmill.transforms.storage.files import open_named, read_bytes
 
 

@@ -12,9 +12,9 @@ from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.opened import opened, opened_pixels
 from recordmill.transforms.images.picture import OpenedImage
 from recordmill.transforms.records import AnnotatedObject, Annotations, BadInput, Box, FeatureValue, ImageRef
-from recordmill.transforms.sources.formats.tfrecord_images import Pixels
-from recordmill.transforms.sources.formats.tfrecord_records import Place, RecordReader
-from recordmill.transforms.sources.formats.wire import Span
+from recordmill.transforms.sources.tfrecord.images import Pixels
+from recordmill.transforms.sources.tfrecord.records import Place, RecordReader
+from recordmill.transforms.sources.tfrecord.wire import Span
 
 _INCLUDED = ("masks", "keypoints", "captions")
 

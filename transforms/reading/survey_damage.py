@@ -23,7 +23,7 @@ from recordmill.transforms.framing import (
     read_frames,
 )
 from recordmill.transforms.reading.shard import opened
-from recordmill.transforms.sources.formats.tfrecord_files import Inflated
+from recordmill.transforms.sources.tfrecord.files import Inflated
 from recordmill.transforms.storage.files import open_named
 
 LARGEST = 256 << 20

@@ -8,14 +8,20 @@ from typing import NoReturn
 
 from recordmill.transforms.reading.survey_images import ImageFacts, image_facts
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.sources.formats.tfrecord_features import IMAGE_KEYS, Fields
-from recordmill.transforms.sources.formats.tfrecord_images import (
+from recordmill.transforms.sources.tfrecord.features import IMAGE_KEYS, Fields
+from recordmill.transforms.sources.tfrecord.images import (
     PIXELS_UNKNOWN,
     Pixels,
     image_within,
     is_encoded,
 )
-from recordmill.transforms.sources.formats.wire import Feature, Span, fields, read_example, read_feature_lists
+from recordmill.transforms.sources.tfrecord.wire import (
+    Feature,
+    Span,
+    fields,
+    read_example,
+    read_feature_lists,
+)
 
 MOST_NUMBER_BYTES = 16 << 20
 """Bytes of lists of numbers in one record that are parsed: as numbers they take many times as much memory."""

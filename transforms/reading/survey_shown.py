@@ -9,8 +9,8 @@ from recordmill.transforms.reading.survey_damage import Record
 from recordmill.transforms.reading.survey_parsed import fields_of, image_in, parsed
 from recordmill.transforms.reading.survey_values import DTYPES, json_number, shown_text
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.sources.formats.tfrecord_features import Fields
-from recordmill.transforms.sources.formats.wire import Feature, Span
+from recordmill.transforms.sources.tfrecord.features import Fields
+from recordmill.transforms.sources.tfrecord.wire import Feature, Span
 
 
 class Shortness(NamedTuple):

@@ -15,11 +15,11 @@ from recordmill.transforms.reading.shard import opened
 from recordmill.transforms.reading.stored_record import StoredImageBytes
 from recordmill.transforms.records import AnnotatedObject, BadInput, ImageRef, MaskImage
 from recordmill.transforms.shards.statistics import Sides, Statistics
-from recordmill.transforms.sources.formats.tfrecord_features import Fields
-from recordmill.transforms.sources.formats.tfrecord_images import Pixels
-from recordmill.transforms.sources.formats.tfrecord_objects import BOX_KEYS
-from recordmill.transforms.sources.formats.tfrecord_records import Place, RecordReader
-from recordmill.transforms.sources.formats.wire import Feature, Span
+from recordmill.transforms.sources.tfrecord.features import Fields
+from recordmill.transforms.sources.tfrecord.images import Pixels
+from recordmill.transforms.sources.tfrecord.objects import BOX_KEYS
+from recordmill.transforms.sources.tfrecord.records import Place, RecordReader
+from recordmill.transforms.sources.tfrecord.wire import Feature, Span
 
 _MOST_NAMES = 100_000
 _MOST_KEPT = 512

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from recordmill.transforms.records import Annotations, BadInput, Failure, ImageRecord, Steps
 from recordmill.transforms.sources.folder import FolderSource
-from recordmill.transforms.sources.formats.frame_files import (
+from recordmill.transforms.sources.frame_files import (
     LABEL_FILES,
     TIME_FILES,
     natural_order,
@@ -16,7 +16,6 @@ from recordmill.transforms.sources.formats.frame_files import (
     read_labels,
     read_times,
 )
-from recordmill.transforms.sources.formats.xml_files import first_files
 from recordmill.transforms.sources.names import IMAGE_EXTENSIONS, is_image_name, is_split_name, normal_split
 from recordmill.transforms.sources.outline import check_roots_used, left_out
 from recordmill.transforms.sources.selection import (
@@ -26,6 +25,7 @@ from recordmill.transforms.sources.selection import (
     label_pattern,
     limited,
 )
+from recordmill.transforms.sources.small_files import first_files
 from recordmill.transforms.sources.source import (
     Description,
     Item,

@@ -1,0 +1,173 @@
+"""COCO's annotations of one image: objects, masks, key points, captions.
+
+The format is https://cocodataset.org/#format-data; panoptic ones follow
+https://github.com/cocodataset/panopticapi.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from recordmill.transforms.internal_errors import internal_errors
+from recordmill.transforms.records import AnnotatedObject, BadInput, Box, Polygons, Rle, Scalar, Segment
+from recordmill.transforms.sources.coco.categories import CocoClasses
+from recordmill.transforms.sources.names import is_unicode
+
+
+@internal_errors("annotations")
+def object_of(annotation: Mapping[str, Any], classes: CocoClasses, taken: Sequence[str]) -> AnnotatedObject:
+    """One annotation as an object.
+
+    Args:
+        annotation: of instances, stuff or key points.
+        classes: of the dataset.
+        taken: `masks`, `keypoints`: what is taken beside the box. Where there is no box, its mask is.
+
+    Raises:
+        BadInput: a part of it is not what COCO has there.
+    """
+    box = _box(annotation.get("bbox"))
+    mask = None
+    if box is None or "masks" in taken:
+        mask = _mask(annotation.get("segmentation"))
+    keypoints = _keypoints(annotation.get("keypoints")) if "keypoints" in taken else ()
+    if box is None and mask is None and not keypoints:
+        raise _bad("object without box and mask", annotation.get("bbox"))
+    label = classes.label(annotation.get("category_id"))
+    return AnnotatedObject(label, box, mask, keypoints, attributes=_attributes(annotation))
+
+
+def merged(one: AnnotatedObject, other: AnnotatedObject) -> AnnotatedObject:
+    """An object that two files describe: what the first lacks comes from the second."""
+    attributes = {**other.attributes, **one.attributes}
+    mask = other.mask if one.mask is None else one.mask
+    return AnnotatedObject(
+        one.label, one.box, mask, one.keypoints or other.keypoints, one.parts, attributes=attributes
+    )
+
+
+@internal_errors("annotations")
+def caption_of(annotation: Mapping[str, Any]) -> str:
+    """The sentence of an annotation. Raises BadInput where it is none."""
+    caption = annotation["caption"]
+    if not isinstance(caption, str) or not is_unicode(caption):
+        raise _bad("caption is not text", caption)
+    return caption
+
+
+@internal_errors("annotations")
+def segments_of(annotation: Mapping[str, Any], classes: CocoClasses) -> tuple[Segment, ...]:
+    """What the ids of a panoptic mask stand for. Raises BadInput where one is not told."""
+    segments = annotation["segments_info"]
+    if not isinstance(segments, list):
+        raise _bad("segments are not a list", segments)
+    found: dict[int, Segment] = {}
+    for segment in segments:
+        number = segment.get("id") if isinstance(segment, dict) else None
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 < number < 1 << 24:
+            raise _bad("segment without an id of a colour", segment)
+        if number in found:
+            raise _bad("segment id twice", number)
+        category = segment.get("category_id")
+        found[number] = Segment(number, classes.label(category), classes.is_thing(category))
+    return tuple(found.values())
+
+
+def _box(box: object) -> Box | None:
+    if box is None or box == []:
+        return None
+    numbers = _numbers(box)
+    if numbers is None or len(numbers) != 4:
+        raise _bad("bounding box is not four numbers", box)
+    x, y, width, height = numbers
+    return Box(x, y, x + width, y + height)
+
+
+def _mask(segmentation: object) -> Polygons | Rle | None:
+    if not segmentation:
+        return None
+    if isinstance(segmentation, dict):
+        return _rle(segmentation)
+    if not isinstance(segmentation, list):
+        raise _bad("segmentation is neither polygons nor run lengths", segmentation)
+    # some tools write the one polygon of an object without the list around it
+    outlines = segmentation if isinstance(segmentation[0], list) else [segmentation]
+    polygons = []
+    for outline in outlines:
+        numbers = _numbers(outline)
+        if numbers is None or len(numbers) % 2:
+            raise _bad("polygon is not pairs of numbers", outline)
+        polygons.append(numbers)
+    return tuple(filter(None, polygons)) or None
+
+
+def _rle(segmentation: Mapping[str, Any]) -> Rle:
+    size, counts = segmentation.get("size"), segmentation.get("counts")
+    if not isinstance(size, list) or len(size) != 2 or not all(_is_count(side) and side for side in size):
+        raise _bad("run lengths without a size", size)
+    height, width = size
+    if isinstance(counts, str) and counts and counts.isascii():
+        return Rle(height, width, counts)
+    if not isinstance(counts, list) or not all(map(_is_count, counts)):
+        raise _bad("run lengths are not numbers", counts)
+    if sum(counts) != height * width:
+        detail = f"they cover {sum(counts)} pixels of {height} x {width}"
+        raise BadInput("annotations", "run lengths do not fill the mask", detail)
+    return Rle(height, width, tuple(counts))
+
+
+def _keypoints(values: object) -> tuple[tuple[float, float, int], ...]:
+    if not values:
+        return ()
+    numbers = _numbers(values)
+    if numbers is None or len(numbers) % 3:
+        raise _bad("key points are not x, y and visibility", values)
+    points = []
+    for x, y, visibility in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True):
+        if visibility not in (0, 1, 2):
+            raise _bad("visibility of a key point is not 0, 1 or 2", visibility)
+        points.append((x, y, int(visibility)) if visibility else (0.0, 0.0, 0))
+    return tuple(points)
+
+
+def _attributes(annotation: Mapping[str, Any]) -> dict[str, Scalar]:
+    attributes: dict[str, Scalar] = {}
+    crowd, area = annotation.get("iscrowd"), annotation.get("area")
+    if crowd is not None:
+        if crowd not in (0, 1):
+            raise _bad("iscrowd is not 0 or 1", crowd)
+        attributes["is_crowd"] = int(crowd)
+    if area is not None:
+        numbers = _numbers([area])
+        if numbers is None:
+            raise _bad("area is not a number", area)
+        (attributes["area"],) = numbers
+    others = annotation.get("attributes")  # of CVAT and Datumaro
+    for name, value in others.items() if isinstance(others, dict) else ():
+        if isinstance(value, str | int | float) and name.strip():
+            if not is_unicode(f"{name}{value}"):
+                raise _bad("attribute is not text", name)
+            attributes.setdefault(name, value)
+    return attributes
+
+
+def _numbers(values: object) -> tuple[float, ...] | None:
+    """A list of finite numbers; None where it is something else."""
+    if not isinstance(values, list) or not set(map(type, values)) <= {int, float}:
+        return None
+    try:
+        numbers = tuple(map(float, values))
+    except OverflowError:  # an integer that no float is near
+        return None
+    return numbers if all(map(math.isfinite, numbers)) else None
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _bad(reason: str, value: object) -> BadInput:
+    shown = repr(value)
+    return BadInput("annotations", reason, shown if len(shown) <= 100 else f"{shown[:100]}…")

@@ -1,1 +1,0 @@
-"""The files of the formats that sources read: their rows, members, trees and annotations, parsed."""

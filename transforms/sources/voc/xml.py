@@ -1,0 +1,194 @@
+"""The XML of PASCAL VOC: what is in an image, a file an image.
+
+The format is that of VOCdevkit (http://host.robots.ox.ac.uk/pascal/VOC/), with what CVAT (attributes) and
+Roboflow (polygons) add to it. Coordinates are kept as they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterator
+from xml.etree.ElementTree import Element
+
+from recordmill.transforms.internal_errors import internal_errors
+from recordmill.transforms.records import AnnotatedObject, BadInput, Box, Part, Polygons, Scalar
+from recordmill.transforms.sources.small_files import parse_xml
+
+_RESERVED = """
+    area bbox class depiction difficult group_of is_crowd keypoint label mask occluded text truncated
+    view weight
+"""
+RESERVED_ATTRIBUTES = frozenset(_RESERVED.split())
+"""Names of attributes that mean something of their own in a record."""
+
+_FLAGS = ("difficult", "truncated", "occluded")
+_TRUTH = {"1": 1, "true": 1, "yes": 1, "0": 0, "false": 0, "no": 0}
+_UNKNOWN = ("", "unspecified")
+_ROOT = re.compile(rb"<([A-Za-z_][\w.-]*)[\s/>]")
+_COORDINATE = re.compile(r"([xy])([1-9][0-9]{0,5})")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class VocAnnotation:
+    """What a VOC XML file says.
+
+    Attributes:
+        filename: of the image; empty where it is not told.
+        folder: of the image; empty where it is not told.
+        size: (height, width), or None where it is not told.
+        depth: channels, or None.
+        segmented: whether there are masks of the image, by what the file says.
+        objects: with box, or else polygons; both where there are both.
+    """
+
+    filename: str
+    folder: str
+    size: tuple[int, int] | None
+    depth: int | None
+    segmented: bool
+    objects: tuple[AnnotatedObject, ...]
+
+
+@internal_errors("annotations")
+def read_voc_xml(data: bytes) -> VocAnnotation:
+    """Reads an XML file.
+
+    Raises:
+        BadInput: stage `annotations`; `not VOC XML`, and what is wrong; or that of `parse_xml`.
+    """
+    root = parse_xml(data)
+    if root.tag != "annotation":
+        other = what_else(data[:1024])
+        known = f", which is {other}; export it as PASCAL VOC" if other else ""
+        raise _not_voc(f"its root is <{root.tag}>, not <annotation>{known}")
+    size = (_count(root, "size/height"), _count(root, "size/width"))
+    return VocAnnotation(
+        filename=text_of(root, "filename"),
+        folder=text_of(root, "folder"),
+        size=(size[0], size[1]) if size[0] and size[1] else None,
+        depth=_count(root, "size/depth"),
+        segmented=_TRUTH.get(text_of(root, "segmented").lower(), 0) == 1,
+        objects=tuple(_object(one, number) for number, one in enumerate(root.iterfind("object"), 1)),
+    )
+
+
+def is_voc_xml(head: bytes) -> bool:
+    """Whether the first bytes of a file look like those of VOC's XML, not of LabelMe's or ImageNet's."""
+    others = (b"<pt>", b"<imagesize>", b"<sourceAnnotation>", b"<database>ILSVRC")
+    return _root_tag(head) == b"annotation" and not any(other in head for other in others)
+
+
+def what_else(data: bytes) -> str | None:
+    """What other XML of annotations the first bytes of a file are of: `CVAT XML`; None for all others."""
+    if _root_tag(data) == b"annotations" and re.search(rb"<(?:version|meta|image|track)[\s>]", data):
+        return "CVAT XML"
+    return None
+
+
+def _root_tag(head: bytes) -> bytes:
+    head = re.sub(rb"<!--.*?-->|<\?.*?\?>", b"", head, flags=re.DOTALL).lstrip(b"\xef\xbb\xbf \t\r\n")
+    match = _ROOT.match(head)
+    return match[1] if match else b""
+
+
+def text_of(element: Element, path: str) -> str:
+    """The text of the first element at `path`, stripped; empty where there is none."""
+    return (element.findtext(path) or "").strip()
+
+
+def _object(element: Element, number: int) -> AnnotatedObject:
+    where = f"object {number}"
+    label = text_of(element, "name")
+    if not label:
+        raise _not_voc(f"{where} has no name")
+    bndbox = element.find("bndbox")
+    polygons = tuple(_polygon(one, where) for one in element.iterfind("polygon"))
+    if bndbox is None and not polygons:
+        rotated = "; rotated boxes are not read" if element.find("robndbox") is not None else ""
+        raise _not_voc(f"{where} has no bndbox and no polygon{rotated}")
+    return AnnotatedObject(
+        label,
+        box=None if bndbox is None else _box(bndbox, where),
+        mask=polygons or None,
+        parts=tuple(_parts(element, where)),
+        attributes=_attributes(element, where),
+    )
+
+
+def _parts(element: Element, where: str) -> Iterator[Part]:
+    for number, part in enumerate(element.iterfind("part"), 1):
+        inner = f"{where}, part {number}"
+        name, bndbox = text_of(part, "name"), part.find("bndbox")
+        if not name or bndbox is None:
+            raise _not_voc(f"{inner} has no {'bndbox' if name else 'name'}")
+        yield Part(name, _box(bndbox, inner))
+
+
+def _box(element: Element, where: str) -> Box:
+    return Box(*(_number(text_of(element, name), f"{where}: {name}") for name in Box._fields))
+
+
+def _polygon(element: Element, where: str) -> tuple[float, ...]:
+    """Roboflow's x1, y1, x2, y2, …, in the order of the numbers."""
+    points: dict[int, dict[str, float]] = {}
+    for one in element:
+        match = _COORDINATE.fullmatch(one.tag)
+        if match is None:
+            raise _not_voc(f"{where}: its polygon has <{one.tag}>, not x1, y1, x2, y2, …")
+        value = _number((one.text or "").strip(), f"{where}: {one.tag}")
+        points.setdefault(int(match[2]), {})[match[1]] = value
+    if len(points) < 3 or any(len(point) != 2 for point in points.values()):
+        raise _not_voc(f"{where}: its polygon has less than three points, or half of one")
+    return tuple(points[number][axis] for number in sorted(points) for axis in "xy")
+
+
+def _attributes(element: Element, where: str) -> dict[str, Scalar]:
+    known: dict[str, Scalar] = {}
+    for name in _FLAGS:
+        text = text_of(element, name).lower()
+        if text in _UNKNOWN:
+            continue
+        if text not in _TRUTH:
+            raise _not_voc(f"{where}: {name} is {text!r}; it may be 0 or 1")
+        known[name] = _TRUTH[text]
+    if view := text_of(element, "pose"):
+        known["view"] = view
+    for attribute in element.iterfind("attributes/attribute"):
+        name = text_of(attribute, "name")
+        if name and "/" not in name and name not in RESERVED_ATTRIBUTES:
+            known[name] = text_of(attribute, "value")
+    return known
+
+
+def _count(element: Element, path: str) -> int | None:
+    """A number of pixels or channels; None where it is not told, or is 0."""
+    text = text_of(element, path)
+    if not text:
+        return None
+    value = _number(text, path)
+    if value < 0 or value != int(value):
+        raise _not_voc(f"{path} is {text!r}, not a number of pixels")
+    return int(value) or None
+
+
+def _number(text: str, where: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise _not_voc(f"{where} is {text!r}, not a number")
+    return value
+
+
+def _not_voc(detail: str) -> BadInput:
+    return BadInput("annotations", "not VOC XML", detail)
+
+
+def box_around(polygons: Polygons) -> Box:
+    """The box around polygons."""
+    xs = [x for polygon in polygons for x in polygon[::2]]
+    ys = [y for polygon in polygons for y in polygon[1::2]]
+    return Box(min(xs), min(ys), max(xs), max(ys))
