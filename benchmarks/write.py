@@ -223,7 +223,7 @@ def job_graph_bytes(source: str, path: Path, output: Path) -> int:
 
     from recordmill.transforms.config import DatasetConfig
     from recordmill.transforms.read import ReadSource
-    from recordmill.transforms.sources.source import SourceConfig
+    from recordmill.transforms.sources.config import SourceConfig
     from recordmill.transforms.write import WriteDataset
 
     pipeline = beam.Pipeline("apache_beam.runners.portability.fn_api_runner.FnApiRunner")

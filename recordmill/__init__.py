@@ -34,9 +34,9 @@ if TYPE_CHECKING:
         Segment,
         Steps,
     )
+    from recordmill.transforms.sources.config import SourceConfig
     from recordmill.transforms.sources.detection.detect import detect
     from recordmill.transforms.sources.registry import source_of
-    from recordmill.transforms.sources.source import SourceConfig
     from recordmill.transforms.write import WriteDataset
 
 __version__ = "0.1.0"
@@ -74,7 +74,7 @@ _MODULES = {
     "DatasetInfo": "pipelines.input",
     "ImagePolicy": "transforms.images.policy",
     "ReadSource": "transforms.read",
-    "SourceConfig": "transforms.sources.source",
+    "SourceConfig": "transforms.sources.config",
     "WriteDataset": "transforms.write",
     "dataset_info": "pipelines.input",
     "detect": "transforms.sources.detection.detect",

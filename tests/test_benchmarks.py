@@ -22,8 +22,8 @@ from benchmarks.inputs import draw_digits, draw_inputs, draw_jpegs, draw_manifes
 from benchmarks.measure import Memory, Times, peak_memory, processes_importing, wall_seconds
 from benchmarks.report import markdown_table
 from benchmarks.write import memory_goals, speed_goals
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.detect import detect
-from recordmill.transforms.sources.source import SourceConfig
 
 IMAGES = 24
 

@@ -20,7 +20,7 @@ from recordmill.transforms.flags import Flag, as_flags, as_parameters, flag_with
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.read import ReadSource
 from recordmill.transforms.records import JobError
-from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.write import WriteDataset
 from tests.images.drawn import encoded, gradient
 

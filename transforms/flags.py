@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 # Modules whose dataclasses are the Python API: flags in messages are replaced by their parameters.
-_API = ("recordmill.transforms.config", "recordmill.transforms.sources.source")
+_API = ("recordmill.transforms.config", "recordmill.transforms.sources.config")
 _FLAG = re.compile(r"(?<![\w/.-])--([a-z_]+)(?![\w-])")
 _PARAMETER = re.compile(r"(?<![\w.])[A-Z]\w+(?:\.\w+|\(\w+=True\))")
 

@@ -15,9 +15,10 @@ import apache_beam as beam
 
 from recordmill.transforms.records import BadInput, ClassNames, ImageRecord, JobError
 from recordmill.transforms.shards import progress
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.detect import detect
 from recordmill.transforms.sources.registry import source_of
-from recordmill.transforms.sources.source import Item, PartedSource, SourceConfig
+from recordmill.transforms.sources.source import Item, listing_faults
 from recordmill.transforms.storage.listing import cached_listings
 from recordmill.transforms.storage.owner import make_marked_folder
 from recordmill.transforms.storage.scratch import scratch_folder
@@ -26,8 +27,8 @@ from recordmill.transforms.workers import process
 
 _PROGRESS_STEP = 1000
 
-_Part = tuple[Any, ...]
-"""A part of an input, alone in a tuple; an empty one is all of it."""
+_Part = Any
+"""A part of an input, as its source has it; None is all of it."""
 
 
 class ReadSource(beam.PTransform):
@@ -84,10 +85,11 @@ def find_parts(_: bytes, config: SourceConfig, most: int, is_located: bool = Fal
                 _check_location(config)
     except ValueError as error:
         raise JobError(str(error)) from error
-    if most == 1 or config.limit is not None or not isinstance(source, PartedSource):
-        yield ()
-    else:
-        yield from ((part,) for part in source.parts(config, most))
+    if most == 1 or config.limit is not None:
+        yield None
+        return
+    with listing_faults():
+        yield from source.parts(config, most)
 
 
 def _check_location(config: SourceConfig) -> None:
@@ -107,13 +109,8 @@ def list_part(part: _Part, config: SourceConfig, scratch: str | None) -> Iterato
     """
     scratch = scratch or _temporary_scratch()
     make_marked_folder(scratch)
-    source = source_of(config)
-    if part and isinstance(source, PartedSource):
-        entries = source.read_part(config, scratch, part[0])
-    else:
-        entries = source.read(config, scratch)
     listed = 0
-    for entry in entries:
+    for entry in source_of(config).read(config, scratch, part):
         listed += not isinstance(entry, ClassNames)
         if listed and listed % _PROGRESS_STEP == 0:
             progress.add_listed(_PROGRESS_STEP)

@@ -27,7 +27,7 @@ from recordmill.transforms.shards.dataset_plan import record_settings
 from recordmill.transforms.shards.record_encoder import RecordSettings
 from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.shards.totals import Totals, merged_totals
-from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.storage.layout import MANIFEST
 from recordmill.transforms.storage.paths import absolute
 from recordmill.transforms.survey import SurveyRecords

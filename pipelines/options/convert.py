@@ -26,8 +26,8 @@ from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.flags import declares_flags, flag, flags_of
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.records import JobError
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.registry import source_of
-from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage.files import exists
 from recordmill.transforms.storage.layout import MANIFEST
 from recordmill.transforms.storage.listing import cached_listings

@@ -21,7 +21,7 @@ from recordmill.pipelines.options.verify import VERIFY
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.flags import Flag, flags_of
 from recordmill.transforms.images.policy import ImagePolicy
-from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.sources.config import SourceConfig
 
 COMMANDS = (CONVERT, INSPECT, VERIFY, REPORT, SCHEMA, SWEEP, FORMATS)
 

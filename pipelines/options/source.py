@@ -10,8 +10,8 @@ from typing import TypedDict
 
 from recordmill.pipelines.options.parser import Parser, from_flags
 from recordmill.transforms.examples.labels import read_label_file, read_label_map, read_label_texts
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.registry import source_of
-from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage.files import read_text
 from recordmill.transforms.storage.output import check_path
 from recordmill.transforms.storage.paths import absolute, below, real_path

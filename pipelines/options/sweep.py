@@ -22,8 +22,8 @@ from recordmill.pipelines.options.runner import (
 from recordmill.pipelines.options.source import check_given, chosen_source, label_flags
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.flags import declares_flags, flag, flags_of
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.registry import source_of
-from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage.listing import cached_listings
 from recordmill.transforms.sweeping.output import check_sweep_output, scratch_of
 from recordmill.transforms.sweeping.settings import SweepConfig

@@ -27,9 +27,9 @@ from recordmill.transforms.reading.against_settings import config_of, source_of_
 from recordmill.transforms.reading.dataset import find_dataset, followed
 from recordmill.transforms.reading.verify_dataset import expected_of, has_keys
 from recordmill.transforms.reading.verify_report import is_report
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.detect import detect
 from recordmill.transforms.sources.registry import source_of
-from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_file, is_folder
 from recordmill.transforms.storage.layout import MANIFEST

@@ -18,8 +18,8 @@ from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.metrics import NAMESPACE
 from recordmill.transforms.read import ReadSource
 from recordmill.transforms.records import Failure
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.registry import source_of
-from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.write import WriteDataset
 from tests.pipelines.conversion import convert, manifest
 

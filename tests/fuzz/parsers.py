@@ -27,9 +27,10 @@ from typing import IO, Any, NamedTuple
 
 from recordmill.transforms.records import BadInput, ClassNames, Failure, ImageRecord, JobError
 from recordmill.transforms.shards.references import pack_record, unpack_record
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.detect import detect
 from recordmill.transforms.sources.registry import SOURCES
-from recordmill.transforms.sources.source import Item, SourceConfig
+from recordmill.transforms.sources.source import Item
 from recordmill.transforms.storage.reader import ImageReader
 from tests.fuzz.parser_mutations import mutated
 from tests.fuzz.parser_seeds import Files, Seed, seeds

@@ -19,7 +19,7 @@ from recordmill.transforms.examples.tfrecord import FRAME_BYTES
 from recordmill.transforms.read import ReadSource
 from recordmill.transforms.records import Annotations, ImageRecord
 from recordmill.transforms.shards import memory, progress
-from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.write import WriteDataset
 from tests.pipelines.comparison import assert_same_dataset, described, payloads, shards
 from tests.pipelines.conversion import convert, failures, manifest

@@ -14,7 +14,7 @@ from recordmill.pipelines.options.sweep import parse_sweep
 from recordmill.pipelines.options.verify import parse_verify
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.reading.dataset import find_dataset
-from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.storage.paths import absolute
 from recordmill.transforms.write import WriteDataset
 from tests.images.drawn import encoded, gradient

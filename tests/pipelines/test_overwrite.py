@@ -16,7 +16,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.read import ReadSource
-from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.runs import finished_shards
 from recordmill.transforms.write import WriteDataset

@@ -14,7 +14,7 @@ from benchmarks.drawings import draw_folder
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.read import ReadSource, list_part
 from recordmill.transforms.records import Annotations, ImageRecord
-from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.storage.reader import ImageReader
 from recordmill.transforms.write import WriteDataset
 from tests.pipelines.conversion import digests, examples
@@ -58,7 +58,7 @@ def test_what_a_source_unpacks_outlives_the_start_of_other_processes(tmp_path: P
     (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(
         gzip.compress(bytes((0, 0, 8, 3)) + sides + bytes(range(24)))
     )
-    items = list(list_part((), SourceConfig(kind="idx", input=str(tmp_path)), None))
+    items = list(list_part(None, SourceConfig(kind="idx", input=str(tmp_path)), None))
     records = [item for item in items if isinstance(item, ImageRecord)]
     code = "from recordmill.transforms.storage.scratch import scratch_folder; scratch_folder()"
     subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], check=True)

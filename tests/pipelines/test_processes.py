@@ -15,7 +15,7 @@ import pytest
 from benchmarks.drawings import draw
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.read import ReadSource
-from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.write import WriteDataset
 from tests.pipelines.conversion import convert, convert_call, manifest
 

@@ -12,7 +12,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.read import ReadSource, find_parts, list_part
 from recordmill.transforms.records import JobError
-from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.write import WriteDataset
 from tests.buckets.server import BucketServer
 from tests.pipelines.conversion import digests, failures, manifest
@@ -87,7 +87,7 @@ def test_what_is_listed_in_one_go(tmp_path: Path, bucket: str, bucket_server: Bu
         (SourceConfig("folder", f"{bucket}/in", limit=5), 20),
         (SourceConfig("csv", str(tmp_path / "m.csv")), 20),
     ):
-        assert list(find_parts(b"", source, parts)) == [()]
+        assert list(find_parts(b"", source, parts)) == [None]
     assert len(list(find_parts(b"", SourceConfig("folder", f"{bucket}/in"), 20))) > 1
 
 
@@ -97,7 +97,7 @@ def test_a_wrong_call_fails_the_job_before_anything_is_listed(tmp_path: Path) ->
     with pytest.raises(JobError, match="SourceConfig.kind is 'nothing'"):
         list(find_parts(b"", SourceConfig("nothing", str(tmp_path)), 1))
     (tmp_path / "1.png").write_bytes(picture(1))
-    assert len(list(list_part((), SourceConfig("folder", str(tmp_path)), None))) == 1
+    assert len(list(list_part(None, SourceConfig("folder", str(tmp_path)), None))) == 1
 
 
 def test_a_folder_around_a_dataset_is_refused(tmp_path: Path) -> None:
@@ -111,4 +111,4 @@ def test_a_folder_around_a_dataset_is_refused(tmp_path: Path) -> None:
     assert str(raised.value) == (
         f"SourceConfig.input is {around!r}, and the dataset is in {inside!r}; give that folder"
     )
-    assert list(find_parts(b"", SourceConfig("folder", inside), 1)) == [()]
+    assert list(find_parts(b"", SourceConfig("folder", inside), 1)) == [None]

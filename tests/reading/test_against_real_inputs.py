@@ -17,9 +17,9 @@ from recordmill.transforms.shards.dataset_plan import record_settings
 from recordmill.transforms.shards.hashing import with_split
 from recordmill.transforms.shards.record_encoder import RecordEncoder
 from recordmill.transforms.shards.totals import total
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.detect import detect
 from recordmill.transforms.sources.registry import source_of
-from recordmill.transforms.sources.source import SourceConfig
 
 CORPUS = os.environ.get("RECORDMILL_CORPUS", "")
 pytestmark = [

@@ -11,7 +11,7 @@ import pytest
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.reading.against_settings import config_of, source_of_manifest
-from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.sources.config import SourceConfig
 
 
 def manifest_of(source: SourceConfig, config: DatasetConfig, schema: str) -> dict[str, Any]:

@@ -14,7 +14,8 @@ import pytest
 
 from recordmill.transforms.records import Failure, ImageRecord
 from recordmill.transforms.sources.archives.archive import ArchiveSource
-from recordmill.transforms.sources.source import Item, SourceConfig
+from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.source import Item
 from recordmill.transforms.storage.reader import ImageReader
 from tests.buckets.server import BucketServer
 

@@ -12,8 +12,9 @@ import pytest
 from defusedxml import ElementTree
 
 from recordmill.transforms.records import AnnotatedObject, Box, Failure, ImageRecord
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.selection import EXCLUDED
-from recordmill.transforms.sources.source import Item, Source, SourceConfig
+from recordmill.transforms.sources.source import Item, Source
 from recordmill.transforms.sources.tables.csv_manifest import CsvSource
 from recordmill.transforms.sources.tables.jsonl_manifest import JsonlSource
 from tests.buckets.server import BucketServer

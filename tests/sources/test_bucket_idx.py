@@ -10,8 +10,8 @@ import pytest
 
 from recordmill.transforms.records import Failure, ImageRecord, ImageRef, JobError
 from recordmill.transforms.sources.arrays.idx import IdxSource
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.detect import detect
-from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage.file_system import Status
 from recordmill.transforms.storage.gcs import GcsFileSystem
 from recordmill.transforms.storage.reader import ImageReader

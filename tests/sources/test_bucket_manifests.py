@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from recordmill.transforms.records import Failure, ImageRecord
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.detect import detect
 from recordmill.transforms.sources.registry import SOURCES
-from recordmill.transforms.sources.source import SourceConfig
 from tests.buckets.faults import Faults
 from tests.buckets.server import BucketServer
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from recordmill.transforms.records import ImageRecord
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.detect import detect
 from recordmill.transforms.sources.registry import source_of
-from recordmill.transforms.sources.source import SourceConfig
 from tests.sources.small_inputs import INPUTS, Files
 
 

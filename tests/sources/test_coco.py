@@ -25,7 +25,8 @@ from recordmill.transforms.records import (
 )
 from recordmill.transforms.sources.coco.json_sections import JsonSections
 from recordmill.transforms.sources.coco.source import CocoSource
-from recordmill.transforms.sources.source import Item, SourceConfig
+from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.source import Item
 from recordmill.transforms.storage.reader import ImageReader
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place

@@ -15,7 +15,7 @@ import resource, sys
 import numpy  # whose own memory is none of the file's
 from recordmill.transforms.records import ImageRecord
 from recordmill.transforms.sources.coco.source import CocoSource
-from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.sources.config import SourceConfig
 
 def peak():
     if sys.platform == "darwin":

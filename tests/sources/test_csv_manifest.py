@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from recordmill.transforms.examples.labels import LabelMap
 from recordmill.transforms.records import Annotations, ClassNames, Failure, ImageRecord, ImageRef, JobError
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import is_image_name
-from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.sources.tables.csv_cells import MAX_COLUMNS, MAX_ROW
 from recordmill.transforms.sources.tables.csv_manifest import CsvSource
 from recordmill.transforms.sources.tables.manifests import MAX_LINE, PEEKED

@@ -14,9 +14,9 @@ import pytest
 from PIL import Image
 
 from recordmill.transforms.records import Failure, ImageRecord
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.detect import Detected, detect
 from recordmill.transforms.sources.registry import source_of
-from recordmill.transforms.sources.source import SourceConfig
 from tests.sources.small_inputs import INPUTS, Files, mask, picture
 
 LABEL = b"0 0.5 0.5 0.5 0.5\n"

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.transforms.records import Failure, ImageRecord, JobError
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.folder import FolderSource
-from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage.local import LocalFileSystem, version_of
 
 SOURCE = FolderSource()

@@ -9,8 +9,8 @@ from collections import Counter
 import pytest
 
 from recordmill.transforms.records import Failure, ImageRecord, JobError
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.folder import FolderPart, FolderSource
-from recordmill.transforms.sources.source import PartedSource, SourceConfig
 from tests.buckets.server import BucketServer
 
 SOURCE = FolderSource()
@@ -20,7 +20,7 @@ Item = ImageRecord | Failure
 def listed_in_parts(config: SourceConfig, most: int) -> tuple[list[FolderPart], list[Item]]:
     parts = list(SOURCE.parts(config, most))
     parts = pickle.loads(pickle.dumps(parts))
-    items = [item for part in parts for item in SOURCE.read_part(config, "/nowhere", part)]
+    items = [item for part in parts for item in SOURCE.read(config, "/nowhere", part)]
     return parts, items  # type: ignore[return-value]
 
 
@@ -95,7 +95,7 @@ def test_no_part_lists_what_is_another_ones(bucket: str, bucket_server: BucketSe
     sizes = []
     for part in parts:
         before = len(bucket_server.requests)
-        sizes.append(len(list(SOURCE.read_part(config, "/nowhere", part))))
+        sizes.append(len(list(SOURCE.read(config, "/nowhere", part))))
         # The folders on the way, and a page for each hundred, the first of them where a page ends.
         assert len(bucket_server.requests) - before <= 5 + sizes[-1] // 100
     assert max(sizes) <= 600
@@ -129,7 +129,6 @@ def test_a_flat_folder_is_not_listed_to_find_its_parts(bucket: str, bucket_serve
 
 
 def test_what_is_not_divided(tmp_path: object, bucket: str, bucket_server: BucketServer) -> None:
-    assert isinstance(SOURCE, PartedSource)
     put(bucket_server, ["a.jpg", "b.jpg"], bucket)
     for place in (str(tmp_path), f"{bucket}/in", f"{bucket}/in/a.jpg"):
         assert list(SOURCE.parts(SourceConfig("folder", place), 100)) == [FolderPart()]

@@ -9,9 +9,10 @@ import pytest
 from PIL import Image
 
 from recordmill.transforms.records import Failure, ImageRecord, Steps
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.detect import detect
 from recordmill.transforms.sources.frames import FramesSource
-from recordmill.transforms.sources.source import Item, SourceConfig
+from recordmill.transforms.sources.source import Item
 from tests.buckets.server import BucketServer
 
 SOURCE = FramesSource()

@@ -9,10 +9,11 @@ import pytest
 from PIL import Image
 
 from recordmill.transforms.records import AnnotatedObject, Box, ClassNames, Failure, ImageRecord, JobError
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.detect import detect
 from recordmill.transforms.sources.imagenet.meta_mat import read_meta_mat
 from recordmill.transforms.sources.imagenet.source import ImagenetSource
-from recordmill.transforms.sources.source import Item, SourceConfig
+from recordmill.transforms.sources.source import Item
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place
 

@@ -20,7 +20,7 @@ from recordmill.transforms.records import (
     ImageRecord,
     ImageRef,
 )
-from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.tables.jsonl_manifest import JsonlSource
 from recordmill.transforms.sources.tables.manifests import PEEKED
 from recordmill.transforms.storage.local import version_of

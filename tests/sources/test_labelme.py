@@ -26,10 +26,11 @@ from recordmill.transforms.records import (
     ImageRef,
     Rle,
 )
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.labelme.labelme_json import read_labelme_json
 from recordmill.transforms.sources.labelme.source import LabelmeSource
 from recordmill.transforms.sources.labelme.web_xml import read_labelme_xml
-from recordmill.transforms.sources.source import Item, SourceConfig
+from recordmill.transforms.sources.source import Item
 from recordmill.transforms.storage.reader import ImageReader
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place

@@ -8,8 +8,9 @@ import pytest
 
 from recordmill.transforms.read import list_part
 from recordmill.transforms.records import ClassNames, Failure, ImageRecord, JobError
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.registry import SOURCES
-from recordmill.transforms.sources.source import Item, SourceConfig
+from recordmill.transforms.sources.source import Item
 from tests.fuzz.parser_seeds import Seed, seeds
 
 COUNT = 60_000
@@ -137,7 +138,7 @@ def test_a_sparse_image_fails_alone_and_takes_no_room_in_a_plan(tmp_path: Path) 
     for name, size in (("a.jpg", 10), ("b.jpg", 5 << 40), ("c.jpg", 1 << 30)):
         with open(tmp_path / "in" / name, "wb") as file:
             file.truncate(size)
-    found = list(list_part((), SourceConfig("folder", str(tmp_path / "in")), str(tmp_path / "scratch")))
+    found = list(list_part(None, SourceConfig("folder", str(tmp_path / "in")), str(tmp_path / "scratch")))
     assert [(type(item), item.key) for item in found if not isinstance(item, ClassNames)] == [
         (ImageRecord, "a.jpg"),
         (Failure, "b.jpg"),

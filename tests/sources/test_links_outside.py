@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from recordmill.transforms.records import Failure, ImageRecord, JobError
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.registry import SOURCES
-from recordmill.transforms.sources.source import Item, SourceConfig
+from recordmill.transforms.sources.source import Item
 from recordmill.transforms.storage.local import LocalFileSystem
 from tests.sources import special_cases
 from tests.sources.small_inputs import INPUTS

@@ -11,8 +11,9 @@ import pytest
 from PIL import Image
 
 from recordmill.transforms.records import ClassNames, Failure, ImageRecord
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.masks.source import MasksSource
-from recordmill.transforms.sources.source import Item, SourceConfig
+from recordmill.transforms.sources.source import Item
 from tests.buckets.server import BucketServer
 
 SOURCE = MasksSource()

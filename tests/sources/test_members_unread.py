@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from recordmill.transforms.sources.archives.archive import ArchiveSource
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.archive_names import unread_member
 from recordmill.transforms.sources.detection.detect import detect
-from recordmill.transforms.sources.source import SourceConfig
 from tests.sources.test_archives import listed, packed, records, tar_bytes, zip_bytes
 
 SOURCE = ArchiveSource()

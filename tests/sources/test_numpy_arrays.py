@@ -12,7 +12,8 @@ import pytest
 
 from recordmill.transforms.records import Failure, ImageRecord
 from recordmill.transforms.sources.arrays.numpy_arrays import NumpySource
-from recordmill.transforms.sources.source import Item, SourceConfig
+from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.source import Item
 from recordmill.transforms.storage.reader import ImageReader
 from tests.buckets.server import BucketServer
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from recordmill.transforms.records import AnnotatedObject, Box, ClassNames, Failure, ImageRecord, ImageRef
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.openimages.rows import BOX, RowsByImage, StoredRow
 from recordmill.transforms.sources.openimages.source import OpenImagesSource
-from recordmill.transforms.sources.source import Item, SourceConfig
+from recordmill.transforms.sources.source import Item
 from tests.buckets.server import BucketServer
 
 SOURCE = OpenImagesSource()

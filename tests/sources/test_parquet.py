@@ -11,7 +11,8 @@ import pyarrow.parquet
 import pytest
 
 from recordmill.transforms.records import Box, ClassNames, Failure, ImageRecord
-from recordmill.transforms.sources.source import Item, SourceConfig
+from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.source import Item
 from recordmill.transforms.sources.tables.parquet import ParquetSource
 from recordmill.transforms.storage.reader import ImageReader
 from tests.buckets.server import BucketServer

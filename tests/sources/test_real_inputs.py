@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from recordmill.transforms.records import AnnotatedObject, Box, Failure, ImageRecord
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.detect import detect
 from recordmill.transforms.sources.registry import SOURCES
-from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage.reader import ImageReader
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place

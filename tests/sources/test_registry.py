@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from recordmill.transforms.records import JobError
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.detect import detect
 from recordmill.transforms.sources.registry import SOURCES, source_of
-from recordmill.transforms.sources.source import SourceConfig
 
 
 def grow(root: Path, files: dict[str, str]) -> None:

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.transforms.records import BadInput, Failure, ImageRecord
-from recordmill.transforms.sources.selection import LabelPattern, Selection, glob_regex, limited
-from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.selection import LabelPattern, Selection, glob_regex
+from recordmill.transforms.sources.source import limited
 
 
 @pytest.mark.parametrize(

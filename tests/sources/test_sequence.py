@@ -10,8 +10,9 @@ import pytest
 from PIL import Image
 
 from recordmill.transforms.records import Failure, ImageRecord, Steps
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.detect import detect
-from recordmill.transforms.sources.source import Item, SourceConfig
+from recordmill.transforms.sources.source import Item
 from recordmill.transforms.sources.tables.sequence import SequenceSource
 from tests.buckets.server import BucketServer
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from recordmill.transforms.records import ImageRecord, ImageRef
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.registry import SOURCES
-from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage.local import version_of
 from recordmill.transforms.storage.reader import ImageReader
 from tests.buckets.server import BucketServer

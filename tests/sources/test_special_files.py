@@ -13,9 +13,9 @@ import pytest
 
 from recordmill.transforms.records import BadInput, Failure, ImageRecord, JobError
 from recordmill.transforms.shards.fingerprint import files_of as refs_of
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.detect import detect
 from recordmill.transforms.sources.registry import SOURCES
-from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage.reader import ImageReader
 from tests.sources.special_cases import ALL, CASES, KINDS, failing_on_alarm, files_of, put, put_special
 

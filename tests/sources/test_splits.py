@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from recordmill.transforms.records import ImageRecord
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.folder import FolderSource
 from recordmill.transforms.sources.names import (
     is_split_name,
@@ -19,7 +20,6 @@ from recordmill.transforms.sources.names import (
     without_year,
 )
 from recordmill.transforms.sources.registry import SOURCES
-from recordmill.transforms.sources.source import SourceConfig
 from tests.buckets.server import BucketServer
 from tests.sources import small_inputs
 from tests.sources.small_inputs import INPUTS, Files, mask, picture
@@ -317,6 +317,6 @@ def test_a_buckets_folders_with_years_are_found_in_few_requests(
     bucket_server.clear()
     parts = list(FolderSource().parts(config, 4))
     assert len(bucket_server.requests) < 120
-    records = [item for part in parts for item in FolderSource().read_part(config, "/nowhere", part)]
+    records = [item for part in parts for item in FolderSource().read(config, "/nowhere", part)]
     assert {item.split for item in records if isinstance(item, ImageRecord)} == {split_named(name)}
     assert len(records) == 200

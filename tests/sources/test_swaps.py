@@ -9,8 +9,9 @@ import pytest
 
 from recordmill.transforms.records import BadInput, Failure, ImageRecord, ImageRef, JobError
 from recordmill.transforms.shards.fingerprint import files_of as refs_of
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.registry import SOURCES
-from recordmill.transforms.sources.source import Item, SourceConfig
+from recordmill.transforms.sources.source import Item
 from recordmill.transforms.storage.reader import ImageReader
 from tests.sources.special_cases import ALL, CASES, files_of, put
 

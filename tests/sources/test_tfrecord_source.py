@@ -25,7 +25,8 @@ from recordmill.transforms.records import (
     ImageRef,
     JobError,
 )
-from recordmill.transforms.sources.source import Item, SourceConfig
+from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.source import Item
 from recordmill.transforms.sources.tfrecord.files import is_tfrecord_name, split_of
 from recordmill.transforms.sources.tfrecord.labels import read_label_map
 from recordmill.transforms.sources.tfrecord.source import TfrecordSource

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.unread import check_unread
 from recordmill.transforms.sources.outline import Outline
-from recordmill.transforms.sources.source import SourceConfig
 from tests.buckets.server import BucketServer
 
 CVAT = "<annotations><version>1.1</version><image id='0' name='1.jpg' width='2' height='2'/></annotations>"

@@ -22,7 +22,8 @@ from recordmill.transforms.records import (
     JobError,
     MaskImage,
 )
-from recordmill.transforms.sources.source import Item, SourceConfig
+from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.source import Item
 from recordmill.transforms.sources.voc import xml as voc_xml
 from recordmill.transforms.sources.voc.source import VocSource
 from recordmill.transforms.storage.reader import ImageReader

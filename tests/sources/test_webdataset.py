@@ -8,8 +8,9 @@ import pytest
 
 from recordmill.transforms.sources.archives.archive import ArchiveSource
 from recordmill.transforms.sources.archives.webdataset import WebdatasetSource
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.detect import detect
-from recordmill.transforms.sources.source import Item, SourceConfig
+from recordmill.transforms.sources.source import Item
 from tests.buckets.server import BucketServer
 from tests.sources.test_archives import contents, failures, records, tar_bytes
 

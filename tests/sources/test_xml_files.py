@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.transforms.records import AnnotatedObject, BadInput, Box, Part, Scalar
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.small_files import (
     MAX_XML_BYTES,
     first_files,
@@ -14,7 +15,6 @@ from recordmill.transforms.sources.small_files import (
     parse_xml,
     read_files,
 )
-from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.sources.voc.xml import VocAnnotation, is_voc_xml, read_voc_xml, what_else
 from tests.buckets.server import BucketServer

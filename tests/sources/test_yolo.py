@@ -18,7 +18,8 @@ from recordmill.transforms.records import (
     Failure,
     ImageRecord,
 )
-from recordmill.transforms.sources.source import Item, SourceConfig
+from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.source import Item
 from recordmill.transforms.sources.yolo.dataset import read_yaml
 from recordmill.transforms.sources.yolo.lines import LineFormat
 from recordmill.transforms.sources.yolo.source import YoloSource

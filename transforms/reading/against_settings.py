@@ -8,8 +8,8 @@ from typing import Any
 
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.examples.registry import SCHEMAS
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.registry import SOURCES, source_of
-from recordmill.transforms.sources.source import SourceConfig
 
 
 def source_of_manifest(manifest: Mapping[str, Any]) -> SourceConfig:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from recordmill.transforms.reading.dataset import Dataset
 from recordmill.transforms.records import ClassNames, JobError
-from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.tfrecord.files import inputs
 from recordmill.transforms.sources.tfrecord.labels import manifests, names_beside
 

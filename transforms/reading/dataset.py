@@ -12,7 +12,7 @@ from typing import Any
 
 from recordmill.transforms.examples.schema import FeatureSpec
 from recordmill.transforms.records import Failure
-from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.tfrecord.files import inputs, is_tfrecord_name, split_of
 from recordmill.transforms.storage.files import is_file, is_folder, names_in, read_bytes, status_of
 from recordmill.transforms.storage.layout import FORMAT_VERSION, INDEX, LATEST, LINEAGE, MANIFEST, check_name

@@ -15,6 +15,12 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from recordmill.transforms.records import Annotations, BadInput, Failure, ImageRecord, ImageRef
+from recordmill.transforms.sources.config import (
+    SourceConfig,
+    check_input_exists,
+    check_unused,
+    readable,
+)
 from recordmill.transforms.sources.names import (
     HIDDEN,
     IMAGE_EXTENSIONS,
@@ -34,17 +40,13 @@ from recordmill.transforms.sources.selection import (
     Selection,
     check_selection,
     label_pattern,
-    limited,
-    listing_faults,
     why_nothing,
 )
 from recordmill.transforms.sources.source import (
     Description,
-    Item,
-    SourceConfig,
-    check_input_exists,
-    check_unused,
-    readable,
+    Items,
+    Source,
+    listing_faults,
 )
 from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.storage.file_system import Entry, file_system
@@ -58,7 +60,7 @@ _SNIFFED_REMOTE = 10_000  # files without an image, where calls wait for a servi
 _SEARCHED = 10  # folders beside splits that are searched for an image; where there are more, all are labels
 
 
-class FolderSource:
+class FolderSource(Source):
     """Lists image files below a folder."""
 
     name = "folder"
@@ -70,7 +72,6 @@ class FolderSource:
         example="photos/\n  train/\n    cat/\n      1.jpg\n    dog/\n      2.png\n  "
         "test/\n    cat/\n      3.jpg",
     )
-    untyped = False
 
     def sniff(self, config: SourceConfig) -> str | None:
         if config.annotations:
@@ -113,15 +114,15 @@ class FolderSource:
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ()
 
-    def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
-        return limited(_items(config), config.limit)
+    def items(self, config: SourceConfig, scratch: str) -> Items:
+        yield from _items(config)
 
     def parts(self, config: SourceConfig, most: int) -> Iterator[FolderPart]:
         with listing_faults():
             yield from _Listing(config).parts(most)
 
-    def read_part(self, config: SourceConfig, scratch: str, part: FolderPart) -> Iterator[Item]:
-        return limited(_Listing(config).items(part), None)
+    def part_items(self, config: SourceConfig, scratch: str, part: FolderPart) -> Items:
+        yield from _Listing(config).items(part)
 
 
 class FolderPart(NamedTuple):

@@ -7,6 +7,12 @@ import os
 from collections.abc import Iterator
 
 from recordmill.transforms.records import Annotations, BadInput, Failure, ImageRecord, Steps
+from recordmill.transforms.sources.config import (
+    SourceConfig,
+    check_input_exists,
+    check_unused,
+    readable,
+)
 from recordmill.transforms.sources.folder import FolderSource
 from recordmill.transforms.sources.frame_files import (
     LABEL_FILES,
@@ -23,16 +29,12 @@ from recordmill.transforms.sources.selection import (
     Selection,
     check_selection,
     label_pattern,
-    limited,
 )
 from recordmill.transforms.sources.small_files import first_files
 from recordmill.transforms.sources.source import (
     Description,
-    Item,
-    SourceConfig,
-    check_input_exists,
-    check_unused,
-    readable,
+    Items,
+    Source,
 )
 from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.storage.files import is_file, is_folder
@@ -50,7 +52,7 @@ _NO_FRAME = "neither a frame nor times or labels by name"
 _TIME = "image/timestamp"
 
 
-class FramesSource:
+class FramesSource(Source):
     """Lists the clips below a folder."""
 
     name = "frames"
@@ -65,7 +67,6 @@ class FramesSource:
         example="clips/\n  train/\n    running/\n      clip7/\n        frame_0001.jpg\n"
         "        frame_0002.jpg\n        labels.txt\n        timestamps.txt",
     )
-    untyped = False
 
     def sniff(self, config: SourceConfig) -> str | None:
         if config.annotations:
@@ -101,8 +102,8 @@ class FramesSource:
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("sequence",)
 
-    def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
-        return limited(_Clips(config).items(), config.limit)
+    def items(self, config: SourceConfig, scratch: str) -> Items:
+        yield from _Clips(config).items()
 
 
 @dataclasses.dataclass(slots=True)

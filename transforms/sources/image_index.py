@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from recordmill.transforms.records import BadInput
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import extension_of, is_image_name, is_split_name
-from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.storage.confinement import OUTSIDE, Confinement
 from recordmill.transforms.storage.file_system import scheme_of

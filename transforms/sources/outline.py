@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 
 from recordmill.transforms.flags import flag_with
 from recordmill.transforms.records import BadInput
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import is_hidden, is_image_name, is_unicode
-from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.faults import may_pass
 from recordmill.transforms.storage.file_system import file_system

@@ -9,8 +9,8 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from recordmill.transforms.records import BadInput, Failure
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import is_split_name, split_named
-from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.storage.files import is_folder, names_in
 from recordmill.transforms.storage.paths import absolute, below, real_path

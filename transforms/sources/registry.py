@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Mapping
 
-from recordmill.transforms.sources.source import Source, SourceConfig
+from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.source import Source
 
 # Module and class of each source, by what `--source` calls it.
 _CLASSES = {

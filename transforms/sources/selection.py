@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
-from recordmill.transforms.records import BadInput, ImageRecord, JobError
-from recordmill.transforms.sources.source import Item, SourceConfig, os_error_text
+from recordmill.transforms.records import BadInput, Failure
+from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.names import failed, skipped
+
+_T = TypeVar("_T")
+_Labels = tuple[str | int, ...]
 
 EXCLUDED = "excluded by --include/--exclude"
 NO_LABEL = "label pattern does not match"
@@ -38,21 +42,43 @@ def _token_regex(token: str) -> str:
 
 
 class Selection:
-    """`--include` and `--exclude`, compiled.
+    """`--include`, `--exclude` and `--label_pattern`, compiled.
 
     Raises:
-        ValueError: a glob that has no meaning, named with its flag.
+        ValueError: a glob or pattern that has no meaning, named with its flag.
     """
 
     def __init__(self, config: SourceConfig) -> None:
         self._include = _compile("--include", config.include)
         self._exclude = _compile("--exclude", config.exclude)
+        self._label_pattern = label_pattern(config)
 
     def takes(self, key: str) -> bool:
         """Whether a record with this key is wanted."""
         if self._include is not None and not self._include.fullmatch(key):
             return False
         return self._exclude is None or not self._exclude.fullmatch(key)
+
+    def item(self, key: str, make: Callable[[], _T]) -> _T | Failure:
+        """The record of a key as `make` returns it; or why there is none: not selected, or a BadInput."""
+        if not self.takes(key):
+            return skipped(key, EXCLUDED)
+        try:
+            return make()
+        except BadInput as fault:
+            return failed(fault.key or key, fault)
+
+    def left_out(self, key: str, reason: str, detail: str = "") -> Failure:
+        """The input of a key that is skipped for a reason, unless it is not selected in the first place."""
+        return skipped(key, reason, detail) if self.takes(key) else skipped(key, EXCLUDED)
+
+    def labels(self, key: str, found: _Labels) -> _Labels:
+        """The labels of a record: that in its key where there is a label pattern, else those found.
+
+        Raises:
+            BadInput: as `LabelPattern.label`.
+        """
+        return found if self._label_pattern is None else (self._label_pattern.label(key),)
 
 
 def _compile(flag: str, globs: tuple[str, ...]) -> re.Pattern[str] | None:
@@ -107,7 +133,6 @@ def label_pattern(config: SourceConfig) -> LabelPattern | None:
 def check_selection(config: SourceConfig) -> None:
     """Raises ValueError where `--include`, `--exclude` or `--label_pattern` has no meaning."""
     Selection(config)
-    label_pattern(config)
 
 
 def why_nothing(config: SourceConfig, reasons: Mapping[str, int], example: str) -> str | None:
@@ -126,28 +151,3 @@ def why_nothing(config: SourceConfig, reasons: Mapping[str, int], example: str) 
         given = [f"{flag} is {', '.join(map(repr, values))}" for flag, values in globs.items() if values]
         return f"{' and '.join(given)}, which leaves out all {count} images, such as {example!r}"
     return None
-
-
-def limited(items: Iterable[Item], limit: int | None) -> Iterator[Item]:
-    """The items up to the `limit`-th record; nothing else counts.
-
-    Raises:
-        JobError: a fault of the file system that is not one file's own, and has not passed.
-    """
-    records = 0
-    with listing_faults():
-        for item in items:
-            yield item
-            if limit is not None and isinstance(item, ImageRecord):
-                records += 1
-                if records >= limit:
-                    return
-
-
-@contextlib.contextmanager
-def listing_faults() -> Iterator[None]:
-    """Makes a JobError of a fault of the file system that is not one file's own, and has not passed."""
-    try:
-        yield
-    except OSError as error:
-        raise JobError(f"the input cannot be listed: {os_error_text(error)}") from error

@@ -9,8 +9,8 @@ from concurrent.futures import Future
 from xml.etree.ElementTree import Element, ParseError, TreeBuilder
 
 from recordmill.transforms.records import BadInput
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import extension_of, is_hidden
-from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.files import open_file

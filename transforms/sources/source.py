@@ -1,164 +1,40 @@
-"""What a source is, and what it is told."""
+"""What a source of images is. A simple one has a name, a description and its reading alone."""
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import dataclasses
-import difflib
-import os
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Generator, Iterator
+from typing import Any, ClassVar
 
-from recordmill.transforms.flag_values import PAIRS, names, pairs
-from recordmill.transforms.flags import (
-    REQUIRED,
-    check_values,
-    declares_flags,
-    flag,
-    flag_with,
-    naming_parameters,
-    setting,
-)
 from recordmill.transforms.records import ClassNames, Failure, ImageRecord, JobError
-from recordmill.transforms.sources.names import is_unicode, printable
-from recordmill.transforms.storage.file_system import file_system
-from recordmill.transforms.storage.files import is_folder, may_be_there
-from recordmill.transforms.storage.paths import absolute, expanded, is_absolute, real_path
-
-ANNOTATIONS = ("masks", "keypoints", "captions")
-"""What `--include_annotations` may name."""
-
-
-def _kind(text: str) -> str:
-    from recordmill.transforms.sources.registry import SOURCES  # imports all sources
-
-    if text != "auto" and text not in SOURCES:
-        near = difflib.get_close_matches(text, SOURCES, 1)
-        meant = f" (did you mean {near[0]}?)" if near else ""
-        raise ValueError(f"{text!r}{meant}; it may be auto, {', '.join(SOURCES)}")
-    return text
-
-
-@declares_flags("input and output")
-@dataclasses.dataclass(frozen=True, slots=True)
-class SourceConfig:
-    """Where the input is, and how it is read. Paths are local or `gs://`; `~` is expanded."""
-
-    kind: str = flag(
-        REQUIRED,
-        "what the input is; auto detects it; one that `recordmill formats` lists",
-        name="source",
-        auto=True,
-        parse=_kind,
-        metavar="NAME",
-        pattern="[a-z]+",
-    )
-    input: str = flag(
-        REQUIRED,
-        "what to read, as `recordmill formats` lists it; local or gs://",
-        required=True,
-        path="input",
-        metavar="PATH",
-    )
-    annotations: tuple[str, ...] = flag(
-        (), "manifest or annotations of the images", path="file", metavar="FILE"
-    )
-    image_roots: tuple[str, ...] = flag(
-        (), "a folder in which images are also looked for", name="image_root", path="folder", metavar="FOLDER"
-    )
-    image_column: str | None = flag(None, "the manifest's column of image paths", metavar="NAME")
-    label_column: str | None = flag(
-        None, "the manifest's column, or columns, of labels", metavar="NAME[,NAME…]", pattern="[^,]+(,[^,]+)*"
-    )
-    label_pattern: str | None = flag(
-        None,
-        "takes the label from the key: its group named label, or its first group",
-        metavar="REGEX",
-        pattern=r".*\(.+\).*",
-    )
-    include: tuple[str, ...] = flag((), "take only keys that match", metavar="GLOB")
-    exclude: tuple[str, ...] = flag((), "leave out keys that match", metavar="GLOB")
-    include_annotations: tuple[str, ...] = flag(
-        (),
-        f"what is stored of {', '.join(ANNOTATIONS)}, in addition to boxes and labels",
-        values=ANNOTATIONS,
-        parse=names,
-        metavar="KIND[,KIND]",
-        pattern="({0})(,({0}))*".format("|".join(ANNOTATIONS)),
-    )
-    input_features: tuple[tuple[str, str], ...] = flag(
-        (),
-        "with --source tfrecord: which features of foreign records are ours, as img=image/encoded",
-        parse=pairs,
-        metavar="OLD=NEW,…",
-        pattern=PAIRS,
-    )
-    mask_pattern: str | None = flag(
-        None,
-        "with --source masks: where an image's mask lies below the input, as masks/{stem}_mask.png",
-        metavar="PATTERN",
-        pattern=r".*\{(stem|name)\}.*",
-    )
-    limit: int | None = flag(None, "take the first N records only", at_least=1, metavar="N")
-    skip_dirs: tuple[str, ...] = setting((), "absolute folders to leave out silently, such as the output")
-
-    @naming_parameters()
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "input", _expanded("input", self.input))
-        object.__setattr__(self, "annotations", _each_expanded("annotations", self.annotations))
-        object.__setattr__(self, "image_roots", _each_expanded("image_root", self.image_roots))
-        check_values(self)
-        if self.label_column is not None and self.label_pattern is not None:
-            raise ValueError(
-                f"--label_column is {self.label_column!r} and --label_pattern {self.label_pattern!r}, "
-                "which both tell the label; give one of them"
-            )
-
-    def as_json(self) -> dict[str, object]:
-        """The settings as manifest.json has them: those that were given.
-
-        Paths are absolute, but for annotations that lie in `input` and are told from there: they go with it.
-        """
-        fields = dataclasses.asdict(self)
-        del fields["skip_dirs"]
-        fields["input"] = absolute(self.input)
-        fields["annotations"] = tuple(
-            absolute(one) if is_absolute(one) or may_be_there(one) else one for one in self.annotations
-        )
-        fields["image_roots"] = tuple(map(absolute, self.image_roots))
-        return {name: value for name, value in fields.items() if value}
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> SourceConfig:
-        """The inverse of `as_json`.
-
-        Raises:
-            ValueError: fields that this version does not know, or a value that may not be.
-        """
-        unknown = sorted(fields.keys() - {field.name for field in dataclasses.fields(cls)})
-        if unknown:
-            raise ValueError(f"the source has {unknown[0]!r}, which this version does not know")
-        return cls(**{name: _with_tuples(value) for name, value in fields.items()})
-
-
-def _each_expanded(flag: str, paths: Iterable[str]) -> tuple[str, ...]:
-    return tuple(_expanded(flag, path) for path in paths)
-
-
-def _expanded(flag: str, path: str) -> str:
-    try:
-        return expanded(path)
-    except ValueError as error:
-        raise ValueError(f"--{flag} is {path!r}: {error}") from error
-
-
-def _with_tuples(value: Any) -> Any:
-    """A value of JSON whose lists are tuples."""
-    return tuple(map(_with_tuples, value)) if isinstance(value, list | tuple) else value
-
+from recordmill.transforms.sources.config import (
+    SourceConfig,
+    check_input_exists,
+    check_unused,
+    os_error_text,
+    readable,
+)
+from recordmill.transforms.sources.outline import check_roots_used
+from recordmill.transforms.sources.selection import check_selection
+from recordmill.transforms.storage.files import is_folder
 
 Item = ImageRecord | Failure | ClassNames
-"""What a source lists: a record, what is not in the dataset and why, or the classes that it defines."""
+"""What a source lists: a record, an input that is not in the dataset and why, or the classes it defines."""
+
+Items = Generator[Item, None, None]
+
+SOURCE_FLAGS = (
+    "annotations",
+    "image_column",
+    "label_column",
+    "label_pattern",
+    "include_annotations",
+    "input_features",
+    "mask_pattern",
+)
+"""Flags that some sources use and others do not."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -171,7 +47,7 @@ class Description:
         split: where splits come from.
         key: what the key of a record is.
         example: a tree of files, a line each, folders indented by two spaces and ending in `/`.
-        annotations: what of `ANNOTATIONS` it can take.
+        annotations: what of `ANNOTATIONS` it can store.
     """
 
     reads: str
@@ -182,50 +58,87 @@ class Description:
     annotations: tuple[str, ...] = ()
 
 
-class Source(Protocol):
-    """An input format.
+class Source(abc.ABC):
+    """An input format: subclasses set `name` and `description` and define `items`; the rest has defaults.
 
     Attributes:
-        name: what `--source` calls it.
+        name: its value of `--source`.
         description: what it reads.
-        untyped: whether feature values are cells of text, whose types only the whole input tells.
+        flags: those of `SOURCE_FLAGS` that it uses, apart from `include_annotations`, which it uses if its
+            description has annotations; any other one that is given is an error.
+        searches_roots: it looks for images in the image roots; otherwise only links may lead there.
+        needs_folder: the input may not be a file.
+        untyped: values of features are text, and their types are found from all records.
     """
 
-    name: str
-    description: Description
-    untyped: bool
-
-    def sniff(self, config: SourceConfig) -> str | None:
-        """Why the input looks like this source, or None where it does not. `config.input` exists."""
+    name: ClassVar[str]
+    description: ClassVar[Description]
+    flags: ClassVar[tuple[str, ...]] = ("label_pattern",)
+    searches_roots: ClassVar[bool] = False
+    needs_folder: ClassVar[bool] = False
+    untyped: ClassVar[bool] = False
 
     def check(self, config: SourceConfig) -> None:
-        """Looks for what makes a call wrong, cheaply.
+        """Checks a call: its flags, and the input as far as that is cheap.
 
         Raises:
             ValueError: one line that names the flag, its value and what is wrong.
         """
+        check_input_exists(config)
+        self._check_flags(config)
+        check_selection(config)
+        with readable("--input", config.input):
+            if self.needs_folder and not is_folder(config.input):
+                raise ValueError(f"--input is {config.input!r}, a file; --source {self.name} reads a folder")
+            if not self.searches_roots:
+                check_roots_used(config, self.name)
+            self.check_input(config)
+
+    def _check_flags(self, config: SourceConfig) -> None:
+        kinds = self.description.annotations
+        used = (*self.flags, "include_annotations") if kinds else self.flags
+        check_unused(config, self.name, *(flag for flag in SOURCE_FLAGS if flag not in used))
+        if others := [kind for kind in config.include_annotations if kind not in kinds]:
+            raise ValueError(
+                f"--include_annotations has {others[0]!r}; --source {self.name} has {', '.join(kinds)}"
+            )
+
+    def check_input(self, config: SourceConfig) -> None:
+        """Looks for what makes an existing input unreadable; finds nothing by default.
+
+        Raises:
+            ValueError: as `check`.
+            OSError: the input cannot be looked at; `check` names it.
+        """
+        return
+
+    def sniff(self, config: SourceConfig) -> str | None:
+        """Why the input looks like this source, or None where it does not. `config.input` exists."""
+        return None
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...] | None:
-        """The splits that the layout of the input names, whether there is a record in them or not.
+        """The splits that the layout of the input names, whether or not they have a record.
 
-        A record may have no split all the same: an image beside the folders of splits.
+        A record may have no split all the same: an image next to the folders of splits.
 
         Returns:
-            No name where nothing names a split, or only paths of images in annotations do; None where a
-            column of the input names them.
+            Their names; none where nothing names a split, or only paths of images in annotations do; None
+            where a column of the input names them.
         """
+        return ()
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         """The schemas that fit the input best, one or several at once: what `--schema auto` writes.
 
         Returns:
-            Their names; none where the records decide: detection where there are boxes, and so on.
+            Their names; none to detect them from the records: detection where there are boxes, and so on.
 
         Raises:
             OSError: the input cannot be looked at.
         """
+        return ()
 
-    def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
+    def items(self, config: SourceConfig, scratch: str) -> Items:
         """Lists the input in an order that depends on its contents alone; `ClassNames` may come anywhere.
 
         Args:
@@ -233,115 +146,65 @@ class Source(Protocol):
             scratch: an existing folder of the run's own, for containers that have to be unpacked.
 
         Yields:
-            A record, what is not in the dataset and why, or names of classes. Memory does not grow with
-                the input.
+            A record, an input that is not in the dataset and why, or names of classes. Memory does not grow
+                with the input.
 
         Raises:
-            JobError: the input as a whole cannot be used, which only reading it shows; or a fault of
-                the file system has not passed.
+            JobError: the input cannot be used at all, which only reading it shows.
+            OSError: a fault of the file system that is not one file's own, and has not passed.
         """
-
-
-@runtime_checkable
-class PartedSource(Source, Protocol):
-    """An input format whose parts can be listed side by side, by several workers."""
+        for part in self.parts(config, 1):
+            yield from self.part_items(config, scratch, part)
 
     def parts(self, config: SourceConfig, most: int) -> Iterator[Any]:
-        """What the input consists of; cheap beside reading it.
+        """The parts of a large input that workers list in parallel; by default it has one, None.
 
         Args:
             config: one that `check` has passed, without a limit.
-            most: parts, about, that are of use where an input can be divided at will.
-
-        Yields:
-            Parts, each of which can be sent to another worker.
+            most: the number of parts that are of use where an input can be divided anywhere.
 
         Raises:
-            JobError: as `read`.
+            JobError, OSError: as `items`.
         """
+        yield None
 
-    def read_part(self, config: SourceConfig, scratch: str, part: Any) -> Iterator[Item]:
-        """As `read`, of one part: those of all parts are what `read` lists, in any order.
+    def part_items(self, config: SourceConfig, scratch: str, part: Any) -> Items:
+        """As `items`, of one part; all parts together have the items of the input, in any order.
 
-        Classes may be told by more than one part.
+        More than one part may yield the same classes.
         """
+        raise NotImplementedError(f"{type(self).__name__} defines neither items nor part_items")
+
+    def read(self, config: SourceConfig, scratch: str, part: Any = None) -> Iterator[Item]:
+        """The items of a part, or of the input up to the `--limit`-th record.
+
+        Raises:
+            JobError: as `items`; or a fault of the file system lasts.
+        """
+        found = self.items(config, scratch) if part is None else self.part_items(config, scratch, part)
+        return limited(found, config.limit)
 
 
-def check_input_exists(config: SourceConfig) -> None:
-    """Raises ValueError unless `--input` is there and readable, and every `--image_root` is there."""
-    with readable("--input", config.input):
-        check_path("--input", config.input)
-        system = file_system(config.input)
-        if not system.is_there(config.input):
-            _refuse_pattern(config.input)
-            raise ValueError(f"--input is {config.input!r}: there is no such {system.missing(config.input)}")
-        system.check_readable(config.input)
-    for root in config.image_roots:
-        with readable("--image_root", root):
-            check_path("--image_root", root)
-            if not (file_system(root).is_there(root) and is_folder(root)):
-                raise ValueError(f"--image_root is {root!r}: there is no such folder")
+def limited(items: Items, limit: int | None) -> Items:
+    """The items up to the `limit`-th record; nothing else counts.
 
-
-def _refuse_pattern(path: str) -> None:
-    """Raises ValueError if a path that does not exist is a pattern."""
-    parts = path.split("/")
-    first = next((at for at, part in enumerate(parts) if any(mark in part for mark in "*?[")), None)
-    if first is not None:
-        folder, pattern = "/".join(parts[:first]) or ("/" if first else "."), "/".join(parts[first:])
-        raise ValueError(
-            f"--input is {path!r}, a pattern, but --input takes a folder; give "
-            f"{flag_with('--input', folder)} {flag_with('--include', pattern)}"
-        )
-
-
-def check_path(flag: str, path: str) -> None:
-    """Raises ValueError where a path is of a kind that is not read, or is not UTF-8 as records hold it."""
-    if not is_unicode(path):
-        raise ValueError(f"{flag} is '{printable(path)}', which is not UTF-8; rename it")
-    try:
-        file_system(path).check_path(path)
-    except ValueError as error:
-        raise ValueError(f"{flag} is {path!r}; {error}") from error
-    leads_to = real_path(path)
-    if not is_unicode(leads_to):
-        raise ValueError(f"{flag} is {path!r}, which leads to '{printable(leads_to)}': not UTF-8; rename it")
+    Raises:
+        JobError: a fault of the file system that is not one file's own, and has not passed.
+    """
+    records = 0
+    with contextlib.closing(items), listing_faults():
+        for item in items:
+            yield item
+            if limit is not None and isinstance(item, ImageRecord):
+                records += 1
+                if records >= limit:
+                    return
 
 
 @contextlib.contextmanager
-def readable(flag: str, path: str) -> Iterator[None]:
-    """Makes a ValueError that names `flag` and `path` of what the file system has against reading it."""
+def listing_faults() -> Iterator[None]:
+    """Makes a JobError of a fault of the file system that is not one file's own, and has not passed."""
     try:
         yield
-    except JobError as error:
-        raise ValueError(f"{flag} is {path!r}: {error}") from error
     except OSError as error:
-        if error.filename == path:
-            raise ValueError(f"{flag} is {path!r}: {_reason(error)}") from error
-        raise ValueError(f"{flag} is {path!r}: {os_error_text(error)}") from error
-
-
-def os_error_text(error: OSError) -> str:
-    """What the file system said, and of which file, for messages."""
-    if error.filename is None:
-        return _reason(error)
-    if _reason(error).startswith("it "):  # of `open_regular` and `leads_to`
-        return f"{printable(os.fsdecode(error.filename))!r}: {error.strerror}"
-    return f"{_reason(error)}, reading {printable(os.fsdecode(error.filename))!r}"
-
-
-def _reason(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
-
-
-def check_unused(config: SourceConfig, source: str, *flags: str) -> None:
-    """Raises ValueError where one of `flags`, which `source` has no use for, is set."""
-    for name in flags:
-        field = "image_roots" if name == "image_root" else name
-        if value := getattr(config, field):
-            shown = ", ".join(map(_shown, value)) if isinstance(value, tuple) else value
-            raise ValueError(f"--{name} is {shown!r}, and --source {source} does not use it")
-
-
-def _shown(value: str | tuple[str, str]) -> str:
-    return value if isinstance(value, str) else "=".join(value)
+        raise JobError(f"the input cannot be listed: {os_error_text(error)}") from error

@@ -16,6 +16,12 @@ from recordmill.transforms.records import Annotations, BadInput, Failure, ImageR
 from recordmill.transforms.sources.archives.members import Member
 from recordmill.transforms.sources.archives.tar_members import DAMAGED, TarMember, is_gzip, tar_members
 from recordmill.transforms.sources.archives.zip_members import zip_members
+from recordmill.transforms.sources.config import (
+    SourceConfig,
+    check_input_exists,
+    check_unused,
+    readable,
+)
 from recordmill.transforms.sources.detection.archive_names import unread_member
 from recordmill.transforms.sources.names import (
     failed,
@@ -34,16 +40,12 @@ from recordmill.transforms.sources.selection import (
     Selection,
     check_selection,
     label_pattern,
-    limited,
-    listing_faults,
 )
 from recordmill.transforms.sources.source import (
     Description,
-    Item,
-    SourceConfig,
-    check_input_exists,
-    check_unused,
-    readable,
+    Items,
+    Source,
+    listing_faults,
 )
 from recordmill.transforms.sources.tree import Tree
 from recordmill.transforms.storage.file_system import file_system
@@ -89,7 +91,7 @@ class Layout(NamedTuple):
     has_splits: bool
 
 
-class ArchiveSource:
+class ArchiveSource(Source):
     """Lists the images in archives."""
 
     name = "archive"
@@ -100,7 +102,6 @@ class ArchiveSource:
         key="path in the archive, below the archive's own name where there are several",
         example="photos.zip\n  cat/\n    1.jpg\n  dog/\n    2.png",
     )
-    untyped = False
 
     def sniff(self, config: SourceConfig) -> str | None:
         if config.annotations:
@@ -122,17 +123,15 @@ class ArchiveSource:
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ()
 
-    def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
-        with contextlib.closing(_items(config, scratch, archives(config))) as items:
-            yield from limited(items, config.limit)
+    def items(self, config: SourceConfig, scratch: str) -> Items:
+        yield from _items(config, scratch, archives(config))
 
     def parts(self, config: SourceConfig, most: int) -> Iterator[Archive | Failure]:
         with listing_faults():
             yield from archives(config)
 
-    def read_part(self, config: SourceConfig, scratch: str, part: Archive | Failure) -> Iterator[Item]:
-        with contextlib.closing(_items(config, scratch, (part,))) as items:
-            yield from limited(items, None)
+    def part_items(self, config: SourceConfig, scratch: str, part: Archive | Failure) -> Items:
+        yield from _items(config, scratch, (part,))
 
 
 def archives(config: SourceConfig, kinds: str = ".+") -> Iterator[Archive | Failure]:

@@ -7,7 +7,6 @@ gzip, which is unpacked once.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 from collections.abc import Generator, Iterable, Iterator
@@ -33,15 +32,15 @@ from recordmill.transforms.sources.archives.archive import (
     first_names,
 )
 from recordmill.transforms.sources.archives.tar_members import DAMAGED, TarMember, is_gzip, tar_members
+from recordmill.transforms.sources.config import SourceConfig, readable
 from recordmill.transforms.sources.names import failed, is_image_name, printable, skipped
-from recordmill.transforms.sources.selection import (
-    EXCLUDED,
-    Selection,
-    label_pattern,
-    limited,
+from recordmill.transforms.sources.selection import EXCLUDED, Selection, label_pattern
+from recordmill.transforms.sources.source import (
+    Description,
+    Items,
+    Source,
     listing_faults,
 )
-from recordmill.transforms.sources.source import Description, Item, SourceConfig, readable
 from recordmill.transforms.sources.tables.sample_json import flattened
 from recordmill.transforms.storage.spool import Spool
 
@@ -55,7 +54,7 @@ _LARGEST_OTHER = 64 << 10
 _NOT_READ = "member not read"
 
 
-class WebdatasetSource:
+class WebdatasetSource(Source):
     """Lists the samples of tar shards."""
 
     name = "webdataset"
@@ -67,7 +66,6 @@ class WebdatasetSource:
         example="shards/\n  train-000000.tar\n    0001.jpg\n    0001.cls\n    0001.json\n  train-000001.tar",
         annotations=("masks", "captions"),
     )
-    untyped = False
 
     def sniff(self, config: SourceConfig) -> str | None:
         if config.annotations:
@@ -94,17 +92,15 @@ class WebdatasetSource:
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ()
 
-    def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
-        with contextlib.closing(_items(config, scratch, archives(config, _TARS))) as items:
-            yield from limited(items, config.limit)
+    def items(self, config: SourceConfig, scratch: str) -> Items:
+        yield from _items(config, scratch, archives(config, _TARS))
 
     def parts(self, config: SourceConfig, most: int) -> Iterator[Archive | Failure]:
         with listing_faults():
             yield from archives(config, _TARS)
 
-    def read_part(self, config: SourceConfig, scratch: str, part: Archive | Failure) -> Iterator[Item]:
-        with contextlib.closing(_items(config, scratch, (part,))) as items:
-            yield from limited(items, None)
+    def part_items(self, config: SourceConfig, scratch: str, part: Archive | Failure) -> Items:
+        yield from _items(config, scratch, (part,))
 
 
 @dataclasses.dataclass(slots=True)

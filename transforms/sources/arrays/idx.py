@@ -21,16 +21,19 @@ from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 from recordmill.transforms.records import Annotations, Failure, ImageRecord, ImageRef, JobError
-from recordmill.transforms.sources.names import normal_split, printable
-from recordmill.transforms.sources.outline import check_roots_used
-from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
-from recordmill.transforms.sources.source import (
-    Description,
-    Item,
+from recordmill.transforms.sources.config import (
     SourceConfig,
     check_input_exists,
     check_unused,
     readable,
+)
+from recordmill.transforms.sources.names import normal_split, printable
+from recordmill.transforms.sources.outline import check_roots_used
+from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection
+from recordmill.transforms.sources.source import (
+    Description,
+    Items,
+    Source,
 )
 from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.files import is_file, is_folder, names_in, open_file, status_of
@@ -48,7 +51,7 @@ _GZIP_FAULTS = (EOFError, gzip.BadGzipFile, zlib.error)
 _MOST_UNPACKED = 1032  # bytes that a byte of gzip can become, at most
 
 
-class IdxSource:
+class IdxSource(Source):
     """Lists the images of IDX files, as ranges of them."""
 
     name = "idx"
@@ -59,7 +62,6 @@ class IdxSource:
         key="`train/00042`",
         example="mnist/\n  train-images-idx3-ubyte.gz\n  train-labels-idx1-ubyte.gz",
     )
-    untyped = False
 
     def sniff(self, config: SourceConfig) -> str | None:
         if config.annotations:
@@ -92,9 +94,8 @@ class IdxSource:
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ()
 
-    def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
-        with contextlib.closing(_records(config, scratch)) as records:
-            yield from limited(records, config.limit)
+    def items(self, config: SourceConfig, scratch: str) -> Items:
+        yield from _records(config, scratch)
 
 
 class IdxFile(NamedTuple):

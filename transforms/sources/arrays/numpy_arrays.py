@@ -13,16 +13,20 @@ from typing import NamedTuple
 from recordmill.transforms.records import Failure, ImageRecord, ImageRef, JobError
 from recordmill.transforms.sources.arrays.npy_files import StoredArray, arrays_in
 from recordmill.transforms.sources.arrays.numpy_labels import annotations_of
-from recordmill.transforms.sources.names import extension_of, is_image_name, skipped, split_named
-from recordmill.transforms.sources.outline import check_roots_used, left_out
-from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
-from recordmill.transforms.sources.source import (
-    Description,
-    Item,
+from recordmill.transforms.sources.config import (
     SourceConfig,
     check_input_exists,
     check_unused,
     readable,
+)
+from recordmill.transforms.sources.names import extension_of, is_image_name, skipped, split_named
+from recordmill.transforms.sources.outline import check_roots_used, left_out
+from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection
+from recordmill.transforms.sources.source import (
+    Description,
+    Item,
+    Items,
+    Source,
 )
 from recordmill.transforms.sources.tree import Tree
 from recordmill.transforms.storage.confinement import OUTSIDE, Confinement
@@ -38,7 +42,7 @@ _SNIFFED = 1_000
 _UNNAMED = "neither images nor labels by name"
 
 
-class NumpySource:
+class NumpySource(Source):
     """Lists the images of arrays, as ranges of their files."""
 
     name = "numpy"
@@ -49,7 +53,6 @@ class NumpySource:
         key="`train/00042`",
         example="arrays/\n  x_train.npy\n  y_train.npy\n  x_test.npy\n  y_test.npy",
     )
-    untyped = False
 
     def sniff(self, config: SourceConfig) -> str | None:
         if config.annotations:
@@ -87,9 +90,8 @@ class NumpySource:
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ()
 
-    def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
-        with contextlib.closing(_items(config, scratch)) as items:
-            yield from limited(items, config.limit)
+    def items(self, config: SourceConfig, scratch: str) -> Items:
+        yield from _items(config, scratch)
 
 
 class _Set(NamedTuple):

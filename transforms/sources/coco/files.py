@@ -13,6 +13,7 @@ from typing import Any
 
 from recordmill.transforms.records import BadInput, Failure, JobError
 from recordmill.transforms.sources.coco.json_sections import JsonSections
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import (
     extension_of,
     is_hidden,
@@ -22,7 +23,6 @@ from recordmill.transforms.sources.names import (
     printable,
     without_year,
 )
-from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.sources.tables.manifests import input_root, manifests
 from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.faults import os_fault

@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Iterator
 from recordmill.transforms.flags import flag_with
 from recordmill.transforms.records import BadInput, Failure
 from recordmill.transforms.sources.coco.files import CocoFile
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import is_hidden, is_image_name, is_unicode, printable
 from recordmill.transforms.sources.selection import EXCLUDED, Selection
-from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.sources.tables.manifests import input_root
 from recordmill.transforms.sources.tables.rows import image_folders
 from recordmill.transforms.storage.confinement import Confinement, LocatedFile

@@ -25,17 +25,21 @@ from recordmill.transforms.sources.coco.images import CocoPlaces
 from recordmill.transforms.sources.coco.index import CocoImage, CocoIndex
 from recordmill.transforms.sources.coco.objects import caption_of, merged, object_of, segments_of
 from recordmill.transforms.sources.coco.spool import Spooled, annotation_spool
-from recordmill.transforms.sources.names import extension_of, printable, split_of_folders
-from recordmill.transforms.sources.outline import left_out
-from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
-from recordmill.transforms.sources.source import (
+from recordmill.transforms.sources.config import (
     ANNOTATIONS,
-    Description,
-    Item,
     SourceConfig,
     check_input_exists,
     check_unused,
     readable,
+)
+from recordmill.transforms.sources.names import extension_of, printable, split_of_folders
+from recordmill.transforms.sources.outline import left_out
+from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection
+from recordmill.transforms.sources.source import (
+    Description,
+    Item,
+    Items,
+    Source,
 )
 from recordmill.transforms.sources.tables.manifests import check_manifests, manifests
 from recordmill.transforms.storage.files import is_folder
@@ -43,7 +47,7 @@ from recordmill.transforms.storage.files import is_folder
 _UNUSED = ("image_column", "label_column", "label_pattern", "input_features", "mask_pattern")
 
 
-class CocoSource:
+class CocoSource(Source):
     """Lists the images of COCO annotation files."""
 
     name = "coco"
@@ -59,7 +63,6 @@ class CocoSource:
         "  train2017/\n    000000000009.jpg",
         annotations=ANNOTATIONS,
     )
-    untyped = False
 
     def sniff(self, config: SourceConfig) -> str | None:
         if config.annotations or not is_folder(config.input):
@@ -106,8 +109,8 @@ class CocoSource:
         found = ("detection",) if kinds & {"objects", "captions"} else ()
         return (*found, "panoptic") if "panoptic" in kinds else found
 
-    def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
-        return limited(_items(config), config.limit)
+    def items(self, config: SourceConfig, scratch: str) -> Items:
+        yield from _items(config)
 
 
 def _items(config: SourceConfig) -> Iterator[Item]:

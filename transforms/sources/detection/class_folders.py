@@ -12,12 +12,12 @@ import re
 from collections.abc import Iterable, Iterator
 
 from recordmill.transforms.flags import flag_with
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.masks.match import MASK_FOLDERS
 from recordmill.transforms.sources.names import is_split_name, normal_split, splits_in
 from recordmill.transforms.sources.outline import Level, Outline, joined
 from recordmill.transforms.sources.pairs import IMAGE_FOLDERS
 from recordmill.transforms.sources.selection import Selection
-from recordmill.transforms.sources.source import SourceConfig
 
 _DEEPEST = 50  # wrappers around folders of splits or classes
 _COMPARED = 16  # folders of images that are compared with each other

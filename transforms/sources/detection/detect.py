@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from recordmill.transforms.sources.archives.archive import check_all_read
+from recordmill.transforms.sources.config import SourceConfig, check_input_exists, readable
 from recordmill.transforms.sources.detection.class_folders import (
     OR_FOLDER,
     below_input,
@@ -29,7 +30,7 @@ from recordmill.transforms.sources.names import extension_of, is_split_name
 from recordmill.transforms.sources.outline import Outline, joined, left_out
 from recordmill.transforms.sources.pairs import IMAGE_FOLDERS
 from recordmill.transforms.sources.registry import SOURCES, source_of
-from recordmill.transforms.sources.source import Source, SourceConfig, check_input_exists, readable
+from recordmill.transforms.sources.source import Source
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_folder
 from recordmill.transforms.storage.layout import MANIFEST

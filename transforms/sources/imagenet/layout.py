@@ -7,6 +7,7 @@ import dataclasses
 import os
 import re
 
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import (
     extension_of,
     is_hidden,
@@ -15,7 +16,6 @@ from recordmill.transforms.sources.names import (
     split_named,
     split_of_folders,
 )
-from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.listing import entries
 from recordmill.transforms.storage.paths import real_path

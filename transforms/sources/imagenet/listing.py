@@ -20,6 +20,7 @@ from recordmill.transforms.records import (
     ImageRecord,
     ImageRef,
 )
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.imagenet.classes import class_files, read_classes, read_words
 from recordmill.transforms.sources.imagenet.labels import (
     NO_IMAGE,
@@ -39,7 +40,7 @@ from recordmill.transforms.sources.imagenet.layout import (
 from recordmill.transforms.sources.names import extension_of, is_image_name, printable
 from recordmill.transforms.sources.selection import EXCLUDED, Selection, label_pattern
 from recordmill.transforms.sources.small_files import read_files
-from recordmill.transforms.sources.source import Item, SourceConfig
+from recordmill.transforms.sources.source import Item
 from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.sources.voc.xml import read_voc_xml
 from recordmill.transforms.storage.confinement import Confinement, LocatedFile

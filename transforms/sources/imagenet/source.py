@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from recordmill.transforms.records import JobError
-from recordmill.transforms.sources.imagenet.labels import find_lists
-from recordmill.transforms.sources.imagenet.layout import find_layout
-from recordmill.transforms.sources.imagenet.listing import ImagenetListing, read_truths
-from recordmill.transforms.sources.selection import check_selection, limited
-from recordmill.transforms.sources.source import (
-    Description,
-    Item,
+from recordmill.transforms.sources.config import (
     SourceConfig,
     check_input_exists,
     check_unused,
     readable,
+)
+from recordmill.transforms.sources.imagenet.labels import find_lists
+from recordmill.transforms.sources.imagenet.layout import find_layout
+from recordmill.transforms.sources.imagenet.listing import ImagenetListing, read_truths
+from recordmill.transforms.sources.selection import check_selection
+from recordmill.transforms.sources.source import (
+    Description,
+    Item,
+    Items,
+    Source,
 )
 from recordmill.transforms.storage.files import is_folder
 
@@ -34,7 +38,7 @@ _UNUSED = (
 _SNIFFED = 40  # folders
 
 
-class ImagenetSource:
+class ImagenetSource(Source):
     """Lists the images of an ImageNet tree."""
 
     name = "imagenet"
@@ -49,7 +53,6 @@ class ImagenetSource:
         "      n01440764_10040.xml\n  synset_words.txt\n  train/\n    n01440764/\n"
         "      n01440764_10040.JPEG\n  val/\n    ILSVRC2012_val_00000001.JPEG",
     )
-    untyped = False
 
     def sniff(self, config: SourceConfig) -> str | None:
         if config.annotations:
@@ -97,8 +100,8 @@ class ImagenetSource:
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("imagenet",)
 
-    def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
-        return limited(_items(config), config.limit)
+    def items(self, config: SourceConfig, scratch: str) -> Items:
+        yield from _items(config)
 
 
 def _items(config: SourceConfig) -> Iterator[Item]:

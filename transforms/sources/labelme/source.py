@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -16,6 +17,12 @@ from recordmill.transforms.records import (
     Failure,
     ImageRecord,
     JobError,
+)
+from recordmill.transforms.sources.config import (
+    SourceConfig,
+    check_input_exists,
+    check_unused,
+    readable,
 )
 from recordmill.transforms.sources.image_index import NO_IMAGE, folder_of, without_extension
 from recordmill.transforms.sources.labelme.labelme_json import LabelmeAnnotation, decoded, read_labelme_json
@@ -33,15 +40,14 @@ from recordmill.transforms.sources.labelme.web_xml import (
 )
 from recordmill.transforms.sources.names import extension_of, is_image_name, normal_split
 from recordmill.transforms.sources.outline import left_out
-from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
+from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection
 from recordmill.transforms.sources.small_files import first_files, head_of, read_files
 from recordmill.transforms.sources.source import (
     Description,
     Item,
-    SourceConfig,
-    check_input_exists,
-    check_unused,
-    readable,
+    Items,
+    Source,
+    limited,
 )
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.sources.voc.classes import read_classes
@@ -53,7 +59,7 @@ _MAX_BYTES = 256 << 20  # of a file, with its image in it
 _MAGIC = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpg", b"GIF8": "gif", b"BM": "bmp", b"RIFF": "webp"}
 
 
-class LabelmeSource:
+class LabelmeSource(Source):
     """Lists the images of a LabelMe tree."""
 
     name = "labelme"
@@ -66,7 +72,6 @@ class LabelmeSource:
         example="photos/\n  1.jpg\n  1.json\n  2.jpg\n  2.json",
         annotations=("masks",),
     )
-    untyped = False
 
     def sniff(self, config: SourceConfig) -> str | None:
         if config.annotations:
@@ -100,7 +105,7 @@ class LabelmeSource:
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("detection",)
 
-    def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
+    def read(self, config: SourceConfig, scratch: str, part: Any = None) -> Iterator[Item]:
         tree = walk(config)
         # around the limit: what is spooled has to be put in its place there too
         told = repr(dataclasses.replace(config, skip_dirs=()))  # other flags spool other images
@@ -127,7 +132,7 @@ class _Listing:
         self._splits = tree.splits()
         self._used_masks: set[str] = set()
 
-    def items(self) -> Iterator[Item]:
+    def items(self) -> Items:
         """Records, and what is none."""
         if (classes := self._classes()) is not None:
             yield classes

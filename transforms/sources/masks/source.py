@@ -14,6 +14,12 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from recordmill.transforms.records import Annotations, ClassNames, Failure, ImageRecord, JobError, MaskImage
+from recordmill.transforms.sources.config import (
+    SourceConfig,
+    check_input_exists,
+    check_unused,
+    readable,
+)
 from recordmill.transforms.sources.masks.classes import (
     COLOR_FILES,
     NAME_FILES,
@@ -30,14 +36,12 @@ from recordmill.transforms.sources.masks.sniff import why_masks
 from recordmill.transforms.sources.names import extension_of, is_image_name
 from recordmill.transforms.sources.outline import links_outside
 from recordmill.transforms.sources.pairs import ORPHAN, folder_split, input_files, root_of
-from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
+from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection
 from recordmill.transforms.sources.source import (
     Description,
     Item,
-    SourceConfig,
-    check_input_exists,
-    check_unused,
-    readable,
+    Items,
+    Source,
 )
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.storage.confinement import Confinement
@@ -47,7 +51,7 @@ from recordmill.transforms.storage.files import is_file, is_folder
 _LOOKED_AT = 8  # masks that tell what the values of all are
 
 
-class MasksSource:
+class MasksSource(Source):
     """Lists pairs of an image and its mask."""
 
     name = "masks"
@@ -59,7 +63,6 @@ class MasksSource:
         example="roads/\n  images/\n    1.jpg\n  masks/\n    1.png\n  classes.txt",
         annotations=("masks",),
     )
-    untyped = False
 
     def sniff(self, config: SourceConfig) -> str | None:
         if config.annotations:
@@ -96,8 +99,8 @@ class MasksSource:
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("segmentation",)
 
-    def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
-        return limited(_items(config), config.limit)
+    def items(self, config: SourceConfig, scratch: str) -> Items:
+        yield from _items(config)
 
 
 class _Listing(NamedTuple):

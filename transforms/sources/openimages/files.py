@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from recordmill.transforms.records import BadInput
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import split_named
-from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.sources.tables.csv_manifest import CsvLayout, read_rows
 from recordmill.transforms.sources.tables.manifests import Manifest
 from recordmill.transforms.sources.tables.rows import Columns

@@ -20,6 +20,7 @@ from recordmill.transforms.records import (
     ImageRecord,
     ImageRef,
 )
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import is_image_name, is_split_name, normal_split
 from recordmill.transforms.sources.openimages.files import CsvFile, csv_files, folders_called
 from recordmill.transforms.sources.openimages.rows import (
@@ -33,7 +34,7 @@ from recordmill.transforms.sources.openimages.rows import (
     StoredRow,
 )
 from recordmill.transforms.sources.selection import EXCLUDED, Selection, label_pattern
-from recordmill.transforms.sources.source import Item, SourceConfig
+from recordmill.transforms.sources.source import Item
 from recordmill.transforms.sources.tables.box_columns import box_of, check_unit, is_empty
 from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.storage.confinement import Confinement

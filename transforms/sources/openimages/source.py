@@ -7,18 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from recordmill.transforms.sources.names import split_named
-from recordmill.transforms.sources.openimages.files import csv_files, folders_called
-from recordmill.transforms.sources.openimages.listing import MASKS, Reading
-from recordmill.transforms.sources.outline import check_roots_used
-from recordmill.transforms.sources.selection import check_selection, limited
-from recordmill.transforms.sources.source import (
-    Description,
-    Item,
+from recordmill.transforms.sources.config import (
     SourceConfig,
     check_input_exists,
     check_unused,
     readable,
+)
+from recordmill.transforms.sources.names import split_named
+from recordmill.transforms.sources.openimages.files import csv_files, folders_called
+from recordmill.transforms.sources.openimages.listing import MASKS, Reading
+from recordmill.transforms.sources.outline import check_roots_used
+from recordmill.transforms.sources.selection import check_selection
+from recordmill.transforms.sources.source import (
+    Description,
+    Item,
+    Items,
+    Source,
 )
 from recordmill.transforms.storage.files import is_folder, names_in
 from recordmill.transforms.storage.paths import real_path
@@ -26,7 +30,7 @@ from recordmill.transforms.storage.paths import real_path
 _IMAGES = "images"
 
 
-class OpenImagesSource:
+class OpenImagesSource(Source):
     """Lists the images of Open Images that are there, with their boxes, labels and masks."""
 
     name = "openimages"
@@ -41,7 +45,6 @@ class OpenImagesSource:
         "  masks/\n    validation/\n      0001eeaf4aed83f9_m0cmf2_ea5e2f5e.png",
         annotations=("masks",),
     )
-    untyped = False
 
     def sniff(self, config: SourceConfig) -> str | None:
         with readable("--input", config.input):
@@ -112,8 +115,8 @@ class OpenImagesSource:
         has_boxes = "boxes" in kinds or ("masks" in kinds and MASKS in config.include_annotations)
         return ("detection",) if has_boxes else ()
 
-    def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
-        return limited(_items(config), config.limit)
+    def items(self, config: SourceConfig, scratch: str) -> Items:
+        yield from _items(config)
 
 
 def _items(config: SourceConfig) -> Iterator[Item]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from recordmill.transforms.flags import flag_with
 from recordmill.transforms.records import BadInput, Box, Scalar
-from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.tables.rows import LABEL_COLUMNS, Columns, is_missing, usual_name, whole
 
 CORNER_COLUMNS = (

@@ -14,9 +14,14 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from recordmill.transforms.records import BadInput, Failure, ImageRecord
+from recordmill.transforms.sources.config import SourceConfig, readable
 from recordmill.transforms.sources.names import extension_of, is_image_name
-from recordmill.transforms.sources.selection import check_selection, limited
-from recordmill.transforms.sources.source import Description, Item, SourceConfig, readable
+from recordmill.transforms.sources.selection import check_selection
+from recordmill.transforms.sources.source import (
+    Description,
+    Items,
+    Source,
+)
 from recordmill.transforms.sources.tables.box_columns import (
     BoxColumns,
     find_box_columns,
@@ -58,7 +63,7 @@ from recordmill.transforms.storage.file_system import scheme_of
 _DELIMITERS = (",", ";", "\t", "|")
 
 
-class CsvSource:
+class CsvSource(Source):
     """Lists the rows of CSV manifests."""
 
     name = "csv"
@@ -106,8 +111,8 @@ class CsvSource:
         layouts = [read_layout(manifest, config) for manifest in manifests(config)]
         return ("detection",) if any(layout.has_boxes for layout in layouts) else ()
 
-    def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
-        return limited(_records(config), config.limit)
+    def items(self, config: SourceConfig, scratch: str) -> Items:
+        yield from _records(config)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

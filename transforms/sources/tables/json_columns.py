@@ -8,7 +8,7 @@ from typing import Any
 
 from recordmill.transforms.flags import flag_with
 from recordmill.transforms.records import BadInput, FeatureValue
-from recordmill.transforms.sources.source import SourceConfig
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.tables.manifests import PEEKED
 from recordmill.transforms.sources.tables.rows import (
     IMAGE_COLUMNS,

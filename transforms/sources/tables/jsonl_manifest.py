@@ -16,9 +16,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from recordmill.transforms.records import BadInput, Failure, ImageRecord
+from recordmill.transforms.sources.config import SourceConfig, readable
 from recordmill.transforms.sources.names import extension_of, is_unicode
-from recordmill.transforms.sources.selection import check_selection, limited
-from recordmill.transforms.sources.source import Description, Item, SourceConfig, readable
+from recordmill.transforms.sources.selection import check_selection
+from recordmill.transforms.sources.source import (
+    Description,
+    Items,
+    Source,
+)
 from recordmill.transforms.sources.tables.box_columns import BoxColumns, find_box_columns, with_unit
 from recordmill.transforms.sources.tables.box_rows import BoxRows
 from recordmill.transforms.sources.tables.csv_cells import check_columns
@@ -62,7 +67,7 @@ _VERTEX_OTHER_TASKS = (
 )
 
 
-class JsonlSource:
+class JsonlSource(Source):
     """Lists the rows of JSON Lines manifests."""
 
     name = "jsonl"
@@ -74,7 +79,6 @@ class JsonlSource:
         key="path of the image below its root",
         example="labels.jsonl\nphotos/\n  1.jpg\n  2.jpg",
     )
-    untyped = False
 
     def sniff(self, config: SourceConfig) -> str | None:
         paths = config.annotations or (config.input,)
@@ -110,8 +114,8 @@ class JsonlSource:
         layouts = [_read_layout(manifest, config) for manifest in manifests(config)]
         return ("detection",) if any(layout.has_boxes for layout in layouts) else ()
 
-    def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
-        return limited(_records(config), config.limit)
+    def items(self, config: SourceConfig, scratch: str) -> Items:
+        yield from _records(config)
 
 
 def _check_rows(manifest: Manifest, config: SourceConfig) -> None:

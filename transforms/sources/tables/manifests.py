@@ -11,9 +11,14 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from recordmill.transforms.flags import flag_with
+from recordmill.transforms.sources.config import (
+    SourceConfig,
+    check_input_exists,
+    check_path,
+    readable,
+)
 from recordmill.transforms.sources.names import extension_of, is_unicode, printable, split_named, splits_in
 from recordmill.transforms.sources.outline import Outline
-from recordmill.transforms.sources.source import SourceConfig, check_input_exists, check_path, readable
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_folder, may_be_there, open_file
 from recordmill.transforms.storage.paths import absolute, below, is_absolute, real_path

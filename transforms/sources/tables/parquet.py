@@ -15,6 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from recordmill.transforms.flags import flag_with
 from recordmill.transforms.records import BadInput, Failure, ImageRecord, JobError
+from recordmill.transforms.sources.config import (
+    SourceConfig,
+    check_input_exists,
+    check_unused,
+    readable,
+)
 from recordmill.transforms.sources.names import (
     failed,
     is_image_name,
@@ -24,14 +30,13 @@ from recordmill.transforms.sources.names import (
     splits_in,
 )
 from recordmill.transforms.sources.outline import left_out
-from recordmill.transforms.sources.selection import check_selection, limited, listing_faults
+from recordmill.transforms.sources.selection import check_selection
 from recordmill.transforms.sources.source import (
     Description,
     Item,
-    SourceConfig,
-    check_input_exists,
-    check_unused,
-    readable,
+    Items,
+    Source,
+    listing_faults,
 )
 from recordmill.transforms.sources.tables.parquet_columns import (
     TableColumns,
@@ -75,7 +80,7 @@ class Table(NamedTuple):
     version: int
 
 
-class ParquetSource:
+class ParquetSource(Source):
     """Lists the rows of Parquet files."""
 
     name = "parquet"
@@ -88,7 +93,6 @@ class ParquetSource:
         "    test-00000-of-00001.parquet",
         annotations=("masks",),
     )
-    untyped = False
 
     def sniff(self, config: SourceConfig) -> str | None:
         if config.annotations:
@@ -117,17 +121,15 @@ class ParquetSource:
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return () if self._first_columns(config).objects is None else ("detection",)
 
-    def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
-        with contextlib.closing(_items(config, scratch, _tables(config))) as items:
-            yield from limited(items, config.limit)
+    def items(self, config: SourceConfig, scratch: str) -> Items:
+        yield from _items(config, scratch, _tables(config))
 
     def parts(self, config: SourceConfig, most: int) -> Iterator[Table | Failure]:
         with listing_faults():
             yield from _tables(config)
 
-    def read_part(self, config: SourceConfig, scratch: str, part: Table | Failure) -> Iterator[Item]:
-        with contextlib.closing(_items(config, scratch, (part,))) as items:
-            yield from limited(items, None)
+    def part_items(self, config: SourceConfig, scratch: str, part: Table | Failure) -> Items:
+        yield from _items(config, scratch, (part,))
 
     def _first_columns(self, config: SourceConfig) -> TableColumns:
         """The columns of the first table. Raises ValueError where it is none, or they do not fit."""

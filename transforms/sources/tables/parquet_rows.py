@@ -19,9 +19,9 @@ from recordmill.transforms.records import (
     MaskImage,
     Scalar,
 )
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import failed, skipped
 from recordmill.transforms.sources.selection import EXCLUDED, Selection, label_pattern
-from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.sources.tables.box_columns import is_number
 from recordmill.transforms.sources.tables.parquet_columns import TableColumns
 from recordmill.transforms.sources.tables.rows import is_missing, whole

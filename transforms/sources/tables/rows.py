@@ -22,6 +22,7 @@ from recordmill.transforms.records import (
     ImageRecord,
     ImageRef,
 )
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import (
     clipped,
     is_hidden,
@@ -35,7 +36,6 @@ from recordmill.transforms.sources.names import (
 from recordmill.transforms.sources.outline import links_outside
 from recordmill.transforms.sources.pairs import IMAGE_FOLDERS
 from recordmill.transforms.sources.selection import EXCLUDED, Selection, label_pattern
-from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.sources.tables.manifests import Manifest, flag_of, input_root
 from recordmill.transforms.storage.confinement import OUTSIDE, Confinement, LocatedFile, not_local
 from recordmill.transforms.storage.file_system import file_system, scheme_of

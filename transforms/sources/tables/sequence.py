@@ -23,9 +23,14 @@ from recordmill.transforms.records import (
     Scalar,
     Steps,
 )
+from recordmill.transforms.sources.config import SourceConfig, check_unused, readable
 from recordmill.transforms.sources.names import extension_of, is_image_name
-from recordmill.transforms.sources.selection import check_selection, limited
-from recordmill.transforms.sources.source import Description, Item, SourceConfig, check_unused, readable
+from recordmill.transforms.sources.selection import check_selection
+from recordmill.transforms.sources.source import (
+    Description,
+    Items,
+    Source,
+)
 from recordmill.transforms.sources.tables.json_columns import flat, take
 from recordmill.transforms.sources.tables.jsonl_manifest import read_objects
 from recordmill.transforms.sources.tables.manifests import (
@@ -51,7 +56,7 @@ _LISTS = "feature_lists"
 _FRAMES = ("image/encoded", "frames")
 
 
-class SequenceSource:
+class SequenceSource(Source):
     """Lists the sequences of JSON Lines files."""
 
     name = "sequence"
@@ -64,7 +69,6 @@ class SequenceSource:
         key="the file's name and the line",
         example="series.jsonl",
     )
-    untyped = False
 
     def sniff(self, config: SourceConfig) -> str | None:
         paths = config.annotations or (config.input,)
@@ -101,8 +105,8 @@ class SequenceSource:
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("sequence",)
 
-    def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
-        return limited(_sequences(config), config.limit)
+    def items(self, config: SourceConfig, scratch: str) -> Items:
+        yield from _sequences(config)
 
 
 def _check_rows(manifest: Manifest, config: SourceConfig) -> None:

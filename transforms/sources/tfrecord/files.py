@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 
 from recordmill.transforms.framing import HEAD_BYTES, Readable, is_head
 from recordmill.transforms.records import Failure
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import split_named
-from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.files import is_file, open_file, status_of

@@ -15,6 +15,13 @@ import msgspec
 
 from recordmill.transforms.framing import HEAD_BYTES, DamagedRecordError, Frame, read_frames
 from recordmill.transforms.records import BadInput, Failure, ImageRecord, ImageRef
+from recordmill.transforms.sources.config import (
+    ANNOTATIONS,
+    SourceConfig,
+    check_input_exists,
+    check_unused,
+    readable,
+)
 from recordmill.transforms.sources.names import is_image_name, printable
 from recordmill.transforms.sources.outline import check_roots_used, left_out
 from recordmill.transforms.sources.selection import (
@@ -22,17 +29,13 @@ from recordmill.transforms.sources.selection import (
     Selection,
     check_selection,
     label_pattern,
-    limited,
-    listing_faults,
 )
 from recordmill.transforms.sources.source import (
-    ANNOTATIONS,
     Description,
     Item,
-    SourceConfig,
-    check_input_exists,
-    check_unused,
-    readable,
+    Items,
+    Source,
+    limited,
 )
 from recordmill.transforms.sources.tfrecord.classes import Classes
 from recordmill.transforms.sources.tfrecord.features import IMAGE_KEYS, MASK_KEYS, SYNSET
@@ -68,7 +71,7 @@ _NOT_TFRECORDS = "not a TFRecord file by name"
 _NOT_LISTED = "not listed in manifest.json"
 
 
-class TfrecordSource:
+class TfrecordSource(Source):
     """Lists the records of TFRecord files."""
 
     name = "tfrecord"
@@ -81,7 +84,6 @@ class TfrecordSource:
         "  train-00001-of-00002.tfrecord\n  val-00000-of-00001.tfrecord",
         annotations=ANNOTATIONS,
     )
-    untyped = False
 
     def sniff(self, config: SourceConfig) -> str | None:
         if config.annotations:
@@ -123,17 +125,17 @@ class TfrecordSource:
         has_image = any(len(features[key].spans) == 1 for key in IMAGE_KEYS if key in features)
         return found or ("classification",) * has_image
 
-    def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
-        return limited(_Reading(config, scratch).items(), None)
+    def items(self, config: SourceConfig, scratch: str) -> Items:
+        yield from _Reading(config, scratch).items()
 
     def parts(self, config: SourceConfig, most: int) -> Iterator[Item | FilePart]:
-        with listing_faults():
-            yield from _parts(config)
+        yield from _parts(config)
 
-    def read_part(self, config: SourceConfig, scratch: str, part: Item | FilePart) -> Iterator[Item]:
+    def part_items(self, config: SourceConfig, scratch: str, part: Item | FilePart) -> Items:
         if isinstance(part, FilePart):
-            return limited(_Reading(config, scratch).file(part), None)
-        return iter((part,))
+            yield from _Reading(config, scratch).file(part)
+        else:
+            yield part
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -185,7 +187,7 @@ class _Reading:
         self._reader = RecordReader(config.include_annotations, config.input_features)
         self._left = config.limit
 
-    def items(self) -> Iterator[Item]:
+    def items(self) -> Items:
         """The whole input."""
         classes: Classes | None = None
         for part in _parts(self._config):
@@ -199,21 +201,21 @@ class _Reading:
         if classes is not None and (seen := classes.found()) is not None:
             yield seen
 
-    def file(self, part: FilePart) -> Iterator[Item]:
+    def file(self, part: FilePart) -> Items:
         """One file."""
         classes = Classes(part.defined)
         yield from self._file(part, classes)
         if (seen := classes.found()) is not None:
             yield seen
 
-    def _file(self, part: FilePart, classes: Classes) -> Iterator[Item]:
+    def _file(self, part: FilePart, classes: Classes) -> Items:
         with Spool(self._scratch, part.file.path, part.file.version) as spool:
             for item in limited(self._file_items(part, classes, spool), self._left):
                 yield item
                 if self._left is not None and isinstance(item, ImageRecord):
                     self._left -= 1
 
-    def _file_items(self, part: FilePart, classes: Classes, spool: Spool) -> Iterator[Item]:
+    def _file_items(self, part: FilePart, classes: Classes, spool: Spool) -> Items:
         file, number = part.file, -1
         try:
             generation = status_of(file.path).generation  # before its bytes are read

@@ -19,19 +19,23 @@ from recordmill.transforms.records import (
     MaskImage,
     Polygons,
 )
-from recordmill.transforms.sources.image_index import NO_IMAGE, without_extension
-from recordmill.transforms.sources.names import is_split_name, normal_split, split_of_folders
-from recordmill.transforms.sources.outline import left_out
-from recordmill.transforms.sources.pairs import name_stem
-from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
-from recordmill.transforms.sources.small_files import first_files, head_of, read_files
-from recordmill.transforms.sources.source import (
-    Description,
-    Item,
+from recordmill.transforms.sources.config import (
     SourceConfig,
     check_input_exists,
     check_unused,
     readable,
+)
+from recordmill.transforms.sources.image_index import NO_IMAGE, without_extension
+from recordmill.transforms.sources.names import is_split_name, normal_split, split_of_folders
+from recordmill.transforms.sources.outline import left_out
+from recordmill.transforms.sources.pairs import name_stem
+from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection
+from recordmill.transforms.sources.small_files import first_files, head_of, read_files
+from recordmill.transforms.sources.source import (
+    Description,
+    Item,
+    Items,
+    Source,
 )
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.sources.voc.classes import (
@@ -56,7 +60,7 @@ _UNUSED = ("annotations", "image_column", "label_column", "label_pattern", "inpu
 _NOT_LISTED = "in no list of ImageSets"
 
 
-class VocSource:
+class VocSource(Source):
     """Lists the images of a VOC tree."""
 
     name = "voc"
@@ -70,7 +74,6 @@ class VocSource:
         "  JPEGImages/\n    2007_000027.jpg\n  SegmentationClass/\n    2007_000027.png",
         annotations=("masks",),
     )
-    untyped = False
 
     def sniff(self, config: SourceConfig) -> str | None:
         if config.annotations:
@@ -112,8 +115,8 @@ class VocSource:
         found = [("detection", tree.has_xml), ("segmentation", tree.has_class_masks)]
         return tuple(name for name, is_there in found if is_there)
 
-    def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
-        return limited(_Listing(config).items(), config.limit)
+    def items(self, config: SourceConfig, scratch: str) -> Items:
+        yield from _Listing(config).items()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

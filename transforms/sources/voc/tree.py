@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 
 from recordmill.transforms.records import Failure
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.image_index import (
     IMAGE_FOLDERS,
     ImageIndex,
@@ -14,7 +15,6 @@ from recordmill.transforms.sources.image_index import (
     without_extension,
 )
 from recordmill.transforms.sources.names import extension_of, is_image_name
-from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.sources.voc.lists import split_lists
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from recordmill.transforms.records import JobError
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import (
     clipped,
     extension_of,
@@ -19,7 +20,6 @@ from recordmill.transforms.sources.names import (
     normal_split,
 )
 from recordmill.transforms.sources.pairs import root_of
-from recordmill.transforms.sources.source import SourceConfig
 from recordmill.transforms.storage.confinement import GIVE_ROOT, Confinement
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_file, is_folder, may_be_there, names_in, open_file

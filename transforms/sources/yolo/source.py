@@ -11,6 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from recordmill.transforms.records import Annotations, BadInput, ClassNames, Failure, ImageRecord
+from recordmill.transforms.sources.config import (
+    SourceConfig,
+    check_input_exists,
+    check_unused,
+    readable,
+)
 from recordmill.transforms.sources.names import extension_of, is_image_name, is_split_name, printable
 from recordmill.transforms.sources.outline import Outline, links_outside
 from recordmill.transforms.sources.pairs import (
@@ -27,14 +33,12 @@ from recordmill.transforms.sources.pairs import (
     with_texts,
     without_folder,
 )
-from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection, limited
+from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection
 from recordmill.transforms.sources.source import (
     Description,
     Item,
-    SourceConfig,
-    check_input_exists,
-    check_unused,
-    readable,
+    Items,
+    Source,
 )
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.sources.yolo.dataset import (
@@ -52,7 +56,7 @@ from recordmill.transforms.storage.files import is_folder
 _LOOKED_AT = 10_000  # files among which check() looks for an image, where calls wait for a service
 
 
-class YoloSource:
+class YoloSource(Source):
     """Lists images with the objects of their label files."""
 
     name = "yolo"
@@ -65,7 +69,6 @@ class YoloSource:
         "  labels/\n    train/\n      1.txt\n    val/\n      2.txt",
         annotations=("masks", "keypoints"),
     )
-    untyped = False
 
     def sniff(self, config: SourceConfig) -> str | None:
         if config.annotations:
@@ -97,8 +100,8 @@ class YoloSource:
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("detection",)
 
-    def read(self, config: SourceConfig, scratch: str) -> Iterator[Item]:
-        return limited(_items(config), config.limit)
+    def items(self, config: SourceConfig, scratch: str) -> Items:
+        yield from _items(config)
 
 
 class Listed(NamedTuple):
