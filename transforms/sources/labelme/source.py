@@ -13,11 +13,10 @@ from recordmill.transforms.records import (
     AnnotatedObject,
     Annotations,
     BadInput,
-    ClassNames,
     Failure,
     ImageRecord,
-    JobError,
 )
+from recordmill.transforms.sources.class_tables import same_classes
 from recordmill.transforms.sources.config import (
     SourceConfig,
     check_input_exists,
@@ -50,7 +49,6 @@ from recordmill.transforms.sources.source import (
     limited,
 )
 from recordmill.transforms.sources.tree import TreeFile
-from recordmill.transforms.sources.voc.classes import read_classes
 from recordmill.transforms.storage.files import is_folder
 from recordmill.transforms.storage.spool import Spool
 
@@ -134,8 +132,8 @@ class _Listing:
 
     def items(self) -> Items:
         """Records, and what is none."""
-        if (classes := self._classes()) is not None:
-            yield classes
+        if (classes := same_classes(self._tree.class_files)) is not None:
+            yield classes.names
         yield from self._tree.unread
         for file, data in read_files(self._tree.annotations, _MAX_BYTES):
             yield from self._file_items(file, data)
@@ -145,16 +143,6 @@ class _Listing:
         reason = "mask of no object" if self._with_masks else "masks are not asked for"
         for key in sorted(self._tree.masks.keys() - self._used_masks):
             yield Failure(key, "list", reason, skipped=True)
-
-    def _classes(self) -> ClassNames | None:
-        files = self._tree.class_files
-        told = [read_classes(file.path, file.key).names for file in files]
-        for file, names in zip(files[1:], told[1:], strict=True):
-            if names != told[0]:
-                raise JobError(
-                    f"{files[0].key!r} and {file.key!r} tell different classes; convert their folders apart"
-                )
-        return told[0] if told else None
 
     def _file_items(self, file: TreeFile, data: bytes | BadInput) -> Iterator[Item]:
         try:

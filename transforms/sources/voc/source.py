@@ -19,6 +19,13 @@ from recordmill.transforms.records import (
     MaskImage,
     Polygons,
 )
+from recordmill.transforms.sources.class_tables import (
+    ClassTable,
+    Colors,
+    same_classes,
+    voc_classes,
+    voc_colors,
+)
 from recordmill.transforms.sources.config import (
     SourceConfig,
     check_input_exists,
@@ -38,13 +45,6 @@ from recordmill.transforms.sources.source import (
     Source,
 )
 from recordmill.transforms.sources.tree import TreeFile
-from recordmill.transforms.sources.voc.classes import (
-    Colors,
-    VocClasses,
-    is_rgb_png,
-    read_classes,
-    voc_classes,
-)
 from recordmill.transforms.sources.voc.lists import BOTH, NO_SPLIT, ImageLists, read_lists
 from recordmill.transforms.sources.voc.tree import (
     VocRoot,
@@ -54,9 +54,10 @@ from recordmill.transforms.sources.voc.tree import (
     walk,
 )
 from recordmill.transforms.sources.voc.xml import VocAnnotation, box_around, is_voc_xml, read_voc_xml
-from recordmill.transforms.storage.files import is_folder
+from recordmill.transforms.storage.files import is_folder, open_file
 
 _UNUSED = ("annotations", "image_column", "label_column", "label_pattern", "input_features", "mask_pattern")
+_PNG = b"\x89PNG\r\n\x1a\n"
 _NOT_LISTED = "in no list of ImageSets"
 
 
@@ -165,16 +166,9 @@ class _Listing:
             excluded = not self._selection.takes(key)
             yield Failure(key, "list", EXCLUDED if excluded else reason, skipped=True)
 
-    def _classes(self) -> VocClasses:
-        """The classes that the files tell, the same in all folders; else VOC's."""
+    def _classes(self) -> ClassTable:
         files = sorted(self._tree.class_files.values())
-        told = [read_classes(file.path, file.key) for file in files]
-        for file, classes in zip(files[1:], told[1:], strict=True):
-            if classes != told[0]:
-                raise JobError(
-                    f"{files[0].key!r} and {file.key!r} tell different classes; convert their folders apart"
-                )
-        return told[0] if told else voc_classes(self._tree.has_class_masks)
+        return same_classes(files) or voc_classes(self._tree.has_class_masks)
 
     def names(self, root: VocRoot) -> Iterator[tuple[str, TreeFile | None]]:
         """What becomes a record where its image is there: all with XML, or else with a mask."""
@@ -361,7 +355,7 @@ class _RootListing:
 
 
 def _mask_colors(kind: str, colors: Colors) -> Colors:
-    return colors if kind == "class" else voc_classes(has_masks=True).colors
+    return colors if kind == "class" else voc_colors()
 
 
 def _boxed(one: AnnotatedObject) -> AnnotatedObject:
@@ -370,3 +364,10 @@ def _boxed(one: AnnotatedObject) -> AnnotatedObject:
         return one
     polygons: Polygons = one.mask if isinstance(one.mask, tuple) else ()
     return msgspec.structs.replace(one, box=one.box or box_around(polygons), mask=None)
+
+
+def is_rgb_png(path: str) -> bool:
+    """Whether a PNG has colours, not ids. One that cannot be read has none: decoding reports it."""
+    with open_file(path) as stream:
+        head = stream.read(33)
+    return len(head) == 33 and head.startswith(_PNG) and head[25] in (2, 6)
