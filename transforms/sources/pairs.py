@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from recordmill.transforms.records import BadInput, Failure
 from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.names import is_split_name, split_named
+from recordmill.transforms.sources.names import is_split_name, name_stem, split_named
 from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.storage.files import is_folder, names_in
 from recordmill.transforms.storage.paths import absolute, below, real_path
@@ -57,17 +57,6 @@ def input_files(config: SourceConfig) -> Iterator[TreeFile | Failure]:
                     linked.update(one for one in roots if below(one, item.path) is not None)
             yield item
         visited.append(place)
-
-
-def stem_of(key: str) -> str:
-    """A key without the extension."""
-    folder, slash, name = key.rpartition("/")
-    return f"{folder}{slash}{name.rpartition('.')[0] or name}"
-
-
-def name_stem(key: str) -> str:
-    """The file name in a key, without folders and extension."""
-    return stem_of(key.rpartition("/")[2])
 
 
 def without_folder(path: str, names: Collection[str]) -> str:

@@ -24,7 +24,9 @@ from recordmill.transforms.sources.config import (
     check_unused,
     readable,
 )
-from recordmill.transforms.sources.image_index import NO_IMAGE, folder_of, without_extension
+from recordmill.transforms.sources.image_index import (
+    NO_IMAGE,
+)
 from recordmill.transforms.sources.labelme.labelme_json import LabelmeAnnotation, decoded, read_labelme_json
 from recordmill.transforms.sources.labelme.tree import (
     LabelmeTree,
@@ -38,7 +40,7 @@ from recordmill.transforms.sources.labelme.web_xml import (
     is_labelme_xml,
     read_labelme_xml,
 )
-from recordmill.transforms.sources.names import extension_of, is_image_name, normal_split
+from recordmill.transforms.sources.names import extension_of, folder_of, is_image_name, normal_split, stem_of
 from recordmill.transforms.sources.outline import left_out
 from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection
 from recordmill.transforms.sources.small_files import first_files, head_of, read_files
@@ -207,7 +209,7 @@ class _Listing:
         data = decoded(known.image_data or "")
         named = extension_of(known.image_path.replace("\\", "/"))
         told = next((name for magic, name in _MAGIC.items() if data.startswith(magic)), "png")
-        key = f"{without_extension(file.key)}.{named if is_image_name(f'x.{named}') else told}"
+        key = f"{stem_of(file.key)}.{named if is_image_name(f'x.{named}') else told}"
         if not data:
             raise BadInput("annotations", NO_IMAGE, "its imageData is empty", key)
         if not self._selection.takes(key):
@@ -248,4 +250,4 @@ class _Listing:
 
 
 def _stem(file: TreeFile) -> str:
-    return without_extension(file.key.rpartition("/")[2])
+    return stem_of(file.key.rpartition("/")[2])

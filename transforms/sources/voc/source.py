@@ -25,10 +25,17 @@ from recordmill.transforms.sources.config import (
     check_unused,
     readable,
 )
-from recordmill.transforms.sources.image_index import NO_IMAGE, without_extension
-from recordmill.transforms.sources.names import is_split_name, normal_split, split_of_folders
+from recordmill.transforms.sources.image_index import (
+    NO_IMAGE,
+)
+from recordmill.transforms.sources.names import (
+    is_split_name,
+    name_stem,
+    normal_split,
+    split_of_folders,
+    stem_of,
+)
 from recordmill.transforms.sources.outline import left_out
-from recordmill.transforms.sources.pairs import name_stem
 from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection
 from recordmill.transforms.sources.small_files import first_files, head_of, read_files
 from recordmill.transforms.sources.source import (
@@ -290,7 +297,7 @@ class _RootListing:
     def _image(self, name: str, named: TreeFile) -> TreeFile:
         """The image of an annotation: that of the same name, if any; `filename` is stale in copied XML."""
         stem = name.rpartition("/")[2]
-        if without_extension(named.key.rpartition("/")[2]) == stem:
+        if stem_of(named.key.rpartition("/")[2]) == stem:
             return named
         return self._image_by_stem(name) or named
 
