@@ -139,7 +139,7 @@ class _Listing:
         if (classes := self._classes()) is not None:
             yield classes
         yield from self._tree.unread
-        for file, data in read_files(self._tree.annotations, _MAX_BYTES):
+        for file, data in read_files(((file, file) for file in self._tree.annotations), _MAX_BYTES):
             yield from self._file_items(file, data)
         for key in self._images.unclaimed():
             excluded = not self._selection.takes(key)

@@ -68,7 +68,7 @@ def read_lists(files: Sequence[TreeFile], known: Container[str]) -> ImageLists:
     several: dict[str, tuple[str, ...]] = {}
     listed: dict[str, str] = {}
     named = sorted(split_lists(files), key=lambda one: (_rank(one[0]), one[0]))
-    for (name, file), (_, data) in zip(named, read_files(file for _, file in named), strict=True):
+    for (name, file), data in read_files(((name, file), file) for name, file in named):
         split = normal_split(name)
         if isinstance(data, BadInput):
             if not file.size:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Iterator
 
 import msgspec
@@ -334,17 +333,14 @@ class _RootListing:
             yield _Found(name, xml if refusal is None else None, split, lists is not None, refusal)
 
     def _records(self, lists: ImageLists | None) -> Iterator[Item]:
-        here, ahead = itertools.tee(self._found(lists))
-        xmls = read_files(found.xml for found in ahead if found.xml is not None)
-        for found in here:
+        for found, data in read_files((found, found.xml) for found in self._found(lists)):
             if found.refusal is not None:
                 yield self._unread(found.name, *found.refusal)
                 continue
-            data = next(xmls)[1] if found.xml is not None else None
             try:
                 if isinstance(data, BadInput):
                     raise data
-                known = None if data is None else read_voc_xml(data)
+                known = None if found.xml is None else read_voc_xml(data)
             except BadInput as fault:
                 yield self._unread(found.name, fault.reason, f"{self._file(found.name).key}: {fault.detail}")
                 continue
