@@ -23,7 +23,9 @@ from recordmill.transforms.sources.config import (
     check_unused,
     readable,
 )
-from recordmill.transforms.sources.image_index import NO_IMAGE, folder_of, without_extension
+from recordmill.transforms.sources.image_index import (
+    NO_IMAGE,
+)
 from recordmill.transforms.sources.labelme.labelme_json import LabelmeAnnotation, decoded, read_labelme_json
 from recordmill.transforms.sources.labelme.tree import (
     LabelmeTree,
@@ -37,7 +39,7 @@ from recordmill.transforms.sources.labelme.web_xml import (
     is_labelme_xml,
     read_labelme_xml,
 )
-from recordmill.transforms.sources.names import extension_of, is_image_name, normal_split
+from recordmill.transforms.sources.names import extension_of, folder_of, is_image_name, normal_split, stem_of
 from recordmill.transforms.sources.outline import left_out
 from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection
 from recordmill.transforms.sources.small_files import first_files, head_of, read_files
@@ -135,7 +137,7 @@ class _Listing:
         if (classes := same_classes(self._tree.class_files)) is not None:
             yield classes.names
         yield from self._tree.unread
-        for file, data in read_files(self._tree.annotations, _MAX_BYTES):
+        for file, data in read_files(((file, file) for file in self._tree.annotations), _MAX_BYTES):
             yield from self._file_items(file, data)
         for key in self._images.unclaimed():
             excluded = not self._selection.takes(key)
@@ -195,7 +197,7 @@ class _Listing:
         data = decoded(known.image_data or "")
         named = extension_of(known.image_path.replace("\\", "/"))
         told = next((name for magic, name in _MAGIC.items() if data.startswith(magic)), "png")
-        key = f"{without_extension(file.key)}.{named if is_image_name(f'x.{named}') else told}"
+        key = f"{stem_of(file.key)}.{named if is_image_name(f'x.{named}') else told}"
         if not data:
             raise BadInput("annotations", NO_IMAGE, "its imageData is empty", key)
         if not self._selection.takes(key):
@@ -236,4 +238,4 @@ class _Listing:
 
 
 def _stem(file: TreeFile) -> str:
-    return without_extension(file.key.rpartition("/")[2])
+    return stem_of(file.key.rpartition("/")[2])

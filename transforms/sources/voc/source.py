@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Iterator
 
 import msgspec
@@ -32,10 +31,17 @@ from recordmill.transforms.sources.config import (
     check_unused,
     readable,
 )
-from recordmill.transforms.sources.image_index import NO_IMAGE, without_extension
-from recordmill.transforms.sources.names import is_split_name, normal_split, split_of_folders
+from recordmill.transforms.sources.image_index import (
+    NO_IMAGE,
+)
+from recordmill.transforms.sources.names import (
+    is_split_name,
+    name_stem,
+    normal_split,
+    split_of_folders,
+    stem_of,
+)
 from recordmill.transforms.sources.outline import left_out
-from recordmill.transforms.sources.pairs import name_stem
 from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection
 from recordmill.transforms.sources.small_files import first_files, head_of, read_files
 from recordmill.transforms.sources.source import (
@@ -284,7 +290,7 @@ class _RootListing:
     def _image(self, name: str, named: TreeFile) -> TreeFile:
         """The image of an annotation: that of the same name, if any; `filename` is stale in copied XML."""
         stem = name.rpartition("/")[2]
-        if without_extension(named.key.rpartition("/")[2]) == stem:
+        if stem_of(named.key.rpartition("/")[2]) == stem:
             return named
         return self._image_by_stem(name) or named
 
@@ -321,17 +327,14 @@ class _RootListing:
             yield _Found(name, xml if refusal is None else None, split, lists is not None, refusal)
 
     def _records(self, lists: ImageLists | None) -> Iterator[Item]:
-        here, ahead = itertools.tee(self._found(lists))
-        xmls = read_files(found.xml for found in ahead if found.xml is not None)
-        for found in here:
+        for found, data in read_files((found, found.xml) for found in self._found(lists)):
             if found.refusal is not None:
                 yield self._unread(found.name, *found.refusal)
                 continue
-            data = next(xmls)[1] if found.xml is not None else None
             try:
                 if isinstance(data, BadInput):
                     raise data
-                known = None if data is None else read_voc_xml(data)
+                known = None if found.xml is None else read_voc_xml(data)
             except BadInput as fault:
                 yield self._unread(found.name, fault.reason, f"{self._file(found.name).key}: {fault.detail}")
                 continue
