@@ -34,7 +34,9 @@ from recordmill.transforms.sources.names import (
     splits_in,
 )
 from recordmill.transforms.sources.outline import check_roots_used, left_out
-from recordmill.transforms.sources.pairs import IMAGE_FOLDERS
+from recordmill.transforms.sources.pairs import (
+    IMAGE_FOLDERS,
+)
 from recordmill.transforms.sources.selection import (
     EXCLUDED,
     Selection,
