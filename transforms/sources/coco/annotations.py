@@ -12,7 +12,6 @@ from typing import Any, TypeGuard
 
 import msgspec
 
-from recordmill.transforms.internal_errors import internal_errors
 from recordmill.transforms.records import (
     AnnotatedObject,
     BadInput,
@@ -83,22 +82,14 @@ class CocoClasses:
         return category not in self._stuff
 
 
-@internal_errors("annotations")
 def object_of(annotation: Mapping[str, Any], classes: CocoClasses, taken: Sequence[str]) -> AnnotatedObject:
-    """One annotation as an object.
-
-    Args:
-        annotation: of instances, stuff or key points.
-        classes: of the dataset.
-        taken: `masks`, `keypoints`: what is read in addition to the box. Without a box, the mask always is.
+    """An annotation of instances, stuff or key points; without a box its mask is always read.
 
     Raises:
         BadInput: a value is not of the kind that COCO has there.
     """
     box = _box(annotation.get("bbox"))
-    mask = None
-    if box is None or "masks" in taken:
-        mask = _mask(annotation.get("segmentation"))
+    mask = _mask(annotation.get("segmentation")) if box is None or "masks" in taken else None
     keypoints = _keypoints(annotation.get("keypoints")) if "keypoints" in taken else ()
     if box is None and mask is None and not keypoints:
         raise _bad("object without box and mask", annotation.get("bbox"))
@@ -116,7 +107,6 @@ def merged(one: AnnotatedObject, other: AnnotatedObject) -> AnnotatedObject:
     )
 
 
-@internal_errors("annotations")
 def caption_of(annotation: Mapping[str, Any]) -> str:
     """The sentence of an annotation. Raises BadInput where it is none."""
     caption = annotation["caption"]
@@ -125,7 +115,6 @@ def caption_of(annotation: Mapping[str, Any]) -> str:
     return caption
 
 
-@internal_errors("annotations")
 def segments_of(annotation: Mapping[str, Any], classes: CocoClasses) -> tuple[Segment, ...]:
     """The segments of a panoptic mask. Raises BadInput where one has no valid id or category."""
     segments = annotation["segments_info"]

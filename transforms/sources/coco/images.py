@@ -7,7 +7,7 @@ import functools
 import itertools
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 
 from recordmill.transforms.flags import flag_with
 from recordmill.transforms.records import BadInput, Failure
@@ -48,8 +48,7 @@ class CocoImages:
             self._written.setdefault(file.split, {})[file.written_split] = None
         self._is_folder = functools.cache(is_folder)
         self._other_names = functools.cache(_other_names)
-        self._bases: dict[tuple[str, bool], tuple[str, ...]] = {}  # by annotation file, of images or masks
-        self._in_any_case: set[tuple[str, bool]] = set()
+        self._bases = functools.cache(self._existing)
         self._image_folders: dict[str, str] = {}
         self._masks: set[str] = set()
         self._hints = _HINTS
@@ -110,20 +109,17 @@ class CocoImages:
 
     def _found(self, file: CocoFile, name: str, is_mask: bool) -> LocatedFile:
         """The file below the usual folders, or else below folders whose names differ from theirs in case."""
-        folders = self._mask_folders if is_mask else self._usual_folders
-        key = file.path, is_mask
-        if key not in self._bases:
-            self._bases[key] = self._existing(folders(file))
         try:
-            return self._find(name, self._bases[key])
+            return self._find(name, self._bases(file, is_mask, False))
         except BadInput as fault:
-            if key in self._in_any_case or fault.reason != "not found":
+            if fault.reason != "not found":
                 raise
-        self._in_any_case.add(key)
-        self._bases[key] = self._existing(itertools.chain.from_iterable(map(self._respelled, folders(file))))
-        return self._find(name, self._bases[key])
+        return self._find(name, self._bases(file, is_mask, True))
 
-    def _existing(self, folders: Iterable[str]) -> tuple[str, ...]:
+    def _existing(self, file: CocoFile, is_mask: bool, in_any_case: bool) -> tuple[str, ...]:
+        folders = self._mask_folders(file) if is_mask else self._usual_folders(file)
+        if in_any_case:
+            folders = itertools.chain.from_iterable(map(self._respelled, folders))
         return tuple(dict.fromkeys(filter(self._is_folder, folders)))
 
     def _respelled(self, folder: str) -> Iterator[str]:

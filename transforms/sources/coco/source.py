@@ -18,6 +18,7 @@ from array import array
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeGuard
 
+from recordmill.transforms.internal_errors import internal_errors
 from recordmill.transforms.records import (
     AnnotatedObject,
     Annotations,
@@ -35,9 +36,15 @@ from recordmill.transforms.sources.coco.annotations import (
     object_of,
     segments_of,
 )
-from recordmill.transforms.sources.coco.files import CocoFile, find_files, kind_of, sniff_folder
+from recordmill.transforms.sources.coco.files import (
+    CocoFile,
+    Element,
+    JsonSections,
+    find_files,
+    kind_of,
+    sniff_folder,
+)
 from recordmill.transforms.sources.coco.images import CocoImages
-from recordmill.transforms.sources.coco.json_sections import Element, JsonSections
 from recordmill.transforms.sources.config import ANNOTATIONS, SourceConfig, readable
 from recordmill.transforms.sources.names import (
     extension_of,
@@ -130,27 +137,16 @@ def _files(config: SourceConfig) -> list[CocoFile]:
 
 @dataclasses.dataclass(slots=True)
 class _Image:
-    """An image that files of one split list.
-
-    Attributes:
-        name: in the first of the files.
-        source_id: its id there.
-        file: number of that file.
-        found: where the image is, or why it cannot be read.
-        size: (height, width), or None.
-        features: other values of its entries.
-        fault: why the image fails although it is found.
-        numbers: its numbers in the spool, one for each file that has annotations of it.
-    """
+    """An image that files of one split list; name, id and file are those of the first of them."""
 
     name: str
     source_id: int | str
-    file: int
+    file: CocoFile
     found: LocatedFile | BadInput
-    size: tuple[int, int] | None
+    size: tuple[int, int] | None  # (height, width)
     features: Mapping[str, FeatureValue]
     fault: BadInput | None = None
-    numbers: tuple[int, ...] = ()
+    numbers: tuple[int, ...] = ()  # in the spool, one for each file that has annotations of it
 
     @property
     def key(self) -> str:
@@ -199,7 +195,7 @@ class _Reading:
                 counts[element.section] += 1
                 try:
                     if element.section == "images":
-                        self._add_image(element.value)
+                        self._add_image(file, element.value)
                     elif element.section == "annotations":
                         number = self._number(_image_id(element.value))
                         self._spool.add(start + number, _kept(element, self._include))
@@ -225,7 +221,7 @@ class _Reading:
             self._row_of.append(-1)
         return number
 
-    def _add_image(self, value: Any) -> None:
+    def _add_image(self, file: CocoFile, value: Any) -> None:
         """Takes an entry of `images`. Raises BadInput where it cannot be used, or repeats another one."""
         if not isinstance(value, dict):
             raise BadInput("annotations", "image is not an object", str(value)[:100])
@@ -243,7 +239,7 @@ class _Reading:
             raise BadInput("annotations", "image id twice", detail)
         found: LocatedFile | BadInput
         try:
-            found = self._finder.image(self._files[len(self._starts) - 1], name)
+            found = self._finder.image(file, name)
             key = found.key
         except BadInput as fault:
             found, key = fault, f"\0{name}"
@@ -260,8 +256,7 @@ class _Reading:
             if key not in _NOT_FEATURES and isinstance(item, str | int | float) and is_unicode(f"{key}{item}")
         }
         if row == len(self._images):
-            image = _Image(name, image_id, len(self._starts) - 1, found, size, features or _NO_FEATURES)
-            self._images.append(image)
+            self._images.append(_Image(name, image_id, file, found, size, features or _NO_FEATURES))
             return
         image = self._images[row]
         if image.size and size and image.size != size:
@@ -277,7 +272,7 @@ class _Reading:
             raise found
         if image.fault is not None:
             raise image.fault
-        file = self._files[image.file]
+        file = image.file
         ref = ImageRef(found.path, version=found.version)
         split = split_of_folders(found.key) if file.split is None else file.split
         origin = f"{file.name}, image {image.source_id}"
@@ -291,25 +286,25 @@ class _Reading:
         positions: dict[tuple[object, ...], tuple[CocoFile, int]] = {}  # in objects
         for file, value in self._values(image):
             try:
-                if "segments_info" in value:
-                    if masks:
-                        detail = f"of {value.get('file_name')!r}"
-                        raise BadInput("annotations", "two panoptic masks", detail)
-                    masks["panoptic"] = self._panoptic(value, file)
-                elif "caption" in value:
-                    if "captions" in self._include:
-                        captions.append(caption_of(value))
-                elif any(value.get(key) is not None for key in ("bbox", "segmentation", "keypoints")):
-                    found = object_of(value, self._classes, self._include)
-                    number, position = value.get("id"), (file, len(objects))
-                    if isinstance(number, int | str):
-                        position = positions.setdefault((number, found.label, found.box), position)
-                    if position[0] is file:
-                        objects.append(found)
-                    else:  # files of key points repeat the instances
-                        objects[position[1]] = merged(objects[position[1]], found)
-                else:
-                    labels[self._classes.label(value.get("category_id"))] = None
+                with internal_errors("annotations"):
+                    if "segments_info" in value:
+                        if masks:
+                            detail = f"of {value.get('file_name')!r}"
+                            raise BadInput("annotations", "two panoptic masks", detail)
+                        masks["panoptic"] = self._panoptic(value, file)
+                    elif "caption" in value:
+                        captions += [caption_of(value)] if "captions" in self._include else []
+                    elif all(value.get(key) is None for key in ("bbox", "segmentation", "keypoints")):
+                        labels[self._classes.label(value.get("category_id"))] = None
+                    else:
+                        found = object_of(value, self._classes, self._include)
+                        number, position = value.get("id"), (file, len(objects))
+                        if isinstance(number, int | str):
+                            position = positions.setdefault((number, found.label, found.box), position)
+                        if position[0] is file:
+                            objects.append(found)
+                        else:  # files of key points repeat the instances
+                            objects[position[1]] = merged(objects[position[1]], found)
             except BadInput as fault:
                 detail = f"annotation {value.get('id')!r} of {file.name}: {fault.detail}"
                 raise BadInput(fault.stage, fault.reason, detail) from fault

@@ -108,13 +108,10 @@ class OpenImagesSource(Source):
     def split_names(self, config: SourceConfig) -> tuple[str, ...] | None:
         root = real_path(config.input)
         top = names_in(root)
-        listed = {f"{root}/{folder}": None for folder in folders_called(_IMAGES, root, top)} | {root: top}
-        names = {
-            split
-            for folder, inner in listed.items()
-            for name in (names_in(folder) if inner is None else inner)
-            if (split := split_named(name)) is not None and is_folder(f"{folder}/{name}")
-        }
+        folders = folders_called(_IMAGES, root, top)
+        inner = (f"{folder}/{name}" for folder in folders for name in names_in(f"{root}/{folder}"))
+        found = ((split_named(key.rpartition("/")[2]), key) for key in (*top, *inner))
+        names = {split for split, key in found if split is not None and is_folder(f"{root}/{key}")}
         return tuple(sorted(names)) if names else None
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
@@ -128,21 +125,13 @@ class OpenImagesSource(Source):
 
 
 class _Row(msgspec.Struct, frozen=True, array_like=True):
-    """A row as the spool has it.
+    """A row as the spool has it."""
 
-    Attributes:
-        kind: `boxes`, `masks`, `present` or `absent`: a label that the image has or has not.
-        label: of the box or the image.
-        box: in shares of the image's sides.
-        flags: of _FLAGS, in their order; None where a flag is not given.
-        mask: path of the mask's image.
-    """
-
-    kind: str
+    kind: str  # boxes, masks; present or absent: a label that the image has or has not
     label: str
-    box: Box = Box(0, 0, 0, 0)
-    flags: tuple[int | None, ...] = ()
-    mask: str = ""
+    box: Box = Box(0, 0, 0, 0)  # normalised to [0, 1]
+    flags: tuple[int | None, ...] = ()  # in the order of _FLAGS
+    mask: str = ""  # path of its image
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -269,7 +258,11 @@ class _Reading:
                 continue
             number = self._number(image)
             if file.kind == "images":
-                self._take_listed(number, row)
+                self._states[number] |= _LISTED
+                self._set_split(number, normal_split(row.get("Subset", "").strip()))
+                rotation = row.get("Rotation", "").strip()
+                if number < len(self._images) and re.fullmatch(r"-?\d{1,3}(\.0*)?", rotation):
+                    self._rotations[number] = int(float(rotation))
                 continue
             self._states[number] |= _ANNOTATED
             self._set_split(number, file.split)
@@ -290,13 +283,6 @@ class _Reading:
         if fractions:
             reason = "labels that nobody has verified are not taken"
             yield Failure(file.manifest.name, "annotations", reason, f"{fractions} rows", skipped=True)
-
-    def _take_listed(self, number: int, row: Mapping[str, str]) -> None:
-        self._states[number] |= _LISTED
-        self._set_split(number, normal_split(row.get("Subset", "").strip()))
-        rotation = row.get("Rotation", "").strip()
-        if number < len(self._images) and re.fullmatch(r"-?\d{1,3}(\.0*)?", rotation):
-            self._rotations[number] = int(float(rotation))
 
     def _row(self, file: CsvFile, row: Mapping[str, str]) -> _Row | None:
         """What a row says; None for a label that nobody has verified."""
