@@ -163,7 +163,9 @@ def test_a_figure_next_to_a_folder_of_classes(tmp_path: Path) -> None:
     assert [labels for _, _, labels in facts_of(f"{place}/flowers")] == [("daisy",), ("rose",)]
 
 
-@pytest.mark.parametrize("bound", ["outline._FOLDERS", "detection._SNIFFED", "detection._WRAPPERS"])
+@pytest.mark.parametrize(
+    "bound", ["outline._FOLDERS", "detection.detect._SNIFFED", "detection.detect._WRAPPERS"]
+)
 def test_a_search_that_was_cut_is_no_single_class(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:

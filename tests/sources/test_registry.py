@@ -258,7 +258,7 @@ def test_a_path_that_may_not_even_be_looked_at(tmp_path: Path, monkeypatch: pyte
 
     config = SourceConfig("folder", f"{tmp_path}/in", image_roots=(f"{tmp_path}/more",))
     hidden = "nothing"
-    monkeypatch.setattr("recordmill.transforms.sources.source.os.stat", refuse)
+    monkeypatch.setattr("recordmill.transforms.sources.config.os.stat", refuse)
     assert detect(config)[0] == "folder"
     for hidden, flag in (("/in", "--input"), ("/more", "--image_root")):
         with pytest.raises(ValueError, match=f"{flag} is '{tmp_path}{hidden}': permission denied$"):

@@ -105,7 +105,7 @@ def test_limited_counts_records_and_reads_no_further() -> None:
         pytest.fail("read on")
 
     assert [item.key for item in limited(source(), 2)] == ["f", "a", "g", "b"]  # type: ignore[arg-type]
-    assert [item.key for item in limited(iter(rest), None)] == ["b", "c"]
+    assert [item.key for item in limited((item for item in rest), None)] == ["b", "c"]
 
 
 @pytest.mark.parametrize("limit", [0, -1])

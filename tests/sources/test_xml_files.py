@@ -141,13 +141,13 @@ def test_files_are_read_in_order_and_large_ones_are_not(
     bucket_server.upload_folder(tmp_path, f"{bucket}/in")
     for place in (str(tmp_path), f"{bucket}/in"):
         files = [file for file in Tree(place).files() if isinstance(file, TreeFile)]
-        found = list(read_files(files, max_bytes=30))
+        found = list(read_files(((file, file) for file in files), 30))
         assert [file for file, _ in found] == files
         assert [data for _, data in found[:30]] == [b"x" * (number + 1) for number in range(30)]
         faults = {data.reason if isinstance(data, BadInput) else "" for _, data in found[30:]}
         assert faults == {"annotation file too large"}
         gone = TreeFile("no.xml", f"{place}/no.xml", 3, 0)
-        ((_, fault),) = read_files([gone])
+        ((_, fault),) = read_files([(gone, gone)])
         assert isinstance(fault, BadInput) and (fault.stage, fault.reason) == ("annotations", "not found")
 
 

@@ -80,7 +80,7 @@ def read_labels(file: TreeFile, names: Sequence[str]) -> tuple[tuple[str, ...], 
 
 
 def _text(file: TreeFile) -> str:
-    _, data = next(read_files([file], _LONGEST))
+    _, data = next(read_files([(file, file)], _LONGEST))
     if isinstance(data, BadInput):
         raise BadInput("annotations", data.reason, f"{file.key}: {data.detail}")
     try:

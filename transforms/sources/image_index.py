@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from recordmill.transforms.records import BadInput
 from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.names import extension_of, is_image_name, is_split_name
+from recordmill.transforms.sources.names import is_image_name, is_split_name, stem_of
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.storage.confinement import OUTSIDE, Confinement
 from recordmill.transforms.storage.file_system import scheme_of
@@ -41,7 +40,7 @@ class ImageIndex:
         """Takes an image of the tree; those that come first are found first."""
         is_usual = file.path == f"{self._root}/{file.key}"
         self._files[file.key] = ("" if is_usual else file.path, file.size, file.version)
-        self._by_stem.setdefault(without_extension(file.key), file.key)
+        self._by_stem.setdefault(stem_of(file.key), file.key)
 
     def find(self, named: str, folders: Sequence[str], stem: str) -> TreeFile:
         """The image of an annotation: by its name, or else by a stem, or else the only one so named.
@@ -74,7 +73,7 @@ class ImageIndex:
         return found
 
     def _below(self, named: str, folders: Sequence[str], stem: str) -> TreeFile | None:
-        stems = [without_extension(named), stem] if named else [stem]
+        stems = [stem_of(named), stem] if named else [stem]
         keys = [self._by_stem.get(folder + one) for one in stems for folder in folders]
         if named:
             keys[:0] = [folder + named for folder in folders]
@@ -149,12 +148,6 @@ class ImageIndex:
         return sorted(self._files)
 
 
-def without_extension(path: str) -> str:
-    """A path without the extension of its last part."""
-    extension = extension_of(path)
-    return path[: -len(extension) - 1] if extension else path
-
-
 def split_folders(folders: Iterable[str]) -> tuple[str, ...]:
     """The splits named by folders of annotations: all first parts below any wrapper, or none.
 
@@ -165,9 +158,3 @@ def split_folders(folders: Iterable[str]) -> tuple[str, ...]:
     while len(firsts := {part[0] for part in parts}) == 1 and not is_split_name(*firsts) and firsts != {""}:
         parts = {part[1:] for part in parts}
     return tuple(sorted(firsts)) if firsts and all(map(is_split_name, firsts)) else ()
-
-
-def folder_of(key: str) -> str:
-    """The folder in a key: empty, or ending in `/`."""
-    folder = os.path.dirname(key)
-    return f"{folder}/" if folder else ""

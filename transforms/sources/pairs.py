@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Collection, Iterable, Iterator
-from concurrent.futures import Future
 from typing import TypeVar
 
 from recordmill.transforms.records import BadInput, Failure
 from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.names import is_split_name, split_named
+from recordmill.transforms.sources.names import is_split_name, name_stem, split_named
+from recordmill.transforms.sources.small_files import read_files
 from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.storage.files import is_folder, names_in
 from recordmill.transforms.storage.paths import absolute, below, real_path
-from recordmill.transforms.storage.reader import ImageReader
 
 IMAGE_FOLDERS = frozenset(("images", "image", "imgs", "img", "jpegimages", "leftimg8bit"))
 """Names, in lower case, of folders that hold the images where another one holds their annotations."""
 
 ORPHAN = "annotation without its image"
-_AHEAD = 32  # texts that are requested before they are needed
 _LONGEST_TEXT = 1 << 26
 _FIRST_NAMES = 10_000  # of a folder that may be one of splits, where calls wait for a service
 
@@ -57,17 +54,6 @@ def input_files(config: SourceConfig) -> Iterator[TreeFile | Failure]:
                     linked.update(one for one in roots if below(one, item.path) is not None)
             yield item
         visited.append(place)
-
-
-def stem_of(key: str) -> str:
-    """A key without the extension."""
-    folder, slash, name = key.rpartition("/")
-    return f"{folder}{slash}{name.rpartition('.')[0] or name}"
-
-
-def name_stem(key: str) -> str:
-    """The file name in a key, without folders and extension."""
-    return stem_of(key.rpartition("/")[2])
 
 
 def without_folder(path: str, names: Collection[str]) -> str:
@@ -113,32 +99,20 @@ def by_stem(keys: Iterable[str]) -> dict[str, list[str]]:
 
 def with_texts(items: Iterable[tuple[_T, TreeFile | None]]) -> Iterator[tuple[_T, str | BadInput]]:
     """Each item with the text of its file, or why that cannot be read; empty where it has none."""
-    reader = ImageReader()
-    waiting: deque[tuple[_T, TreeFile | None, Future[bytes] | None]] = deque()
-    for item, file in items:
-        is_read = file is not None and 0 < file.size <= _LONGEST_TEXT
-        waiting.append((item, file, reader.begin(file.ref) if file is not None and is_read else None))
-        if len(waiting) > _AHEAD:
-            first, its_file, begun = waiting.popleft()
-            yield first, _text(reader, its_file, begun)
-    for first, its_file, begun in waiting:
-        yield first, _text(reader, its_file, begun)
+    wanted = (((item, file), None if file is None or not file.size else file) for item, file in items)
+    for (item, file), data in read_files(wanted, _LONGEST_TEXT):
+        yield item, _text(file, data)
 
 
 def text_of(file: TreeFile) -> str | BadInput:
     """The text of a file, or why it cannot be read."""
-    return _text(ImageReader(), file, None)
+    return next(with_texts([(file, file)]))[1]
 
 
-def _text(reader: ImageReader, file: TreeFile | None, begun: Future[bytes] | None) -> str | BadInput:
-    if file is None or not file.size:
-        return ""
-    if file.size > _LONGEST_TEXT:
+def _text(file: TreeFile | None, data: bytes | BadInput) -> str | BadInput:
+    if file is not None and file.size > _LONGEST_TEXT:
         return BadInput("annotations", "annotation file too large", f"{file.key} has {file.size} bytes")
     try:
-        data = reader.read(file.ref) if begun is None else begun.result()
-        return data.decode("utf-8-sig")
+        return data if isinstance(data, BadInput) else data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        return BadInput("annotations", "annotation file is not UTF-8", file.key)
-    except BadInput as fault:
-        return BadInput("annotations", fault.reason, fault.detail)
+        return BadInput("annotations", "annotation file is not UTF-8", file.key if file is not None else "")

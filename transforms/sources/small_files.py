@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import itertools
 from collections.abc import Collection, Iterable, Iterator
-from concurrent.futures import Future
+from typing import TypeVar
 from xml.etree.ElementTree import Element, ParseError, TreeBuilder
 
 from recordmill.transforms.records import BadInput
@@ -16,6 +16,7 @@ from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.files import open_file
 from recordmill.transforms.storage.listing import entries
 from recordmill.transforms.storage.paths import real_path
+from recordmill.transforms.storage.read_ahead import Loading, read_ahead
 from recordmill.transforms.storage.reader import ImageReader
 
 MAX_XML_BYTES = 16 << 20
@@ -23,8 +24,8 @@ _MAX_DEPTH = 100
 _MAX_ELEMENTS = 500_000
 _SNIFFED_FOLDERS = 60
 _SNIFFED_DEPTH = 5
-_AHEAD = 16
-_AHEAD_BYTES = 8 << 20
+
+_T = TypeVar("_T")
 
 
 def parse_xml(data: bytes) -> Element:
@@ -74,41 +75,41 @@ class _BoundedBuilder(TreeBuilder):
 
 
 def read_files(
-    files: Iterable[TreeFile], max_bytes: int = MAX_XML_BYTES
-) -> Iterator[tuple[TreeFile, bytes | BadInput]]:
-    """The files with their bytes, or with why they cannot be read. A service is asked for some ahead.
+    items: Iterable[tuple[_T, TreeFile | None]], most: int = MAX_XML_BYTES
+) -> Iterator[tuple[_T, bytes | BadInput]]:
+    """Each item with the bytes of its file, or why they cannot be read; requests those of a service ahead.
 
     Args:
-        files: in the order in which they are wanted.
-        max_bytes: that a file may have.
+        items: and their files, in order; an item without a file has no bytes.
+        most: bytes that a file may have.
 
     Raises:
-        OSError: one that may pass, and has not.
+        OSError: a fault that may pass, and has not.
     """
     reader = ImageReader()
-    ahead: collections.deque[tuple[TreeFile, Future[bytes] | None]] = collections.deque()
-    held = 0
-    for file in files:
-        begun = reader.begin(file.ref) if file.size <= max_bytes else None
-        ahead.append((file, begun))
-        held += file.size
-        while begun is None and ahead or len(ahead) >= _AHEAD or held > _AHEAD_BYTES and ahead:
-            held -= ahead[0][0].size
-            yield _bytes_of(*ahead.popleft(), reader, max_bytes)
-    while ahead:
-        yield _bytes_of(*ahead.popleft(), reader, max_bytes)
+
+    def begin(item: tuple[_T, TreeFile | None]) -> Loading:
+        file = item[1]
+        return None if file is None or file.size > most else reader.begin(file.ref)
+
+    for (item, file), loading in read_ahead(items, begin, lambda item: min(_size(item[1]), most) or 1):
+        yield item, _read(reader, file, loading, most)
 
 
-def _bytes_of(
-    file: TreeFile, begun: Future[bytes] | None, reader: ImageReader, max_bytes: int
-) -> tuple[TreeFile, bytes | BadInput]:
-    if file.size > max_bytes:
-        detail = f"{file.size} bytes; up to {max_bytes} are read"
-        return file, BadInput("annotations", "annotation file too large", detail)
+def _size(file: TreeFile | None) -> int:
+    return 0 if file is None else file.size
+
+
+def _read(reader: ImageReader, file: TreeFile | None, loading: Loading, most: int) -> bytes | BadInput:
+    if file is None:
+        return b""
+    if file.size > most:
+        detail = f"{file.size} bytes; up to {most} are read"
+        return BadInput("annotations", "annotation file too large", detail)
     try:
-        return file, reader.read(file.ref) if begun is None else begun.result()
+        return reader.read(file.ref) if loading is None else loading.result()
     except BadInput as fault:
-        return file, BadInput("annotations", fault.reason, fault.detail)
+        return BadInput("annotations", fault.reason, fault.detail)
 
 
 def first_files(

@@ -16,7 +16,9 @@ from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.masks.match import MASK_FOLDERS
 from recordmill.transforms.sources.names import is_split_name, normal_split, splits_in
 from recordmill.transforms.sources.outline import Level, Outline, joined
-from recordmill.transforms.sources.pairs import IMAGE_FOLDERS
+from recordmill.transforms.sources.pairs import (
+    IMAGE_FOLDERS,
+)
 from recordmill.transforms.sources.selection import Selection
 
 _DEEPEST = 50  # wrappers around folders of splits or classes

@@ -28,7 +28,9 @@ from recordmill.transforms.sources.imagenet.layout import SYNSET
 from recordmill.transforms.sources.masks.match import ENDINGS, mask_path
 from recordmill.transforms.sources.names import extension_of, is_split_name
 from recordmill.transforms.sources.outline import Outline, joined, left_out
-from recordmill.transforms.sources.pairs import IMAGE_FOLDERS
+from recordmill.transforms.sources.pairs import (
+    IMAGE_FOLDERS,
+)
 from recordmill.transforms.sources.registry import SOURCES, source_of
 from recordmill.transforms.sources.source import Source
 from recordmill.transforms.storage.file_system import file_system

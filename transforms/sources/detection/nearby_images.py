@@ -7,7 +7,10 @@ from collections.abc import Collection
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.masks.match import image_path
 from recordmill.transforms.sources.names import is_hidden, is_image_name
-from recordmill.transforms.sources.pairs import IMAGE_FOLDERS, root_of
+from recordmill.transforms.sources.pairs import (
+    IMAGE_FOLDERS,
+    root_of,
+)
 from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.files import is_folder, names_in
 from recordmill.transforms.storage.paths import real_path

@@ -13,9 +13,8 @@ from recordmill.transforms.flags import flag_with
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.masks.classes import is_mask_of
 from recordmill.transforms.sources.masks.match import ENDINGS, LOSSLESS, MASK_FOLDERS
-from recordmill.transforms.sources.names import extension_of, is_image_name, is_split_name
+from recordmill.transforms.sources.names import extension_of, is_image_name, is_split_name, name_stem
 from recordmill.transforms.sources.outline import Level, Outline, joined
-from recordmill.transforms.sources.pairs import name_stem
 from recordmill.transforms.sources.small_files import head_of
 from recordmill.transforms.sources.tables.parquet import ParquetSource
 from recordmill.transforms.sources.tables.rows import IMAGE_COLUMNS, usual_name

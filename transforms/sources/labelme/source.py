@@ -13,18 +13,19 @@ from recordmill.transforms.records import (
     AnnotatedObject,
     Annotations,
     BadInput,
-    ClassNames,
     Failure,
     ImageRecord,
-    JobError,
 )
+from recordmill.transforms.sources.class_tables import same_classes
 from recordmill.transforms.sources.config import (
     SourceConfig,
     check_input_exists,
     check_unused,
     readable,
 )
-from recordmill.transforms.sources.image_index import NO_IMAGE, folder_of, without_extension
+from recordmill.transforms.sources.image_index import (
+    NO_IMAGE,
+)
 from recordmill.transforms.sources.labelme.labelme_json import LabelmeAnnotation, decoded, read_labelme_json
 from recordmill.transforms.sources.labelme.tree import (
     LabelmeTree,
@@ -38,7 +39,7 @@ from recordmill.transforms.sources.labelme.web_xml import (
     is_labelme_xml,
     read_labelme_xml,
 )
-from recordmill.transforms.sources.names import extension_of, is_image_name, normal_split
+from recordmill.transforms.sources.names import extension_of, folder_of, is_image_name, normal_split, stem_of
 from recordmill.transforms.sources.outline import left_out
 from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection
 from recordmill.transforms.sources.small_files import first_files, head_of, read_files
@@ -50,7 +51,6 @@ from recordmill.transforms.sources.source import (
     limited,
 )
 from recordmill.transforms.sources.tree import TreeFile
-from recordmill.transforms.sources.voc.classes import read_classes
 from recordmill.transforms.storage.files import is_folder
 from recordmill.transforms.storage.spool import Spool
 
@@ -134,10 +134,10 @@ class _Listing:
 
     def items(self) -> Items:
         """Records, and what is none."""
-        if (classes := self._classes()) is not None:
-            yield classes
+        if (classes := same_classes(self._tree.class_files)) is not None:
+            yield classes.names
         yield from self._tree.unread
-        for file, data in read_files(self._tree.annotations, _MAX_BYTES):
+        for file, data in read_files(((file, file) for file in self._tree.annotations), _MAX_BYTES):
             yield from self._file_items(file, data)
         for key in self._images.unclaimed():
             excluded = not self._selection.takes(key)
@@ -145,16 +145,6 @@ class _Listing:
         reason = "mask of no object" if self._with_masks else "masks are not asked for"
         for key in sorted(self._tree.masks.keys() - self._used_masks):
             yield Failure(key, "list", reason, skipped=True)
-
-    def _classes(self) -> ClassNames | None:
-        files = self._tree.class_files
-        told = [read_classes(file.path, file.key).names for file in files]
-        for file, names in zip(files[1:], told[1:], strict=True):
-            if names != told[0]:
-                raise JobError(
-                    f"{files[0].key!r} and {file.key!r} tell different classes; convert their folders apart"
-                )
-        return told[0] if told else None
 
     def _file_items(self, file: TreeFile, data: bytes | BadInput) -> Iterator[Item]:
         try:
@@ -207,7 +197,7 @@ class _Listing:
         data = decoded(known.image_data or "")
         named = extension_of(known.image_path.replace("\\", "/"))
         told = next((name for magic, name in _MAGIC.items() if data.startswith(magic)), "png")
-        key = f"{without_extension(file.key)}.{named if is_image_name(f'x.{named}') else told}"
+        key = f"{stem_of(file.key)}.{named if is_image_name(f'x.{named}') else told}"
         if not data:
             raise BadInput("annotations", NO_IMAGE, "its imageData is empty", key)
         if not self._selection.takes(key):
@@ -248,4 +238,4 @@ class _Listing:
 
 
 def _stem(file: TreeFile) -> str:
-    return without_extension(file.key.rpartition("/")[2])
+    return stem_of(file.key.rpartition("/")[2])

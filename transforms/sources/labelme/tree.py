@@ -7,8 +7,11 @@ import hashlib
 
 from recordmill.transforms.records import Failure
 from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.image_index import ImageIndex, folder_of, split_folders
-from recordmill.transforms.sources.names import extension_of, is_image_name
+from recordmill.transforms.sources.image_index import (
+    ImageIndex,
+    split_folders,
+)
+from recordmill.transforms.sources.names import extension_of, folder_of, is_image_name
 from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.sources.voc.tree import NO_ANNOTATIONS_FILE
 

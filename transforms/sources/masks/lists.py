@@ -9,8 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from recordmill.transforms.records import Failure
-from recordmill.transforms.sources.names import extension_of, is_split_name, normal_split, printable
-from recordmill.transforms.sources.pairs import stem_of
+from recordmill.transforms.sources.names import extension_of, is_split_name, normal_split, printable, stem_of
 from recordmill.transforms.storage.confinement import OUTSIDE, Confinement
 from recordmill.transforms.storage.files import names_in, open_file
 

@@ -7,11 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from recordmill.transforms.sources.masks.pattern import MaskPattern
-from recordmill.transforms.sources.names import extension_of, is_split_name
+from recordmill.transforms.sources.names import extension_of, is_split_name, name_stem, stem_of
 from recordmill.transforms.sources.pairs import (
     IMAGE_FOLDERS,
-    name_stem,
-    stem_of,
     without_folder,
 )
 

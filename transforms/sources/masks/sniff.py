@@ -9,8 +9,10 @@ from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.nearby_images import NearbyImages
 from recordmill.transforms.sources.masks.match import ENDINGS, LOSSLESS, mask_path
 from recordmill.transforms.sources.masks.pattern import MaskPattern
-from recordmill.transforms.sources.names import extension_of, is_hidden, is_image_name, is_split_name
-from recordmill.transforms.sources.pairs import root_of, stem_of
+from recordmill.transforms.sources.names import extension_of, is_hidden, is_image_name, is_split_name, stem_of
+from recordmill.transforms.sources.pairs import (
+    root_of,
+)
 from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.storage.files import is_folder, names_in
 from recordmill.transforms.storage.paths import real_path

@@ -35,7 +35,12 @@ from recordmill.transforms.sources.masks.pattern import MaskPattern
 from recordmill.transforms.sources.masks.sniff import why_masks
 from recordmill.transforms.sources.names import extension_of, is_image_name
 from recordmill.transforms.sources.outline import links_outside
-from recordmill.transforms.sources.pairs import ORPHAN, folder_split, input_files, root_of
+from recordmill.transforms.sources.pairs import (
+    ORPHAN,
+    folder_split,
+    input_files,
+    root_of,
+)
 from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection
 from recordmill.transforms.sources.source import (
     Description,

@@ -10,6 +10,7 @@ import dataclasses
 import itertools
 import zlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import msgspec
 
@@ -127,6 +128,14 @@ class TfrecordSource(Source):
 
     def items(self, config: SourceConfig, scratch: str) -> Items:
         yield from _Reading(config, scratch).items()
+
+    def read(self, config: SourceConfig, scratch: str, part: Any = None) -> Iterator[Item]:
+        # `items` ends after `--limit` records, and with the classes among them.
+        return (
+            super().read(config, scratch, part)
+            if part is not None
+            else limited(self.items(config, scratch), None)
+        )
 
     def parts(self, config: SourceConfig, most: int) -> Iterator[Item | FilePart]:
         yield from _parts(config)

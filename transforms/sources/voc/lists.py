@@ -7,8 +7,10 @@ import re
 from collections.abc import Container, Iterable, Sequence
 
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.sources.image_index import IMAGE_FOLDERS, without_extension
-from recordmill.transforms.sources.names import is_image_name, is_split_name, normal_split
+from recordmill.transforms.sources.image_index import (
+    IMAGE_FOLDERS,
+)
+from recordmill.transforms.sources.names import is_image_name, is_split_name, normal_split, stem_of
 from recordmill.transforms.sources.small_files import read_files
 from recordmill.transforms.sources.tree import TreeFile
 
@@ -40,7 +42,7 @@ def split_lists(files: Sequence[TreeFile]) -> list[tuple[str, TreeFile]]:
 
     `cow_train.txt` is the list of a class, beside `train.txt` or in its stead.
     """
-    named = {without_extension(file.key.rpartition("/")[2]): file for file in files}
+    named = {stem_of(file.key.rpartition("/")[2]): file for file in files}
     usual = {name for name in named if is_split_name(name)} | {BOTH, "train", "val", "test"}
 
     def is_of_class(name: str) -> bool:
@@ -66,7 +68,7 @@ def read_lists(files: Sequence[TreeFile], known: Container[str]) -> ImageLists:
     several: dict[str, tuple[str, ...]] = {}
     listed: dict[str, str] = {}
     named = sorted(split_lists(files), key=lambda one: (_rank(one[0]), one[0]))
-    for (name, file), (_, data) in zip(named, read_files(file for _, file in named), strict=True):
+    for (name, file), data in read_files(((name, file), file) for name, file in named):
         split = normal_split(name)
         if isinstance(data, BadInput):
             if not file.size:
@@ -97,7 +99,7 @@ def _images(lines: Iterable[str], known: Container[str]) -> Iterable[str]:
             line = match[1]
         line = line.strip('"')
         if line not in known and is_image_name(line):
-            line = without_extension(line)
+            line = stem_of(line)
         if line not in known and (match := _IN_FOLDER.fullmatch(line)):
             line = match[1]
         yield line

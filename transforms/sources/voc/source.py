@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Iterator
 
 import msgspec
@@ -19,16 +18,30 @@ from recordmill.transforms.records import (
     MaskImage,
     Polygons,
 )
+from recordmill.transforms.sources.class_tables import (
+    ClassTable,
+    Colors,
+    same_classes,
+    voc_classes,
+    voc_colors,
+)
 from recordmill.transforms.sources.config import (
     SourceConfig,
     check_input_exists,
     check_unused,
     readable,
 )
-from recordmill.transforms.sources.image_index import NO_IMAGE, without_extension
-from recordmill.transforms.sources.names import is_split_name, normal_split, split_of_folders
+from recordmill.transforms.sources.image_index import (
+    NO_IMAGE,
+)
+from recordmill.transforms.sources.names import (
+    is_split_name,
+    name_stem,
+    normal_split,
+    split_of_folders,
+    stem_of,
+)
 from recordmill.transforms.sources.outline import left_out
-from recordmill.transforms.sources.pairs import name_stem
 from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection
 from recordmill.transforms.sources.small_files import first_files, head_of, read_files
 from recordmill.transforms.sources.source import (
@@ -38,13 +51,6 @@ from recordmill.transforms.sources.source import (
     Source,
 )
 from recordmill.transforms.sources.tree import TreeFile
-from recordmill.transforms.sources.voc.classes import (
-    Colors,
-    VocClasses,
-    is_rgb_png,
-    read_classes,
-    voc_classes,
-)
 from recordmill.transforms.sources.voc.lists import BOTH, NO_SPLIT, ImageLists, read_lists
 from recordmill.transforms.sources.voc.tree import (
     VocRoot,
@@ -54,9 +60,10 @@ from recordmill.transforms.sources.voc.tree import (
     walk,
 )
 from recordmill.transforms.sources.voc.xml import VocAnnotation, box_around, is_voc_xml, read_voc_xml
-from recordmill.transforms.storage.files import is_folder
+from recordmill.transforms.storage.files import is_folder, open_file
 
 _UNUSED = ("annotations", "image_column", "label_column", "label_pattern", "input_features", "mask_pattern")
+_PNG = b"\x89PNG\r\n\x1a\n"
 _NOT_LISTED = "in no list of ImageSets"
 
 
@@ -165,16 +172,9 @@ class _Listing:
             excluded = not self._selection.takes(key)
             yield Failure(key, "list", EXCLUDED if excluded else reason, skipped=True)
 
-    def _classes(self) -> VocClasses:
-        """The classes that the files tell, the same in all folders; else VOC's."""
+    def _classes(self) -> ClassTable:
         files = sorted(self._tree.class_files.values())
-        told = [read_classes(file.path, file.key) for file in files]
-        for file, classes in zip(files[1:], told[1:], strict=True):
-            if classes != told[0]:
-                raise JobError(
-                    f"{files[0].key!r} and {file.key!r} tell different classes; convert their folders apart"
-                )
-        return told[0] if told else voc_classes(self._tree.has_class_masks)
+        return same_classes(files) or voc_classes(self._tree.has_class_masks)
 
     def names(self, root: VocRoot) -> Iterator[tuple[str, TreeFile | None]]:
         """What becomes a record where its image is there: all with XML, or else with a mask."""
@@ -290,7 +290,7 @@ class _RootListing:
     def _image(self, name: str, named: TreeFile) -> TreeFile:
         """The image of an annotation: that of the same name, if any; `filename` is stale in copied XML."""
         stem = name.rpartition("/")[2]
-        if without_extension(named.key.rpartition("/")[2]) == stem:
+        if stem_of(named.key.rpartition("/")[2]) == stem:
             return named
         return self._image_by_stem(name) or named
 
@@ -327,17 +327,14 @@ class _RootListing:
             yield _Found(name, xml if refusal is None else None, split, lists is not None, refusal)
 
     def _records(self, lists: ImageLists | None) -> Iterator[Item]:
-        here, ahead = itertools.tee(self._found(lists))
-        xmls = read_files(found.xml for found in ahead if found.xml is not None)
-        for found in here:
+        for found, data in read_files((found, found.xml) for found in self._found(lists)):
             if found.refusal is not None:
                 yield self._unread(found.name, *found.refusal)
                 continue
-            data = next(xmls)[1] if found.xml is not None else None
             try:
                 if isinstance(data, BadInput):
                     raise data
-                known = None if data is None else read_voc_xml(data)
+                known = None if found.xml is None else read_voc_xml(data)
             except BadInput as fault:
                 yield self._unread(found.name, fault.reason, f"{self._file(found.name).key}: {fault.detail}")
                 continue
@@ -361,7 +358,7 @@ class _RootListing:
 
 
 def _mask_colors(kind: str, colors: Colors) -> Colors:
-    return colors if kind == "class" else voc_classes(has_masks=True).colors
+    return colors if kind == "class" else voc_colors()
 
 
 def _boxed(one: AnnotatedObject) -> AnnotatedObject:
@@ -370,3 +367,10 @@ def _boxed(one: AnnotatedObject) -> AnnotatedObject:
         return one
     polygons: Polygons = one.mask if isinstance(one.mask, tuple) else ()
     return msgspec.structs.replace(one, box=one.box or box_around(polygons), mask=None)
+
+
+def is_rgb_png(path: str) -> bool:
+    """Whether a PNG has colours, not ids. One that cannot be read has none: decoding reports it."""
+    with open_file(path) as stream:
+        head = stream.read(33)
+    return len(head) == 33 and head.startswith(_PNG) and head[25] in (2, 6)

@@ -10,11 +10,9 @@ from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.image_index import (
     IMAGE_FOLDERS,
     ImageIndex,
-    folder_of,
     split_folders,
-    without_extension,
 )
-from recordmill.transforms.sources.names import extension_of, is_image_name
+from recordmill.transforms.sources.names import extension_of, folder_of, is_image_name, stem_of
 from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.sources.voc.lists import split_lists
 
@@ -176,4 +174,4 @@ def _root(tree: VocTree, folders: list[str]) -> VocRoot:
 
 
 def _below(key: str, folders: int) -> str:
-    return without_extension("/".join(key.split("/")[folders:]))
+    return stem_of("/".join(key.split("/")[folders:]))

@@ -19,7 +19,9 @@ from recordmill.transforms.sources.names import (
     is_split_name,
     normal_split,
 )
-from recordmill.transforms.sources.pairs import root_of
+from recordmill.transforms.sources.pairs import (
+    root_of,
+)
 from recordmill.transforms.storage.confinement import GIVE_ROOT, Confinement
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_file, is_folder, may_be_there, names_in, open_file

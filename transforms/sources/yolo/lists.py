@@ -11,7 +11,9 @@ from typing import NamedTuple
 from recordmill.transforms.records import Failure
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import is_unicode, printable
-from recordmill.transforms.sources.pairs import root_of
+from recordmill.transforms.sources.pairs import (
+    root_of,
+)
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.sources.yolo.dataset import ImageSet, YoloDataset
 from recordmill.transforms.storage.confinement import OUTSIDE, Confinement

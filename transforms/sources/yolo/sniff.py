@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.nearby_images import NearbyImages
-from recordmill.transforms.sources.names import extension_of, is_split_name
-from recordmill.transforms.sources.pairs import root_of, stem_of
+from recordmill.transforms.sources.names import extension_of, is_split_name, stem_of
+from recordmill.transforms.sources.pairs import (
+    root_of,
+)
 from recordmill.transforms.sources.small_files import head_of
 from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.sources.yolo.dataset import CLASS_FILES, USUAL_NAMES, read_yaml

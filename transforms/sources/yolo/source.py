@@ -17,7 +17,14 @@ from recordmill.transforms.sources.config import (
     check_unused,
     readable,
 )
-from recordmill.transforms.sources.names import extension_of, is_image_name, is_split_name, printable
+from recordmill.transforms.sources.names import (
+    extension_of,
+    is_image_name,
+    is_split_name,
+    name_stem,
+    printable,
+    stem_of,
+)
 from recordmill.transforms.sources.outline import Outline, links_outside
 from recordmill.transforms.sources.pairs import (
     IMAGE_FOLDERS,
@@ -26,9 +33,7 @@ from recordmill.transforms.sources.pairs import (
     folder_split,
     folder_splits,
     input_files,
-    name_stem,
     root_of,
-    stem_of,
     text_of,
     with_texts,
     without_folder,
