@@ -98,9 +98,10 @@ class Source(abc.ABC):
         kinds = self.description.annotations
         used = (*self.flags, "include_annotations") if kinds else self.flags
         check_unused(config, self.name, *(flag for flag in SOURCE_FLAGS if flag not in used))
-        if others := [kind for kind in config.include_annotations if kind not in kinds]:
+        given = config.include_annotations
+        if given and not set(given) & set(kinds):
             raise ValueError(
-                f"--include_annotations has {others[0]!r}; --source {self.name} has {', '.join(kinds)}"
+                f"--include_annotations has {given[0]!r}; --source {self.name} has {', '.join(kinds)}"
             )
 
     def check_input(self, config: SourceConfig) -> None:
