@@ -22,7 +22,7 @@ from recordmill.transforms.sources.frame_files import (
     read_labels,
     read_times,
 )
-from recordmill.transforms.sources.names import IMAGE_EXTENSIONS, is_image_name, is_split_name, normal_split
+from recordmill.transforms.sources.names import is_image_name, is_split_name, normal_split
 from recordmill.transforms.sources.outline import check_roots_used, left_out
 from recordmill.transforms.sources.selection import (
     EXCLUDED,
@@ -30,14 +30,13 @@ from recordmill.transforms.sources.selection import (
     check_selection,
     label_pattern,
 )
-from recordmill.transforms.sources.small_files import first_files
 from recordmill.transforms.sources.source import (
     Description,
     Items,
     Source,
 )
 from recordmill.transforms.sources.tree import Tree, TreeFile
-from recordmill.transforms.storage.files import is_file, is_folder
+from recordmill.transforms.storage.files import is_folder
 from recordmill.transforms.storage.paths import real_path
 
 _UNUSED = (
@@ -67,21 +66,6 @@ class FramesSource(Source):
         example="clips/\n  train/\n    running/\n      clip7/\n        frame_0001.jpg\n"
         "        frame_0002.jpg\n        labels.txt\n        timestamps.txt",
     )
-
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        with readable("--input", config.input):
-            if not is_folder(config.input):
-                return None
-            found = None
-            for key, path in first_files(config, IMAGE_EXTENSIONS, most=1):
-                folder = os.path.dirname(path)
-                times = next((name for name in TIME_FILES if is_file(f"{folder}/{name}")), None)
-                if times is None:  # numbered images are as often those of a class
-                    return None
-                found = found or f"every folder of images has times, such as {key!r} in {times!r}"
-        return found
 
     def check(self, config: SourceConfig) -> None:
         check_input_exists(config)

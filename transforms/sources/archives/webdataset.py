@@ -8,7 +8,6 @@ gzip, which is unpacked once.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Generator, Iterable, Iterator
 
 import msgspec
@@ -27,12 +26,9 @@ from recordmill.transforms.sources.archives.archive import (
     archive_splits,
     archives,
     check_archives,
-    first_archive,
-    first_bytes,
-    first_names,
 )
 from recordmill.transforms.sources.archives.tar_members import DAMAGED, TarMember, is_gzip, tar_members
-from recordmill.transforms.sources.config import SourceConfig, readable
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import failed, is_image_name, printable, skipped
 from recordmill.transforms.sources.selection import EXCLUDED, Selection, label_pattern
 from recordmill.transforms.sources.source import (
@@ -66,22 +62,6 @@ class WebdatasetSource(Source):
         example="shards/\n  train-000000.tar\n    0001.jpg\n    0001.cls\n    0001.json\n  train-000001.tar",
         annotations=("masks", "captions"),
     )
-
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        with readable("--input", config.input):
-            archive = first_archive(config, _TARS)
-            names = [] if archive is None else first_names(archive)
-        images = {sample_name(name)[0] for name in names if _is_image(name)}
-        for name in names:
-            sample, extension = sample_name(name)
-            if extension in _TOLD and sample in images and archive is not None:
-                if extension == "json" and _is_labelme(first_bytes(archive, name)):
-                    return None
-                shard = archive.path.rpartition("/")[2]
-                return f"{shard!r} is a tar with an image and {name!r}, which goes with it"
-        return None
 
     def check(self, config: SourceConfig) -> None:
         check_archives(config, self.name, _TARS, "label_column")
@@ -125,19 +105,6 @@ def sample_name(name: str) -> tuple[str, str]:
     folder, slash, base = name.rpartition("/")
     stem, _, extension = base.partition(".")
     return f"{folder}{slash}{stem}", extension.lower()
-
-
-def _is_labelme(data: bytes) -> bool:
-    """Whether the JSON of an image is a LabelMe annotation: those are read from folders only."""
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(found, dict) and isinstance(found.get("shapes"), list)
-
-
-def _is_image(name: str) -> bool:
-    return is_image_name(name) and sample_name(name)[1] not in _MASKS
 
 
 def _items(

@@ -46,7 +46,6 @@ _SPLITS = {"train": "train", "t10k": "test", "test": "test"}
 _UINT8 = 0x08
 _CHANNELS = (1, 3, 4)
 _CHUNK = 1 << 20
-_SNIFFED = 10_000  # names that are looked at for detection, where calls wait for a service
 _GZIP_FAULTS = (EOFError, gzip.BadGzipFile, zlib.error)
 _MOST_UNPACKED = 1032  # bytes that a byte of gzip can become, at most
 
@@ -62,13 +61,6 @@ class IdxSource(Source):
         key="`train/00042`",
         example="mnist/\n  train-images-idx3-ubyte.gz\n  train-labels-idx1-ubyte.gz",
     )
-
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        with readable("--input", config.input):
-            name = next((name for name in _names(config, _SNIFFED) if _NAME.fullmatch(name)), None)
-        return None if name is None else f"{name!r} is an IDX file by name"
 
     def check(self, config: SourceConfig) -> None:
         check_input_exists(config)

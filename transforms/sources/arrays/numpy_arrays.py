@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 import os
 import re
@@ -19,7 +18,7 @@ from recordmill.transforms.sources.config import (
     check_unused,
     readable,
 )
-from recordmill.transforms.sources.names import extension_of, is_image_name, skipped, split_named
+from recordmill.transforms.sources.names import extension_of, skipped, split_named
 from recordmill.transforms.sources.outline import check_roots_used, left_out
 from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection
 from recordmill.transforms.sources.source import (
@@ -38,7 +37,6 @@ _IMAGES = frozenset(("x", "images", "image", "imgs"))
 _LABELS = frozenset(("y", "labels", "label", "targets", "target"))
 _CHANNELS = (1, 3, 4)
 _LEAST_SIDE = 16  # of a lone picture in colours; what is smaller is several grey ones
-_SNIFFED = 1_000
 _UNNAMED = "neither images nor labels by name"
 
 
@@ -53,18 +51,6 @@ class NumpySource(Source):
         key="`train/00042`",
         example="arrays/\n  x_train.npy\n  y_train.npy\n  x_test.npy\n  y_test.npy",
     )
-
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        with readable("--input", config.input):
-            keys = [key for key, _ in itertools.islice(_files(config), _SNIFFED)]
-        if any(map(is_image_name, keys)):
-            return None
-        arrays = [key for key in keys if extension_of(key) in ("npy", "npz")]
-        named = (key for key in arrays if _is_named(key) or len(arrays) == 1)
-        found = next(named, None)
-        return None if found is None else f"{found!r} has arrays by name"
 
     def check(self, config: SourceConfig) -> None:
         check_input_exists(config)

@@ -20,7 +20,7 @@ from recordmill.transforms.records import (
     MaskImage,
 )
 from recordmill.transforms.sources.coco.categories import CocoClasses
-from recordmill.transforms.sources.coco.files import CocoFile, find_files, kind_of, sniff_folder
+from recordmill.transforms.sources.coco.files import CocoFile, find_files
 from recordmill.transforms.sources.coco.images import CocoPlaces
 from recordmill.transforms.sources.coco.index import CocoImage, CocoIndex
 from recordmill.transforms.sources.coco.objects import caption_of, merged, object_of, segments_of
@@ -32,7 +32,7 @@ from recordmill.transforms.sources.config import (
     check_unused,
     readable,
 )
-from recordmill.transforms.sources.names import extension_of, printable, split_of_folders
+from recordmill.transforms.sources.names import printable, split_of_folders
 from recordmill.transforms.sources.outline import left_out
 from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection
 from recordmill.transforms.sources.source import (
@@ -41,7 +41,7 @@ from recordmill.transforms.sources.source import (
     Items,
     Source,
 )
-from recordmill.transforms.sources.tables.manifests import check_manifests, manifests
+from recordmill.transforms.sources.tables.manifests import check_manifests
 from recordmill.transforms.storage.files import is_folder
 
 _UNUSED = ("image_column", "label_column", "label_pattern", "input_features", "mask_pattern")
@@ -63,19 +63,6 @@ class CocoSource(Source):
         "  train2017/\n    000000000009.jpg",
         annotations=ANNOTATIONS,
     )
-
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations or not is_folder(config.input):
-            flag = "--annotations" if config.annotations else "--input"
-            paths = [manifest.file for manifest in manifests(config)]
-            if any(extension_of(path) != "json" for path in paths):
-                return None
-            with readable(flag, paths[0]):
-                kind = kind_of(paths[0], must_be=False)
-            return None if kind is None else f"{paths[0]!r} is a COCO annotation file"
-        with readable("--input", config.input):
-            name = sniff_folder(config)
-        return None if name is None else f"{name!r} is a COCO annotation file"
 
     def check(self, config: SourceConfig) -> None:
         if config.annotations or not is_folder(config.input):

@@ -37,13 +37,12 @@ from recordmill.transforms.sources.labelme.tree import (
 from recordmill.transforms.sources.labelme.web_xml import (
     WebAnnotation,
     WebObject,
-    is_labelme_xml,
     read_labelme_xml,
 )
 from recordmill.transforms.sources.names import extension_of, folder_of, is_image_name, normal_split, stem_of
 from recordmill.transforms.sources.outline import left_out
 from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection
-from recordmill.transforms.sources.small_files import first_files, head_of, read_files
+from recordmill.transforms.sources.small_files import read_files
 from recordmill.transforms.sources.source import (
     Description,
     Item,
@@ -75,20 +74,6 @@ class LabelmeSource(Source):
         annotations=("masks",),
     )
 
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        with readable("--input", config.input):
-            if not is_folder(config.input):
-                return None
-            for key, path in first_files(config, ("json", "xml")):
-                head = head_of(path)
-                if key.endswith(".json") and _is_labelme_json(head):
-                    return f"{key!r} is LabelMe JSON"
-                if key.endswith(".xml") and is_labelme_xml(head):
-                    return f"{key!r} is XML of LabelMe's web tool"
-        return None
-
     def check(self, config: SourceConfig) -> None:
         check_input_exists(config)
         check_unused(config, self.name, *_UNUSED)
@@ -113,13 +98,6 @@ class LabelmeSource(Source):
         told = repr(dataclasses.replace(config, skip_dirs=()))  # other flags spool other images
         with Spool(scratch, told, tree.version) as spool:
             yield from limited(_Listing(config, tree, spool).items(), config.limit)
-
-
-def _is_labelme_json(head: bytes) -> bool:
-    has_shapes = b'"shapes"' in head and any(
-        name in head for name in (b'"imagePath"', b'"shape_type"', b'"points"')
-    )
-    return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and has_shapes
 
 
 class _Listing:

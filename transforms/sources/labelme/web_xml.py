@@ -65,12 +65,6 @@ def read_labelme_xml(data: bytes) -> WebAnnotation:
     )
 
 
-def is_labelme_xml(head: bytes) -> bool:
-    """Whether the first bytes of a file are of such XML."""
-    signs = (b"<pt>", b"LabelMe Webtool", b"<imagesize>")
-    return b"<annotation>" in head and any(sign in head for sign in signs)
-
-
 def _objects(root: Element) -> Iterator[WebObject]:
     for number, element in enumerate(root.iterfind("object"), 1):
         if text_of(element, "deleted") == "1":

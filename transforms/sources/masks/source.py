@@ -32,7 +32,6 @@ from recordmill.transforms.sources.masks.classes import (
 from recordmill.transforms.sources.masks.lists import is_split_list, listed_pairs, split_lists
 from recordmill.transforms.sources.masks.match import LOSSLESS, Matched, match_masks
 from recordmill.transforms.sources.masks.pattern import MaskPattern
-from recordmill.transforms.sources.masks.sniff import why_masks
 from recordmill.transforms.sources.names import extension_of, is_image_name
 from recordmill.transforms.sources.outline import links_outside
 from recordmill.transforms.sources.pairs import (
@@ -68,12 +67,6 @@ class MasksSource(Source):
         example="roads/\n  images/\n    1.jpg\n  masks/\n    1.png\n  classes.txt",
         annotations=("masks",),
     )
-
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        with readable("--input", config.input):
-            return why_masks(config)
 
     def check(self, config: SourceConfig) -> None:
         check_input_exists(config)

@@ -46,20 +46,6 @@ class OpenImagesSource(Source):
         annotations=("masks",),
     )
 
-    def sniff(self, config: SourceConfig) -> str | None:
-        with readable("--input", config.input):
-            if config.annotations or not is_folder(config.input):
-                return None
-            found = [file for file in csv_files(config) if file.kind != "classes"]
-            for file in found:
-                try:
-                    header = file.header()
-                except ValueError:
-                    continue
-                if "ImageID" in header:
-                    return f"{file.manifest.name} is a file of Open Images by name and columns"
-        return None
-
     def check(self, config: SourceConfig) -> None:
         check_input_exists(config)
         unused = (

@@ -7,7 +7,6 @@ framed, tensorflow/core/example/{example,feature}.proto what a record is.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,7 +22,7 @@ from recordmill.transforms.sources.config import (
     check_unused,
     readable,
 )
-from recordmill.transforms.sources.names import is_image_name, printable
+from recordmill.transforms.sources.names import printable
 from recordmill.transforms.sources.outline import check_roots_used, left_out
 from recordmill.transforms.sources.selection import (
     EXCLUDED,
@@ -43,8 +42,6 @@ from recordmill.transforms.sources.tfrecord.features import IMAGE_KEYS, MASK_KEY
 from recordmill.transforms.sources.tfrecord.files import (
     Inputs,
     inputs,
-    is_tfrecord_name,
-    looks_framed,
     opened_input,
     split_of,
 )
@@ -59,14 +56,12 @@ from recordmill.transforms.sources.tfrecord.labels import (
 from recordmill.transforms.sources.tfrecord.objects import BOX_KEYS
 from recordmill.transforms.sources.tfrecord.records import Found, Place, RecordReader
 from recordmill.transforms.sources.tfrecord.wire import Feature, Span
-from recordmill.transforms.sources.tree import Tree, TreeFile
+from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.storage.faults import os_fault
-from recordmill.transforms.storage.files import is_file, is_folder, status_of
-from recordmill.transforms.storage.paths import real_path
+from recordmill.transforms.storage.files import is_folder, status_of
 from recordmill.transforms.storage.spool import Spool
 from recordmill.transforms.storage.zip_member import LARGEST
 
-_SNIFFED = 1_000  # files that tell what a folder is
 _LOOKED_AT = 16  # files whose first records tell what features there are
 _NOT_TFRECORDS = "not a TFRecord file by name"
 _NOT_LISTED = "not listed in manifest.json"
@@ -85,13 +80,6 @@ class TfrecordSource(Source):
         "  train-00001-of-00002.tfrecord\n  val-00000-of-00001.tfrecord",
         annotations=ANNOTATIONS,
     )
-
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        with readable("--input", config.input):
-            found = next((key for key, path in _first_paths(config) if looks_framed(path)), None)
-        return None if found is None else f"{found!r} is a TFRecord file"
 
     def check(self, config: SourceConfig) -> None:
         check_input_exists(config)
@@ -280,22 +268,6 @@ def _rest(file: TreeFile, error: Exception) -> str:
 def _labelled(found: Found, label: str) -> ImageRecord:
     annotations = msgspec.structs.replace(found.record.annotations, labels=(label,))
     return msgspec.structs.replace(found.record, annotations=annotations)
-
-
-def _first_paths(config: SourceConfig) -> list[tuple[str, str]]:
-    """Keys and paths of the first files called like TFRecords; none where images lie beside them."""
-    if is_file(config.input):
-        name = config.input.rpartition("/")[2]
-        return [(name, real_path(config.input))] if is_tfrecord_name(name) else []
-    found: list[tuple[str, str]] = []
-    for item in itertools.islice(Tree(config.input, config.image_roots, config.skip_dirs).files(), _SNIFFED):
-        if isinstance(item, Failure):
-            continue
-        if is_image_name(item.key):
-            return []
-        if len(found) < _LOOKED_AT and is_tfrecord_name(item.key.rpartition("/")[2]):
-            found.append((item.key, item.path))
-    return found
 
 
 def _first_features(found: Inputs, renames: tuple[tuple[str, str], ...]) -> _Features | None:

@@ -36,7 +36,7 @@ from recordmill.transforms.sources.names import (
 )
 from recordmill.transforms.sources.outline import left_out
 from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection
-from recordmill.transforms.sources.small_files import first_files, head_of, read_files
+from recordmill.transforms.sources.small_files import read_files
 from recordmill.transforms.sources.source import (
     Description,
     Item,
@@ -56,10 +56,9 @@ from recordmill.transforms.sources.voc.tree import (
     VocRoot,
     VocTree,
     holds_annotations,
-    is_class_mask,
     walk,
 )
-from recordmill.transforms.sources.voc.xml import VocAnnotation, box_around, is_voc_xml, read_voc_xml
+from recordmill.transforms.sources.voc.xml import VocAnnotation, box_around, read_voc_xml
 from recordmill.transforms.storage.files import is_folder
 
 _UNUSED = ("annotations", "image_column", "label_column", "label_pattern", "input_features", "mask_pattern")
@@ -80,19 +79,6 @@ class VocSource(Source):
         "  JPEGImages/\n    2007_000027.jpg\n  SegmentationClass/\n    2007_000027.png",
         annotations=("masks",),
     )
-
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        with readable("--input", config.input):
-            if not is_folder(config.input):
-                return None
-            for key, path in first_files(config, ("xml", "png")):
-                if is_class_mask(key):
-                    return f"{key!r} is a mask of classes as VOC has them"
-                if key.endswith(".xml") and is_voc_xml(head_of(path)):
-                    return f"{key!r} is VOC XML"
-        return None
 
     def check(self, config: SourceConfig) -> None:
         check_input_exists(config)

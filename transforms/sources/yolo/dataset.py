@@ -30,6 +30,9 @@ from recordmill.transforms.storage.paths import absolute, below, is_absolute, re
 USUAL_NAMES = ("data.yaml", "data.yml", "dataset.yaml")
 """What a YAML file that describes a dataset is called."""
 
+LABEL_FOLDERS = frozenset(("labels", "label", "annotations", "annotation"))
+"""Names, in lower case, of folders of label files."""
+
 CLASS_FILES = ("obj.names", "classes.txt", "_darknet.labels")
 _SPLIT_KEYS = ("train", "val", "test")
 _DARKNET_KEYS = ("train", "valid", "val", "test")

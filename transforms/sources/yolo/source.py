@@ -25,7 +25,7 @@ from recordmill.transforms.sources.names import (
     printable,
     stem_of,
 )
-from recordmill.transforms.sources.outline import Outline, links_outside
+from recordmill.transforms.sources.outline import Look, links_outside
 from recordmill.transforms.sources.pairs import (
     IMAGE_FOLDERS,
     ORPHAN,
@@ -48,13 +48,13 @@ from recordmill.transforms.sources.source import (
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.sources.yolo.dataset import (
     CLASS_FILES,
+    LABEL_FOLDERS,
     YoloDataset,
     read_dataset,
     yolo_dataset,
 )
 from recordmill.transforms.sources.yolo.lines import LineFormat, is_label_text
 from recordmill.transforms.sources.yolo.lists import listed_images
-from recordmill.transforms.sources.yolo.sniff import LABEL_FOLDERS, why_yolo
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_folder
 
@@ -74,12 +74,6 @@ class YoloSource(Source):
         "  labels/\n    train/\n      1.txt\n    val/\n      2.txt",
         annotations=("masks", "keypoints"),
     )
-
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        with readable("--input", config.input):
-            return why_yolo(config)
 
     def check(self, config: SourceConfig) -> None:
         check_input_exists(config)
@@ -131,8 +125,8 @@ def _check_has_labels(config: SourceConfig) -> None:
 
     A label file has the name of an image, or lies below a folder with a name such as `labels`.
     """
-    outline = Outline(dataclasses.replace(config, input=root_of(config)))
-    levels = list(outline.walk())
+    look = Look(dataclasses.replace(config, input=root_of(config)))
+    levels = list(look.walk())
     stems = {name_stem(name) for _, level in levels for name in level.images}
     for key, level in levels:
         is_of_labels = not LABEL_FOLDERS.isdisjoint(key.lower().split("/"))
@@ -141,7 +135,7 @@ def _check_has_labels(config: SourceConfig) -> None:
                 continue
             if is_of_labels or name_stem(name) in stems:
                 return
-    if outline.is_whole and not config.image_roots:
+    if look.is_whole and not config.image_roots:
         raise ValueError(
             f"--input is {config.input!r}: there is no label file, such as labels/1.txt"
             f"{links_outside(config)}; for the images without boxes give --source folder"
