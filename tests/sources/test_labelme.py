@@ -130,8 +130,9 @@ def test_groups_and_flags() -> None:
 
 
 def decoded(mask: object) -> np.ndarray[Any, Any]:
-    assert isinstance(mask, Rle) and isinstance(mask.counts, str)
-    return np.asarray(coco_mask.decode({"size": [mask.height, mask.width], "counts": mask.counts.encode()}))
+    assert isinstance(mask, Rle) and isinstance(mask.counts, tuple)
+    runs = {"size": [mask.height, mask.width], "counts": list(mask.counts)}
+    return np.asarray(coco_mask.decode(coco_mask.frPyObjects(runs, mask.height, mask.width)))
 
 
 @pytest.mark.parametrize("seed", range(6))

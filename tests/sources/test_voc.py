@@ -404,7 +404,7 @@ def test_classes_of_labelme(tmp_path: Path) -> None:
     with pytest.raises(JobError, match=r"'class_names.txt' names a class twice"):
         listed(place)
     made(tmp_path, {"class_names.txt": b"cat\n", "more/labelmap.txt": b"dog:0,0,1\n"})
-    with pytest.raises(JobError, match="tell different classes"):
+    with pytest.raises(JobError, match="have different classes"):
         listed(place)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.transforms.records import AnnotatedObject, BadInput, Box, Part, Scalar
+from recordmill.transforms.sources.annotated_tree import FileAnnotations
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.outline import Look
 from recordmill.transforms.sources.small_files import (
@@ -15,7 +16,7 @@ from recordmill.transforms.sources.small_files import (
     read_files,
 )
 from recordmill.transforms.sources.tree import Tree, TreeFile
-from recordmill.transforms.sources.voc.xml import VocAnnotation, is_voc_xml, read_voc_xml, what_else
+from recordmill.transforms.sources.voc.xml import is_voc_xml, read_voc_xml, what_else
 from tests.buckets.server import BucketServer
 
 BOMB = (
@@ -76,8 +77,8 @@ def test_all_of_voc() -> None:
     attributes: dict[str, Scalar] = {"difficult": 0, "truncated": 1, "occluded": 1, "view": "Frontal"}
     parts = (Part("head", Box(1, 2, 3, 4)),)
     expected = AnnotatedObject("person", Box(0.1, 2, 300.25, 4), parts=parts, attributes=attributes)
-    assert found == VocAnnotation("a.jpg", "VOC2012", (375, 500), 3, True, (expected,))
-    assert read_voc_xml(b"<annotation/>") == VocAnnotation("", "", None, None, False, ())
+    assert found == FileAnnotations("a.jpg", "VOC2012", (375, 500), (expected,))
+    assert read_voc_xml(b"<annotation/>") == FileAnnotations("", "", None, ())
     zero = "<size><width>0</width><height>0</height></size>"
     assert read_voc_xml(voc(before=zero)).size is None
 

@@ -8,12 +8,14 @@ from xml.etree.ElementTree import Element, ParseError, TreeBuilder
 
 from recordmill.transforms.records import BadInput
 from recordmill.transforms.sources.tree import TreeFile
+from recordmill.transforms.storage.files import open_file
 from recordmill.transforms.storage.read_ahead import Loading, read_ahead
 from recordmill.transforms.storage.reader import ImageReader
 
 MAX_XML_BYTES = 16 << 20
 _MAX_DEPTH = 100
 _MAX_ELEMENTS = 500_000
+_MAX_TEXT_BYTES = 1 << 22
 _SNIFFED_FOLDERS = 60
 _SNIFFED_DEPTH = 5
 
@@ -64,6 +66,39 @@ class _BoundedBuilder(TreeBuilder):
     def end(self, tag: str, /) -> Element:
         self._depth -= 1
         return super().end(tag)
+
+
+def small_text(path: str, name: str) -> str:
+    """The text of a file that describes a dataset.
+
+    Args:
+        path: a real one.
+        name: of the file in messages.
+
+    Raises:
+        ValueError: it is too large, or not UTF-8.
+    """
+    with open_file(path) as stream:
+        data = stream.read(_MAX_TEXT_BYTES + 1)
+    if len(data) > _MAX_TEXT_BYTES:
+        raise ValueError(f"{name!r} has more than {_MAX_TEXT_BYTES} bytes, too many to describe a dataset")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{name!r} is not UTF-8") from error
+
+
+def small_names(path: str, name: str) -> list[str]:
+    """The names of classes in a file, one a line.
+
+    Raises:
+        ValueError: as `small_text`; or a line between others is blank, so that the next ids are in doubt.
+    """
+    lines = [line.strip() for line in small_text(path, name).rstrip().splitlines()]
+    if "" in lines:
+        at = lines.index("") + 1
+        raise ValueError(f"{name!r} has a blank line between names, line {at}; each line names a class")
+    return lines
 
 
 def read_files(

@@ -106,10 +106,10 @@ def webdataset(look: Look) -> str | None:
         _MASKS as MASKS,
     )
     from recordmill.transforms.sources.archives.webdataset import (
-        _TARS as TARS,
+        _NAMED as WITH_IMAGE,
     )
     from recordmill.transforms.sources.archives.webdataset import (
-        _TOLD as WITH_IMAGE,
+        _TARS as TARS,
     )
     from recordmill.transforms.sources.archives.webdataset import (
         sample_name,
@@ -361,7 +361,7 @@ def _has_image(look: Look, mask: str) -> bool:
 
 def frames(look: Look) -> str | None:
     """Every folder of images has a file of times. Numbered images are as often those of a class."""
-    from recordmill.transforms.sources.frame_files import TIME_FILES
+    from recordmill.transforms.sources.frames import TIME_FILES
 
     why = None
     for key in look.first_files(IMAGE_EXTENSIONS, most=1):
