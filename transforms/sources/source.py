@@ -113,10 +113,6 @@ class Source(abc.ABC):
         """
         return
 
-    def sniff(self, config: SourceConfig) -> str | None:
-        """Why the input looks like this source, or None where it does not. `config.input` exists."""
-        return None
-
     def split_names(self, config: SourceConfig) -> tuple[str, ...] | None:
         """The splits that the layout of the input names, whether or not they have a record.
 
