@@ -11,7 +11,6 @@ import codecs
 import collections
 import dataclasses
 import io
-import itertools
 import json
 import os
 import re
@@ -39,8 +38,6 @@ from recordmill.transforms.storage.paths import below, real_path
 
 _PEEKED = 1 << 20
 _DEPTH = 2  # folders below the input in which annotation files are looked for
-_SNIFFED_FOLDERS = 50
-_SNIFFED_FILES = 20
 _NAMED = re.compile(
     "(?:instances|person_keypoints|keypoints|captions|panoptic|stuff|labels|image_info)_(?P<split>.+)"
 )
@@ -54,7 +51,7 @@ _KIND_OF_KEY = {
     "keypoints": "objects",
     "category_id": "labels",
 }
-_LIKELY_FOLDERS = ("annotations", "panoptic")
+LIKELY_FOLDERS = ("annotations", "panoptic")
 _CHUNK = 1 << 20
 _LONGEST = 1 << 26  # characters of one element, or of one other value
 _TOKEN = 16  # characters that a cut token may lie before the cut
@@ -118,27 +115,13 @@ def find_files(config: SourceConfig) -> tuple[list[CocoFile], list[Failure]]:
     return found, others
 
 
-def sniff_folder(config: SourceConfig) -> str | None:
-    """Name of an annotation file in a folder, or None where the first files it holds are none."""
-    files = (item for item in _json_files(config, _SNIFFED_FOLDERS) if not isinstance(item, Failure))
-    for path, name in itertools.islice(files, _SNIFFED_FILES):
-        try:
-            if kind_of(path, must_be=False) is not None:
-                return name
-        except OSError:
-            continue  # whoever reads it says what is wrong
-    return None
-
-
-def _json_files(config: SourceConfig, most_folders: int | None = None) -> Iterator[tuple[str, str] | Failure]:
+def _json_files(config: SourceConfig) -> Iterator[tuple[str, str] | Failure]:
     """Path and name of each JSON file of a folder: folder by folder, those nearest to the input first."""
     root = real_path(config.input)
     confinement = Confinement((root, *config.image_roots))
     folders = collections.deque([(root, "")])
     seen = {root, *map(real_path, config.skip_dirs)}
-    for _ in itertools.count() if most_folders is None else range(most_folders):
-        if not folders:
-            return
+    while folders:
         folder, prefix = folders.popleft()
         try:
             listed = entries(folder)
@@ -163,7 +146,7 @@ def _json_files(config: SourceConfig, most_folders: int | None = None) -> Iterat
                 yield failed(prefix + entry.name, os_fault(error, "list"))
         if prefix.count("/") == _DEPTH:
             continue
-        for name in sorted(inner, key=lambda name: (name.lower() not in _LIKELY_FOLDERS, name)):
+        for name in sorted(inner, key=lambda name: (name.lower() not in LIKELY_FOLDERS, name)):
             path = confinement.followed(f"{folder}/{name}")
             if path is not None and path not in seen:
                 seen.add(path)
