@@ -63,21 +63,13 @@ _DECODER = json.JSONDecoder()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CocoFile:
-    """One annotation file.
-
-    Attributes:
-        path: real path, or URI.
-        name: below the input, where it lies there; else its file name.
-        kind: `objects`, `captions`, `panoptic`, `labels`, or `images` where it has no annotations.
-        split: of its images, or None.
-        written_split: as its name has it, a year included; empty where it has none.
-    """
+    """One annotation file, by its real path or URI."""
 
     path: str
-    name: str
-    kind: str
+    name: str  # path below the input, or its file name if it does not lie there
+    kind: str  # objects, captions, panoptic, labels; images if it has no annotations
     split: str | None
-    written_split: str
+    written_split: str  # as in its name, a year included; empty where that has none
 
     @property
     def folder(self) -> str:

@@ -30,12 +30,7 @@ _DRIVE = re.compile(r"[A-Za-z]:/")
 
 
 class CocoImages:
-    """Finds images and masks by the names that annotations give them.
-
-    Args:
-        config: of the source.
-        files: all annotation files: what lies below their folders may be read.
-    """
+    """Finds images and masks by the names that annotations give them: also below the annotation files."""
 
     def __init__(self, config: SourceConfig, files: Collection[CocoFile]) -> None:
         self._root = real_path(input_root(config))
@@ -54,11 +49,7 @@ class CocoImages:
         self._hints = _HINTS
 
     def image(self, file: CocoFile, name: str) -> LocatedFile:
-        """The image that an annotation file calls `name`.
-
-        Raises:
-            BadInput: stage `annotations`; as `Confinement.find`.
-        """
+        """The image that an annotation file calls `name`. Raises BadInput as `Confinement.find`."""
         try:
             found = self._found(file, name, is_mask=False)
         except BadInput as fault:
@@ -72,23 +63,14 @@ class CocoImages:
         return found
 
     def mask(self, file: CocoFile, name: str) -> LocatedFile:
-        """The panoptic mask that an annotation file calls `name`.
-
-        Raises:
-            BadInput: stage `annotations`; as `Confinement.find`.
-        """
+        """The panoptic mask that an annotation file calls `name`. Raises BadInput as `Confinement.find`."""
         found = self._found(file, name, is_mask=True)
         if os.path.dirname(found.path) in self._image_folders.values():
             self._masks.add(found.key)
         return found
 
     def unlisted(self, listed: Collection[Collection[str]], selection: Selection) -> Iterator[Failure]:
-        """The images in the folders of those that were found that no annotation file lists.
-
-        Args:
-            listed: keys of those that are.
-            selection: of the call.
-        """
+        """The images next to those that were found whose keys are in none of `listed`."""
         for prefix, folder in sorted(self._image_folders.items()):
             for entry in entries(folder) if folder not in self._skip_dirs else ():
                 key = f"{prefix}/{entry.name}" if prefix else entry.name

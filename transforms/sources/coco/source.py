@@ -176,12 +176,13 @@ class _Reading:
                     if element.section == "images":
                         self._add_image(file, element.value)
                     elif element.section == "annotations":
-                        number = self._number(_image_id(element.value))
-                        self._spool.add(start + number, _kept(element, self._include))
+                        number = start + self._number(_id_in(element.value, "annotation", "image_id"))
+                        self._spool.add(number, _kept(element, self._include))
                     elif element.section == "categories":
                         self._classes.add(element.value, file.name)
                 except BadInput as fault:
-                    yield failed(_entry_key(file, element, f"number {counts[element.section]}"), fault)
+                    name = _named(element.section, element.value, f"number {counts[element.section]}")
+                    yield failed(f"{file.name}:{name}", fault)
         without_image: list[int] = []
         for number, row in enumerate(self._row_of, start):
             if row < 0:
@@ -190,9 +191,11 @@ class _Reading:
                 self._images[row].numbers += (number,)
         for offset in sorted(without_image):
             value = json.loads(self._spool.at(offset))
-            key = _entry_key(file, Element("annotations", value, ""), f"of image {value['image_id']}")
+            name = _named("annotations", value, f"of image {value['image_id']}")
             detail = f"the file lists no image with the id {value['image_id']!r}"
-            yield failed(key, BadInput("annotations", "annotation without its image", detail))
+            yield failed(
+                f"{file.name}:{name}", BadInput("annotations", "annotation without its image", detail)
+            )
 
     def _number(self, image: int | str) -> int:
         number = self._numbers.setdefault(image, len(self._row_of))
@@ -202,10 +205,7 @@ class _Reading:
 
     def _add_image(self, file: CocoFile, value: Any) -> None:
         """Takes an entry of `images`. Raises BadInput where it cannot be used, or repeats another one."""
-        if not isinstance(value, dict):
-            raise BadInput("annotations", "image is not an object", str(value)[:100])
-        if (image_id := _id(value.get("id"))) is None:
-            raise BadInput("annotations", "image without an id", f"id is {value.get('id')!r}")
+        image_id = _id_in(value, "image", "id")
         name, url = value.get("file_name"), value.get("coco_url")
         if name is None and isinstance(url, str):
             name = "/".join(url.split("/")[-2:])  # LVIS has URLs alone: .../train2017/1.jpg
@@ -263,7 +263,10 @@ class _Reading:
         captions: list[str] = []
         masks: dict[str, MaskImage] = {}
         positions: dict[tuple[object, ...], tuple[CocoFile, int]] = {}  # in objects
-        for file, value in self._values(image):
+        entries = ((number, data) for number in image.numbers for data in self._spool.of(number))
+        for number, data in entries:
+            file = self._files[bisect.bisect_right(self._starts, number) - 1]
+            value = json.loads(data)
             try:
                 with internal_errors("annotations"):
                     if "segments_info" in value:
@@ -277,9 +280,9 @@ class _Reading:
                         labels[self._classes.label(value.get("category_id"))] = None
                     else:
                         found = object_of(value, self._classes, self._include)
-                        number, position = value.get("id"), (file, len(objects))
-                        if isinstance(number, int | str):
-                            position = positions.setdefault((number, found.label, found.box), position)
+                        position = file, len(objects)
+                        if isinstance(object_id := value.get("id"), int | str):
+                            position = positions.setdefault((object_id, found.label, found.box), position)
                         if position[0] is file:
                             objects.append(found)
                         else:  # files of key points repeat the instances
@@ -296,13 +299,6 @@ class _Reading:
             size=image.size,
             source_id=str(image.source_id),
         )
-
-    def _values(self, image: _Image) -> Iterator[tuple[CocoFile, dict[str, Any]]]:
-        """The annotations of an image, file by file, each in its order."""
-        for number in image.numbers:
-            file = self._files[bisect.bisect_right(self._starts, number) - 1]
-            for data in self._spool.of(number):
-                yield file, json.loads(data)
 
     def _panoptic(self, value: dict[str, Any], file: CocoFile) -> MaskImage:
         name = value.get("file_name")
@@ -321,19 +317,26 @@ def _is_length(side: object) -> TypeGuard[int | float]:
     return isinstance(side, int | float) and 0 < side < math.inf and side == int(side)
 
 
-def _image_id(annotation: Any) -> int | str:
-    if not isinstance(annotation, dict):
-        raise BadInput("annotations", "annotation is not an object", str(annotation)[:100])
-    if (image := _id(annotation.get("image_id"))) is None:
-        detail = f"image_id is {annotation.get('image_id')!r}"
-        raise BadInput("annotations", "annotation without an image id", detail)
-    return image
+def _id_in(value: Any, kind: str, key: str) -> int | str:
+    """The id of an image in an entry. Raises BadInput where it has none."""
+    if not isinstance(value, dict):
+        raise BadInput("annotations", f"{kind} is not an object", str(value)[:100])
+    if (found := _id(value, key)) is None:
+        reason = f"{kind} without an {key.replace('_', ' ')}"
+        raise BadInput("annotations", reason, f"{key} is {value.get(key)!r}")
+    return found
 
 
-def _id(value: object) -> int | str | None:
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        return None
-    return value if isinstance(value, int) or is_unicode(value) else None
+def _id(value: Any, key: str = "id") -> int | str | None:
+    found = value.get(key) if isinstance(value, dict) else None
+    if isinstance(found, str):
+        return found if is_unicode(found) else None
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+
+def _named(section: str, value: Any, otherwise: str) -> str:
+    number = _id(value)
+    return f"{section.removesuffix('s')} {otherwise if number is None else number}"
 
 
 def _kept(element: Element, include: tuple[str, ...]) -> bytes:
@@ -342,10 +345,3 @@ def _kept(element: Element, include: tuple[str, ...]) -> bytes:
     if "segmentation" not in value or "masks" in include or not value.get("bbox"):
         return element.text.encode()
     return json.dumps({key: item for key, item in value.items() if key != "segmentation"}).encode()
-
-
-def _entry_key(file: CocoFile, element: Element, otherwise: str) -> str:
-    """The key of an element of a list that belongs to no image: its id, where it has one."""
-    number = _id(element.value.get("id")) if isinstance(element.value, dict) else None
-    kind = element.section.removesuffix("s")
-    return f"{file.name}:{kind} {otherwise if number is None else number}"
