@@ -97,8 +97,7 @@ def merged(one: AnnotatedObject, other: AnnotatedObject) -> AnnotatedObject:
 
 def caption_of(annotation: Mapping[str, Any]) -> str:
     """The sentence of an annotation."""
-    caption = annotation["caption"]
-    if not isinstance(caption, str) or not is_unicode(caption):
+    if not isinstance(caption := annotation["caption"], str) or not is_unicode(caption):
         raise _bad("caption is not text", caption)
     return caption
 

@@ -172,29 +172,24 @@ def kind_of(path: str, must_be: bool) -> str | None:
         if len(data) < _PEEKED and must_be:
             raise
     name = os.path.basename(path)
-    annotation = firsts.get("annotations")
-    if not _looks_like_coco(firsts, sections.lists, name):
+    image, annotation = firsts.get("images"), firsts.get("annotations")
+    if isinstance(image, dict):
+        is_coco = "id" in image and ("file_name" in image or "coco_url" in image)
+    elif isinstance(annotation, dict) and "image_id" in annotation:
+        is_coco = bool(annotation.keys() & _KIND_OF_KEY.keys())
+    else:  # the lists are empty, or come after the first megabyte
+        lists = {"images", "annotations", "categories"}.intersection(sections.lists)
+        is_likely = ("images" in lists and len(lists) > 1) or (bool(lists) and _is_named_like_coco(name))
+        is_coco = is_likely and not firsts.keys() & {"images", "annotations"}
+    if not is_coco:
         return None
     if is_complete and "annotations" not in firsts:
         return "images"
-    if not isinstance(annotation, dict):
-        usual = "images" if name.startswith("image_info_") else "objects"
-        words = re.split(r"[-_.]", name)
-        return next((kind for kind in ("panoptic", "captions", "labels") if kind in words), usual)
-    return next((kind for key, kind in _KIND_OF_KEY.items() if key in annotation), "objects")
-
-
-def _looks_like_coco(firsts: dict[str, Any], lists: list[str], name: str) -> bool:
-    image, annotation = firsts.get("images"), firsts.get("annotations")
-    if isinstance(image, dict):
-        return "id" in image and ("file_name" in image or "coco_url" in image)
-    if isinstance(annotation, dict) and "image_id" in annotation and annotation.keys() & _KIND_OF_KEY.keys():
-        return True
-    usual = {"images", "annotations", "categories"} & set(lists)
-    # without an entry to look at: the lists are empty, or come after the first megabyte
-    return not firsts.keys() & {"images", "annotations"} and (
-        ("images" in usual and len(usual) > 1) or (bool(usual) and _is_named_like_coco(name))
-    )
+    if isinstance(annotation, dict):
+        return next((kind for key, kind in _KIND_OF_KEY.items() if key in annotation), "objects")
+    usual = "images" if name.startswith("image_info_") else "objects"
+    words = re.split(r"[-_.]", name)
+    return next((kind for kind in ("panoptic", "captions", "labels") if kind in words), usual)
 
 
 def _is_named_like_coco(name: str) -> bool:

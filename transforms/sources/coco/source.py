@@ -39,6 +39,7 @@ from recordmill.transforms.sources.coco.annotations import (
 from recordmill.transforms.sources.coco.files import CocoFile, Element, JsonSections, find_files
 from recordmill.transforms.sources.coco.images import CocoImages
 from recordmill.transforms.sources.config import ANNOTATIONS, SourceConfig, readable
+from recordmill.transforms.sources.entries_by_image import EntriesByImage
 from recordmill.transforms.sources.names import (
     failed,
     is_unicode,
@@ -48,7 +49,6 @@ from recordmill.transforms.sources.names import (
 from recordmill.transforms.sources.outline import left_out
 from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.source import Description, Item, Items, Source
-from recordmill.transforms.sources.spool import Spool
 from recordmill.transforms.sources.tables.manifests import check_manifests
 from recordmill.transforms.storage.confinement import LocatedFile
 from recordmill.transforms.storage.files import is_folder, open_file
@@ -105,8 +105,8 @@ class CocoSource(Source):
     def items(self, config: SourceConfig, scratch: str) -> Items:
         files, others = find_files(config)
         yield from others
-        with contextlib.closing(Spool()) as spool:
-            yield from _Reading(config, files, spool).items()
+        with contextlib.closing(EntriesByImage()) as entries:
+            yield from _Reading(config, files, entries).items()
 
 
 def _files(config: SourceConfig) -> list[CocoFile]:
@@ -125,7 +125,7 @@ class _Image:
     size: tuple[int, int] | None  # (height, width)
     features: Mapping[str, FeatureValue]
     fault: BadInput | None = None
-    numbers: tuple[int, ...] = ()  # in the spool, one for each file that has annotations of it
+    numbers: tuple[int, ...] = ()  # on disk, one for each file that has annotations of it
 
     @property
     def key(self) -> str:
@@ -133,18 +133,18 @@ class _Image:
 
 
 class _Reading:
-    """Reads annotation files once: images into memory, annotations into the spool."""
+    """Reads annotation files once: images into memory, annotations to disk."""
 
-    def __init__(self, config: SourceConfig, files: list[CocoFile], spool: Spool) -> None:
+    def __init__(self, config: SourceConfig, files: list[CocoFile], entries: EntriesByImage) -> None:
         self._files = sorted(files, key=lambda file: file.split or "")  # of one split in the order found
         self._include = config.include_annotations
         self._selection = Selection(config)
         self._finder = CocoImages(config, files)
         self._classes = CocoClasses()
-        self._spool = spool
+        self._entries = entries
         self._images: list[_Image] = []
         self._rows: dict[str, int] = {}  # of the images of a split, by key
-        self._starts: list[int] = []  # the first number of each file in the spool
+        self._starts: list[int] = []  # the first number of each file
         # Of the file that is read. Image ids are numbered as they are met, in annotations too:
         self._numbers: dict[int | str, int] = {}
         self._row_of = array("i")  # by that number; -1 where the image is not listed yet
@@ -177,7 +177,7 @@ class _Reading:
                         self._add_image(file, element.value)
                     elif element.section == "annotations":
                         number = start + self._number(_id_in(element.value, "annotation", "image_id"))
-                        self._spool.add(number, _kept(element, self._include))
+                        self._entries.add(number, _kept(element, self._include))
                     elif element.section == "categories":
                         self._classes.add(element.value, file.name)
                 except BadInput as fault:
@@ -186,11 +186,11 @@ class _Reading:
         without_image: list[int] = []
         for number, row in enumerate(self._row_of, start):
             if row < 0:
-                without_image += self._spool.offsets(number)
-            elif self._spool.has(number):
+                without_image += self._entries.offsets(number)
+            elif self._entries.has(number):
                 self._images[row].numbers += (number,)
         for offset in sorted(without_image):
-            value = json.loads(self._spool.at(offset))
+            value = json.loads(self._entries.at(offset))
             name = _named("annotations", value, f"of image {value['image_id']}")
             detail = f"the file lists no image with the id {value['image_id']!r}"
             yield failed(
@@ -263,7 +263,7 @@ class _Reading:
         captions: list[str] = []
         masks: dict[str, MaskImage] = {}
         positions: dict[tuple[object, ...], tuple[CocoFile, int]] = {}  # in objects
-        entries = ((number, data) for number in image.numbers for data in self._spool.of(number))
+        entries = ((number, data) for number in image.numbers for data in self._entries.of(number))
         for number, data in entries:
             file = self._files[bisect.bisect_right(self._starts, number) - 1]
             value = json.loads(data)

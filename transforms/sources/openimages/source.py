@@ -29,6 +29,7 @@ from recordmill.transforms.records import (
     ImageRef,
 )
 from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.entries_by_image import EntriesByImage
 from recordmill.transforms.sources.names import (
     NOT_AN_IMAGE,
     is_image_name,
@@ -41,7 +42,6 @@ from recordmill.transforms.sources.names import (
 from recordmill.transforms.sources.openimages.files import CsvFile, csv_files, folders_called
 from recordmill.transforms.sources.selection import EXCLUDED, Selection
 from recordmill.transforms.sources.source import Description, Item, Items, Source
-from recordmill.transforms.sources.spool import Spool
 from recordmill.transforms.sources.tables.box_columns import box_of, check_unit, is_empty
 from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.storage.confinement import Confinement
@@ -106,12 +106,12 @@ class OpenImagesSource(Source):
         return ("detection",) if has_boxes else ()
 
     def items(self, config: SourceConfig, scratch: str) -> Items:
-        with contextlib.closing(Spool()) as spool:
-            yield from _Reading(config, spool).items()
+        with contextlib.closing(EntriesByImage()) as entries:
+            yield from _Reading(config, entries).items()
 
 
 class _Row(msgspec.Struct, frozen=True, array_like=True):
-    """A row as the spool has it."""
+    """A row as it is stored on disk."""
 
     kind: str  # boxes, masks; present or absent: a label that the image has or has not
     label: str
@@ -154,9 +154,9 @@ class _Classes:
 class _Reading:
     """Reads the input once. Image ids are numbered; those of images that exist come first."""
 
-    def __init__(self, config: SourceConfig, spool: Spool) -> None:
+    def __init__(self, config: SourceConfig, entries: EntriesByImage) -> None:
         self._config = config
-        self._spool = spool
+        self._entries = entries
         self._selection = Selection(config)
         self._root = real_path(config.input)
         self._confinement = Confinement((self._root, *config.image_roots))
@@ -265,7 +265,7 @@ class _Reading:
                 continue
             fractions += found is None
             if found is not None:
-                self._spool.add(number, _encode(found))
+                self._entries.add(number, _encode(found))
         if fractions:
             reason = "labels that nobody has verified are not taken"
             yield Failure(file.manifest.name, "annotations", reason, f"{fractions} rows", skipped=True)
@@ -289,7 +289,7 @@ class _Reading:
         if number in self._faults:
             raise self._faults[number]
         file, split = self._images[number], self._splits[number]
-        rows = [_decode(data) for data in self._spool.of(number)]
+        rows = [_decode(data) for data in self._entries.of(number)]
         features: dict[str, FeatureValue] = {}
         if absent := tuple(dict.fromkeys(row.label for row in rows if row.kind == "absent")):
             features["labels_absent"] = absent
