@@ -1,8 +1,8 @@
 """Source `coco`: the annotation files of COCO, and of all who write its format.
 
 Instances, stuff, person key points, captions, panoptic (https://cocodataset.org/#format-data), and labels of
-whole images as CVAT and Datumaro write them. The files of one split are combined image by image: their
-annotations go to a file on disk, and each record is made of those of its image.
+images as CVAT and Datumaro write them. The files of one split are combined image by image: their annotations
+go to a file on disk, and each record is made of those of its image.
 """
 
 from __future__ import annotations
