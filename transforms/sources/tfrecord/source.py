@@ -9,16 +9,16 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
 from recordmill.transforms.framing import HEAD_BYTES, DamagedRecordError, Frame, read_frames
 from recordmill.transforms.records import BadInput, ClassNames, Failure, ImageRecord, ImageRef
 from recordmill.transforms.sources.config import ANNOTATIONS, SourceConfig, readable
-from recordmill.transforms.sources.names import failed, is_image_name
+from recordmill.transforms.sources.names import failed, is_image_name, skipped
 from recordmill.transforms.sources.outline import left_out
-from recordmill.transforms.sources.selection import Selection
+from recordmill.transforms.sources.selection import EXCLUDED, Selection
 from recordmill.transforms.sources.source import Description, Item, Items, Source
 from recordmill.transforms.sources.tfrecord.files import (
     Inputs,
@@ -41,6 +41,7 @@ from recordmill.transforms.sources.tfrecord.records import (
     MASK_KEYS,
     SYNSET,
     Pixels,
+    Refer,
     read_fields,
     read_record,
 )
@@ -165,17 +166,21 @@ def _records(config: SourceConfig, part: FilePart, spool: Spool) -> Items:
                     record, classes = read_record(
                         fields, origin, part.split, part.is_ours, config.include_annotations
                     )
+                    if not selection.takes(record.key):
+                        yield skipped(record.key, EXCLUDED)
+                        continue
+                    if config.label_pattern is not None:
+                        yield _labelled(record, selection)
+                        continue
                 except BadInput as fault:
-                    yield failed(origin, fault)
+                    yield failed(fault.key or origin, fault)
                     continue
-                item = _selected(record, selection)
-                if isinstance(item, ImageRecord) and config.label_pattern is None:
-                    if part.is_defined:
-                        classes = ClassNames({}, classes.texts, optional=True)
-                    add_classes(names, texts, classes)
-                    if config.limit is not None and (classes.names or classes.texts):
-                        yield classes  # the listing may end with this record
-                yield item
+                if part.is_defined:
+                    classes = ClassNames({}, classes.texts, optional=True)
+                add_classes(names, texts, classes)
+                if config.limit is not None and (classes.names or classes.texts):
+                    yield classes  # the listing may end with this record
+                yield record
     except (DamagedRecordError, EOFError, zlib.error) as error:
         detail = f"{error}; {_unread(file, error)}"
         yield Failure(f"{file.key}/{number + 1:08}", "manifest", "damaged TFRecord", detail)
@@ -185,9 +190,13 @@ def _records(config: SourceConfig, part: FilePart, spool: Spool) -> Items:
         yield ClassNames(names, texts, optional=True)
 
 
-def _refer(
-    path: str, generation: int, frame: Frame, spool: Spool | None
-) -> Callable[[Span, Pixels | None], ImageRef]:
+def _labelled(record: ImageRecord, selection: Selection) -> ImageRecord:
+    labels = selection.labels(record.key, ())
+    annotations = msgspec.structs.replace(record.annotations, labels=labels)
+    return msgspec.structs.replace(record, annotations=annotations)
+
+
+def _refer(path: str, generation: int, frame: Frame, spool: Spool | None) -> Refer:
     """A function that refers to ranges of a record: in its file, or unpacked into a spool."""
 
     def refer(span: Span, pixels: Pixels | None) -> ImageRef:
@@ -197,19 +206,6 @@ def _refer(
         return ImageRef(path, frame.offset + HEAD_BYTES + start, stop - start, pixels, generation)
 
     return refer
-
-
-def _selected(record: ImageRecord, selection: Selection) -> ImageRecord | Failure:
-    def labelled() -> ImageRecord:
-        annotations = record.annotations
-        labels = selection.labels(record.key, annotations.labels)
-        if labels is annotations.labels:
-            return record
-        return msgspec.structs.replace(
-            record, annotations=msgspec.structs.replace(annotations, labels=labels)
-        )
-
-    return selection.item(record.key, labelled)
 
 
 def _unread(file: TreeFile, error: Exception) -> str:
