@@ -67,6 +67,7 @@ _OTHERS = (*_SIZES, *_FORMATS, "colorspace", "key/sha256")
 _WRITTEN_ANEW = frozenset((*_SIZES, *(f"image/{name}" for name in _OTHERS)))
 _VISIBLE = 2
 _FARTHEST = 10.0  # sides of boxes are shares of width and height; larger numbers must be pixels
+_NOT_UINT8 = "pixels are not uint8"
 _REMEDY = "--input_features OLD=image/height,… tells what features are the shape, or the image"
 _UNEVEN = "lists of different lengths"
 _NO_FEATURE = Feature(None)
@@ -126,7 +127,7 @@ def image_within(record: bytes, span: Span, shape: Shape) -> tuple[Span, Pixels 
         count, rest = divmod(length, 1 if shape.dtype == "uint8" else _DTYPE_BYTES.get(shape.dtype, 4))
         pixels = None if rest else shape.pixels(count)
         if pixels is not None and shape.dtype != "uint8":
-            raise _not_uint8(f"they are {shape.dtype}")
+            raise BadInput("manifest", _NOT_UINT8, f"they are {shape.dtype}; write them as uint8, or as PNG")
         if pixels is not None:
             return span, pixels
     tensor = _tensor(record, span)
@@ -151,15 +152,10 @@ def _tensor(record: bytes, span: Span) -> tuple[Span, Pixels] | None:
         return None
     dtype = _TENSOR_DTYPES.get(data_type, f"of the type {data_type}")
     if dtype != "uint8":
-        raise _not_uint8(f"the tensor is {dtype}")
+        raise BadInput("manifest", _NOT_UINT8, f"the tensor is {dtype}; write it as uint8, or as PNG")
     height, width, channels = (*sizes, 1)[:3]
     fits = length == math.prod((height, width, channels)) and 1 <= channels <= 4
     return (content, (height, width, channels)) if fits else None
-
-
-def _not_uint8(found: str) -> BadInput:
-    written = "it" if found.startswith("the tensor") else "them"
-    return BadInput("manifest", "pixels are not uint8", f"{found}; write {written} as uint8, or as PNG")
 
 
 def _refer_to_record(span: Span, pixels: Pixels | None) -> ImageRef:
@@ -399,9 +395,8 @@ def _masks(fields: Fields, shape: Shape) -> dict[str, MaskImage]:
         pixels = None
         if not is_encoded(fields.record[start : min(stop, start + 16)]):
             if not (shape.height and shape.width and stop - start == shape.height * shape.width):
-                detail = (
-                    f"the feature {name!r} has {stop - start} bytes; a PNG is read, or height x width bytes"
-                )
+                found_bytes = f"the feature {name!r} has {stop - start} bytes"
+                detail = f"{found_bytes}; a PNG is read, or height x width bytes"
                 raise BadInput("annotations", "mask of no known format", detail)
             pixels = (shape.height, shape.width, 1)
         found.setdefault(kind, MaskImage(fields.refer(spans[0], pixels)))
@@ -516,6 +511,8 @@ def _keypoints(fields: Fields, count: int, included: bool) -> list[tuple[tuple[f
     if len(x) != len(y) or len(seen) not in (0, len(x)) or len(x) % count:
         detail = f"{count} boxes, and {len(x)} x, {len(y)} y and {len(seen)} visibility of keypoints"
         raise BadInput("annotations", _UNEVEN, detail)
+    if not all(map(math.isfinite, seen)):
+        raise BadInput("annotations", "visibility of a keypoint is not a number", f"{seen}"[:100])
     points = list(zip(map(float, x), map(float, y), map(int, seen or [_VISIBLE] * len(x)), strict=True))
     each = len(x) // count
     return [tuple(points[at * each : (at + 1) * each]) for at in range(count)]
