@@ -49,6 +49,22 @@ def extension_of(name: str) -> str:
     return "" if not stem or stem[-1] == "/" or "/" in extension else extension.lower()
 
 
+def stem_of(key: str) -> str:
+    """A key or path without the extension of its last part."""
+    folder, slash, name = key.rpartition("/")
+    return f"{folder}{slash}{name.rpartition('.')[0] or name}"
+
+
+def name_stem(key: str) -> str:
+    """The file name in a key, without folders and extension."""
+    return stem_of(key.rpartition("/")[2])
+
+
+def folder_of(key: str) -> str:
+    """The folder in a key: empty, or ending in `/`."""
+    return key[: key.rfind("/") + 1]
+
+
 def is_image_name(name: str) -> bool:
     """Whether a file name has the extension of an image format."""
     stem, _, extension = name.rpartition(".")

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from recordmill.transforms.sources.masks.match import ENDINGS, image_path, mask_path, match_masks
-from recordmill.transforms.sources.names import extension_of, is_image_name, is_split_name
-from recordmill.transforms.sources.pairs import name_stem
+from recordmill.transforms.sources.names import extension_of, is_image_name, is_split_name, name_stem
 
 _TABLES = frozenset(("csv", "tsv", "jsonl", "ndjson", "parquet", "arrow", "mat"))
 _MAY_BE_NOTES = frozenset(("json", "xml", "yaml", "yml", "txt"))

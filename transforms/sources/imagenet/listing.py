@@ -37,7 +37,7 @@ from recordmill.transforms.sources.imagenet.layout import (
     find_layout,
     split_of,
 )
-from recordmill.transforms.sources.names import extension_of, is_image_name, printable
+from recordmill.transforms.sources.names import extension_of, failed, is_image_name, printable
 from recordmill.transforms.sources.selection import EXCLUDED, Selection, label_pattern
 from recordmill.transforms.sources.small_files import read_files
 from recordmill.transforms.sources.source import Item
@@ -49,7 +49,6 @@ from recordmill.transforms.storage.paths import real_path
 _NOT_READ = "neither image nor annotations by name"
 _ELSEWHERE = "XML in no folder of annotations"
 _EXTENSIONS = ("JPEG", "jpg", "jpeg", "png")
-_AT_ONCE = 256  # images whose XML is read together
 _TRAIN_NAME = re.compile(r"(n[0-9]{8})_[0-9]+(?:_n[0-9]{8})?\.")
 
 
@@ -174,8 +173,7 @@ class ImagenetListing:
             names = dict(enumerate(classes))
             yield ClassNames(names, self._truths.words, optional=self._label_pattern is not None)
         found = itertools.chain(*map(self._rows, self._truths.lists), self._walked())
-        while batch := list(itertools.islice(found, _AT_ONCE)):
-            yield from self._records(batch)
+        yield from self._records(found)
         for file in self._xmls.left():
             yield Failure(file.key, "annotations", NO_IMAGE)
         yield from self._truths.truth.left()
@@ -228,27 +226,25 @@ class ImagenetListing:
                 is_xml = extension_of(file.key) == "xml"
                 yield Failure(file.key, "list", _ELSEWHERE if is_xml else _NOT_READ, skipped=True)
 
-    def _records(self, batch: list[_Found | Failure]) -> Iterator[Item]:
-        files = (one.xml for one in batch if isinstance(one, _Found) and one.xml is not None)
-        xmls = read_files(files)
-        for one in batch:
+    def _records(self, found: Iterable[_Found | Failure]) -> Iterator[Item]:
+        wanted = ((one, None if isinstance(one, Failure) else one.xml) for one in found)
+        for one, data in read_files(wanted):
             if isinstance(one, Failure):
                 yield one
                 continue
-            data = None if one.xml is None else next(xmls)[1]
             try:
                 yield self._record(one, data)
             except BadInput as fault:
-                yield Failure(one.file.key, fault.stage, fault.reason, printable(fault.detail))
+                yield failed(one.file.key, fault)
 
-    def _record(self, found: _Found, xml: bytes | BadInput | None) -> ImageRecord | Failure:
+    def _record(self, found: _Found, xml: bytes | BadInput) -> ImageRecord | Failure:
         key = found.file.key
         labels = self._labels_of(found)
         solved = self._truths.solutions.find(_stem(key))
         if not self._selection.takes(key):
             return Failure(key, "list", EXCLUDED, skipped=True)
         objects, size = _boxes(found, xml, labels)
-        if xml is None:
+        if found.xml is None:
             objects = solved or _tiny_box(found.row)
         labels = labels or tuple({one.label for one in objects} if _same(objects) else ())
         if not labels and not objects and found.split is None:
@@ -287,10 +283,10 @@ class ImagenetListing:
 
 
 def _boxes(
-    found: _Found, xml: bytes | BadInput | None, labels: tuple[str | int, ...]
+    found: _Found, xml: bytes | BadInput, labels: tuple[str | int, ...]
 ) -> tuple[tuple[AnnotatedObject, ...], tuple[int, int] | None]:
     """The objects in an XML file, and the size it declares."""
-    if xml is None or found.xml is None:
+    if found.xml is None:
         return (), None
     try:
         if isinstance(xml, BadInput):

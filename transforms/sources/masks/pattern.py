@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 
-from recordmill.transforms.sources.pairs import name_stem
+from recordmill.transforms.sources.names import name_stem
 
 _FIELD = re.compile(r"\{([^{}]*)\}")
 _FIELDS = {"stem": "[^/]+", "name": "[^/]+", "folder": ".*"}

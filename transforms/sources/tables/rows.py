@@ -34,7 +34,9 @@ from recordmill.transforms.sources.names import (
     splits_in,
 )
 from recordmill.transforms.sources.outline import links_outside
-from recordmill.transforms.sources.pairs import IMAGE_FOLDERS
+from recordmill.transforms.sources.pairs import (
+    IMAGE_FOLDERS,
+)
 from recordmill.transforms.sources.selection import EXCLUDED, Selection, label_pattern
 from recordmill.transforms.sources.tables.manifests import Manifest, flag_of, input_root
 from recordmill.transforms.storage.confinement import OUTSIDE, Confinement, LocatedFile, not_local
