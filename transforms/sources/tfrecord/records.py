@@ -85,12 +85,7 @@ _MOST_BYTES_OF_HEADER = 64  # of a TensorProto, before its content
 
 
 class Shape(NamedTuple):
-    """The shape and format of an image by other features of its record; None where they have none.
-
-    Attributes:
-        image_format: in lower case; may be empty.
-        dtype: of pixels.
-    """
+    """The shape and format of an image by other features of its record; None or empty where absent."""
 
     height: int | None = None
     width: int | None = None
@@ -165,12 +160,7 @@ def _refer_to_record(span: Span, pixels: Pixels | None) -> ImageRef:
 class Fields:
     """The features of one record, or of one step of a sequence; those that were not asked for are free.
 
-    Args:
-        record: bytes.
-        features: of it, under our names.
-        lists: of a SequenceExample, a feature a step.
-        refer: makes a reference of a range of the record, which holds an image file, or raw pixels of a
-            shape; by default one into the record.
+    `refer` makes the reference of an image file, or raw pixels of a shape, in a range of the record.
     """
 
     def __init__(
@@ -279,11 +269,8 @@ def read_record(
     """The record that features describe, and the names of the classes that it contains.
 
     Args:
-        fields: of an Example or a SequenceExample.
-        origin: names the record, and is its key where it has none of its own.
-        split: of its file.
-        is_ours: `image/filename`, or `sequence/key`, is its key.
-        include: `masks`, `keypoints` and `captions` that are read.
+        origin: the key of a record that has none of its own; `is_ours` allows `image/filename` as one.
+        include: those of `masks`, `keypoints` and `captions` that are read.
 
     Raises:
         BadInput: it cannot be used.
@@ -404,12 +391,9 @@ def _masks(fields: Fields, shape: Shape) -> dict[str, MaskImage]:
 
 
 def _labels(fields: Fields, names: dict[int, str], texts: dict[str, str]) -> _Labels:
-    """The labels of the image: ids if there are any, or else text.
+    """The labels of a record or step: ids if there are any, or else text.
 
-    Args:
-        fields: of a record or step.
-        names: is given the names of classes by id.
-        texts: is given the texts of classes whose names are synsets, by name.
+    Adds class names by id to `names`, and to `texts` display texts of synsets.
     """
     found, synsets = fields.texts(TEXT), fields.texts(SYNSET)
     ids: tuple[int, ...] = ()

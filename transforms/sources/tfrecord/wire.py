@@ -31,13 +31,7 @@ class Span(NamedTuple):
 
 
 class Feature(NamedTuple):
-    """One tf.train.Feature.
-
-    Attributes:
-        kind: of its list; None where it has none.
-        numbers: of a list of floats or of int64.
-        spans: of a list of bytes.
-    """
+    """One tf.train.Feature: numbers, or ranges of bytes. Its kind is None where it has no list."""
 
     kind: Kind | None
     numbers: tuple[int | float, ...] = ()
@@ -57,11 +51,7 @@ def read_example(record: bytes) -> dict[str, Feature]:
 
 
 def read_feature_lists(record: bytes) -> dict[str, list[Feature]]:
-    """The feature lists of a SequenceExample, a feature a step; none where it is an Example.
-
-    Raises:
-        BadInput: as `read_example`.
-    """
+    """The feature lists of a SequenceExample, a feature a step. Raises BadInput as `read_example`."""
     return {
         name: [_feature(record, [step]) for part in parts for step in _values(record, part, 1)]
         for name, parts in _entries(record, 2)
@@ -69,12 +59,9 @@ def read_feature_lists(record: bytes) -> dict[str, list[Feature]]:
 
 
 def read_tensor(record: bytes, span: Span) -> tuple[int, list[int], Span]:
-    """The DataType, shape and content of a TensorProto.
+    """The DataType, shape and content of a TensorProto. Raises BadInput as `read_example`.
 
     Source of the format: tensorflow/core/framework/{tensor,tensor_shape}.proto.
-
-    Raises:
-        BadInput: as `read_example`.
     """
     shapes = [*_values(record, span, 2)]
     shape = [_integer(record, dimension) for one in shapes[-1:] for dimension in _values(record, one, 2)]
@@ -145,11 +132,7 @@ def _values(record: bytes, span: Span, field: int, unpacked: int = _LENGTH) -> I
 
 
 def fields(record: bytes, span: Span) -> Iterator[tuple[int, int, Span]]:
-    """Number, wire type and value of each field of the message in `span`; groups are passed over.
-
-    Raises:
-        BadInput: stage `manifest`, `not a tf.train.Example`: it is no message.
-    """
+    """Number, wire type and value of each field but groups. Raises BadInput as `read_example`."""
     at, stop = span
     groups: list[int] = []
     while at < stop:
