@@ -144,7 +144,8 @@ def fields(record: bytes, span: Span) -> Iterator[tuple[int, int, Span]]:
         if not 0 < number < 1 << 29:
             raise _damaged(begin, f"there can be no field {number}")
         if wire_type == _LENGTH:
-            size, start = _varint(record, at, stop)
+            short = at < stop and record[at] < 0x80  # as most are
+            size, start = (record[at], at + 1) if short else _varint(record, at, stop)
             at = start + size
         elif wire_type == _VARINT:
             at = _varint(record, at, stop)[1]
