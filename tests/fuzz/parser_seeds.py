@@ -436,7 +436,7 @@ def seeds() -> dict[str, Seed]:
         **{f"small-{name}": seed for name, seed in small.items()},
         "coco": Seed("coco", _coco(), options=_ALL),
         "voc": Seed("voc", _voc(), options=_MASKS),
-        "labelme": Seed("labelme", _labelme(), options=_MASKS),
+        "labelme": Seed("labelme", _labelme(), options={"include_annotations": ("masks", "keypoints")}),
         "yolo": Seed("yolo", _yolo()),
         "yolo-pose": Seed(
             "yolo",
