@@ -13,6 +13,7 @@ from recordmill.transforms.sources.openimages.source import OpenImagesSource
 from recordmill.transforms.sources.source import Item
 from recordmill.transforms.sources.spool import Spool
 from tests.buckets.server import BucketServer
+from tests.sources.sniffing import sniff
 
 SOURCE = OpenImagesSource()
 LABELS = "ImageID,Source,LabelName,Confidence"
@@ -248,7 +249,7 @@ def test_two_images_of_one_id(tmp_path: Path) -> None:
 
 def test_it_is_known_by_its_files(tmp_path: Path) -> None:
     config = SourceConfig("auto", str(put(tmp_path, FILES)))
-    why = SOURCE.sniff(config)
+    why = sniff(SOURCE, config)
     assert why is not None and "image_ids_and_rotation.csv is a file of Open Images" in why
     assert SOURCE.split_names(config) == ("test", "train", "validation")
     assert SOURCE.schemas(config) == ("detection",)
@@ -278,7 +279,7 @@ def test_folders_in_another_case(tmp_path: Path) -> None:
     ]
     assert ("Masks/", "masks are not taken", True) in failures(read(there))
     config = SourceConfig("auto", str(there))
-    assert "Annotations/image_ids_and_rotation.csv" in (SOURCE.sniff(config) or "")
+    assert "Annotations/image_ids_and_rotation.csv" in (sniff(SOURCE, config) or "")
     assert SOURCE.split_names(config) == ("test", "train", "validation")
 
 
@@ -292,7 +293,7 @@ def test_folders_in_another_case(tmp_path: Path) -> None:
     ],
 )
 def test_other_folders_are_not_it(tmp_path: Path, files: dict[str, str]) -> None:
-    assert SOURCE.sniff(SourceConfig("auto", str(put(tmp_path, files)))) is None
+    assert sniff(SOURCE, SourceConfig("auto", str(put(tmp_path, files)))) is None
 
 
 @pytest.mark.parametrize(
@@ -338,7 +339,7 @@ def test_a_bucket_gives_the_same(tmp_path: Path, bucket: str, bucket_server: Buc
     assert record.image is not None and record.image.uri == f"{bucket}/oi/images/train/b.jpeg"
     assert getattr(record.annotations.objects[1].mask, "uri", "") == f"{bucket}/oi/masks/train/b_1.png"
     config = SourceConfig("auto", f"{bucket}/oi")
-    assert SOURCE.sniff(config) and SOURCE.split_names(config) == ("test", "train", "validation")
+    assert sniff(SOURCE, config) and SOURCE.split_names(config) == ("test", "train", "validation")
 
 
 @pytest.mark.slow

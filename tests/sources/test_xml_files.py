@@ -9,10 +9,9 @@ import pytest
 from recordmill.transforms.records import AnnotatedObject, BadInput, Box, Part, Scalar
 from recordmill.transforms.sources.annotated_tree import FileAnnotations
 from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.outline import Look
 from recordmill.transforms.sources.small_files import (
     MAX_XML_BYTES,
-    first_files,
-    head_of,
     parse_xml,
     read_files,
 )
@@ -166,7 +165,8 @@ def test_first_files_are_those_nearest_to_the_top(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(name.encode())
     (tmp_path / "loop").symlink_to(tmp_path)
-    found = list(first_files(SourceConfig("auto", str(tmp_path)), ("xml",)))
-    assert [key for key, _ in found] == ["z.xml", "a/1.xml", "a/2.xml", "a/3.xml", "b/c/5.XML"]
-    assert [head_of(path) for _, path in found] == [key.encode() for key, _ in found]
-    assert (head_of(found[1][1], 3), head_of(f"{tmp_path}/none")) == (b"a/1", b"")
+    look = Look(SourceConfig("auto", str(tmp_path)))
+    found = list(look.first_files(("xml",)))
+    assert found == ["z.xml", "a/1.xml", "a/2.xml", "a/3.xml", "b/c/5.XML"]
+    assert [look.head(key) for key in found] == [key.encode() for key in found]
+    assert (look.head(found[1], 3), look.head("none")) == (b"a/1", b"")

@@ -143,17 +143,6 @@ class ArchiveSource(ArchivesSource):
         example="photos.zip\n  cat/\n    1.jpg\n  dog/\n    2.png",
     )
 
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        with readable("--input", config.input):
-            archive = first_archive(config)
-            if archive is None:
-                return None
-            name = archive.path.rpartition("/")[2]
-            image = next(filter(is_image_name, first_names(archive)), None)
-        return None if image is None else f"{name!r} is an archive that holds images such as {image!r}"
-
     def records(
         self, config: SourceConfig, archive: Archive, members: Iterator[Member | Failure]
     ) -> Iterator[ImageRecord | Failure]:

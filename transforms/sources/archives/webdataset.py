@@ -8,7 +8,6 @@ gzip, which is unpacked once.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterator
 
 from recordmill.transforms.records import (
@@ -23,12 +22,9 @@ from recordmill.transforms.records import (
 from recordmill.transforms.sources.archives.archive import (
     Archive,
     ArchivesSource,
-    first_archive,
-    first_bytes,
-    first_names,
 )
 from recordmill.transforms.sources.archives.members import DAMAGED, Member
-from recordmill.transforms.sources.config import SourceConfig, readable
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import failed, is_image_name, skipped
 from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.source import Description
@@ -57,22 +53,6 @@ class WebdatasetSource(ArchivesSource):
         annotations=("masks", "captions"),
     )
     kinds = _TARS
-
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        with readable("--input", config.input):
-            archive = first_archive(config, _TARS)
-            names = [] if archive is None else first_names(archive)
-        images = {sample_name(name)[0] for name in names if _is_image(name)}
-        for name in names:
-            sample, extension = sample_name(name)
-            if extension in _NAMED and sample in images and archive is not None:
-                if extension == "json" and _is_labelme(first_bytes(archive, name)):
-                    return None
-                shard = archive.path.rpartition("/")[2]
-                return f"{shard!r} is a tar with an image and {name!r}, which goes with it"
-        return None
 
     def records(
         self, config: SourceConfig, archive: Archive, members: Iterator[Member | Failure]
@@ -155,19 +135,6 @@ def sample_name(name: str) -> tuple[str, str]:
     folder, slash, base = name.rpartition("/")
     stem, _, extension = base.partition(".")
     return f"{folder}{slash}{stem}", extension.lower()
-
-
-def _is_labelme(data: bytes) -> bool:
-    """Whether the JSON of an image is a LabelMe annotation: those are read from folders only."""
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(found, dict) and isinstance(found.get("shapes"), list)
-
-
-def _is_image(name: str) -> bool:
-    return is_image_name(name) and sample_name(name)[1] not in _MASKS
 
 
 def _annotations(config: SourceConfig, selection: Selection, key: str, sample: _Sample) -> Annotations:

@@ -34,8 +34,6 @@ from recordmill.transforms.storage.paths import below, real_path
 _PEEKED = 1 << 20
 _CHUNK = 1 << 16
 _DEPTH = 2  # folders below the input in which annotation files are looked for
-_SNIFFED_FOLDERS = 50
-_SNIFFED_FILES = 20
 _NAMED = re.compile(
     "(?:instances|person_keypoints|keypoints|captions|panoptic|stuff|labels|image_info)_(?P<split>.+)"
 )
@@ -98,18 +96,6 @@ def find_files(config: SourceConfig) -> tuple[list[CocoFile], list[Failure]]:
         else:
             others.append(skipped(item[1], "not a COCO annotation file"))
     return found, others
-
-
-def sniff_folder(config: SourceConfig) -> str | None:
-    """Name of an annotation file in a folder, or None where the first files it holds are none."""
-    files = (item for item in _json_files(config, _SNIFFED_FOLDERS) if not isinstance(item, Failure))
-    for path, name in itertools.islice(files, _SNIFFED_FILES):
-        try:
-            if kind_of(path, must_be=False) is not None:
-                return name
-        except OSError:
-            continue  # whoever reads it says what is wrong
-    return None
 
 
 def _json_files(config: SourceConfig, most_folders: int | None = None) -> Iterator[tuple[str, str] | Failure]:

@@ -35,12 +35,11 @@ from recordmill.transforms.sources.coco.annotations import (
     object_of,
     segments_of,
 )
-from recordmill.transforms.sources.coco.files import CocoFile, find_files, kind_of, sniff_folder
+from recordmill.transforms.sources.coco.files import CocoFile, find_files
 from recordmill.transforms.sources.coco.images import CocoImages
 from recordmill.transforms.sources.coco.json_sections import Element, JsonSections
 from recordmill.transforms.sources.config import ANNOTATIONS, SourceConfig, readable
 from recordmill.transforms.sources.names import (
-    extension_of,
     failed,
     is_unicode,
     printable,
@@ -50,7 +49,7 @@ from recordmill.transforms.sources.outline import left_out
 from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.source import Description, Item, Items, Source
 from recordmill.transforms.sources.spool import Spool
-from recordmill.transforms.sources.tables.manifests import check_manifests, manifests
+from recordmill.transforms.sources.tables.manifests import check_manifests
 from recordmill.transforms.storage.confinement import LocatedFile
 from recordmill.transforms.storage.files import is_folder, open_file
 
@@ -78,19 +77,6 @@ class CocoSource(Source):
     )
     flags = ("annotations",)
     searches_roots = True
-
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations or not is_folder(config.input):
-            flag = "--annotations" if config.annotations else "--input"
-            paths = [manifest.file for manifest in manifests(config)]
-            if any(extension_of(path) != "json" for path in paths):
-                return None
-            with readable(flag, paths[0]):
-                kind = kind_of(paths[0], must_be=False)
-            return None if kind is None else f"{paths[0]!r} is a COCO annotation file"
-        with readable("--input", config.input):
-            name = sniff_folder(config)
-        return None if name is None else f"{name!r} is a COCO annotation file"
 
     def check_input(self, config: SourceConfig) -> None:
         if config.annotations or not is_folder(config.input):

@@ -27,7 +27,7 @@ from recordmill.transforms.sources.annotated_tree import (
 from recordmill.transforms.sources.class_tables import same_classes
 from recordmill.transforms.sources.config import SourceConfig, readable
 from recordmill.transforms.sources.labelme.labelme_json import decoded, read_labelme_json
-from recordmill.transforms.sources.labelme.web_xml import is_labelme_xml, read_labelme_xml
+from recordmill.transforms.sources.labelme.web_xml import read_labelme_xml
 from recordmill.transforms.sources.names import (
     extension_of,
     folder_of,
@@ -37,10 +37,9 @@ from recordmill.transforms.sources.names import (
     stem_of,
 )
 from recordmill.transforms.sources.outline import left_out
-from recordmill.transforms.sources.small_files import first_files, head_of, read_files
+from recordmill.transforms.sources.small_files import read_files
 from recordmill.transforms.sources.source import Description, Items, Source
 from recordmill.transforms.sources.tree import TreeFile
-from recordmill.transforms.storage.files import is_folder
 from recordmill.transforms.storage.spool import Spool
 
 _MAX_BYTES = 256 << 20  # of a file, with its image in it
@@ -66,20 +65,6 @@ class LabelmeSource(Source):
     searches_roots = True
     needs_folder = True
 
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        with readable("--input", config.input):
-            if not is_folder(config.input):
-                return None
-            for key, path in first_files(config, ("json", "xml")):
-                head = head_of(path)
-                if key.endswith(".json") and _is_labelme_json(head):
-                    return f"{key!r} is LabelMe JSON"
-                if key.endswith(".xml") and is_labelme_xml(head):
-                    return f"{key!r} is XML of LabelMe's web tool"
-        return None
-
     def check_input(self, config: SourceConfig) -> None:
         if not _LabelmeTree(config).holds_annotations():
             links = left_out(config)
@@ -100,13 +85,6 @@ class LabelmeSource(Source):
         name = repr(dataclasses.replace(config, skip_dirs=()))  # other flags spool other images
         with Spool(scratch, name, tree.version()) as spool:
             yield from tree.items(spool)
-
-
-def _is_labelme_json(head: bytes) -> bool:
-    has_shapes = b'"shapes"' in head and any(
-        name in head for name in (b'"imagePath"', b'"shape_type"', b'"points"')
-    )
-    return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and has_shapes
 
 
 class _LabelmeTree(AnnotatedTree):

@@ -39,12 +39,6 @@ def read_labelme_xml(data: bytes) -> FileAnnotations:
     )
 
 
-def is_labelme_xml(head: bytes) -> bool:
-    """Whether the first bytes of a file are of such XML."""
-    signs = (b"<pt>", b"LabelMe Webtool", b"<imagesize>")
-    return b"<annotation>" in head and any(sign in head for sign in signs)
-
-
 def _object(element: Element, where: str) -> AnnotatedObject:
     label = text_of(element, "name")
     if not label:

@@ -28,7 +28,7 @@ from recordmill.transforms.records import (
     ImageRecord,
     ImageRef,
 )
-from recordmill.transforms.sources.config import SourceConfig, readable
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import (
     NOT_AN_IMAGE,
     is_image_name,
@@ -74,20 +74,6 @@ class OpenImagesSource(Source):
         annotations=(_MASKS,),
     )
     needs_folder = True
-
-    def sniff(self, config: SourceConfig) -> str | None:
-        with readable("--input", config.input):
-            if config.annotations or not is_folder(config.input):
-                return None
-            found = [file for file in csv_files(config) if file.kind != "classes"]
-            for file in found:
-                try:
-                    header = file.header()
-                except ValueError:
-                    continue
-                if "ImageID" in header:
-                    return f"{file.manifest.name} is a file of Open Images by name and columns"
-        return None
 
     def check_input(self, config: SourceConfig) -> None:
         files = csv_files(config)

@@ -16,15 +16,13 @@ import msgspec
 from recordmill.transforms.framing import HEAD_BYTES, DamagedRecordError, Frame, read_frames
 from recordmill.transforms.records import BadInput, ClassNames, Failure, ImageRecord, ImageRef
 from recordmill.transforms.sources.config import ANNOTATIONS, SourceConfig, readable
-from recordmill.transforms.sources.names import failed, is_image_name
+from recordmill.transforms.sources.names import failed
 from recordmill.transforms.sources.outline import left_out
 from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.source import Description, Item, Items, Source
 from recordmill.transforms.sources.tfrecord.files import (
     Inputs,
     inputs,
-    is_tfrecord_name,
-    looks_framed,
     opened_input,
     split_of,
 )
@@ -45,15 +43,13 @@ from recordmill.transforms.sources.tfrecord.records import (
     read_record,
 )
 from recordmill.transforms.sources.tfrecord.wire import Feature, Span
-from recordmill.transforms.sources.tree import Tree, TreeFile
+from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.storage.faults import os_fault
-from recordmill.transforms.storage.files import is_file, is_folder, status_of
+from recordmill.transforms.storage.files import is_folder, status_of
 from recordmill.transforms.storage.layout import MANIFEST
-from recordmill.transforms.storage.paths import real_path
 from recordmill.transforms.storage.spool import Spool
 from recordmill.transforms.storage.zip_member import LARGEST
 
-_SNIFFED = 1_000  # files of a folder that detection lists
 _LOOKED_AT = 16  # files whose first records determine the features
 
 
@@ -86,13 +82,6 @@ class TfrecordSource(Source):
         annotations=ANNOTATIONS,
     )
     flags = ("label_pattern", "input_features")
-
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        with readable("--input", config.input):
-            found = next((key for key, path in _first_paths(config) if looks_framed(path)), None)
-        return None if found is None else f"{found!r} is a TFRecord file"
 
     def check_input(self, config: SourceConfig) -> None:
         found = inputs(config)
@@ -264,22 +253,6 @@ def _first_features(
         except (BadInput, DamagedRecordError, EOFError, zlib.error):
             continue
     return features, lists
-
-
-def _first_paths(config: SourceConfig) -> list[tuple[str, str]]:
-    """Keys and paths of the first files called like TFRecords; none where images lie beside them."""
-    if is_file(config.input):
-        name = config.input.rpartition("/")[2]
-        return [(name, real_path(config.input))] if is_tfrecord_name(name) else []
-    found: list[tuple[str, str]] = []
-    for item in itertools.islice(Tree(config.input, config.image_roots, config.skip_dirs).files(), _SNIFFED):
-        if isinstance(item, Failure):
-            continue
-        if is_image_name(item.key):
-            return []
-        if len(found) < _LOOKED_AT and is_tfrecord_name(item.key.rpartition("/")[2]):
-            found.append((item.key, item.path))
-    return found
 
 
 def _check_renames(config: SourceConfig, names: set[str]) -> None:

@@ -20,12 +20,12 @@ from recordmill.transforms.sources.config import SourceConfig, readable
 from recordmill.transforms.sources.names import is_split_name, name_stem, skipped, split_of_folders
 from recordmill.transforms.sources.outline import left_out
 from recordmill.transforms.sources.selection import EXCLUDED
-from recordmill.transforms.sources.small_files import first_files, head_of, read_files
+from recordmill.transforms.sources.small_files import read_files
 from recordmill.transforms.sources.source import Description, Item, Items, Source
 from recordmill.transforms.sources.tree import TreeFile
-from recordmill.transforms.sources.voc.tree import BOTH, NO_SPLIT, ImageLists, VocRoot, VocTree, is_class_mask
-from recordmill.transforms.sources.voc.xml import is_voc_xml, read_voc_xml
-from recordmill.transforms.storage.files import is_folder, open_file
+from recordmill.transforms.sources.voc.tree import BOTH, NO_SPLIT, ImageLists, VocRoot, VocTree
+from recordmill.transforms.sources.voc.xml import read_voc_xml
+from recordmill.transforms.storage.files import open_file
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -47,19 +47,6 @@ class VocSource(Source):
     flags = ()
     searches_roots = True
     needs_folder = True
-
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        with readable("--input", config.input):
-            if not is_folder(config.input):
-                return None
-            for key, path in first_files(config, ("xml", "png")):
-                if is_class_mask(key):
-                    return f"{key!r} is a mask of classes as VOC has them"
-                if key.endswith(".xml") and is_voc_xml(head_of(path)):
-                    return f"{key!r} is VOC XML"
-        return None
 
     def check_input(self, config: SourceConfig) -> None:
         if not VocTree(config).holds_annotations():
