@@ -1,155 +1,45 @@
-"""Labels that files tell: the ground truth of the flat validation set, Kaggle's solutions, lists."""
+"""The files of an ImageNet tree with classes and labels: synset lists, ground truth, Kaggle's solutions."""
 
 from __future__ import annotations
 
-import dataclasses
+import io
 import itertools
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from recordmill.transforms.records import AnnotatedObject, BadInput, Box, Failure
-from recordmill.transforms.sources.imagenet.classes import ilsvrc_order, text_lines
+from recordmill.transforms.sources.annotated_tree import NO_IMAGE
 from recordmill.transforms.sources.imagenet.layout import ILSVRC_NAME, SYNSET, Layout
+from recordmill.transforms.sources.imagenet.meta_mat import MatClass, read_meta_mat
 from recordmill.transforms.sources.names import is_image_name, is_split_name, splits_in
 from recordmill.transforms.sources.tables.csv_cells import read_cells
+from recordmill.transforms.storage.files import open_file
 
-NO_IMAGE = "annotation without its image"
+_CLASS_LISTS = (
+    "imagenet_lsvrc_2015_synsets.txt",
+    "synsets.txt",
+    "imagenet_synsets.txt",
+    "loc_synset_mapping.txt",
+    "synset_words.txt",
+    "wnids.txt",
+)
+_WORDS = ("loc_synset_mapping.txt", "synset_words.txt", "imagenet_metadata.txt", "words.txt")
+_ILSVRC_ORDER = "map_clsloc.txt"
+_META = "meta.mat"
 _TRUTH = re.compile(
     r"ilsvrc20[0-9]{2}_(?:clsloc_)?validation_ground_truth\.txt|imagenet_2012_validation_synset_labels\.txt"
 )
 _SOLUTION = re.compile(r"loc_(?:train|val)_solution\.csv")
 _TINY = "val_annotations"
 _NUMBER = re.compile(r"[0-9]{1,9}")
-
-
-class Truth:
-    """A label for each image of the flat validation set, by number.
-
-    Args:
-        layout: of the input.
-
-    Raises:
-        ValueError: the file cannot be used.
-        OSError: it cannot be read.
-    """
-
-    def __init__(self, layout: Layout) -> None:
-        name = next(filter(_TRUTH.fullmatch, sorted(layout.files)), None)
-        self.key = "" if name is None else layout.files[name]
-        lines = [line.strip() for line in text_lines(layout.file(self.key), self.key)] if self.key else []
-        while lines and not lines[-1]:
-            lines.pop()
-        if all(map(SYNSET.fullmatch, lines)):
-            self.synsets = lines
-        else:
-            order = ilsvrc_order(layout)
-            self.synsets = [_synset(line, at, order, self.key) for at, line in enumerate(lines, 1)]
-        self._used = bytearray(len(lines))
-
-    def label(self, name: str) -> str | None:
-        """The synset of an image, by its name; None where it is not of the validation set.
-
-        Raises:
-            BadInput: stage `annotations`, `no line in the ground truth`.
-        """
-        match = ILSVRC_NAME.match(name)
-        if not self.key or match is None or match[1] != "val":
-            return None
-        number = int(match[2])
-        if not 1 <= number <= len(self.synsets):
-            raise BadInput(
-                "annotations", "no line in the ground truth", f"{self.key} has {len(self.synsets)}"
-            )
-        self._used[number - 1] = 1
-        return self.synsets[number - 1]
-
-    def left(self) -> Iterator[Failure]:
-        """Lines whose image is not there; one failure where none is, and the file is of another part."""
-        if self.key and not any(self._used):
-            yield Failure(self.key, "annotations", "ground truth without its images", skipped=True)
-            return
-        for number in (at for at, used in enumerate(self._used, 1) if not used):
-            yield Failure(f"{self.key}:{number}", "annotations", NO_IMAGE)
-
-
-def _synset(line: str, at: int, order: tuple[str, ...], key: str) -> str:
-    if not _NUMBER.fullmatch(line) or not 1 <= int(line) <= len(order):
-        raise ValueError(f"{key!r}, line {at} is {line[:50]!r}; it may be 1 to {len(order)}, or all synsets")
-    return order[int(line) - 1]
-
-
-class Solutions:
-    """Kaggle's LOC_train_solution.csv and LOC_val_solution.csv: labels and boxes by the image's stem.
-
-    Args:
-        layout: of the input.
-
-    Raises:
-        ValueError: a file cannot be used.
-        OSError: it cannot be read.
-    """
-
-    def __init__(self, layout: Layout) -> None:
-        self.keys = [layout.files[name] for name in sorted(layout.files) if _SOLUTION.fullmatch(name)]
-        self._texts: dict[str, str] = {}
-        self._left: dict[str, set[str]] = {}
-        self._rows: dict[str, int] = {}
-        self._unread: list[Failure] = []
-        for key in self.keys:
-            rows = read_cells(text_lines(layout.file(key), key))
-            if next(rows, (0, None))[1] != ["ImageId", "PredictionString"]:
-                raise ValueError(f"{key!r}: its first line is not ImageId,PredictionString")
-            found = {}
-            for line, row in rows:
-                if isinstance(row, BadInput):
-                    raise ValueError(f"{key!r}, line {line}: {row.detail}")
-                if len(row) == 2 and row[0] not in found:
-                    found[row[0]] = row[1]
-                elif row:
-                    self._unread.append(_bad_row(key, line, row))
-            self._texts.update(found)
-            self._left[key] = set(found)
-            self._rows[key] = len(found)
-
-    def synsets(self) -> set[str]:
-        """All labels there are."""
-        return {text.partition(" ")[0] for text in self._texts.values()} - {""}
-
-    def find(self, stem: str) -> tuple[AnnotatedObject, ...]:
-        """The objects of an image; none where the files do not have it.
-
-        Raises:
-            BadInput: stage `annotations`, `not a prediction string`.
-        """
-        for left in self._left.values():
-            left.discard(stem)
-        cells = self._texts.get(stem, "").split()
-        try:
-            boxes = [Box(*map(float, cells[at + 1 : at + 5])) for at in range(0, len(cells), 5)]
-        except (TypeError, ValueError) as error:
-            detail = "it is a synset, xmin, ymin, xmax and ymax for each box"
-            raise BadInput("annotations", "not a prediction string", detail) from error
-        return tuple(map(AnnotatedObject, cells[::5], boxes))
-
-    def left(self) -> Iterator[Failure]:
-        """Rows whose image is not there; one failure where none of a file's is."""
-        yield from self._unread
-        for key, stems in self._left.items():
-            if len(stems) == self._rows[key]:
-                yield Failure(key, "annotations", "ground truth without its images", skipped=True)
-                continue
-            for stem in sorted(stems):
-                yield Failure(f"{key}: {stem}", "annotations", NO_IMAGE)
-
-
-def _bad_row(key: str, line: int, row: list[str]) -> Failure:
-    reason = "image listed twice" if len(row) == 2 else "row has not two cells"
-    return Failure(f"{key}:{line}", "annotations", reason, row[0])
+_LABEL = re.compile(r"(.*\S)(?:\s*,\s*|\s+)([0-9]{1,9}|n[0-9]{8})")
+_LONGEST_META = 16 << 20
+_LONGEST_LINE = 1 << 16
 
 
 class ListedRow(NamedTuple):
-    """A row of a list: the image as it is called there, labels, the box of Tiny ImageNet, and the line."""
+    """A row of a list: path of an image, labels, the box of Tiny ImageNet, and the line number."""
 
     path: str
     labels: tuple[str | int, ...]
@@ -157,25 +47,242 @@ class ListedRow(NamedTuple):
     line: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ImageList:
-    """A list of images and the numbers, or synsets, of their classes.
+class ImageList(NamedTuple):
+    """A list of images and the numbers or synsets of their classes; its name may name a split."""
 
-    Attributes:
-        key: of the file.
-        path: of the file, real.
-        split: that its name tells.
-    """
-
+    layout: Layout
     key: str
-    path: str
     split: str | None
 
     def rows(self) -> Iterator[ListedRow]:
-        """The rows. Raises ValueError, OSError as `text_lines`."""
-        for number, line in enumerate(text_lines(self.path, self.key), 1):
-            if line.strip():
-                yield ListedRow(*_row(line), number)
+        """The rows. Raises ValueError or OSError if the file cannot be read."""
+        for number, line in enumerate(_text_lines(self.layout, self.key), 1):
+            text, labels = line.strip(), list[str | int]()
+            while match := _LABEL.fullmatch(text):  # labels are at the end
+                text = match[1]
+                labels.insert(0, int(match[2]) if _NUMBER.fullmatch(match[2]) else match[2])
+            synset, *numbers = labels or (0,)
+            if text and isinstance(synset, str) and len(numbers) == 4:
+                yield ListedRow(text.strip('"'), (synset,), Box(*map(float, numbers)), number)
+            elif text:
+                yield ListedRow(text.strip('"'), tuple(labels), None, number)
+
+
+class _LabelFile:
+    """The rows of a file with labels, by image, and which of them have no image."""
+
+    def __init__(self, key: str, separator: str, rows: Mapping[Any, str]) -> None:
+        self.key = key
+        self.rows: dict[int | str, str] = {**rows}
+        self._separator = separator
+        self._unused = set(self.rows)
+
+    def take(self, image: int | str) -> str | None:
+        """The row of an image, if there is one."""
+        self._unused.discard(image)
+        return self.rows.get(image)
+
+    def unused(self) -> Iterator[Failure]:
+        """Reports rows without their image; or the file if all are."""
+        if len(self._unused) == len(self.rows):
+            yield Failure(self.key, "annotations", "ground truth without its images", skipped=True)
+            return
+        for image in (one for one in self.rows if one in self._unused):
+            yield Failure(f"{self.key}{self._separator}{image}", "annotations", NO_IMAGE)
+
+
+class Labels:
+    """The classes and labels in all files but the XML.
+
+    Args:
+        layout: of the input.
+        lists: as `find_lists` returns them.
+
+    Attributes:
+        listed_classes: in the order of their list; empty without a list.
+        classes: the same, or else all that folders and files name, sorted.
+        words: the display names of classes, by synset.
+        files: keys of the files that were read.
+
+    Raises:
+        ValueError: a file cannot be used.
+        OSError: a file cannot be read.
+    """
+
+    def __init__(self, layout: Layout, lists: Sequence[ImageList]) -> None:
+        self._layout = layout
+        self._files = layout.files
+        self._unread: list[Failure] = []
+        self._meta = self._read_meta()
+        class_lists = (*_CLASS_LISTS, *(name for name in sorted(self._files) if name.startswith("synsets")))
+        class_list = next((one for one in class_lists if one in self._files and one.endswith(".txt")), None)
+        self.listed_classes = () if class_list is None else self._read_classes(self._files[class_list])
+        truth = next(filter(_TRUTH.fullmatch, sorted(self._files)), None)
+        self._truth = None if truth is None else self._read_truth(self._files[truth])
+        solutions = filter(_SOLUTION.fullmatch, sorted(self._files))
+        self._solutions = [self._read_solution(self._files[name]) for name in solutions]
+        label_files = [*self._solutions, self._truth] if self._truth is not None else self._solutions
+        named = {text.partition(" ")[0] for file in label_files for text in file.rows.values()} - {""}
+        named.update(*(self._synsets_in(one) for one in lists))
+        self.classes = self.listed_classes or tuple(sorted(layout.synsets | named))
+        self.words = self._read_words()
+        names = self._files.keys() & {class_list, *_WORDS, _ILSVRC_ORDER, _META}
+        self.files = {self._files[name] for name in names}
+        self.files.update((one.key for one in label_files), (one.key for one in lists))
+
+    def true_label(self, name: str) -> str | None:
+        """The synset of an image of the flat validation set, by its name; None for other images.
+
+        Raises:
+            BadInput: stage `annotations`, `no line in the ground truth`.
+        """
+        match = ILSVRC_NAME.match(name)
+        if self._truth is None or match is None or match[1] != "val":
+            return None
+        found = self._truth.take(int(match[2]))
+        if found is None:
+            detail = f"{self._truth.key} has {len(self._truth.rows)}"
+            raise BadInput("annotations", "no line in the ground truth", detail)
+        return found
+
+    def solved(self, stem: str) -> tuple[AnnotatedObject, ...]:
+        """The objects of an image in Kaggle's solutions.
+
+        Raises:
+            BadInput: stage `annotations`, `not a prediction string`.
+        """
+        texts = [file.take(stem) for file in self._solutions]
+        cells = next((text for text in reversed(texts) if text is not None), "").split()
+        try:
+            boxes = [Box(*map(float, cells[at + 1 : at + 5])) for at in range(0, len(cells), 5)]
+        except (TypeError, ValueError) as error:
+            detail = "it is a synset, xmin, ymin, xmax and ymax for each box"
+            raise BadInput("annotations", "not a prediction string", detail) from error
+        return tuple(map(AnnotatedObject, cells[::5], boxes))
+
+    def class_of(self, label: str | int) -> str | int:
+        """The class of a label in a list: a number counts in the list of classes.
+
+        Raises:
+            BadInput: stage `annotations`, `number of no class`.
+        """
+        if isinstance(label, str) or not self.listed_classes:
+            return label
+        if label >= len(self.listed_classes):
+            detail = f"{label}; there are {len(self.listed_classes)} classes, the first one is 0"
+            raise BadInput("annotations", "number of no class", detail)
+        return self.listed_classes[label]
+
+    def unused(self) -> Iterator[Failure]:
+        """Reports labels without their image, and rows that cannot be read."""
+        if self._truth is not None:
+            yield from self._truth.unused()
+        yield from self._unread
+        for file in self._solutions:
+            yield from file.unused()
+
+    def _synset_lines(self, key: str) -> Iterator[tuple[str, str]]:
+        """The lines of a file: a synset and the text after it, or a name of another kind."""
+        for line in filter(None, map(str.strip, _text_lines(self._layout, key))):
+            first, *rest = line.split(maxsplit=1)
+            yield (first, rest[0] if rest else "") if SYNSET.fullmatch(first) else (line, "")
+
+    def _read_classes(self, key: str) -> tuple[str, ...]:
+        classes = tuple(synset for synset, _ in self._synset_lines(key))
+        if len(set(classes)) < len(classes) or not classes:
+            raise ValueError(f"{key!r} names {'a class twice' if classes else 'no class'}")
+        return classes
+
+    def _read_meta(self) -> list[MatClass]:
+        if _META not in self._files:
+            return []
+        key = self._files[_META]
+        with open_file(self._layout.file(key)) as stream:
+            data = stream.read(_LONGEST_META)
+        try:
+            return read_meta_mat(data)
+        except ValueError as error:
+            raise ValueError(f"{key!r}: {error}") from error
+
+    def _read_truth(self, key: str) -> _LabelFile:
+        lines = [line.strip() for line in _text_lines(self._layout, key)]
+        while lines and not lines[-1]:
+            lines.pop()
+        if not all(map(SYNSET.fullmatch, lines)):
+            order = self._ilsvrc_order()
+            for at, line in enumerate(lines):
+                if not _NUMBER.fullmatch(line) or not 1 <= int(line) <= len(order):
+                    allowed = f"1 to {len(order)}, or all synsets"
+                    raise ValueError(f"{key!r}, line {at + 1} is {line[:50]!r}; it may be {allowed}")
+                lines[at] = order[int(line) - 1]
+        return _LabelFile(key, ":", dict(enumerate(lines, 1)))
+
+    def _ilsvrc_order(self) -> tuple[str, ...]:
+        """The synsets in the order of ILSVRC's ids, from 1, which is not that of the alphabet.
+
+        The development kit has it: in `map_clsloc.txt` (`n02119789 1 kit_fox`) or in `meta.mat`.
+        """
+        if _ILSVRC_ORDER in self._files:
+            key, found = self._files[_ILSVRC_ORDER], []
+            for synset, text in self._synset_lines(key):
+                number = text.partition(" ")[0]
+                if not number.isdecimal():
+                    raise ValueError(f"{key!r} has {text[:50]!r} behind a synset, not an id and a name")
+                found.append((int(number), synset))
+        elif _META in self._files:
+            key, found = self._files[_META], [(number, synset) for number, synset, _ in self._meta]
+        elif self.listed_classes and list(self.listed_classes) != sorted(self.listed_classes):
+            return self.listed_classes
+        else:
+            raise ValueError(
+                "the ground truth has ILSVRC's ids, which are not in the order of the alphabet; put beside "
+                "it meta.mat or map_clsloc.txt of the development kit, or take a ground truth of synsets "
+                "(imagenet_2012_validation_synset_labels.txt)"
+            )
+        if sorted(number for number, _ in found) != list(range(1, len(found) + 1)):
+            raise ValueError(f"{key!r} has not the ids 1 to {len(found)}, each once")
+        return tuple(synset for _, synset in sorted(found))
+
+    def _read_solution(self, key: str) -> _LabelFile:
+        rows = read_cells(_text_lines(self._layout, key))
+        if next(rows, (0, None))[1] != ["ImageId", "PredictionString"]:
+            raise ValueError(f"{key!r}: its first line is not ImageId,PredictionString")
+        found: dict[str, str] = {}
+        for line, row in rows:
+            if isinstance(row, BadInput):
+                raise ValueError(f"{key!r}, line {line}: {row.detail}")
+            if len(row) == 2 and row[0] not in found:
+                found[row[0]] = row[1]
+            elif row:
+                reason = "image listed twice" if len(row) == 2 else "row has not two cells"
+                self._unread.append(Failure(f"{key}:{line}", "annotations", reason, row[0]))
+        return _LabelFile(key, ": ", dict(sorted(found.items())))
+
+    def _synsets_in(self, one: ImageList) -> set[str]:
+        """The synsets in a list. Raises ValueError if its class numbers begin with 1."""
+        labels = {label for row in one.rows() for label in row.labels}
+        synsets = {label for label in labels if isinstance(label, str)}
+        numbers = {label for label in labels if isinstance(label, int)}
+        count = len(self.listed_classes)
+        if count and numbers and 0 not in numbers and max(numbers) == count:
+            raise ValueError(
+                f"{one.key!r} has the class numbers {min(numbers)} to {max(numbers)}, and there are "
+                f"{count} classes; the first one is 0: take 1 from each"
+            )
+        return synsets
+
+    def _read_words(self) -> dict[str, str]:
+        """The display names of the classes: each from the first file that has it."""
+        files = [self._synset_lines(self._files[name]) for name in _WORDS if name in self._files]
+        if _ILSVRC_ORDER in self._files:
+            lines = self._synset_lines(self._files[_ILSVRC_ORDER])
+            files.append((synset, text.partition(" ")[2].replace("_", " ")) for synset, text in lines)
+        files.append((synset, text) for _, synset, text in self._meta)
+        classes, words = set(self.classes), dict[str, str]()
+        for synset, text in itertools.chain(*files):
+            if synset in classes and text:
+                words.setdefault(synset, text)
+        return words
 
 
 def find_lists(layout: Layout) -> list[ImageList]:
@@ -187,18 +294,16 @@ def find_lists(layout: Layout) -> list[ImageList]:
     found = []
     for name, key in sorted(layout.files.items()):
         stem = name.removesuffix(".txt")
-        splits = splits_in(stem)
-        if stem == name or not (is_split_name(stem) or stem.endswith("_map") or stem == _TINY):
-            continue
-        split = splits.pop() if len(splits) == 1 else None
-        one = ImageList(key, layout.file(key), split)
-        if _is_list(one):
-            found.append(one)
+        if stem != name and (is_split_name(stem) or stem.endswith("_map") or stem == _TINY):
+            splits = splits_in(stem)
+            one = ImageList(layout, key, splits.pop() if len(splits) == 1 else None)
+            if _is_list(one):
+                found.append(one)
     return found
 
 
 def _is_list(one: ImageList) -> bool:
-    """Whether the first rows have labels that are not a running number, as ILSVRC's ImageSets have."""
+    """Whether the first rows have labels other than a running number, as ILSVRC's ImageSets have."""
     try:
         rows = list(itertools.islice(one.rows(), 3))
     except ValueError:
@@ -211,15 +316,13 @@ def _is_list(one: ImageList) -> bool:
     )
 
 
-def _row(line: str) -> tuple[str, tuple[str | int, ...], Box | None]:
-    """Path, labels and box of a row: the labels are the numbers or synsets at its end."""
-    text = line.strip()
-    labels: list[str | int] = []
-    while match := re.fullmatch(r"(.*\S)(?:\s*,\s*|\s+)([0-9]{1,9}|n[0-9]{8})", text):
-        text = match[1]
-        labels.insert(0, int(match[2]) if _NUMBER.fullmatch(match[2]) else match[2])
-    path = text.strip('"')
-    synset, *numbers = labels or (0,)
-    if isinstance(synset, str) and len(numbers) == 4:
-        return path, (synset,), Box(*map(float, numbers))
-    return path, tuple(labels), None
+def _text_lines(layout: Layout, key: str) -> Iterator[str]:
+    """The lines of a text file. Raises ValueError if it is not UTF-8 or has a very long line."""
+    try:
+        with io.TextIOWrapper(open_file(layout.file(key)), encoding="utf-8-sig") as stream:
+            while line := stream.readline(_LONGEST_LINE):
+                if len(line) == _LONGEST_LINE:
+                    raise ValueError(f"{key!r} has a line of more than {_LONGEST_LINE} characters")
+                yield line
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{key!r} is not UTF-8: {error.reason}") from error
