@@ -94,10 +94,6 @@ class _LabelFile:
 class Labels:
     """The classes and labels in all files but the XML.
 
-    Args:
-        layout: of the input.
-        lists: as `find_lists` returns them.
-
     Attributes:
         listed_classes: in the order of their list; empty without a list.
         classes: the same, or else all that folders and files name, sorted.
@@ -105,15 +101,14 @@ class Labels:
         files: keys of the files that were read.
 
     Raises:
-        ValueError: a file cannot be used.
-        OSError: a file cannot be read.
+        ValueError, OSError: a file cannot be used, or cannot be read.
     """
 
     def __init__(self, layout: Layout, lists: Sequence[ImageList]) -> None:
         self._layout = layout
         self._files = layout.files
-        self._unread: list[Failure] = []
-        self._meta = self._read_meta()
+        self._unread: list[Failure] = []  # rows of solutions
+        self._kit = self._read_kit()
         class_lists = (*_CLASS_LISTS, *(name for name in sorted(self._files) if name.startswith("synsets")))
         class_list = next((one for one in class_lists if one in self._files and one.endswith(".txt")), None)
         self.listed_classes = () if class_list is None else self._read_classes(self._files[class_list])
@@ -193,16 +188,23 @@ class Labels:
             raise ValueError(f"{key!r} names {'a class twice' if classes else 'no class'}")
         return classes
 
-    def _read_meta(self) -> list[MatClass]:
-        if _META not in self._files:
-            return []
-        key = self._files[_META]
-        with open_file(self._layout.file(key)) as stream:
-            data = stream.read(_LONGEST_META)
-        try:
-            return read_meta_mat(data)
-        except ValueError as error:
-            raise ValueError(f"{key!r}: {error}") from error
+    def _read_kit(self) -> dict[str, list[MatClass]]:
+        """The ids, synsets and words in `map_clsloc.txt` (`n02119789 1 kit_fox`) and `meta.mat`, by file."""
+        kit = {}
+        if (key := self._files.get(_ILSVRC_ORDER)) is not None:
+            rows = ((synset, *text.partition(" ")[::2]) for synset, text in self._synset_lines(key))
+            kit[key] = [
+                MatClass(int(number) if number.isdecimal() else 0, synset, words.replace("_", " "))
+                for synset, number, words in rows
+            ]
+        if (key := self._files.get(_META)) is not None:
+            with open_file(self._layout.file(key)) as stream:
+                data = stream.read(_LONGEST_META)
+            try:
+                kit[key] = read_meta_mat(data)
+            except ValueError as error:
+                raise ValueError(f"{key!r}: {error}") from error
+        return kit
 
     def _read_truth(self, key: str) -> _LabelFile:
         lines = [line.strip() for line in _text_lines(self._layout, key)]
@@ -218,30 +220,18 @@ class Labels:
         return _LabelFile(key, ":", dict(enumerate(lines, 1)))
 
     def _ilsvrc_order(self) -> tuple[str, ...]:
-        """The synsets in the order of ILSVRC's ids, from 1, which is not that of the alphabet.
-
-        The development kit has it: in `map_clsloc.txt` (`n02119789 1 kit_fox`) or in `meta.mat`.
-        """
-        if _ILSVRC_ORDER in self._files:
-            key, found = self._files[_ILSVRC_ORDER], []
-            for synset, text in self._synset_lines(key):
-                number = text.partition(" ")[0]
-                if not number.isdecimal():
-                    raise ValueError(f"{key!r} has {text[:50]!r} behind a synset, not an id and a name")
-                found.append((int(number), synset))
-        elif _META in self._files:
-            key, found = self._files[_META], [(number, synset) for number, synset, _ in self._meta]
-        elif self.listed_classes and list(self.listed_classes) != sorted(self.listed_classes):
+        """The synsets in the order of ILSVRC's ids, from 1, which is not that of the alphabet."""
+        for key, found in self._kit.items():
+            if sorted(one.number for one in found) != list(range(1, len(found) + 1)):
+                raise ValueError(f"{key!r} has not the ids 1 to {len(found)}, each once")
+            return tuple(one.synset for one in sorted(found))
+        if list(self.listed_classes) != sorted(self.listed_classes):
             return self.listed_classes
-        else:
-            raise ValueError(
-                "the ground truth has ILSVRC's ids, which are not in the order of the alphabet; put beside "
-                "it meta.mat or map_clsloc.txt of the development kit, or take a ground truth of synsets "
-                "(imagenet_2012_validation_synset_labels.txt)"
-            )
-        if sorted(number for number, _ in found) != list(range(1, len(found) + 1)):
-            raise ValueError(f"{key!r} has not the ids 1 to {len(found)}, each once")
-        return tuple(synset for _, synset in sorted(found))
+        raise ValueError(
+            "the ground truth has ILSVRC's ids, which are not in the order of the alphabet; put beside it "
+            "meta.mat or map_clsloc.txt of the development kit, or take a ground truth of synsets "
+            "(imagenet_2012_validation_synset_labels.txt)"
+        )
 
     def _read_solution(self, key: str) -> _LabelFile:
         rows = read_cells(_text_lines(self._layout, key))
@@ -273,13 +263,10 @@ class Labels:
 
     def _read_words(self) -> dict[str, str]:
         """The display names of the classes: each from the first file that has it."""
-        files = [self._synset_lines(self._files[name]) for name in _WORDS if name in self._files]
-        if _ILSVRC_ORDER in self._files:
-            lines = self._synset_lines(self._files[_ILSVRC_ORDER])
-            files.append((synset, text.partition(" ")[2].replace("_", " ")) for synset, text in lines)
-        files.append((synset, text) for _, synset, text in self._meta)
         classes, words = set(self.classes), dict[str, str]()
-        for synset, text in itertools.chain(*files):
+        files = [self._synset_lines(self._files[name]) for name in _WORDS if name in self._files]
+        kit = ((one.synset, one.words) for found in self._kit.values() for one in found)
+        for synset, text in itertools.chain(*files, kit):
             if synset in classes and text:
                 words.setdefault(synset, text)
         return words

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import re
 
 from recordmill.transforms.sources.config import SourceConfig
@@ -26,34 +25,66 @@ ILSVRC_NAME = re.compile(r"ILSVRC20[0-9]{2}_(train|val|test)_([0-9]{8})(?:_(n[0-
 """The name of an image: split, number and, in Hugging Face's copy, synset."""
 
 _ANNOTATION_FOLDERS = ("annotations", "annotation", "bbox", "bboxes", "bounding_boxes", "xml", "xmls")
-_NOT_ENTERED = (*_ANNOTATION_FOLDERS, "imagesets")  # lists in ImageSets number the images, not the classes
+_IMAGE_SETS = "imagesets"  # its lists number the images, not the classes
 _FOLDERS = 200
 _DEPTH = 6
 
 
-@dataclasses.dataclass(slots=True)
 class Layout:
-    """The folders above the images; keys of folders are empty or end in `/`.
+    """The folders above the images, down to those of synsets; keys of folders are empty or end in `/`.
 
-    Attributes:
-        root: real path of the input.
-        confinement: where links may lead.
-        synsets: names of folders that are synsets.
-        splits: keys of the folders of each split.
-        annotations: keys of the folders of XML.
-        files: keys of `.txt`, `.csv` and `.mat` files by name in lower case: those nearest to the root.
-        named: an image named as ILSVRC's are; may be empty.
-        named_splits: splits that only the names of such images have.
+    Args:
+        config: of the source.
+        most: the number of folders to list.
+
+    Raises:
+        OSError: a folder cannot be listed.
     """
 
-    root: str
-    confinement: Confinement
-    synsets: set[str] = dataclasses.field(default_factory=set)
-    splits: dict[str, list[str]] = dataclasses.field(default_factory=dict)
-    annotations: list[str] = dataclasses.field(default_factory=list)
-    files: dict[str, str] = dataclasses.field(default_factory=dict)
-    named: str = ""
-    named_splits: set[str] = dataclasses.field(default_factory=set)
+    def __init__(self, config: SourceConfig, most: int = _FOLDERS) -> None:
+        self.root = real_path(config.input)
+        self.confinement = Confinement((self.root, *config.image_roots))
+        self.synsets: set[str] = set()  # names of folders
+        self.splits: dict[str, list[str]] = {}  # keys of the folders of each split
+        self.annotations: list[str] = []  # keys of the folders of XML
+        self.files: dict[str, str] = {}  # keys by name in lower case, of .txt, .csv and .mat near the root
+        self.named = ""  # an image named as ILSVRC's are
+        self.named_splits: set[str] = set()  # splits that only the names of such images have
+        skipped = (None, *map(real_path, config.skip_dirs))
+        self._waiting = collections.deque([""])
+        for _ in range(most):
+            if not self._waiting:
+                break
+            prefix = self._waiting.popleft()
+            is_in_split = any(map(is_split_name, prefix.split("/")))
+            for entry in entries(self.path(prefix)):
+                name = entry.name.removesuffix("/")
+                if not name or is_hidden(name):
+                    continue
+                if name == entry.name:
+                    self._note_file(prefix, name, is_in_split)
+                elif self.confinement.followed(self.path(prefix + name)) not in skipped:
+                    self._note_folder(prefix, name, is_in_split)
+
+    def _note_file(self, prefix: str, name: str, is_in_split: bool) -> None:
+        if extension_of(name) in ("txt", "csv", "mat"):
+            self.files.setdefault(name.lower(), prefix + name)
+        elif (match := ILSVRC_NAME.match(name)) and is_image_name(name):
+            self.named = self.named or prefix + name
+            if not is_in_split:
+                self.named_splits.add(match[1])
+
+    def _note_folder(self, prefix: str, name: str, is_in_split: bool) -> None:
+        key = f"{prefix}{name}/"
+        if SYNSET.fullmatch(name):
+            self.synsets.add(name)
+            return
+        if (split := split_named(name)) is not None and not is_in_split:
+            self.splits.setdefault(split, []).append(key)
+        if name.lower() in _ANNOTATION_FOLDERS:
+            self.annotations.append(key)
+        elif name.lower() != _IMAGE_SETS and key.count("/") < _DEPTH:
+            self._waiting.append(key)
 
     def path(self, key: str) -> str:
         """The path of a file or folder by its key."""
@@ -70,49 +101,3 @@ def split_of(key: str) -> str | None:
     if found is None and (match := ILSVRC_NAME.match(key.rpartition("/")[2])):
         return match[1]
     return found
-
-
-def find_layout(config: SourceConfig, most: int = _FOLDERS) -> Layout:
-    """Lists up to `most` folders of a tree, down to those of synsets, which are not entered.
-
-    Raises:
-        OSError: one of them cannot be listed.
-    """
-    root = real_path(config.input)
-    layout = Layout(root, Confinement((root, *config.image_roots)))
-    skipped = frozenset(map(real_path, config.skip_dirs))
-    waiting = collections.deque([""])
-    for _ in range(most):
-        if not waiting:
-            break
-        prefix = waiting.popleft()
-        is_in_split = any(map(is_split_name, prefix.split("/")))
-        for entry in entries(layout.path(prefix)):
-            name = entry.name.removesuffix("/")
-            if is_hidden(name):
-                continue
-            if name == entry.name:
-                _note_file(layout, prefix, name, is_in_split)
-                continue
-            path, key = layout.path(prefix + name), prefix + entry.name
-            if not name or layout.confinement.followed(path) in (None, *skipped):
-                continue
-            if SYNSET.fullmatch(name):
-                layout.synsets.add(name)
-                continue
-            if (split := split_named(name)) is not None and not is_in_split:
-                layout.splits.setdefault(split, []).append(key)
-            if name.lower() in _ANNOTATION_FOLDERS:
-                layout.annotations.append(key)
-            if name.lower() not in _NOT_ENTERED and key.count("/") < _DEPTH:
-                waiting.append(key)
-    return layout
-
-
-def _note_file(layout: Layout, prefix: str, name: str, is_in_split: bool) -> None:
-    if extension_of(name) in ("txt", "csv", "mat"):
-        layout.files.setdefault(name.lower(), prefix + name)
-    elif (match := ILSVRC_NAME.match(name)) and is_image_name(name):
-        layout.named = layout.named or prefix + name
-        if not is_in_split:
-            layout.named_splits.add(match[1])

@@ -26,7 +26,7 @@ from recordmill.transforms.records import (
 from recordmill.transforms.sources.annotated_tree import NO_ANNOTATIONS_FILE, NO_IMAGE, parsed
 from recordmill.transforms.sources.config import SourceConfig, readable
 from recordmill.transforms.sources.imagenet.labels import ImageList, Labels, ListedRow, find_lists
-from recordmill.transforms.sources.imagenet.layout import ILSVRC_NAME, SYNSET, find_layout, split_of
+from recordmill.transforms.sources.imagenet.layout import ILSVRC_NAME, SYNSET, Layout, split_of
 from recordmill.transforms.sources.names import (
     extension_of,
     failed,
@@ -69,7 +69,7 @@ class ImagenetSource(Source):
     needs_folder = True
 
     def check_input(self, config: SourceConfig) -> None:
-        layout = find_layout(config)
+        layout = Layout(config)
         lists = find_lists(layout)
         if not (layout.synsets or layout.named or lists):
             raise ValueError(
@@ -84,7 +84,7 @@ class ImagenetSource(Source):
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
         with readable("--input", config.input):
-            layout = find_layout(config)
+            layout = Layout(config)
             listed = {one.split for one in find_lists(layout) if one.split is not None}
         return tuple(sorted({*layout.splits, *layout.named_splits, *listed}))
 
@@ -113,7 +113,7 @@ class _Listing:
     """Lists a tree; holds the names of the XML files, and of the images in lists."""
 
     def __init__(self, config: SourceConfig) -> None:
-        self._layout = find_layout(config)
+        self._layout = Layout(config)
         self._lists = find_lists(self._layout)
         self._labels = Labels(self._layout, self._lists)
         self._selection = Selection(config)
