@@ -166,8 +166,7 @@ def coco(look: Look) -> str | None:
 
 def imagenet(look: Look) -> str | None:
     """Folders or images have ImageNet's names, or a list has images and the numbers of classes."""
-    from recordmill.transforms.sources.imagenet.labels import find_lists
-    from recordmill.transforms.sources.imagenet.layout import Layout
+    from recordmill.transforms.sources.imagenet.layout import Layout, find_lists
 
     if not look.is_folder:
         return None

@@ -25,8 +25,16 @@ from recordmill.transforms.records import (
 )
 from recordmill.transforms.sources.annotated_tree import NO_ANNOTATIONS_FILE, NO_IMAGE, parsed
 from recordmill.transforms.sources.config import SourceConfig, readable
-from recordmill.transforms.sources.imagenet.labels import ImageList, Labels, ListedRow, find_lists
-from recordmill.transforms.sources.imagenet.layout import ILSVRC_NAME, SYNSET, Layout, split_of
+from recordmill.transforms.sources.imagenet.layout import (
+    ILSVRC_NAME,
+    SYNSET,
+    ImageList,
+    Labels,
+    Layout,
+    ListedRow,
+    find_lists,
+    split_of,
+)
 from recordmill.transforms.sources.names import (
     extension_of,
     failed,
