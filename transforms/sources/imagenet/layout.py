@@ -61,15 +61,7 @@ _LONGEST_LINE = 1 << 16
 
 
 class Layout:
-    """The folders above the images, down to those of synsets; keys of folders are empty or end in `/`.
-
-    Args:
-        config: of the source.
-        most: the number of folders to list.
-
-    Raises:
-        OSError: a folder cannot be listed.
-    """
+    """The first `most` folders, down to those of synsets; keys of folders are empty or end in `/`."""
 
     def __init__(self, config: SourceConfig, most: int = _FOLDERS) -> None:
         self.root = real_path(config.input)
@@ -200,7 +192,7 @@ class Labels:
         files: keys of the files that were read.
 
     Raises:
-        ValueError, OSError: a file cannot be used, or cannot be read.
+        ValueError: a file cannot be used.
     """
 
     def __init__(self, layout: Layout, lists: Sequence[ImageList]) -> None:
@@ -223,11 +215,7 @@ class Labels:
         self.files = {*used, *(file.key for file in self._label_files), *(one.key for one in lists)}
 
     def true_label(self, name: str) -> str | None:
-        """The synset of an image of the flat validation set, by its name; None for other images.
-
-        Raises:
-            BadInput: stage `annotations`, `no line in the ground truth`.
-        """
+        """The synset of an image of the flat validation set. Raises BadInput if it has no line."""
         match = ILSVRC_NAME.match(name)
         if not self._truth.key or match is None or match[1] != "val":
             return None
@@ -238,11 +226,7 @@ class Labels:
         return found
 
     def solved(self, stem: str) -> tuple[AnnotatedObject, ...]:
-        """The objects of an image in Kaggle's solutions.
-
-        Raises:
-            BadInput: stage `annotations`, `not a prediction string`.
-        """
+        """The objects of an image in Kaggle's solutions. Raises BadInput if its row cannot be read."""
         texts = [file.take(stem) for file in self._solutions]
         cells = next((text for text in reversed(texts) if text is not None), "").split()
         try:
@@ -253,11 +237,7 @@ class Labels:
         return tuple(map(AnnotatedObject, cells[::5], boxes))
 
     def class_of(self, label: str | int) -> str | int:
-        """The class of a label in a list: a number counts in the list of classes.
-
-        Raises:
-            BadInput: stage `annotations`, `number of no class`.
-        """
+        """The class of a label in a list. Raises BadInput for a number beyond the list of classes."""
         if isinstance(label, str) or not self.listed_classes:
             return label
         if label >= len(self.listed_classes):
@@ -367,11 +347,7 @@ class Labels:
 
 
 def find_lists(layout: Layout) -> list[ImageList]:
-    """The lists of a tree, by their names and their first lines.
-
-    Raises:
-        OSError: one cannot be read.
-    """
+    """The lists of a tree, by their names and their first lines."""
     found = []
     for name, key in sorted(layout.files.items()):
         stem = name.removesuffix(".txt")
