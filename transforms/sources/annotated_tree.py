@@ -218,7 +218,7 @@ def parsed(file: TreeFile, data: bytes | BadInput, parse: Callable[[bytes], _T])
 
 
 def split_folders(*choices: Iterable[str]) -> tuple[str, ...]:
-    """The first folders below any wrapper, if all are named like splits; of the first keys with such folders."""
+    """The first folders below any wrapper, if all are named like splits; of the first choice with such."""
     for keys in choices:
         parts = {tuple(folder_of(key).split("/")) for key in keys}
         firsts = {part[0] for part in parts}

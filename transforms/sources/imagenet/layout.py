@@ -227,6 +227,8 @@ class Labels:
 
     def solved(self, stem: str) -> tuple[AnnotatedObject, ...]:
         """The objects of an image in Kaggle's solutions. Raises BadInput if its row cannot be read."""
+        if not self._solutions:
+            return ()
         texts = [file.take(stem) for file in self._solutions]
         cells = next((text for text in reversed(texts) if text is not None), "").split()
         try:

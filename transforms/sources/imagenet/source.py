@@ -199,7 +199,8 @@ class _Listing:
 
     def _take_xml(self, image: str) -> TreeFile | None:
         """The XML with the name of an image, and of several the one in a folder of the same name."""
-        found = self._xmls.get(name_stem(image), [])
+        if not (found := self._xmls.get(name_stem(image))):
+            return None
         folder = os.path.basename(os.path.dirname(image))
         near = [file for file in found if os.path.basename(os.path.dirname(file.key)) == folder]
         if not near and len(found) != 1:
