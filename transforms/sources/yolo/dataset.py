@@ -75,11 +75,11 @@ class YoloDataset:
             self._read_darknet(self._file(self._description))
         if not self.names:
             self._read_class_file(names)
-        if not self.sets and not yaml:
+        if not yaml and all(one.key is None for one in self.sets):
             lists = filter(self._is_image_list, names)
-            self.sets = [
-                ImageSet(normal_split(stem_of(name)), name, name, self._file(name)) for name in lists
-            ]
+            found = [ImageSet(normal_split(stem_of(name)), name, name, self._file(name)) for name in lists]
+            self.sets = [*found, *self.sets]
+        self.sets = self.sets if any(one.key is not None for one in self.sets) else []
         self.files.update(one.key or "" for one in self.sets if one.list_path)
         self._check_apart()
 
@@ -230,7 +230,7 @@ class YoloDataset:
             # templates name a `test`; and image roots may hold the images of all splits together
             is_allowed = one.split == "test" if found else len(self._roots) > 1
             self._check_missing(one, base, is_allowed)
-        self.sets = [*found, *missing] if found else []
+        self.sets = [*found, *missing]
 
     def _check_missing(self, one: ImageSet, base: str, is_allowed: bool) -> None:
         complete, text = _joined(base, one.text.replace("\\", "/")), clipped(one.text)
