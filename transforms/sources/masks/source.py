@@ -26,7 +26,6 @@ from recordmill.transforms.sources.config import SourceConfig, readable
 from recordmill.transforms.sources.masks.classes import COLOR_FILES, NAME_FILES, MaskClasses, mask_classes
 from recordmill.transforms.sources.masks.match import LOSSLESS, match_masks
 from recordmill.transforms.sources.masks.pattern import MaskPattern
-from recordmill.transforms.sources.masks.sniff import why_masks
 from recordmill.transforms.sources.names import (
     NOT_AN_IMAGE,
     extension_of,
@@ -72,12 +71,6 @@ class MasksSource(Source):
     flags = ("mask_pattern",)
     searches_roots = True
     needs_folder = True
-
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        with readable("--input", config.input):
-            return why_masks(config)
 
     def check_input(self, config: SourceConfig) -> None:
         if not _Masks(config).matched.masks:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 
 from recordmill.transforms.records import BadInput, Failure, ImageRecord
 from recordmill.transforms.sources.config import SourceConfig, readable
-from recordmill.transforms.sources.names import extension_of, is_image_name
+from recordmill.transforms.sources.names import is_image_name
 from recordmill.transforms.sources.selection import check_selection
 from recordmill.transforms.sources.source import (
     Description,
@@ -78,20 +78,6 @@ class CsvSource(Source):
     )
     untyped = True
 
-    def sniff(self, config: SourceConfig) -> str | None:
-        paths = config.annotations or (config.input,)
-        if any(extension_of(path) not in ("csv", "tsv") for path in paths):
-            return None
-        why = f"{paths[0]!r} is a CSV file by name"
-        try:
-            manifest = manifests(config)[0]
-            layout = read_layout(manifest, config)
-            folder = RowRecords(config, manifest).find_folder(layout.images)
-        except (OSError, ValueError):  # `check` says what is wrong
-            return why
-        where = "" if folder is None else f"; images are found in {folder!r}"
-        return f"{why}; {layout.describe()}{where}"
-
     def check(self, config: SourceConfig) -> None:
         with readable("--input", config.input):
             check_manifests(config, self.name)
@@ -113,6 +99,14 @@ class CsvSource(Source):
 
     def items(self, config: SourceConfig, scratch: str) -> Items:
         yield from _records(config)
+
+
+def described(config: SourceConfig) -> str:
+    """What the columns of the first manifest mean, for people. Raises OSError or ValueError."""
+    manifest = manifests(config)[0]
+    layout = read_layout(manifest, config)
+    folder = RowRecords(config, manifest).find_folder(layout.images)
+    return layout.describe() + ("" if folder is None else f"; images are found in {folder!r}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Any
 
 from recordmill.transforms.records import BadInput, Failure, ImageRecord
 from recordmill.transforms.sources.config import SourceConfig, readable
-from recordmill.transforms.sources.names import extension_of, is_unicode
+from recordmill.transforms.sources.names import is_unicode
 from recordmill.transforms.sources.selection import check_selection
 from recordmill.transforms.sources.source import (
     Description,
@@ -80,21 +80,6 @@ class JsonlSource(Source):
         example="labels.jsonl\nphotos/\n  1.jpg\n  2.jpg",
     )
 
-    def sniff(self, config: SourceConfig) -> str | None:
-        paths = config.annotations or (config.input,)
-        if any(extension_of(path) not in ("jsonl", "ndjson", "jsonlines") for path in paths):
-            return None
-        why = f"{paths[0]!r} is a JSON Lines file by name"
-        try:
-            manifest = manifests(config)[0]
-            first = _peek(manifest)
-            layout = _layout(first, _names(first), config, manifest)
-            told = f"columns: {describe(layout.columns)}" if layout.boxes is None else layout.boxes.describe()
-            folder = RowRecords(config, manifest).find_folder(_first_images(layout))
-            return f"{why}; {told}" + ("" if folder is None else f"; images are found in {folder!r}")
-        except (OSError, ValueError):  # `check` says what is wrong
-            return why
-
     def check(self, config: SourceConfig) -> None:
         with readable("--input", config.input):
             check_manifests(config, self.name)
@@ -116,6 +101,16 @@ class JsonlSource(Source):
 
     def items(self, config: SourceConfig, scratch: str) -> Items:
         yield from _records(config)
+
+
+def described(config: SourceConfig) -> str:
+    """What the keys of the first manifest mean, for people. Raises OSError or ValueError."""
+    manifest = manifests(config)[0]
+    first = _peek(manifest)
+    layout = _layout(first, _names(first), config, manifest)
+    meaning = f"columns: {describe(layout.columns)}" if layout.boxes is None else layout.boxes.describe()
+    folder = RowRecords(config, manifest).find_folder(_first_images(layout))
+    return meaning + ("" if folder is None else f"; images are found in {folder!r}")
 
 
 def _check_rows(manifest: Manifest, config: SourceConfig) -> None:

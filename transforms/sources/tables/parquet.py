@@ -94,18 +94,6 @@ class ParquetSource(Source):
         annotations=("masks",),
     )
 
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        found = None
-        with readable("--input", config.input):
-            for item in itertools.islice(_tables(config), _SNIFFED):
-                if isinstance(item, Table):
-                    found = found or item
-                elif is_image_name(item.key) or item.key.lower().endswith(".tar"):
-                    return None  # img2dataset has a table of what is in each .tar beside it
-        return None if found is None else f"{found.path.rpartition('/')[2]!r} is a Parquet file by name"
-
     def check(self, config: SourceConfig) -> None:
         check_input_exists(config)
         check_unused(config, self.name, "annotations", "input_features", "mask_pattern")

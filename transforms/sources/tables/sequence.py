@@ -24,7 +24,7 @@ from recordmill.transforms.records import (
     Steps,
 )
 from recordmill.transforms.sources.config import SourceConfig, check_unused, readable
-from recordmill.transforms.sources.names import extension_of, is_image_name
+from recordmill.transforms.sources.names import is_image_name
 from recordmill.transforms.sources.selection import check_selection
 from recordmill.transforms.sources.source import (
     Description,
@@ -69,18 +69,6 @@ class SequenceSource(Source):
         key="the file's name and the line",
         example="series.jsonl",
     )
-
-    def sniff(self, config: SourceConfig) -> str | None:
-        paths = config.annotations or (config.input,)
-        if any(extension_of(path) not in _EXTENSIONS for path in paths):
-            return None
-        try:
-            first = next((item for _, item in read_objects(manifests(config)[0])), None)
-        except OSError:  # the source of other JSON Lines says what is wrong
-            return None
-        if isinstance(first, dict) and isinstance(first.get(_LISTS), dict):
-            return f"the first line of {paths[0]!r} has {_LISTS}"
-        return None
 
     def check(self, config: SourceConfig) -> None:
         check_unused(

@@ -32,6 +32,9 @@ from recordmill.transforms.storage.paths import absolute, below, is_absolute, re
 USUAL_NAMES = ("data.yaml", "data.yml", "dataset.yaml")
 """Names of YAML files that describe a dataset."""
 
+LABEL_FOLDERS = frozenset(("labels", "label", "annotations", "annotation"))
+"""Names, in lower case, of folders of label files."""
+
 CLASS_FILES = ("obj.names", "classes.txt", "_darknet.labels")
 _SPLITS = ("train", "val", "test")
 _DARKNET_SPLITS = ("train", "valid", "val", "test")

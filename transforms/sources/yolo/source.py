@@ -21,7 +21,7 @@ from recordmill.transforms.sources.names import (
     skipped,
     stem_of,
 )
-from recordmill.transforms.sources.outline import Outline, links_outside
+from recordmill.transforms.sources.outline import Look, links_outside
 from recordmill.transforms.sources.pairs import (
     IMAGE_FOLDERS,
     ORPHAN,
@@ -37,9 +37,8 @@ from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.small_files import read_files
 from recordmill.transforms.sources.source import Description, Items, Source
 from recordmill.transforms.sources.tree import TreeFile
-from recordmill.transforms.sources.yolo.dataset import CLASS_FILES, YoloDataset
+from recordmill.transforms.sources.yolo.dataset import CLASS_FILES, LABEL_FOLDERS, YoloDataset
 from recordmill.transforms.sources.yolo.lines import LineFormat, is_label_text
-from recordmill.transforms.sources.yolo.sniff import LABEL_FOLDERS, why_yolo
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_folder
 
@@ -62,12 +61,6 @@ class YoloSource(Source):
     )
     flags = ()
     searches_roots = True
-
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        with readable("--input", config.input):
-            return why_yolo(config)
 
     def check_input(self, config: SourceConfig) -> None:
         if not is_folder(config.input) and extension_of(config.input) not in ("yaml", "yml"):
@@ -126,7 +119,7 @@ def _check_has_labels(config: SourceConfig) -> None:
 
     A label file has the name of an image, or lies below a folder with a name such as `labels`.
     """
-    outline = Outline(dataclasses.replace(config, input=root_of(config)))
+    outline = Look(dataclasses.replace(config, input=root_of(config)))
     levels = list(outline.walk())
     stems = {name_stem(name) for _, level in levels for name in level.images}
     for folder, level in levels:
