@@ -105,10 +105,10 @@ def folder_splits(config: SourceConfig) -> tuple[str, ...]:
         folders = [root]
         for folder in folders:
             for name in names_in(folder, ROOT_NAMES):
-                split, is_of_images = split_named(name), folder == root and name.lower() in IMAGE_FOLDERS
-                if (split or is_of_images) and is_folder(f"{folder}/{name}"):
-                    found.update([split] if split else ())
+                is_of_images = folder == root and name.lower() in IMAGE_FOLDERS
+                if (is_of_images or split_named(name)) and is_folder(f"{folder}/{name}"):
                     folders += [f"{folder}/{name}"] if is_of_images else ()
+                    found.update(filter(None, [split_named(name)]))
     return tuple(sorted(found))
 
 
@@ -118,36 +118,30 @@ def is_split_list(key: str) -> bool:
 
 
 def images_of_splits(
-    images: Collection[str],
-    sets: Sequence[ImageSet],
-    find: Callable[[str, ImageSet], tuple[str, str | None]],
+    images: Collection[str], sets: Sequence[ImageSet], find: Callable[[str, ImageSet], tuple[str, str | None]]
 ) -> Iterator[Listed | Failure]:
     """The images of each set, then those in none; without sets all images, whose splits are folders.
 
     Args:
         images: keys.
         sets: of the splits.
-        find: returns the key of an image, and its annotation if the line gives one, for a line of a list;
-            raises BadInput.
+        find: the key of the image in a line of a list, and of its annotation if the line has one; may raise
+            BadInput.
     """
-    if not sets:
+    if all(one.key is None for one in sets):
         yield from (Listed(key, folder_split(key)) for key in images)
         return
     seen: set[str] = set()
     for one in sets:
         if one.key is None:
             yield skipped(one.text, "named images are not there", f"of {one.split}")
-        elif one.list_path:
-            for item in _read_list(one, find):
-                if isinstance(item, Listed):
-                    seen.add(item.key)
-                yield item
-        else:
-            folder = f"{one.key}/".lstrip("/")
-            for key in images:
-                if key.startswith(folder) and key not in seen:
-                    seen.add(key)
-                    yield Listed(key, one.split)
+            continue
+        folder = f"{one.key}/".lstrip("/")
+        inner = (Listed(key, one.split) for key in images if key.startswith(folder) and key not in seen)
+        for item in _read_list(one, find) if one.list_path else inner:
+            if isinstance(item, Listed):
+                seen.add(item.key)
+            yield item
     yield from (skipped(key, "image in no split") for key in images if key not in seen)
 
 
@@ -160,15 +154,16 @@ def _read_list(
         for number, line in enumerate(iter(lambda: lines.readline(_LONGEST_LINE), ""), 1):
             if not (text := line.strip()):
                 continue
-            origin = f"{os.path.basename(one.key or '')}, line {number}"
+            origin = f"{(one.key or '').rpartition('/')[2]}, line {number}"
             try:
                 key, annotation = find(text, one)
             except BadInput as fault:
                 fault.detail = origin
                 yield failed(text, fault)
                 continue
-            if key in seen:
-                yield skipped(key, "image listed twice", origin)
-            else:
-                seen.add(key)
-                yield Listed(key, one.split, origin, annotation)
+            yield (
+                skipped(key, "image listed twice", origin)
+                if key in seen
+                else Listed(key, one.split, origin, annotation)
+            )
+            seen.add(key)

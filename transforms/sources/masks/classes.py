@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from recordmill.transforms.records import BadInput
+from recordmill.transforms.sources.class_tables import LABEL_MAP, UNLABELLED, Colors, color_of, read_names
 from recordmill.transforms.sources.names import clipped
-from recordmill.transforms.sources.small_files import small_names, small_text
+from recordmill.transforms.sources.small_files import small_text
 from recordmill.transforms.sources.tables.csv_cells import read_cells
 from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.files import is_file, open_file
@@ -17,12 +18,10 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 NAME_FILES = ("classes.txt", "class_names.txt", "names.txt", "labels.txt")
-COLOR_FILES = ("label_colors.txt", "class_dict.csv", "labelmap.txt")
-_UNLABELLED = "__ignore__"  # LabelMe's name of -1, which is 255 in an image
+COLOR_FILES = ("label_colors.txt", "class_dict.csv", LABEL_MAP)
 _ID_MODES = frozenset(("1", "L", "P", "I", "I;16"))
 _MOST_CLASSES = 64  # of a mask; a grey photograph has more values
 
-Colors = tuple[tuple[int, int], ...]
 _T = TypeVar("_T")
 
 
@@ -59,8 +58,8 @@ def mask_classes(root: str, within: Confinement, masks: Sequence[str]) -> MaskCl
     if file in COLOR_FILES:
         names, colors = _color_table(f"{root}/{file}", within.leads_to(f"{root}/{file}"))
     elif file:
-        found = small_names(within.leads_to(f"{root}/{file}"), f"{root}/{file}")
-        names = dict(enumerate(found[found[:1] == [_UNLABELLED] :]))
+        found = read_names(within.leads_to(f"{root}/{file}"), f"{root}/{file}")
+        names = dict(enumerate(found[found[:1] == [UNLABELLED] :]))
     elif in_colors:
         raise ValueError(
             f"the masks are in colours, and no table in {root!r} says what these are; "
@@ -135,7 +134,7 @@ def _color_table(name: str, path: str) -> tuple[dict[int, str], Colors]:
 def _rows(file: str, lines: list[str]) -> Iterator[tuple[str, int]]:
     """The name and the colour in each line of a table."""
     is_csv = file.endswith(".csv")
-    cells_of = _label_map_cells if file.endswith("labelmap.txt") else _color_cells
+    cells_of = _label_map_cells if file.endswith(LABEL_MAP) else _color_cells
     rows: Iterable[tuple[int, list[str] | BadInput]] = (
         read_cells(lines) if is_csv else enumerate(map(cells_of, lines), 1)
     )
@@ -146,12 +145,10 @@ def _rows(file: str, lines: list[str]) -> Iterator[tuple[str, int]]:
             continue
         if number == 1 and is_csv and not cells[-1].strip().isdecimal():
             continue  # the names of its columns
-        name, values = cells[0].strip(), [cell.strip() for cell in cells[1:4]]
-        are_bytes = all(len(one) < 4 and one.isdecimal() and int(one) < 256 for one in values)
-        if not name or len(values) < 3 or not are_bytes:
+        name, color = cells[0].strip(), color_of(cells[1:4])
+        if not name or color is None:
             raise ValueError(f"{file!r}, line {number} is not a name with three numbers from 0 to 255")
-        red, green, blue = map(int, values)
-        yield name, red << 16 | green << 8 | blue
+        yield name, color
 
 
 def _label_map_cells(line: str) -> list[str]:

@@ -24,8 +24,7 @@ from recordmill.transforms.records import (
 )
 from recordmill.transforms.sources.config import SourceConfig, readable
 from recordmill.transforms.sources.masks.classes import COLOR_FILES, NAME_FILES, MaskClasses, mask_classes
-from recordmill.transforms.sources.masks.match import LOSSLESS, match_masks
-from recordmill.transforms.sources.masks.pattern import MaskPattern
+from recordmill.transforms.sources.masks.match import LOSSLESS, MaskPattern, match_masks
 from recordmill.transforms.sources.names import (
     NOT_AN_IMAGE,
     extension_of,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from recordmill.transforms.records import Annotations, BadInput, ClassNames, Failure, ImageRecord, JobError
 from recordmill.transforms.sources.config import SourceConfig, readable
@@ -44,6 +44,9 @@ from recordmill.transforms.storage.files import is_folder
 
 _LOOKED_AT = 10_000  # files among which a check looks for an image, where calls wait for a service
 _MAX_LABEL_BYTES = 1 << 26
+
+_Files = Mapping[str, TreeFile]
+_Labels = Mapping[str, list[str]]  # keys of the label files of an image
 
 
 class YoloSource(Source):
@@ -97,8 +100,8 @@ class YoloSource(Source):
                 texts[item.key] = item
             else:
                 yield skipped(item.key, NOT_AN_IMAGE)
-        labels = pair_labels(images, texts)
-        yield from _records(config, dataset, images, labels, texts)
+        labels = _pair_labels(images, texts)
+        yield from _records(config, dataset, images, texts, labels)
         used = {key for keys in labels.values() for key in keys}
         orphans = (text for key, text in texts.items() if key not in used)
         for text, data in read_files(((one, one if one.size else None) for one in orphans), _MAX_LABEL_BYTES):
@@ -119,18 +122,17 @@ def _check_has_labels(config: SourceConfig) -> None:
 
     A label file has the name of an image, or lies below a folder with a name such as `labels`.
     """
-    outline = Look(dataclasses.replace(config, input=root_of(config)))
-    levels = list(outline.walk())
+    look = Look(dataclasses.replace(config, input=root_of(config)))
+    levels = list(look.walk())
     stems = {name_stem(name) for _, level in levels for name in level.images}
-    for folder, level in levels:
-        is_of_labels = not LABEL_FOLDERS.isdisjoint(folder.lower().split("/"))
-        texts = (name for name in level.others if extension_of(name) == "txt")
-        if any(
-            (is_of_labels or name_stem(name) in stems) and name not in CLASS_FILES and not is_split_list(name)
-            for name in texts
-        ):
-            return
-    if outline.is_whole and not config.image_roots:
+    likely = (
+        name
+        for folder, level in levels
+        for name in level.others
+        if name_stem(name) in stems or not LABEL_FOLDERS.isdisjoint(folder.lower().split("/"))
+    )
+    texts = (name for name in likely if extension_of(name) == "txt" and name not in CLASS_FILES)
+    if all(map(is_split_list, texts)) and look.is_whole and not config.image_roots:
         raise ValueError(
             f"--input is {config.input!r}: there is no label file, such as labels/1.txt"
             f"{links_outside(config)}; for the images without boxes give --source folder"
@@ -138,12 +140,8 @@ def _check_has_labels(config: SourceConfig) -> None:
 
 
 def _records(
-    config: SourceConfig,
-    dataset: YoloDataset,
-    images: Mapping[str, TreeFile],
-    labels: Mapping[str, list[str]],
-    texts: Mapping[str, TreeFile],
-) -> Iterator[ImageRecord | Failure]:
+    config: SourceConfig, dataset: YoloDataset, images: _Files, texts: _Files, labels: _Labels
+) -> Items:
     """The records of the images, in the order of the sets; then images that are in none."""
     selection = Selection(config)
     has_masks, has_keypoints = (kind in config.include_annotations for kind in ("masks", "keypoints"))
@@ -174,7 +172,7 @@ def _records(
             yield selection.item(item.key, functools.partial(record, item, data))
 
 
-def pair_labels(images: Mapping[str, TreeFile], texts: Mapping[str, TreeFile]) -> dict[str, list[str]]:
+def _pair_labels(images: Iterable[str], texts: Iterable[str]) -> _Labels:
     """The label file of each image, by path; where no label file has the path of an image, by file name.
 
     `labels/train/1.txt`, `train/labels/1.txt` and `train/1.txt` are of `images/train/1.jpg`.
@@ -199,7 +197,7 @@ def pair_labels(images: Mapping[str, TreeFile], texts: Mapping[str, TreeFile]) -
     return {key: by_name[name_stem(key)] for key in images if name_stem(key) in by_name}
 
 
-def _shared(labels: Mapping[str, list[str]]) -> frozenset[str]:
+def _shared(labels: _Labels) -> frozenset[str]:
     """The label files of images of several folders: of which one, nothing says."""
     folders: dict[str, set[str]] = {}
     for image, found in labels.items():
