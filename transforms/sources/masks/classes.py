@@ -11,7 +11,6 @@ from recordmill.transforms.sources.class_tables import LABEL_MAP, UNLABELLED, Co
 from recordmill.transforms.sources.names import clipped
 from recordmill.transforms.sources.small_files import small_text
 from recordmill.transforms.sources.tables.csv_cells import read_cells
-from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.files import is_file, open_file
 
 if TYPE_CHECKING:
@@ -39,12 +38,12 @@ class MaskClasses(NamedTuple):
     file: str = ""
 
 
-def mask_classes(root: str, within: Confinement, masks: Sequence[str]) -> MaskClasses:
+def mask_classes(root: str, leads_to: Callable[[str], str], masks: Sequence[str]) -> MaskClasses:
     """Reads the first of `NAME_FILES` and `COLOR_FILES` in a folder; masks in colours need one of the latter.
 
     Args:
         root: the folder.
-        within: roots in which its files have to lie, links followed.
+        leads_to: as `Confinement.leads_to`.
         masks: paths of the first masks, which show whether all are in colours, ids, or black and white.
 
     Raises:
@@ -55,10 +54,11 @@ def mask_classes(root: str, within: Confinement, masks: Sequence[str]) -> MaskCl
     colors: Colors = ()
     files = COLOR_FILES if in_colors else (*NAME_FILES, *COLOR_FILES)
     file = next((name for name in files if is_file(f"{root}/{name}")), "")
+    path = f"{root}/{file}"
     if file in COLOR_FILES:
-        names, colors = _color_table(f"{root}/{file}", within.leads_to(f"{root}/{file}"))
+        names, colors = _color_table(path, leads_to(path))
     elif file:
-        found = read_names(within.leads_to(f"{root}/{file}"), f"{root}/{file}")
+        found = read_names(leads_to(path), path)
         names = dict(enumerate(found[found[:1] == [UNLABELLED] :]))
     elif in_colors:
         raise ValueError(

@@ -41,19 +41,12 @@ _FIELDS = {"stem": "[^/]+", "name": "[^/]+", "folder": ".*"}
 
 
 class Matched(NamedTuple):
-    """Files by what they are.
-
-    Attributes:
-        images: keys of files that may be images, in order.
-        masks: the keys of the masks of each image that has any; several where they cannot be told apart.
-        orphans: keys of masks without an image.
-        others: keys of masks that are not used, and why.
-    """
+    """Keys of images and masks."""
 
     images: list[str]
-    masks: dict[str, list[str]]
-    orphans: list[str]
-    others: dict[str, str]
+    masks: dict[str, list[str]]  # of each image that has any; several where they cannot be told apart
+    orphans: list[str]  # masks without an image
+    others: dict[str, str]  # masks that are not used, and why
 
 
 def mask_path(key: str) -> str | None:

@@ -232,27 +232,24 @@ class YoloDataset:
             complete = path if is_absolute(path) else posixpath.join(base, path)
             key, is_list = self._find(path, complete)
             if key is None:
-                missing.append((split, text, complete))
+                missing.append((ImageSet(split, text, None), complete))
             else:
                 self.sets.append(ImageSet(split, text, key, self._file(key) if is_list else ""))
-        for split, text, complete in missing if not may_be_missing else ():
+        for one, complete in missing if not may_be_missing else ():
             # templates name a `test`; and image roots may hold the images of all splits together
-            is_allowed = split == "test" if self.sets else len(self._roots) > 1
-            shown = f"{split}: {clipped(text)!r}", repr(posixpath.join(clipped(base), clipped(text)))
-            self._check_missing(complete, *shown, is_allowed)
-        self.sets += [ImageSet(split, text, None) for split, text, _ in missing]
-
-    def _check_missing(self, complete: str, entry: str, path: str, is_allowed: bool) -> None:
-        said = f"--input is {self._input!r}: {self._description}"
-        is_there = file_system(complete).has_latency or may_be_there(posixpath.join(self._root, complete))
-        if is_there and not self._inner(complete):
-            raise ValueError(f"{said} names {path}, outside the input; {GIVE_ROOT}")
-        if not is_allowed:
-            raise ValueError(
-                f"{said} has {entry}, and neither {path} nor the end of that path is below "
-                f"{' and '.join(map(repr, self._roots))}; correct or remove {entry.partition(':')[0]} in "
-                f"{self._description}, or give --image_root the folder that the path begins in"
-            )
+            is_allowed = one.split == "test" if self.sets else len(self._roots) > 1
+            said = f"--input is {self._input!r}: {self._description}"
+            path, text = posixpath.join(clipped(base), clipped(one.text)), clipped(one.text)
+            is_there = file_system(complete).has_latency or may_be_there(posixpath.join(self._root, complete))
+            if is_there and not self._inner(complete):
+                raise ValueError(f"{said} names {path!r}, outside the input; {GIVE_ROOT}")
+            if not is_allowed:
+                raise ValueError(
+                    f"{said} has {one.split}: {text!r}, and neither {path!r} nor the end of that path is "
+                    f"below {' and '.join(map(repr, self._roots))}; correct or remove {one.split} in "
+                    f"{self._description}, or give --image_root the folder that the path begins in"
+                )
+        self.sets += [one for one, _ in missing]
 
     def _is_image_list(self, name: str) -> bool:
         """Whether a file is named like a split, and its first line like an image."""
@@ -265,10 +262,9 @@ class YoloDataset:
     def _check_apart(self) -> None:
         found = [(one, one.key) for one in self.sets if one.key is not None]
         for (one, key), (other, other_key) in itertools.combinations(found, 2):
-            is_same = posixpath.commonpath((key, other_key)) in (key, other_key)
-            if one.list_path or other.list_path:
-                is_same = one.list_path == other.list_path
-            if one.split != other.split and is_same:
+            if one.split == other.split or one.list_path != other.list_path:
+                continue
+            if one.list_path or posixpath.commonpath((key, other_key)) in (key, other_key):
                 raise ValueError(
                     f"--input is {self._input!r}: {one.split} ({one.text}) and {other.split} ({other.text}) "
                     "name the same images; take one of them out, and give --splits to divide them"
@@ -284,9 +280,6 @@ def _tails(path: str) -> Iterator[list[str]]:
 def read_yaml(path: str) -> dict[str, Any]:
     """A mapping in YAML whose scalars are all text, as written: `no` stays a class called `no`.
 
-    Args:
-        path: a real one.
-
     Raises:
         ValueError: it is something else.
     """
@@ -294,18 +287,15 @@ def read_yaml(path: str) -> dict[str, Any]:
 
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # makes text, lists and mappings alone
     text = small_text(path, path)
+    depth = 0
     try:
-        depth = 0
-        for number, event in enumerate(
-            yaml.parse(text, Loader=loader)
-        ):  # before C recurses into what is nested
+        events = yaml.parse(text, Loader=loader)  # before C recurses into what is nested
+        for number, event in enumerate(events):
             kind = type(event).__name__
             depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
-            if depth > _DEEPEST_YAML:
-                raise ValueError(f"{path!r} is nested more than {_DEEPEST_YAML} deep")
-            if number > _MOST_YAML:
+            if depth > _DEEPEST_YAML or number > _MOST_YAML:
                 raise ValueError(
-                    f"{path!r} has more than {_MOST_YAML} values, too many to describe a dataset"
+                    f"{path!r} is nested more than {_DEEPEST_YAML} deep, or has more than {_MOST_YAML} values"
                 )
         found = yaml.load(text, Loader=loader)
     except (yaml.YAMLError, RecursionError) as error:

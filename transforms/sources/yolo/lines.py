@@ -17,27 +17,16 @@ _SMALLEST_POLYGON = 6
 
 
 class LineFormat(NamedTuple):
-    """What the lines of a dataset mean.
+    """The meaning of the lines of a dataset; where masks are not taken, polygons become boxes around them."""
 
-    Attributes:
-        labels: of the classes by id; empty where none have a name.
-        keypoints: (number, 2 or 3 values each) of poses; None where lines have none.
-        takes_masks: polygons become masks, else the boxes around them.
-        takes_keypoints: those of poses are kept.
-    """
-
-    labels: Mapping[int, str | int] = {}
-    keypoints: tuple[int, int] | None = None
+    labels: Mapping[int, str | int] = {}  # of the classes by id; empty where none have a name
+    keypoints: tuple[int, int] | None = None  # (number, 2 or 3 values each) of poses
     takes_masks: bool = False
     takes_keypoints: bool = False
 
     @internal_errors("annotations")
     def objects(self, text: str, file: str) -> tuple[AnnotatedObject, ...]:
-        """The objects in the text of a label file.
-
-        Args:
-            text: of the file.
-            file: its name, for messages.
+        """The objects in the text of a label file, whose name is for messages.
 
         Raises:
             BadInput: stage `annotations`; a line is not YOLO's, or its class has no name.
