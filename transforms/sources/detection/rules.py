@@ -141,8 +141,7 @@ def archive(look: Look) -> str | None:
 
 def coco(look: Look) -> str | None:
     """A JSON file has the lists of COCO: one that the call names, or one of the first in the folder."""
-    from recordmill.transforms.sources.coco.files import _LIKELY_FOLDERS as LIKELY_FOLDERS
-    from recordmill.transforms.sources.coco.files import kind_of
+    from recordmill.transforms.sources.coco.files import LIKELY_FOLDERS, kind_of
     from recordmill.transforms.sources.tables.manifests import flag_of, manifests
 
     found = None
