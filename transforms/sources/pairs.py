@@ -25,19 +25,12 @@ _LONGEST_LINE = 1 << 16
 
 
 class ImageSet(NamedTuple):
-    """Images of one split.
+    """Images of one split: those below a folder, or in a list."""
 
-    Attributes:
-        split: its name in the description.
-        text: path in the description.
-        key: below a root, of a folder (empty for the root) or a list of images; None where there is neither.
-        list_path: real path of the list; empty for a folder.
-    """
-
-    split: str
-    text: str
-    key: str | None
-    list_path: str = ""
+    split: str  # as the description has it
+    text: str  # path in the description
+    key: str | None  # path below a root; empty for the root, None where nothing is there
+    list_path: str = ""  # real path of the list; empty for a folder
 
 
 class Listed(NamedTuple):
@@ -122,11 +115,8 @@ def images_of_splits(
 ) -> Iterator[Listed | Failure]:
     """The images of each set, then those in none; without sets all images, whose splits are folders.
 
-    Args:
-        images: keys.
-        sets: of the splits.
-        find: the key of the image in a line of a list, and of its annotation if the line has one; may raise
-            BadInput.
+    `find` returns the key of the image in a line of a list, and of its annotation if the line has one, or
+    raises BadInput.
     """
     if all(one.key is None for one in sets):
         yield from (Listed(key, folder_split(key)) for key in images)

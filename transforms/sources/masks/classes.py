@@ -90,15 +90,9 @@ def is_mask_of(mask: str, image: str) -> bool:
 
     The image must be in colour.
     """
-
-    def size_of_mask(found: Image) -> tuple[int, int] | None:
-        return found.size if found.mode in _ID_MODES and found.getcolors(_MOST_CLASSES) else None
-
     with contextlib.suppress(OSError):
-        size = _look(mask, size_of_mask)
-        return size is not None and size == _look(
-            image, lambda found: None if found.mode in _ID_MODES else found.size
-        )
+        size = _look(mask, lambda it: it.mode in _ID_MODES and it.getcolors(_MOST_CLASSES) and it.size)
+        return bool(size) and size == _look(image, lambda it: it.mode not in _ID_MODES and it.size)
     return False
 
 

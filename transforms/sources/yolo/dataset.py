@@ -66,6 +66,7 @@ class YoloDataset:
         self._input = config.input
         self._root = root_of(config)
         self._roots = (self._root, *map(real_path, config.image_roots))
+        self._written = (*self._roots, absolute(config.input))
         # a link that is itself the input may lead anywhere
         self._confinement = Confinement((*self._roots, real_path(config.input)))
         self._names_in = functools.cache(lambda path: names_in(path, ROOT_NAMES) if is_folder(path) else [])
@@ -103,7 +104,7 @@ class YoloDataset:
             BadInput: there is no such image, or the path leads outside.
         """
         path = line if "/" in line else line.replace("\\", "/")
-        bases = (posixpath.dirname(listed.key or ""), self._base, "")
+        bases = dict.fromkeys((posixpath.dirname(listed.key or ""), self._base, ""))
         inner = self._inner(path, bases)
         tails = ("/".join((base, *parts)).lstrip("/") for parts in _tails(path) for base in bases)
         key = next((key for key in itertools.chain(inner, tails) if key in images), None)
@@ -114,10 +115,10 @@ class YoloDataset:
     def _inner(self, path: str, bases: Iterable[str] = ("",)) -> list[str]:
         """The paths below a root that a path from one of the bases may mean; none where it leads outside."""
         if is_absolute(path):
-            roots = (*self._roots, absolute(self._input))
-            rests = [below(root, f"{absolute(path)}/") for root in roots]
+            path = f"{absolute(path)}/"
+            rests = [below(root, path) for root in self._written]
         else:
-            rests = [posixpath.join(base, path) for base in dict.fromkeys(bases)]
+            rests = [posixpath.join(base, path) for base in bases]
         tidy = [posixpath.normpath(rest) for rest in rests if rest is not None]
         return ["" if one == "." else one for one in tidy if one != ".." and not one.startswith("../")]
 
@@ -130,13 +131,14 @@ class YoloDataset:
         paths = (f"{root}/{key}" for root in self._roots)
         return self._confinement.leads_to(next(filter(is_file, paths), f"{self._root}/{key}"))
 
-    def _find(self, path: str, complete: str) -> tuple[str | None, bool]:
+    def _find(self, path: str, complete: str = "") -> tuple[str | None, bool]:
         """The key of a file or folder, and whether it is a file; None if it is not below a root.
 
         A path of another computer, or one that differs in case, is found by as many of its last parts as
         possible. The last part alone is enough only for a file, or a folder named like a split: the folder
         `images` of `/data/train/images` may hold every split.
         """
+        complete = complete or path
         if "\0" in complete:
             return None, False
         for key in dict.fromkeys((*self._inner(complete), *self._inner(path))):
@@ -208,7 +210,7 @@ class YoloDataset:
         found = {key.strip(): value.strip() for key, equals, value in lines if equals}
         texts = [(split, found[split]) for split in _DARKNET_SPLITS if found.get(split)]
         self._take_sets("", texts, may_be_missing=True)
-        key, is_list = self._find(found["names"], found["names"]) if "names" in found else (None, False)
+        key, is_list = self._find(found.get("names", ""))
         if key and is_list:
             self._read_names(key)
 

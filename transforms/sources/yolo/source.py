@@ -6,8 +6,10 @@ Ultralytics' data.yaml, darknet's obj.data, Roboflow's and CVAT's exports, and b
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import math
 from collections.abc import Iterable, Mapping
 
 from recordmill.transforms.records import Annotations, BadInput, ClassNames, Failure, ImageRecord, JobError
@@ -69,7 +71,13 @@ class YoloSource(Source):
         if not is_folder(config.input) and extension_of(config.input) not in ("yaml", "yml"):
             raise ValueError(f"--input is {config.input!r}; --source yolo reads a folder, or a data.yaml")
         YoloDataset(config)
-        _check_has_images(config)
+        most = _LOOKED_AT if file_system(config.input).has_latency else math.inf
+        files = enumerate(input_files(config))
+        if not any(is_image_name(item.key) or number >= most for number, item in files):
+            remedy = "; give --image_root the folder of the images, if they are elsewhere"
+            raise ValueError(
+                f"--input is {config.input!r}: there is no image below it{links_outside(config) or remedy}"
+            )
         _check_has_labels(config)
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
@@ -106,15 +114,6 @@ class YoloSource(Source):
         orphans = (text for key, text in texts.items() if key not in used)
         for text, data in read_files(((one, one if one.size else None) for one in orphans), _MAX_LABEL_BYTES):
             yield _orphan(text, data)
-
-
-def _check_has_images(config: SourceConfig) -> None:
-    has_latency = file_system(config.input).has_latency
-    for number, item in enumerate(input_files(config)):
-        if is_image_name(item.key) or (has_latency and number >= _LOOKED_AT):
-            return
-    remedy = links_outside(config) or "; give --image_root the folder of the images, if they are elsewhere"
-    raise ValueError(f"--input is {config.input!r}: there is no image below it{remedy}")
 
 
 def _check_has_labels(config: SourceConfig) -> None:
@@ -215,13 +214,12 @@ def _text(data: bytes | BadInput, file: str) -> str:
 
 
 def _orphan(file: TreeFile, data: bytes | BadInput) -> Failure:
-    try:
-        text = _text(data, file.key)
-        is_labels = not text.strip() or is_label_text(text)
-    except BadInput:
-        is_labels = True
     name = file.key.rpartition("/")[2]
-    is_list = is_split_list(file.key) and not file.size
-    if name in CLASS_FILES or is_list or name.lower().startswith("readme") or not is_labels:
+    is_other = name in CLASS_FILES or name.lower().startswith("readme")
+    is_other = is_other or (is_split_list(file.key) and not file.size)
+    with contextlib.suppress(BadInput):
+        text = _text(data, file.key)
+        is_other = is_other or (bool(text.strip()) and not is_label_text(text))
+    if is_other:
         return skipped(file.key, "not a label file")
     return Failure(file.key, "annotations", ORPHAN, "no image has its name")
