@@ -65,6 +65,19 @@ def color_of(cells: Sequence[str]) -> int | None:
     return red << 16 | green << 8 | blue
 
 
+def read_names(path: str, name: str) -> list[str]:
+    """The names of classes in a file, one a line.
+
+    Raises:
+        ValueError: as `small_text`; or a line between others is blank, so that the next ids are in doubt.
+    """
+    lines = [line.strip() for line in small_text(path, name).rstrip().splitlines()]
+    if "" in lines:
+        at = lines.index("") + 1
+        raise ValueError(f"{name!r} has a blank line between names, line {at}; each line names a class")
+    return lines
+
+
 def read_class_table(path: str, name: str) -> ClassTable:
     """Reads a labelmap.txt, or a file of one name a line.
 

@@ -16,8 +16,7 @@ from collections.abc import Callable, Collection, Iterator
 
 from recordmill.transforms.records import BadInput, Failure, ImageRecord
 from recordmill.transforms.sources.config import SourceConfig, readable
-from recordmill.transforms.sources.masks.match import ENDINGS, LOSSLESS, mask_path
-from recordmill.transforms.sources.masks.pattern import MaskPattern
+from recordmill.transforms.sources.masks.match import ENDINGS, LOSSLESS, MaskPattern, mask_path
 from recordmill.transforms.sources.names import (
     IMAGE_EXTENSIONS,
     NOT_AN_IMAGE,
