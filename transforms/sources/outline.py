@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import itertools
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from recordmill.transforms.flags import flag_with
 from recordmill.transforms.records import BadInput, Failure
@@ -137,6 +137,10 @@ class Look:
         """The path of a file or folder by its key."""
         return f"{self.root}/{key}" if key else self.root
 
+    def given(self, key: str) -> str:
+        """The path of a file or folder by its key, as the call spells the input."""
+        return f"{self.config.input.rstrip('/')}/{key}" if key else self.config.input
+
     def file(self, key: str) -> str:
         """The real path of a file by its key; of a link to the outside its own, which `open_file` refuses."""
         return self._confinement.inner(self.path(key))
@@ -161,12 +165,12 @@ class Look:
         Raises:
             OSError: as `level`.
         """
-        return [entry.name for entry in self._visible(key)]
+        return [entry.name for entry in self._entries(key)]
 
     def folders(self, key: str = "") -> dict[str, str]:
         """The names of all folders in a folder that are read, and their real paths."""
         if key not in self._folders:
-            inner = ((entry, self._leads_to(entry)) for entry in self._visible(key) if entry.name[-1] == "/")
+            inner = ((entry, self._leads_to(entry)) for entry in self._entries(key) if entry.name[-1] == "/")
             self._folders[key] = {
                 entry.basename: path for entry, path in inner if path and path not in self._skip_dirs
             }
@@ -237,7 +241,7 @@ class Look:
             if not waiting:
                 return
             key = waiting.popleft()
-            yield key, self._visible(key)
+            yield key, self._entries(key)
             if bool(key) + key.count("/") < depth:
                 inner = self.folders(key)
                 for name in sorted(inner, key=lambda one: one.lower() not in likely) if likely else inner:
@@ -267,49 +271,45 @@ class Look:
                 raise
             return []  # reading reports the fault
 
-    def _visible(self, key: str) -> list[Entry]:
+    def _entries(self, key: str) -> list[Entry]:
+        """What is in a folder, without hidden names; cached for the last folder."""
         if self._last[0] != key:
-            found = ((entry, entry.basename) for entry in self._listed(key))
-            visible = [entry for entry, name in found if name and not is_hidden(name) and is_unicode(name)]
-            self._last = (key, visible)
+            self._last = (key, [entry for entry, _ in _visible(self._listed(key))])
         return self._last[1]
 
     def _leads_to(self, entry: Entry) -> str | None:
-        """The path of an entry; of a link, where it leads, or None if that is outside, or may not be seen."""
+        """The path of an entry; of a link, where it leads, or None if that is outside the roots."""
         try:
             return self._confinement.resolve(entry.path, "list") if entry.is_link else entry.path
-        except (BadInput, OSError):
+        except BadInput:
+            self.outside[entry.path] = real_path(entry.path)
             return None
 
     def _level(self, key: str, found: Sequence[Entry]) -> Level:
-        path = self.path(key)
         images: list[str] = []
         others: list[str] = []
         folders: list[str] = []
         links = 0
-        for name, full, is_linked, _ in found:
-            is_folder_name = name[-1] == "/"
-            bare = name[:-1] if is_folder_name else name
-            if not bare or is_hidden(bare) or not is_unicode(bare):
-                continue
-            if not is_folder_name and not is_linked:
-                (images if is_image_name(bare) else others).append(bare)
-                continue
-            links += is_linked
-            leads_to = full
-            if is_linked and links <= _LINKS:
-                try:
-                    leads_to = self._confinement.resolve(leads_to, "list")
-                except BadInput:
-                    self.outside[full] = real_path(full)
+        for entry, name in _visible(found):
+            links += entry.is_link
+            path: str | None = entry.path
+            if entry.is_link and links <= _LINKS:
+                path = self._leads_to(entry)
+                if path is None:
                     continue
-                self.enters_roots = self.enters_roots or not f"{leads_to}/".startswith(f"{self.root}/")
-            self.is_whole = self.is_whole and links <= _LINKS
-            if not is_folder_name:
-                (images if is_image_name(bare) else others).append(bare)
-            elif leads_to not in self._skip_dirs and not f"{path}/".startswith(f"{leads_to}/"):
-                folders.append(bare)
+                self.enters_roots = self.enters_roots or not f"{path}/".startswith(f"{self.root}/")
+            if entry.name[-1] != "/":
+                (images if is_image_name(name) else others).append(name)
+            elif path not in self._skip_dirs and not f"{self.path(key)}/".startswith(f"{path}/"):
+                folders.append(name)
+        self.is_whole = self.is_whole and links <= _LINKS
         return Level(images, others, folders)
+
+
+def _visible(found: Iterable[Entry]) -> Iterator[tuple[Entry, str]]:
+    """Entries with their names, without hidden ones."""
+    named = ((entry, entry.basename) for entry in found)
+    return ((entry, name) for entry, name in named if name and not is_hidden(name) and is_unicode(name))
 
 
 def joined(folder: str, name: str) -> str:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
-import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING
 
 from recordmill.transforms.records import BadInput, Failure, ImageRecord
 from recordmill.transforms.sources.config import SourceConfig, readable
@@ -29,6 +29,9 @@ from recordmill.transforms.sources.names import (
 from recordmill.transforms.sources.outline import Look, joined
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.storage.files import is_file
+
+if TYPE_CHECKING:
+    from recordmill.transforms.sources.archives.archive import Archive
 
 _COCO_FOLDERS, _COCO_DEPTH, _COCO_FILES = 50, 2, 20
 _IMAGENET_FOLDERS = 40
@@ -101,7 +104,7 @@ def parquet(look: Look) -> str | None:
 
 def webdataset(look: Look) -> str | None:
     """The first tar has an image and a file of the same sample."""
-    from recordmill.transforms.sources.archives.archive import first_archive, first_bytes, first_names
+    from recordmill.transforms.sources.archives.archive import first_bytes, first_names
     from recordmill.transforms.sources.archives.webdataset import (
         _MASKS as MASKS,
     )
@@ -115,29 +118,37 @@ def webdataset(look: Look) -> str | None:
         sample_name,
     )
 
-    archive = first_archive(look.config, TARS)
-    if archive is None:
-        return None
-    samples = [(name, *sample_name(name)) for name in first_names(archive)]
+    found = _first_archive(look, TARS)
+    samples = [(name, *sample_name(name)) for name in (first_names(found) if found else ())]
     images = {sample for name, sample, extension in samples if is_image_name(name) and extension not in MASKS}
-    for name, sample, extension in samples:
-        if extension in WITH_IMAGE and sample in images:
-            if extension == "json" and _is_labelme_json(first_bytes(archive, name)):
-                return None  # LabelMe's files are read from folders only
-            shard = archive.path.rpartition("/")[2]
-            return f"{shard!r} is a tar with an image and {name!r}, which goes with it"
-    return None
+    with_image = (one for one in samples if one[2] in WITH_IMAGE and one[1] in images)
+    name, _, extension = next(with_image, ("", "", ""))
+    if found is None or not name:
+        return None
+    if extension == "json" and re.search(rb'"shapes"\s*:\s*\[', first_bytes(found, name)):
+        return None  # LabelMe's annotations are read from folders only
+    return f"{found.path.rpartition('/')[2]!r} is a tar with an image and {name!r}, which goes with it"
 
 
 def archive(look: Look) -> str | None:
     """The first archive holds an image."""
-    from recordmill.transforms.sources.archives.archive import first_archive, first_names
+    from recordmill.transforms.sources.archives.archive import first_names
 
-    found = first_archive(look.config)
+    found = _first_archive(look)
     image = None if found is None else next(filter(is_image_name, first_names(found)), None)
     if found is None or image is None:
         return None
     return f"{found.path.rpartition('/')[2]!r} is an archive that holds images such as {image!r}"
+
+
+def _first_archive(look: Look, kinds: str = ".+") -> Archive | None:
+    """The first archive among the first files; None if images lie there too."""
+    from recordmill.transforms.sources.archives.archive import Archive, archives
+
+    if any(map(is_image_name, look.first)):
+        return None
+    first = itertools.islice(archives(look.config, kinds), len(look.first))
+    return next((item for item in first if isinstance(item, Archive)), None)
 
 
 def coco(look: Look) -> str | None:
@@ -283,14 +294,6 @@ def _labelme_xml(head: bytes) -> str:
 
 
 labelme = a_head({"json": _labelme_json, "xml": _labelme_xml})
-
-
-def _is_labelme_json(data: bytes) -> bool:
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(found, dict) and isinstance(found.get("shapes"), list)
 
 
 def openimages(look: Look) -> str | None:
