@@ -34,7 +34,8 @@ _NAMES, _NAMES_REMOTE = 20_000, 1_000  # of a folder
 _LINKS = 200  # of a folder that are resolved
 _DEPTH, _DEEPEST = 8, 50  # levels of folders that are listed: by default, and at most
 _FIRST = 1_000  # files
-_NEAREST, _NEAREST_DEPTH = 60, 5  # folders, and levels of them
+_NEAREST = 60  # folders in which first files are looked for
+_LIKELY = ("annotations", "panoptic")  # folders that come first
 _HEAD = 1 << 14
 _LOOKED_AT = 10_000  # files that may be none
 _SHOWN = 3  # image roots that a message names
@@ -176,27 +177,25 @@ class Look:
             }
         return self._folders[key]
 
-    def first_files(
-        self,
-        extensions: Collection[str],
-        most: int = 3,
-        folders: int = _NEAREST,
-        depth: int = _NEAREST_DEPTH,
-        likely: Collection[str] = (),
-    ) -> Iterator[str]:
-        """Keys of files with one of the extensions: the first `most` of each of the nearest folders.
+    def first_files(self, extensions: Collection[str], most: int = 3, depth: int = 5) -> Iterator[str]:
+        """Keys of the first `most` files with one of the extensions, in lower case, of each folder.
 
-        Args:
-            extensions: in lower case.
-            most: files of a folder.
-            folders: number of folders that are looked at.
-            depth: levels of folders below the input.
-            likely: names, in lower case, of folders that come before those next to them.
+        Looks at some folders, up to `depth` levels below the input: the nearest first, each once.
         """
-        for key, found in self._nearest(folders, depth, likely):
-            named = (entry for entry in found if extension_of(entry.name) in extensions)
+        waiting = collections.deque([""])
+        seen = {self.root}
+        for _ in range(_NEAREST):
+            if not waiting:
+                return
+            key = waiting.popleft()
+            named = (entry for entry in self._entries(key) if extension_of(entry.name) in extensions)
             files = (entry.name for entry in named if self._leads_to(entry) is not None)
             yield from (joined(key, name) for name in itertools.islice(files, most))
+            inner = self.folders(key) if bool(key) + key.count("/") < depth else {}
+            for name in sorted(inner, key=lambda one: one.lower() not in _LIKELY):
+                if inner[name] not in seen:
+                    seen.add(inner[name])
+                    waiting.append(joined(key, name))
 
     def files(self, folder: str = "") -> Iterator[TreeFile | Failure]:
         """The files below a folder in the order of their keys, as sources list them."""
@@ -230,24 +229,6 @@ class Look:
             folders += ["/".join(filter(None, (above, name, *parts[at:]))) for name in images]
         paths = (*map(real_path, self.config.image_roots), *map(self.path, folders))
         return any(not self._stems_in(one).isdisjoint(wanted) for one in paths)
-
-    def _nearest(
-        self, folders: int, depth: int, likely: Collection[str]
-    ) -> Iterator[tuple[str, list[Entry]]]:
-        """The folders nearest to the input, each once, and what is in them; `likely` ones come first."""
-        waiting = collections.deque([""])
-        seen = {self.root}
-        for _ in range(folders):
-            if not waiting:
-                return
-            key = waiting.popleft()
-            yield key, self._entries(key)
-            if bool(key) + key.count("/") < depth:
-                inner = self.folders(key)
-                for name in sorted(inner, key=lambda one: one.lower() not in likely) if likely else inner:
-                    if inner[name] not in seen:
-                        seen.add(inner[name])
-                        waiting.append(joined(key, name))
 
     def _stems_in(self, path: str) -> set[str]:
         """The names of the images in a folder, without extensions; empty if it is no folder."""

@@ -103,16 +103,15 @@ def check_class_folders(look: Look, is_cut: bool) -> None:
     """
     names = list(_with_images(look))
     splits = list(filter(is_split_name, names))
-    found = _mixed_splits(look, names, splits)
+    findings = [_mixed_splits(look, names, splits)]
     if splits and len(splits) == len(names):
         names = sorted({name for split in splits for name in _with_images(look, split)})
-    found = found or _split_words(look, names) or _splits_below(look, names)
+    findings += [_split_words(look, names), _splits_below(look, names)]
     if look.config.label_pattern is None:
-        found = found or _structural(look, names) or _depths(look, names)
+        findings += [_structural(look, names), _depths(look, names)]
         if is_cut and not splits and len(names) < 2:
-            found = found or _single(look)
-    if found:
-        what, ways = found
+            findings.append(_single(look))
+    for what, ways in itertools.chain.from_iterable(findings):
         raise ValueError(f"--input is {look.config.input!r}, where {what}: {'; '.join(ways)}{OR_FOLDER}")
 
 
@@ -122,29 +121,27 @@ def _give(look: Look, *keys: str) -> str:
     return f"give {'one of them: ' if len(keys) > 1 else ''}{listed}"
 
 
-def _mixed_splits(look: Look, names: list[str], splits: list[str]) -> _Finding | None:
+def _mixed_splits(look: Look, names: list[str], splits: list[str]) -> Iterator[_Finding]:
     """Splits next to a folder that is no split, or next to an image."""
     others = [name for name in names if name not in splits]
     if others and len(set(map(normal_split, splits))) > 1:
         shown = " and ".join(map(repr, splits[:2]))
         ways = ["move it elsewhere", _give(look, *splits, *others)]
-        return f"{shown} are named like splits, and {others[0]!r} is not", ways
+        yield f"{shown} are named like splits, and {others[0]!r} is not", ways
     strays = list(filter(Selection(look.config).takes, look.level("").images))
     if splits and not others and strays:
         ways = [f"leave it out with {flag_with('--exclude', strays[0])}"] if len(strays) == 1 else []
         found = f"{splits[0]!r} is named like a split, and {strays[0]!r} is in none"
-        return found, [*ways, _give(look, *splits)]
-    return None
+        yield found, [*ways, _give(look, *splits)]
 
 
-def _split_words(look: Look, names: list[str]) -> _Finding | None:
+def _split_words(look: Look, names: list[str]) -> Iterator[_Finding]:
     """Classes most of which are named after different splits: `seg_train`, `seg_test`."""
     found = {name: _splits_named(_name(name)) for name in names}
     alike = [name for name, words in found.items() if words]
     if 2 * len(alike) >= len(names) and len(set().union(*found.values())) > 1:
         shown = " and ".join(map(repr, alike[:2]))
-        return f"{shown} are named after splits, and are no classes", [_give(look, *names)]
-    return None
+        yield f"{shown} are named after splits, and are no classes", [_give(look, *names)]
 
 
 def _splits_named(name: str) -> set[str]:
@@ -152,51 +149,47 @@ def _splits_named(name: str) -> set[str]:
     return splits_in(re.sub(r"[ _-]+", "_", re.sub(r"(?<=[a-z])\d{1,2}(?=_|$)", "", name.lower())))
 
 
-def _splits_below(look: Look, names: list[str]) -> _Finding | None:
+def _splits_below(look: Look, names: list[str]) -> Iterator[_Finding]:
     """Splits in the folders of classes: `cat/train`, `cat/test`."""
     for name in names[:_COMPARED]:
         splits = [inner for inner in _with_images(look, name) if is_split_name(_name(inner))]
         if len({normal_split(_name(split)) for split in splits}) > 1:
             shown = " and ".join(map(repr, splits[:2]))
             what = f"{shown} are named like splits and lie below a class, where splits are not read"
-            return what, ["put the splits above the classes", _give(look, name)]
-    return None
+            yield what, ["put the splits above the classes", _give(look, name)]
 
 
-def _structural(look: Look, names: list[str]) -> _Finding | None:
+def _structural(look: Look, names: list[str]) -> Iterator[_Finding]:
     """Classes that are all named like parts of a dataset: `images`, `masks`, `train_images`."""
     if len(names) == 1:  # the folders in it may be wrappers, too
         while not look.level(names[0]).images and len(inner := list(_with_images(look, names[0]))) == 1:
             names = inner
-    if not names or not all(_name(one).lower() in _STRUCTURAL or _splits_named(_name(one)) for one in names):
-        return None
-    are, parts = ("is", "a part") if len(names) == 1 else ("are", "parts")
-    what = f"{' and '.join(map(repr, names[:2]))} {are} named like {parts} of a dataset, and no class"
-    return f"{what}{'' if len(names) == 1 else 'es'}", [_give(look, *names)]
+    if names and all(_name(one).lower() in _STRUCTURAL or _splits_named(_name(one)) for one in names):
+        are, parts, es = ("is", "a part", "") if len(names) == 1 else ("are", "parts", "es")
+        shown = " and ".join(map(repr, names[:2]))
+        yield f"{shown} {are} named like {parts} of a dataset, and no class{es}", [_give(look, *names)]
 
 
-def _depths(look: Look, names: list[str]) -> _Finding | None:
+def _depths(look: Look, names: list[str]) -> Iterator[_Finding]:
     """One folder of classes next to folders of fewer images, such as those of documents."""
-    if not 1 < len(names) <= _COMPARED:
-        return None
-    inner = {name: len(list(_with_images(look, name))) for name in names}
+    inner = {name: len(list(_with_images(look, name))) for name in names[: _COMPARED + 1]}
     nested = [name for name, count in inner.items() if count > 1]
-    if len(nested) != 1:
-        return None
     others = [name for name in names if name not in nested]
+    if len(nested) != 1 or not others or len(names) > _COMPARED:
+        return
     levels = (level for name in others for _, level in look.walk(name))
     most = inner[nested[0]]
     outside = itertools.islice(itertools.chain.from_iterable(level.images for level in levels), most)
-    if len(look.level(nested[0]).images) >= most or len(list(outside)) >= most:
-        return None
-    what = f"{nested[0]!r} has folders of classes, and the images of {others[0]!r} lie outside it"
-    return what, [_give(look, nested[0], *others)]
+    if len(look.level(nested[0]).images) < most and len(list(outside)) < most:
+        what = f"{nested[0]!r} has folders of classes, and the images of {others[0]!r} lie outside it"
+        yield what, [_give(look, nested[0], *others)]
 
 
-def _single(look: Look) -> _Finding | None:
+def _single(look: Look) -> Iterator[_Finding]:
     """All images in one first-level folder, where the search for a dataset was incomplete."""
     folders = {key.partition("/")[0] for key, level in look.walk() if level.images}
-    if len(folders) > 1 or "" in folders:
-        return None
-    what = "all images are in one first-level folder, and there are too many folders to search for a dataset"
-    return what, ["give the dataset's own folder"]
+    if len(folders) <= 1 and "" not in folders:
+        what = (
+            "all images are in one first-level folder, and there are too many folders to search for a dataset"
+        )
+        yield what, ["give the dataset's own folder"]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import itertools
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from recordmill.transforms.flags import flag_with
 from recordmill.transforms.records import Failure
@@ -60,8 +61,7 @@ def check_unread(look: Look) -> None:
     """
     names = _Names(look)
     finders = (_by_name, _links_outside, _by_images, _by_content, _masks_by_name, _masks_by_content)
-    for found in filter(None, (find(names) for find in finders)):
-        key, what, remedy = found
+    for key, what, remedy in itertools.chain.from_iterable(find(names) for find in finders):
         raise ValueError(
             f"--input is {look.config.input!r}, where {key!r} holds {what}, which are not read: "
             f"{remedy}; for the images without them give --source folder"
@@ -89,6 +89,10 @@ class _Names:
         self.images = [image for level in self.levels.values() for image in level.images]
         self.stems = frozenset(map(name_stem, self.images))
 
+    def of_kind(self, *extensions: str) -> Iterator[str]:
+        """Keys of the first other files with one of the extensions."""
+        return itertools.islice((key for key in self.others if extension_of(key) in extensions), _OPENED)
+
     def count(self, images: Iterable[str]) -> int:
         """The number of names that are images of the input, with or without extension."""
         return sum(image in self.stems or name_stem(image) in self.stems for image in images)
@@ -113,27 +117,25 @@ _BY_NAME = (
 """Pattern of the file's name, what it holds, and the remedy."""
 
 
-def _by_name(names: _Names) -> _Finding | None:
+def _by_name(names: _Names) -> Iterator[_Finding]:
     for key in names.others:
         for pattern, what, remedy in _BY_NAME:
             if re.fullmatch(pattern, key.rpartition("/")[2]):
-                return key, what, remedy
-    return None
+                yield key, what, remedy
 
 
-def _links_outside(names: _Names) -> _Finding | None:
+def _links_outside(names: _Names) -> Iterator[_Finding]:
     """Links out of the input with a name such as `masks`."""
     for link, leads_to in names.look.outside.items():
         if os.path.basename(link).lower() in MASK_FOLDERS and is_folder(leads_to):
             key = link.removeprefix(names.look.root).strip("/")
             what = f"a link to the annotations in {leads_to!r}, outside the input"
-            return key, what, f"give {flag_with('--image_root', leads_to)}"
-    return None
+            yield key, what, f"give {flag_with('--image_root', leads_to)}"
 
 
-def _by_images(names: _Names) -> _Finding | None:
-    key = _of_an_image(names.others, names.stems)
-    return None if key is None else (key, f".{extension_of(key)} files with the names of images", _CONVERT)
+def _by_images(names: _Names) -> Iterator[_Finding]:
+    if (key := _of_an_image(names.others, names.stems)) is not None:
+        yield key, f".{extension_of(key)} files with the names of images", _CONVERT
 
 
 def _of_an_image(others: Iterable[str], stems: Collection[str]) -> str | None:
@@ -148,33 +150,47 @@ def _of_an_image(others: Iterable[str], stems: Collection[str]) -> str | None:
     return None
 
 
-def _by_content(names: _Names) -> _Finding | None:
-    """The first of `_BY_CONTENT` that files of the input have."""
-    for kind, has, what, remedy in _BY_CONTENT:
-        is_of_kind = kind if callable(kind) else lambda key, kind=kind: extension_of(key) in kind
-        found = [
-            key for key in itertools.islice(filter(is_of_kind, names.others), _OPENED) if has(names, key)
-        ]
-        if found:
-            return found[0], what, remedy if isinstance(remedy, str) else remedy(names, found)
-    return None
+def _by_content(names: _Names) -> Iterator[_Finding]:
+    """Files whose first bytes are annotations, or name images."""
+    look = names.look
+    given = flag_with("--input", look.config.input)
+    for key in names.of_kind("xml"):
+        if what_else(look.head(key)) is not None:
+            yield key, "annotations in CVAT's own XML", "export the task as COCO, PASCAL VOC or YOLO"
+    named = (key for key in names.others if is_tfrecord_name(key.rpartition("/")[2]))
+    for key in itertools.islice(named, _OPENED):
+        if _is_framed(look, key):
+            yield key, "TFRecords", f"give {given} --source tfrecord"
+    tables = [
+        key for key in names.of_kind("csv", "tsv", "jsonl", "ndjson", "jsonlines") if _names_rows(names, key)
+    ]
+    if tables:
+        yield tables[0], "rows that name images", f"give {given} {_table_flags(names, tables)}"
+    for key in names.of_kind("json", "xml"):
+        images = (rf"(?<![\w.-]){re.escape(image)}(?![\w.-])" for image in names.images[:_ROWS])
+        if any(re.search(image, row) for image in images for row in names.rows(key)):
+            yield key, "names of images", _CONVERT
+    for key in names.of_kind("parquet", "pq"):
+        path = look.path(key)
+        with contextlib.suppress(ValueError, OSError):
+            ParquetSource().check(SourceConfig("parquet", path, image_roots=(look.config.input,)))
+            yield key, "rows of images", f"give {flag_with('--input', path)} --source parquet"
+    for key in names.of_kind("txt", "lst"):
+        if _is_list(names, key):
+            yield key, "a list of images", "make a CSV of it, with a column of file names"
 
 
-def _is_cvat(names: _Names, key: str) -> bool:
-    return what_else(names.look.head(key)) is not None
-
-
-def _is_framed(names: _Names, key: str) -> bool:
+def _is_framed(look: Look, key: str) -> bool:
     """Whether a file holds TFRecords, except in datasets that this program wrote."""
-    if MANIFEST in names.look.level(key.rpartition("/")[0]).others:
+    if MANIFEST in look.level(key.rpartition("/")[0]).others:
         return False
     try:
-        return looks_framed(names.look.file(key))
+        return looks_framed(look.file(key))
     except OSError:
         return False
 
 
-def _has_image_rows(names: _Names, key: str) -> bool:
+def _names_rows(names: _Names, key: str) -> bool:
     """Whether one of the first rows names an image file, or most name an image without its extension."""
     cells = [re.split(r'[,;|\t"\'{}\[\]]', row) for row in names.rows(key)]
     last = [[cell.strip().rpartition("/")[2] for cell in row] for row in cells]
@@ -185,16 +201,15 @@ def _has_image_rows(names: _Names, key: str) -> bool:
 
 
 def _table_flags(names: _Names, found: list[str]) -> str:
-    """The flags that read tables: those of the first one's extension."""
+    """The flags that read the tables of the first one's extension, and the images in folders without one."""
     look = names.look
     alike = [key for key in found if extension_of(key) == extension_of(found[0])]
     around = {"", *(key.rpartition("/")[0] for key in alike)}
     apart = [key for key in names.levels if key not in around]
     folders = (*look.config.image_roots, *map(look.path, apart if len(apart) <= _FOLDERS else ()))
-    files = (flag_with("--annotations", look.path(key)) for key in alike)
-    roots = (flag_with("--image_root", folder) for folder in dict.fromkeys(folders))
-    column = _image_column(names, found[0])
-    return " ".join(("give", flag_with("--input", look.config.input), *files, *roots, *column))
+    flags = [flag_with("--annotations", look.path(key)) for key in alike]
+    flags += [flag_with("--image_root", folder) for folder in dict.fromkeys(folders)]
+    return " ".join((*flags, *_image_column(names, found[0])))
 
 
 def _image_column(names: _Names, key: str) -> Iterator[str]:
@@ -211,21 +226,6 @@ def _image_column(names: _Names, key: str) -> Iterator[str]:
             return
 
 
-def _names_an_image(names: _Names, key: str) -> bool:
-    rows = names.rows(key)
-    patterns = (rf"(?<![\w.-]){re.escape(image)}(?![\w.-])" for image in names.images[:_ROWS])
-    return any(re.search(pattern, row) for pattern in patterns for row in rows)
-
-
-def _is_parquet(names: _Names, key: str) -> bool:
-    config = SourceConfig("parquet", names.look.path(key), image_roots=(names.look.config.input,))
-    try:
-        ParquetSource().check(config)
-    except (ValueError, OSError):
-        return False
-    return True
-
-
 def _is_list(names: _Names, key: str) -> bool:
     """Whether a text lists images, with labels, or in a file named like a split. A number may come first."""
     rows = [re.split(r"[\s,;|]+", row) for row in names.rows(key)]
@@ -236,53 +236,14 @@ def _is_list(names: _Names, key: str) -> bool:
     return bool(rows) and is_list and 2 * sum(names.count(cells) > 0 for cells in images) >= len(rows)
 
 
-_BY_CONTENT: tuple[
-    tuple[
-        tuple[str, ...] | Callable[[str], bool],
-        Callable[[_Names, str], bool],
-        str,
-        str | Callable[[_Names, list[str]], str],
-    ],
-    ...,
-] = (
-    (
-        ("xml",),
-        _is_cvat,
-        "annotations in CVAT's own XML",
-        "export the task as COCO, PASCAL VOC or YOLO",
-    ),
-    (
-        lambda key: is_tfrecord_name(key.rpartition("/")[2]),
-        _is_framed,
-        "TFRecords",
-        lambda names, _: f"give {flag_with('--input', names.look.config.input)} --source tfrecord",
-    ),
-    (("csv", "tsv", "jsonl", "ndjson", "jsonlines"), _has_image_rows, "rows that name images", _table_flags),
-    (("json", "xml"), _names_an_image, "names of images", _CONVERT),
-    (
-        ("parquet", "pq"),
-        _is_parquet,
-        "rows of images",
-        lambda names, found: f"give {flag_with('--input', names.look.path(found[0]))} --source parquet",
-    ),
-    (("txt", "lst"), _is_list, "a list of images", "make a CSV of it, with a column of file names"),
-)
-"""Extensions or a test of the key, a test of the contents, what the file holds, and the remedy."""
-
-
-def _masks_by_name(names: _Names) -> _Finding | None:
+def _masks_by_name(names: _Names) -> Iterator[_Finding]:
     """Folders with a name such as `masks`, most of whose files have the names of images in other folders."""
     if names.levels and all(map(_is_of_masks, names.levels)):
-        return (
-            next(iter(names.levels)),
-            "masks, and their images are elsewhere",
-            "give the folder around both",
-        )
+        yield next(iter(names.levels)), "masks, and their images are elsewhere", "give the folder around both"
     keys = [joined(key, name) for key, level in names.levels.items() for name in level.images[:_STEMS]]
-    if (mask := _first_mask(keys)) is None:
-        return None
-    remedy = "--source masks reads PNG, GIF, BMP or TIFF; --mask_pattern says where they lie"
-    return mask.rpartition("/")[0] or "./", "masks, judging by the names", remedy
+    if (mask := _first_mask(keys)) is not None:
+        remedy = "--source masks reads PNG, GIF, BMP or TIFF; --mask_pattern says where they lie"
+        yield mask.rpartition("/")[0] or "./", "masks, judging by the names", remedy
 
 
 def _is_of_masks(key: str) -> bool:
@@ -314,7 +275,7 @@ def _has_stem(path: str, images: set[str]) -> bool:
     return any(path.endswith(ending) and path.removesuffix(ending) in images for ending in ENDINGS)
 
 
-def _masks_by_content(names: _Names) -> _Finding | None:
+def _masks_by_content(names: _Names) -> Iterator[_Finding]:
     """Grey or palette images with the names and sizes of colour images."""
     look = names.look
     most = _COMPARED_REMOTE if look.has_latency else _COMPARED
@@ -322,12 +283,11 @@ def _masks_by_content(names: _Names) -> _Finding | None:
     for key, files in folders:
         masks = {name_stem(name): joined(key, name) for name in files if extension_of(name) in LOSSLESS}
         for other, images in folders if masks and not _is_class(key, masks, folders) else ():
-            pairs = ((masks.get(name_stem(name)), joined(other, name)) for name in images)
-            first = list(itertools.islice((pair for pair in pairs if pair[0] not in (None, pair[1])), _PAIRS))
-            if len(first) > 1 and all(is_mask_of(*(look.file(one or "") for one in pair)) for pair in first):
+            pairs = ((masks.get(name_stem(name), ""), joined(other, name)) for name in images)
+            first = list(itertools.islice((pair for pair in pairs if pair[0] not in ("", pair[1])), _PAIRS))
+            if len(first) > 1 and all(is_mask_of(*map(look.file, pair)) for pair in first):
                 remedy = "--source masks reads folders images and masks; --mask_pattern says where they lie"
-                return key or "./", "masks of images of the same names", remedy
-    return None
+                yield key or "./", "masks of images of the same names", remedy
 
 
 def _is_class(key: str, stems: Collection[str], folders: Sequence[tuple[str, Sequence[str]]]) -> bool:
