@@ -41,7 +41,7 @@ from recordmill.transforms.sources.source import (
     Source,
     listing_faults,
 )
-from recordmill.transforms.sources.tables.sample_json import flattened
+from recordmill.transforms.sources.tables.values import flattened
 from recordmill.transforms.storage.spool import Spool
 
 _TARS = r"tar|tar\.gz|tgz"

@@ -35,7 +35,7 @@ from recordmill.transforms.sources.openimages.rows import (
 )
 from recordmill.transforms.sources.selection import EXCLUDED, Selection, label_pattern
 from recordmill.transforms.sources.source import Item
-from recordmill.transforms.sources.tables.box_columns import box_of, check_unit, is_empty
+from recordmill.transforms.sources.tables.values import box_of, check_unit, is_empty
 from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.files import names_in

@@ -9,61 +9,213 @@ Vertex AI's file for classification has the rows `[ml_use,]path,label[,label…]
 from __future__ import annotations
 
 import collections
-import dataclasses
+import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from recordmill.transforms.records import BadInput, Failure, ImageRecord
-from recordmill.transforms.sources.config import SourceConfig, readable
-from recordmill.transforms.sources.names import extension_of, is_image_name
-from recordmill.transforms.sources.selection import check_selection
-from recordmill.transforms.sources.source import (
-    Description,
-    Items,
-    Source,
-)
-from recordmill.transforms.sources.tables.box_columns import (
-    BoxColumns,
-    find_box_columns,
-    is_number,
-    with_unit,
-)
-from recordmill.transforms.sources.tables.box_rows import BoxRows
-from recordmill.transforms.sources.tables.csv_cells import check_columns, read_cells
-from recordmill.transforms.sources.tables.csv_rows import (
-    BoxedRows,
-    HeadedRows,
-    Parser,
-    has_vertex_box,
-    is_ml_use,
-    vertex_box_row,
-    vertex_row,
-)
-from recordmill.transforms.sources.tables.manifests import (
-    PEEKED,
-    Manifest,
-    ManifestLines,
-    check_manifests,
-    flag_of,
-    manifests,
-    open_manifest,
-    splits_by_name,
-)
-from recordmill.transforms.sources.tables.rows import (
+from recordmill.transforms.records import BadInput
+from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.names import is_image_name
+from recordmill.transforms.sources.source import Description
+from recordmill.transforms.sources.tables.columns import (
     IMAGE_COLUMNS,
     LABEL_COLUMNS,
     SPLIT_COLUMNS,
+    VERTEX_BOXES,
+    VERTEX_IMAGE,
     Columns,
-    RowRecords,
-    describe,
-    pick_columns,
+    asks,
+    find_columns,
 )
+from recordmill.transforms.sources.tables.csv_cells import check_columns, read_cells
+from recordmill.transforms.sources.tables.manifest_source import ManifestSource, Table, Values
+from recordmill.transforms.sources.tables.manifests import PEEKED, Manifest, ManifestLines, open_manifest
+from recordmill.transforms.sources.tables.rows import (
+    VERTEX_LABELS,
+    VERTEX_ML_USE,
+    VERTICES,
+    Row,
+    RowMapper,
+    is_vertex_box,
+)
+from recordmill.transforms.sources.tables.values import TEXT, VERTEX_SPLITS, is_number
 from recordmill.transforms.storage.file_system import scheme_of
 
 _DELIMITERS = (",", ";", "\t", "|")
 
 
-class CsvSource(Source):
+def read_rows(manifest: Manifest, delimiter: str = ",") -> Iterator[tuple[int, list[str] | BadInput]]:
+    """The rows of a CSV file: the line each starts at, and its cells or what is wrong with it.
+
+    Blank lines are no rows.
+    """
+    with open_manifest(manifest) as stream:
+        lines = ManifestLines(stream)
+        for line, cells in read_cells(lines, delimiter):
+            if lines.fault:
+                yield line, BadInput("manifest", lines.fault)
+                lines.fault = ""
+            elif cells:
+                yield line, cells
+
+
+class CsvTable(Table):
+    """A CSV file."""
+
+    def __init__(self, manifest: Manifest, config: SourceConfig) -> None:
+        super().__init__(manifest, config)
+        self._delimiter, first = self._first_row()
+        self._is_vertex = not asks(config) and _is_vertex_row(first)
+        self._header = () if self._is_vertex else tuple(cell.strip() for cell in first)
+        if not self._is_vertex:
+            self._check_header()
+
+    def _first_row(self) -> tuple[str, list[str]]:
+        """The first row that is not blank, split by the delimiter that gives the most cells.
+
+        `|` is tried only if no other delimiter separates cells: cells have it between several labels.
+        """
+        delimiter, best, fault = "", list[str](), None
+        for tried in _DELIMITERS:
+            if tried == "|" and len(best) > 1:
+                break
+            _, cells = next(read_rows(self.manifest, tried), (0, ()))
+            if isinstance(cells, BadInput):  # as quoted cells are by another delimiter than theirs
+                fault = fault or cells
+            elif len(cells) > len(best):
+                delimiter, best = tried, list(cells)
+        if fault is not None and len(best) < 2:
+            raise ValueError(f"{self.where}, whose first row cannot be read: {_shown(fault)}")
+        if not best:
+            raise ValueError(f"{self.where}, which is empty")
+        return delimiter, best
+
+    def _check_header(self) -> None:
+        header = self._header
+        if header[0].startswith(("{", "[")):
+            raise ValueError(f"{self.where}, which looks like JSON; --source jsonl reads a row a line")
+        check_columns(f"{self.where}, which", header)
+        unnamed = [number for number, name in enumerate(header, 1) if not name and number > 1]
+        if unnamed or not any(header):
+            raise ValueError(f"{self.where}, whose header has no name for column {(unnamed or [1])[0]}")
+        twice = [name for name, count in collections.Counter(header).items() if name and count > 1]
+        if twice:
+            raise ValueError(f"{self.where}, whose header names two columns {twice[0]!r}")
+
+    @functools.cached_property
+    def first_cells(self) -> list[list[str]]:
+        """The first rows below the header."""
+        rows = itertools.islice(self._rows(), PEEKED)
+        return [cells for _, cells in rows if not isinstance(cells, BadInput)]
+
+    def _rows(self) -> Iterator[tuple[int, list[str] | BadInput]]:
+        rows = read_rows(self.manifest, self._delimiter)
+        return itertools.islice(rows, 0 if self._is_vertex else 1, None)
+
+    @functools.cached_property
+    def columns(self) -> Columns:
+        if not self._is_vertex:
+            names = [name for name in self._header if name]
+            first = [dict(zip(self._header, cells, strict=False)) for cells in self.first_cells]
+            return find_columns(names, first, self.config, self.manifest)
+        if any(map(_is_headless_box, self.first_cells)):
+            raise ValueError(
+                f"{self.where}, whose rows are a path, four numbers and a class; "
+                "put a header above them, such as filename,xmin,ymin,xmax,ymax,class"
+            )
+        has_boxes = any(is_vertex_box(_without_split(cells)[1][2:]) for cells in self.first_cells)
+        return Columns(VERTEX_IMAGE, split="ml_use", is_vertex=True, has_vertex_boxes=has_boxes)
+
+    @property
+    def has_box_rows(self) -> bool:
+        return self.columns.has_boxes
+
+    def first_images(self) -> list[str]:
+        if self._is_vertex or self.columns.image is None:
+            return []
+        at = self._header.index(self.columns.image)
+        return [cells[at] for cells in self.first_cells if at < len(cells) and cells[at].strip()]
+
+    def may_name_splits(self) -> bool:
+        return super().may_name_splits() if self._is_vertex else self.columns.split is not None
+
+    def mapper(self) -> Callable[[Values], Row]:
+        return RowMapper(self.columns, TEXT).row
+
+    def read(self) -> Iterator[tuple[int, Values | BadInput]]:
+        header, width = self._header, len(self._header)
+        for line, cells in self._rows():
+            if isinstance(cells, BadInput):
+                yield line, cells
+            elif self._is_vertex:
+                yield line, self._vertex_values(cells)
+            elif len(cells) != width:
+                detail = f"{len(cells)}, the header has {width}"
+                yield line, BadInput("manifest", "wrong number of cells", detail)
+            else:
+                values = dict(zip(header, cells, strict=True))
+                values.pop("", None)  # a first column without a name is the index that pandas writes
+                yield line, values
+
+    def _vertex_values(self, cells: list[str]) -> Values | BadInput:
+        """A row of Vertex AI's file as its JSON Lines have it, but with the cells of a box in one list."""
+        ml_use, (path, *others) = _without_split(cells)
+        values: Values = {VERTEX_IMAGE: path.strip(), VERTEX_LABELS: {VERTEX_ML_USE: ml_use}}
+        vertices = others[1:]
+        if not self.columns.has_vertex_boxes:
+            if is_vertex_box(vertices):
+                remedy = "a row for object detection; put one before the rows without a box"
+                return BadInput("manifest", "annotation not supported", remedy)
+        elif any(cell.strip() for cell in vertices):
+            values[VERTEX_BOXES] = [{"displayName": others[0], VERTICES: vertices}]
+            return values
+        values["classificationAnnotations"] = [label for cell in others if (label := cell.strip())]
+        return values
+
+    def check(self) -> None:
+        self.columns  # noqa: B018
+        fault = None
+        for line, cells in self._rows():
+            if not isinstance(cells, BadInput):
+                return
+            fault = fault or (line, cells)
+        if fault is None:
+            raise ValueError(f"{self.where}, which has a header and no row")
+        raise ValueError(
+            f"{self.where}, where no row below the header can be read: "
+            f"{_shown(fault[1])}, in the row that starts at line {fault[0]}"
+        )
+
+
+def _shown(fault: BadInput) -> str:
+    return f"{fault.reason}: {fault.detail}" if fault.detail else fault.reason
+
+
+def _is_ml_use(cell: str) -> bool:
+    return cell.strip().lower() in VERTEX_SPLITS
+
+
+def _without_split(cells: list[str]) -> tuple[str, list[str]]:
+    """The ml_use of a row of Vertex AI's file, and the cells from the path on."""
+    return (cells[0], cells[1:]) if len(cells) > 1 and _is_ml_use(cells[0]) else ("", cells)
+
+
+def _is_headless_box(cells: Sequence[str]) -> bool:
+    """Whether a row is keras-retinanet's `path,x1,y1,x2,y2,class`, which are no labels of Vertex AI's."""
+    is_box = len(cells) == 6 and all(map(is_number, cells[1:5]))
+    return is_box and bool(cells[5].strip()) and not is_number(cells[5])
+
+
+def _is_vertex_row(cells: list[str]) -> bool:
+    """Whether a first row is data, not a header: it has an image's path where Vertex AI's file has one."""
+    path = _without_split(cells)[1][0].strip()
+    if scheme_of(path):
+        return True
+    usual = {*IMAGE_COLUMNS, *LABEL_COLUMNS, *SPLIT_COLUMNS}
+    return is_image_name(path) and not any(cell.strip().lower() in usual for cell in cells)
+
+
+class CsvSource(ManifestSource):
     """Lists the rows of CSV manifests."""
 
     name = "csv"
@@ -76,243 +228,6 @@ class CsvSource(Source):
         key="path of the image below its root",
         example="labels.csv\nphotos/\n  1.jpg\n  2.jpg",
     )
+    table = CsvTable
+    extensions = ("csv", "tsv")
     untyped = True
-
-    def sniff(self, config: SourceConfig) -> str | None:
-        paths = config.annotations or (config.input,)
-        if any(extension_of(path) not in ("csv", "tsv") for path in paths):
-            return None
-        why = f"{paths[0]!r} is a CSV file by name"
-        try:
-            manifest = manifests(config)[0]
-            layout = read_layout(manifest, config)
-            folder = RowRecords(config, manifest).find_folder(layout.images)
-        except (OSError, ValueError):  # `check` says what is wrong
-            return why
-        where = "" if folder is None else f"; images are found in {folder!r}"
-        return f"{why}; {layout.describe()}{where}"
-
-    def check(self, config: SourceConfig) -> None:
-        with readable("--input", config.input):
-            check_manifests(config, self.name)
-            check_selection(config)
-            for manifest in manifests(config):
-                _check_rows(manifest, read_layout(manifest, config), flag_of(config))
-
-    def split_names(self, config: SourceConfig) -> tuple[str, ...] | None:
-        try:
-            if any(_may_name_splits(one, config) for one in manifests(config)):
-                return None
-            return tuple(sorted(set(splits_by_name(config).values())))
-        except (OSError, ValueError):  # `check` says what is wrong
-            return None
-
-    def schemas(self, config: SourceConfig) -> tuple[str, ...]:
-        layouts = [read_layout(manifest, config) for manifest in manifests(config)]
-        return ("detection",) if any(layout.has_boxes for layout in layouts) else ()
-
-    def items(self, config: SourceConfig, scratch: str) -> Items:
-        yield from _records(config)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class CsvLayout:
-    """How a CSV file is laid out.
-
-    Attributes:
-        delimiter: between cells.
-        header: names of the columns, or None for Vertex AI's file without a header.
-        columns: which is what.
-        boxes: which of them hold boxes, where a row is a box.
-        has_vertex_boxes: it is Vertex AI's file for object detection.
-        images: image cells of the first rows below a header.
-    """
-
-    delimiter: str
-    header: tuple[str, ...] | None
-    columns: Columns
-    boxes: BoxColumns | None = None
-    has_vertex_boxes: bool = False
-    images: tuple[str, ...] = ()
-
-    @property
-    def has_boxes(self) -> bool:
-        """Whether a row is a box, and several may be about one image."""
-        return self.boxes is not None or self.has_vertex_boxes
-
-    def describe(self) -> str:
-        """What was found, for people."""
-        if self.header is None:
-            return f"Vertex AI's import file{' for object detection' if self.has_vertex_boxes else ''}"
-        if self.boxes is None:
-            return f"columns: {describe(self.columns)}"
-        columns = dataclasses.replace(self.columns, labels=tuple(filter(None, (self.boxes.label,))))
-        return f"columns: {describe(columns)}; {self.boxes.describe()}"
-
-    def parser(self) -> Parser:
-        """What makes cells into rows."""
-        if self.header is None:
-            return vertex_box_row if self.has_vertex_boxes else vertex_row
-        if self.boxes is None:
-            return HeadedRows(self.header, self.columns)
-        return BoxedRows(self.header, self.columns, self.boxes)
-
-
-def _records(config: SourceConfig) -> Iterator[ImageRecord | Failure]:
-    read = [(manifest, read_layout(manifest, config)) for manifest in manifests(config)]
-    boxes = BoxRows() if any(layout.has_boxes for _, layout in read) else None
-    splits = splits_by_name(config)
-    for manifest, layout in read:
-        names_splits = layout.columns.split is not None
-        split = None if names_splits else splits.get(manifest.path)
-        rows = RowRecords(config, manifest, split, by_folder=not names_splits)
-        rows.find_folder(layout.images)
-        parse = layout.parser()
-        for line, cells in read_rows(manifest, layout):
-            try:
-                if isinstance(cells, BadInput):
-                    raise cells
-                row = parse(cells)
-            except BadInput as fault:
-                yield rows.failure(line, fault)
-                continue
-            item = rows.record(row, line) if boxes is None else boxes.add(rows, row, line)
-            if item is not None:
-                yield item
-    if boxes is not None:
-        yield from boxes.records()
-
-
-def read_layout(manifest: Manifest, config: SourceConfig) -> CsvLayout:
-    """Reads delimiter and columns from a manifest's first row.
-
-    Raises:
-        ValueError: the header cannot be used, or lacks a column that a flag names.
-    """
-    flag = flag_of(config)
-    delimiter, first = _first_row(manifest, flag)
-    asked = config.image_column is not None or config.label_column is not None
-    if not asked and _is_vertex_row(first):
-        layout = CsvLayout(delimiter, None, Columns("path", ("label",), "ml_use"))
-        peeked_cells = _peek(manifest, layout)
-        if any(map(_is_headless_box, peeked_cells)):
-            raise ValueError(
-                f"{flag} is {manifest.path!r}, whose rows are a path, four numbers and a class; "
-                "put a header above them, such as filename,xmin,ymin,xmax,ymax,class"
-            )
-        return dataclasses.replace(layout, has_vertex_boxes=any(map(has_vertex_box, peeked_cells)))
-    header = tuple(cell.strip() for cell in first)
-    if header[0].startswith(("{", "[")):
-        raise ValueError(
-            f"{flag} is {manifest.path!r}, which looks like JSON; --source jsonl reads a row a line"
-        )
-    check_columns(f"{flag} is {manifest.path!r}, which", header)
-    unnamed = [number for number, name in enumerate(header, 1) if not name and number > 1]
-    if unnamed or not any(header):
-        raise ValueError(
-            f"{flag} is {manifest.path!r}, whose header has no name for column {(unnamed or [1])[0]}"
-        )
-    twice = next((name for name, count in collections.Counter(header).items() if name and count > 1), None)
-    if twice is not None:
-        raise ValueError(f"{flag} is {manifest.path!r}, whose header names two columns {twice!r}")
-    layout = CsvLayout(delimiter, header, Columns(None, (), None))
-    peeked = [dict(zip(header, cells, strict=False)) for cells in _peek(manifest, layout)]
-    columns = pick_columns([name for name in header if name], peeked, config, manifest)
-    boxes = find_box_columns([name for name in header if name], peeked, columns, config)
-    boxes = None if boxes is None else with_unit(boxes, peeked)
-    images = tuple(image for row in peeked if (image := row.get(columns.image or "", "")).strip())
-    return dataclasses.replace(layout, columns=columns, boxes=boxes, images=images)
-
-
-def _peek(manifest: Manifest, layout: CsvLayout) -> list[list[str]]:
-    rows = itertools.islice(read_rows(manifest, layout), PEEKED)
-    return [cells for _, cells in rows if not isinstance(cells, BadInput)]
-
-
-def _may_name_splits(manifest: Manifest, config: SourceConfig) -> bool:
-    """Whether a row may name a split: Vertex AI's file is known not to only where its first rows are all."""
-    layout = read_layout(manifest, config)
-    if layout.header is not None:
-        return layout.columns.split is not None
-    first = list(itertools.islice(read_rows(manifest, layout), PEEKED + 1))
-    rows = [cells for _, cells in first if not isinstance(cells, BadInput)]
-    return len(first) > PEEKED or any(len(cells) > 1 and is_ml_use(cells[0]) for cells in rows)
-
-
-def _check_rows(manifest: Manifest, layout: CsvLayout, flag: str) -> None:
-    """Raises ValueError where no row can be read, with what is wrong."""
-    fault = None
-    for line, cells in read_rows(manifest, layout):
-        if not isinstance(cells, BadInput):
-            return
-        fault = fault or (line, cells)
-    if fault is None:
-        raise ValueError(f"{flag} is {manifest.path!r}, which has a header and no row")
-    raise ValueError(
-        f"{flag} is {manifest.path!r}, where no row below the header can be read: "
-        f"{_told(fault[1])}, in the row that starts at line {fault[0]}"
-    )
-
-
-def _told(fault: BadInput) -> str:
-    return f"{fault.reason}: {fault.detail}" if fault.detail else fault.reason
-
-
-def _first_row(manifest: Manifest, flag: str) -> tuple[str, list[str]]:
-    """The first row that is not blank, split by the delimiter that gives the most cells.
-
-    `|` is tried only if no other delimiter separates cells: cells have it between several labels.
-    """
-    best: tuple[str, list[str]] | None = None
-    fault: BadInput | None = None
-    for delimiter in _DELIMITERS:
-        if delimiter == "|" and best is not None and len(best[1]) > 1:
-            break
-        layout = CsvLayout(delimiter, None, Columns(None, (), None))
-        _, cells = next(_all_rows(manifest, layout), (0, None))
-        if isinstance(cells, BadInput):  # as quoted cells are by another delimiter than theirs
-            fault = fault or cells
-        elif cells is not None and (best is None or len(cells) > len(best[1])):
-            best = (delimiter, cells)
-    if fault is not None and (best is None or len(best[1]) == 1):
-        raise ValueError(f"{flag} is {manifest.path!r}, whose first row cannot be read: {_told(fault)}")
-    if best is None:
-        raise ValueError(f"{flag} is {manifest.path!r}, which is empty")
-    return best
-
-
-def read_rows(manifest: Manifest, layout: CsvLayout) -> Iterator[tuple[int, list[str] | BadInput]]:
-    """The rows below the header: the line each starts at, and its cells or what is wrong with it.
-
-    Blank lines are no rows.
-    """
-    rows = _all_rows(manifest, layout)
-    if layout.header is not None:
-        next(rows, None)
-    return rows
-
-
-def _all_rows(manifest: Manifest, layout: CsvLayout) -> Iterator[tuple[int, list[str] | BadInput]]:
-    with open_manifest(manifest) as stream:
-        lines = ManifestLines(stream)
-        for line, cells in read_cells(lines, layout.delimiter):
-            if lines.fault:
-                yield line, BadInput("manifest", lines.fault)
-                lines.fault = ""
-            elif cells:
-                yield line, cells
-
-
-def _is_headless_box(cells: Sequence[str]) -> bool:
-    """Whether a row is keras-retinanet's `path,x1,y1,x2,y2,class`, which are no labels of Vertex AI's."""
-    is_box = len(cells) == 6 and all(map(is_number, cells[1:5]))
-    return is_box and bool(cells[5].strip()) and not is_number(cells[5])
-
-
-def _is_vertex_row(cells: Sequence[str]) -> bool:
-    """Whether a first row is data, not a header: it has an image's path where Vertex AI's file has one."""
-    path = cells[1] if len(cells) > 1 and is_ml_use(cells[0]) else cells[0]
-    if scheme_of(path.strip()):
-        return True
-    usual = {*IMAGE_COLUMNS, *LABEL_COLUMNS, *SPLIT_COLUMNS}
-    return is_image_name(path.strip()) and not any(cell.strip().lower() in usual for cell in cells)

@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 from recordmill.transforms.flags import flag_with
@@ -150,7 +150,9 @@ def flag_of(config: SourceConfig) -> str:
     return "--annotations" if config.annotations else "--input"
 
 
-def check_manifests(config: SourceConfig, source: str, takes_utf16: bool = True) -> None:
+def check_manifests(
+    config: SourceConfig, source: str, extensions: Sequence[str] = (), takes_utf16: bool = True
+) -> None:
     """Raises ValueError if a manifest is missing, or is not text in an encoding that the source reads."""
     check_input_exists(config)
     if config.annotations and not is_folder(config.input):
@@ -161,7 +163,7 @@ def check_manifests(config: SourceConfig, source: str, takes_utf16: bool = True)
     if not config.annotations and is_folder(config.input):
         raise ValueError(
             f"--input is {config.input!r}, a folder; --source {source} wants the manifest: "
-            f"{_call_for(config, source) or 'name it with --annotations, or as --input itself'}"
+            f"{_call_for(config, extensions) or 'name it with --annotations, or as --input itself'}"
         )
     names: dict[str, str] = {}
     for manifest in manifests(config):
@@ -170,9 +172,8 @@ def check_manifests(config: SourceConfig, source: str, takes_utf16: bool = True)
             raise ValueError(f"--annotations has {other!r} and {manifest.path!r}, which have the same name")
 
 
-def _call_for(config: SourceConfig, source: str) -> str:
+def _call_for(config: SourceConfig, extensions: Sequence[str]) -> str:
     """The flags that read the manifests in and below the input; empty if there are none."""
-    extensions = ("csv", "tsv") if source == "csv" else ("jsonl", "ndjson", "jsonlines")
     paths = [
         os.path.join(config.input, key, name)
         for key, level in Outline(config).walk(depth=_LOOKED_INTO)
