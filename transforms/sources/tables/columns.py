@@ -304,8 +304,9 @@ def list_of_boxes(item: Mapping[str, Any]) -> tuple[str, list[Any]] | None:
         return OBJECTS, inner[LIST_COLUMN]
     for name in _CORNER_LISTS:
         value = item.get(name)
-        is_list = isinstance(value, list) and all(isinstance(part, list) for part in value)
-        if is_list and (not value or any(len(part) == 4 for part in value)):
+        if not isinstance(value, list) or not all(isinstance(part, list) for part in value):
+            continue
+        if not value or any(len(part) == 4 for part in value):
             return name, value
     return None
 
