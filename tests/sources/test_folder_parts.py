@@ -11,6 +11,7 @@ import pytest
 from recordmill.transforms.records import Failure, ImageRecord, JobError
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.folder import FolderPart, FolderSource
+from recordmill.transforms.sources.source import listing_faults
 from tests.buckets.server import BucketServer
 
 SOURCE = FolderSource()
@@ -135,5 +136,5 @@ def test_what_is_not_divided(tmp_path: object, bucket: str, bucket_server: Bucke
 
 
 def test_a_bucket_that_may_not_be_listed(bucket: str, bucket_server: BucketServer) -> None:
-    with pytest.raises(JobError, match="the input cannot be listed: "):
+    with pytest.raises(JobError, match="the input cannot be listed: "), listing_faults():
         list(SOURCE.parts(SourceConfig("folder", f"{bucket}-there-is-none/in"), 100))

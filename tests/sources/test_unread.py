@@ -9,16 +9,16 @@ import pytest
 
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.unread import check_unread
-from recordmill.transforms.sources.outline import Outline
+from recordmill.transforms.sources.outline import Look
 from tests.buckets.server import BucketServer
 
 CVAT = "<annotations><version>1.1</version><image id='0' name='1.jpg' width='2' height='2'/></annotations>"
 VOC = "<annotation><filename>1.jpg</filename><size><width>2</width></size></annotation>"
 
 
-def looked(root: str, **options: Any) -> tuple[SourceConfig, Outline]:
+def looked(root: str, **options: Any) -> tuple[SourceConfig, Look]:
     config = SourceConfig("auto", root, **options)
-    return config, Outline(config)
+    return config, Look(config)
 
 
 def grow(root: Path, files: dict[str, str]) -> str:

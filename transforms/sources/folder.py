@@ -1,4 +1,4 @@
-"""Source `folder`: image files in folders that tell split and label.
+"""Source `folder`: image files in folders that are splits and labels.
 
 `<label>/…`, `<split>/<label>/…`, `<split>/…` or no folders at all; the folders are splits when every
 one at the first level that holds images is named like a split. Below the label's folder any depth goes.
@@ -7,47 +7,29 @@ one at the first level that holds images is named like a split. Below the label'
 from __future__ import annotations
 
 import collections
-import dataclasses
 import itertools
-import math
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from recordmill.transforms.records import Annotations, BadInput, Failure, ImageRecord, ImageRef
-from recordmill.transforms.sources.config import (
-    SourceConfig,
-    check_input_exists,
-    check_unused,
-    readable,
-)
+from recordmill.transforms.sources.config import SourceConfig, readable
 from recordmill.transforms.sources.names import (
     HIDDEN,
-    IMAGE_EXTENSIONS,
     NOT_AN_IMAGE,
-    extension_of,
     failed,
     is_image_name,
-    is_split_name,
     next_in_split_name,
-    normal_split,
+    split_named,
 )
-from recordmill.transforms.sources.outline import check_roots_used, links_outside
+from recordmill.transforms.sources.outline import links_outside
 from recordmill.transforms.sources.selection import (
     EXCLUDED,
     NO_LABEL,
-    LabelPattern,
     Selection,
-    check_selection,
-    label_pattern,
     why_nothing,
 )
-from recordmill.transforms.sources.source import (
-    Description,
-    Items,
-    Source,
-    listing_faults,
-)
+from recordmill.transforms.sources.source import Description, Items, Source
 from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.storage.file_system import Entry, file_system
 from recordmill.transforms.storage.files import is_file, is_folder
@@ -55,74 +37,8 @@ from recordmill.transforms.storage.listing import entries
 from recordmill.transforms.storage.name_parts import EVERYTHING, KeyRange, name_parts
 from recordmill.transforms.storage.paths import real_path
 
-_SNIFFED = 1_000
 _SNIFFED_REMOTE = 10_000  # files without an image, where calls wait for a service; else there is no limit
-_SEARCHED = 10  # folders beside splits that are searched for an image; where there are more, all are labels
-
-
-class FolderSource(Source):
-    """Lists image files below a folder."""
-
-    name = "folder"
-    description = Description(
-        reads="image files at any depth, or one image file",
-        label="the folder below the input, or below the split",
-        split="the first-level folders, when all of them that hold images are named like a split",
-        key="path below the input",
-        example="photos/\n  train/\n    cat/\n      1.jpg\n    dog/\n      2.png\n  "
-        "test/\n    cat/\n      3.jpg",
-    )
-
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        with readable("--input", config.input):
-            if is_file(config.input):
-                return "it is an image file by name" if is_image_name(config.input) else None
-            every = dataclasses.replace(config, label_pattern=None, include=(), exclude=())
-            most = _SNIFFED_REMOTE if file_system(config.input).has_latency else math.inf
-            return _describe(_Listing(every), most, label_pattern(config))
-
-    def check(self, config: SourceConfig) -> None:
-        check_input_exists(config)
-        check_unused(config, self.name, "annotations", "image_column", "label_column")
-        check_roots_used(config, self.name)
-        check_selection(config)
-        reasons: collections.Counter[str] = collections.Counter()
-        examples: dict[str, str] = {}
-        with readable("--input", config.input):
-            if is_file(config.input) and not is_image_name(config.input):
-                raise ValueError(f"--input is {config.input!r}, a file that is not an image by its name")
-            for item in _items(config):
-                if isinstance(item, ImageRecord):
-                    return
-                reasons[item.reason] += 1
-                examples.setdefault(item.reason, item.key)
-                if file_system(config.input).has_latency and reasons.total() >= _SNIFFED_REMOTE:
-                    return  # the job will see
-        example = examples.get(NO_LABEL) or examples.get(EXCLUDED, "")
-        if (why := why_nothing(config, reasons, example)) is not None:
-            raise ValueError(why)
-        found = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common()) or "it is empty"
-        links = links_outside(config)
-        raise ValueError(f"--input is {config.input!r}: there is no image to convert ({found}){links}")
-
-    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
-        with readable("--input", config.input):
-            return _Listing(config).split_names()
-
-    def schemas(self, config: SourceConfig) -> tuple[str, ...]:
-        return ()
-
-    def items(self, config: SourceConfig, scratch: str) -> Items:
-        yield from _items(config)
-
-    def parts(self, config: SourceConfig, most: int) -> Iterator[FolderPart]:
-        with listing_faults():
-            yield from _Listing(config).parts(most)
-
-    def part_items(self, config: SourceConfig, scratch: str, part: FolderPart) -> Items:
-        yield from _Listing(config).items(part)
+_SEARCHED = 10  # folders next to splits that are searched for an image; where there are more, all are labels
 
 
 class FolderPart(NamedTuple):
@@ -140,111 +56,141 @@ class FolderPart(NamedTuple):
 _ALL = FolderPart()
 
 
-def _items(config: SourceConfig) -> Iterator[ImageRecord | Failure]:
-    yield from _Listing(config).items(_ALL)
+class FolderSource(Source):
+    """Lists image files below a folder."""
+
+    name = "folder"
+    description = Description(
+        reads="image files at any depth, or one image file",
+        label="the folder below the input, or below the split",
+        split="the first-level folders, when all of them that hold images are named like a split",
+        key="path below the input",
+        example="photos/\n  train/\n    cat/\n      1.jpg\n    dog/\n      2.png\n  "
+        "test/\n    cat/\n      3.jpg",
+    )
+
+    def check_input(self, config: SourceConfig) -> None:
+        if is_file(config.input) and not is_image_name(config.input):
+            raise ValueError(f"--input is {config.input!r}, a file that is not an image by its name")
+        reasons: collections.Counter[str] = collections.Counter()
+        examples: dict[str, str] = {}
+        for item in _Listing(config).items(_ALL):
+            if isinstance(item, ImageRecord):
+                return
+            reasons[item.reason] += 1
+            examples.setdefault(item.reason, item.key)
+            if file_system(config.input).has_latency and reasons.total() >= _SNIFFED_REMOTE:
+                return  # the job will see
+        example = examples.get(NO_LABEL) or examples.get(EXCLUDED, "")
+        if (why := why_nothing(config, reasons, example)) is not None:
+            raise ValueError(why)
+        found = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common()) or "it is empty"
+        links = links_outside(config)
+        raise ValueError(f"--input is {config.input!r}: there is no image to convert ({found}){links}")
+
+    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
+        with readable("--input", config.input):
+            return first_level_splits(config)
+
+    def items(self, config: SourceConfig, scratch: str) -> Items:
+        yield from _Listing(config).items(_ALL)
+
+    def parts(self, config: SourceConfig, most: int) -> Iterator[FolderPart]:
+        path = real_path(config.input)
+        system = file_system(path)
+        tree = Tree(path, config.image_roots, config.skip_dirs)
+        ranges = (
+            name_parts(path, most, tree.enters) if system.has_latency and not is_file(path) else [EVERYTHING]
+        )
+        if len(ranges) == 1:
+            yield _ALL
+            return
+        has_splits = _names_split(path) and bool(first_level_splits(config, system.list(path)))
+        yield from (FolderPart(keys, has_splits) for keys in ranges)
+
+    def part_items(self, config: SourceConfig, scratch: str, part: FolderPart) -> Items:
+        yield from _Listing(config).items(part)
 
 
 class _Listing:
     """One walk over the input, in code-point order of the keys. Holds one folder's names a level.
 
     Attributes:
-        splits: named by the first-level folders; known once `items` has listed them.
+        splits: named by the first-level folders; found when `items` lists them.
     """
 
     def __init__(self, config: SourceConfig) -> None:
+        self._config = config
         self._selection = Selection(config)
-        self._label_pattern = label_pattern(config)
+        self._takes_all = not (config.include or config.exclude)
         self._path = real_path(config.input)
         self._is_file = is_file(self._path)
         folder = os.path.dirname(self._path) if self._is_file else self._path
-        self._takes_all = not (config.include or config.exclude)
-        self._tree = Tree(folder, config.image_roots, config.skip_dirs, self._passed_over)
+        self._tree = Tree(folder, config.image_roots, config.skip_dirs, self._passes_over)
         self._has_splits = False
         self.splits: tuple[str, ...] = ()
-        self._told: tuple[str, str | None, Annotations] = ("", None, Annotations())
+        self._last: tuple[str, str | None, Annotations] = ("", None, Annotations())
 
     def items(self, part: FolderPart) -> Iterator[ImageRecord | Failure]:
         """Walks the input, or a part of it."""
         if self._is_file:
             yield self._item(self._tree.file(os.path.basename(self._path)))
             return
-        learn = self._learn_splits if part.has_splits is None else None
+        find = self._find_splits if part.has_splits is None else None
         self._has_splits = bool(part.has_splits)
-        yield from map(self._item, self._tree.files(on_listed=learn, keys=part.keys))
+        yield from map(self._item, self._tree.files(on_listed=find, keys=part.keys))
 
-    def parts(self, most: int) -> Iterator[FolderPart]:
-        """Parts of about as many files each, where listing takes its time; else one."""
-        if self._is_file or not file_system(self._path).has_latency:
-            yield _ALL
-            return
-        ranges = name_parts(self._path, most, self._tree.enters)
-        if len(ranges) == 1:
-            yield _ALL
-            return
-        has_splits = _names_split(self._path) and bool(self._splits(_folders_in(self._path)))
-        yield from (FolderPart(keys, has_splits) for keys in ranges)
-
-    def split_names(self) -> tuple[str, ...]:
-        """The splits that the first-level folders name."""
-        if not is_folder(self._path):
-            return ()
-        return _normal(self._splits(entries(self._path)))
-
-    def _learn_splits(self, found: list[Entry]) -> None:
-        self.splits = _normal(self._splits(found))
+    def _find_splits(self, found: list[Entry]) -> None:
+        self.splits = first_level_splits(self._config, found)
         self._has_splits = bool(self.splits)
 
-    def _splits(self, found: Iterable[Entry]) -> tuple[str, ...]:
-        """The first-level folders that are splits: all that are named so, if no other one holds an image."""
-        folders = [entry.basename for entry in found if entry.name.endswith("/")]
-        folders = [name for name in folders if not self._tree.leaves_out(name)]
-        splits = tuple(filter(is_split_name, folders))
-        others = [name for name in folders if not is_split_name(name)]
-        if not splits or len(others) > _SEARCHED or any(map(self._holds_image, others)):
-            return ()
-        return splits
-
-    def _holds_image(self, name: str) -> bool:
-        """Whether an image by name is listed anywhere below a first-level folder; stops at the first."""
-        return any(
-            isinstance(item, TreeFile) or (is_image_name(item.key) and item.reason != HIDDEN)
-            for item in self._tree.files(f"{name}/")
-        )
-
-    def _passed_over(self, key: str) -> str | None:
-        if extension_of(key) not in IMAGE_EXTENSIONS:
-            return NOT_AN_IMAGE
-        return None if self._takes_all or self._selection.takes(key) else EXCLUDED
+    def _passes_over(self, key: str) -> str | None:
+        return _not_an_image(key) or (None if self._takes_all or self._selection.takes(key) else EXCLUDED)
 
     def _item(self, file: TreeFile | Failure) -> ImageRecord | Failure:
         if isinstance(file, Failure):
             return file
         key, path, size, version = file
-        folders, split, annotations = self._told
-        if key.rpartition("/")[0] != folders:
-            folders, split, annotations = self._told = self._told_by_folders(key)
-        if self._label_pattern is not None:
+        folder, split, annotations = self._last
+        if key.rpartition("/")[0] != folder:
+            *folders, _ = key.split("/")
+            split = split_named(folders[0]) if self._has_splits and folders else None
+            annotations = Annotations(tuple(folders[split is not None :][:1]))
+            self._last = "/".join(folders), split, annotations
+        if self._config.label_pattern is not None:
             try:
-                annotations = Annotations((self._label_pattern.label(key),))
+                annotations = Annotations(self._selection.labels(key, ()))
             except BadInput as fault:
                 return failed(key, fault)
         return ImageRecord(key, ImageRef(path, version=version), split, annotations, size=size)
 
-    def _told_by_folders(self, key: str) -> tuple[str, str | None, Annotations]:
-        """The folders in a key, and the split and the label that they are named as."""
-        *folders, _ = key.split("/")
-        split = normal_split(folders[0]) if self._has_splits and folders else None
-        labels = folders[split is not None :][:1]
-        return key.rpartition("/")[0], split, Annotations(tuple(labels))
+
+def first_level_splits(config: SourceConfig, found: Iterable[Entry] | None = None) -> tuple[str, ...]:
+    """The splits that the first-level folders of an input are: all named so, if no other one holds an image.
+
+    Args:
+        config: of the source.
+        found: what is in the folder, if that is listed already.
+
+    Raises:
+        OSError: the input cannot be listed.
+    """
+    if found is None:
+        found = entries(real_path(config.input)) if is_folder(config.input) else ()
+    tree = Tree(config.input, config.image_roots, config.skip_dirs, _not_an_image)
+    names = [entry.basename for entry in found if entry.name.endswith("/")]
+    splits = {name: split_named(name) for name in names if not tree.leaves_out(name)}
+    others = [name for name, split in splits.items() if split is None]
+    if len(others) == len(splits) or len(others) > _SEARCHED:
+        return ()
+    for item in itertools.chain.from_iterable(tree.files(f"{name}/") for name in others):
+        if isinstance(item, TreeFile) or (is_image_name(item.key) and item.reason != HIDDEN):
+            return ()
+    return tuple(sorted({split for split in splits.values() if split is not None}))
 
 
-def _normal(splits: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(set(map(normal_split, splits))))
-
-
-def _folders_in(folder: str) -> Iterator[Entry]:
-    """The folders in a folder; nothing else in it is held."""
-    return (entry for entry in file_system(folder).list(folder) if entry.name.endswith("/"))
+def _not_an_image(key: str) -> str | None:
+    return None if is_image_name(key) else NOT_AN_IMAGE
 
 
 def _names_split(folder: str) -> bool:
@@ -258,49 +204,3 @@ def _names_split(folder: str) -> bool:
         if any(prefix.endswith("/") for prefix in spelled):
             return True
     return False
-
-
-def _describe(listing: _Listing, most: float, pattern: LabelPattern | None) -> str | None:
-    """What a folder's first files show, or None where none of `most` files is an image by name.
-
-    Args:
-        listing: of all files, without selection.
-        most: number of files to look at.
-        pattern: finds labels in keys; None if folder names are the labels.
-    """
-    items = listing.items(_ALL)
-    labels: dict[str, None] = {}
-    example = ""
-    unread: collections.Counter[str] = collections.Counter()
-    for number in itertools.count():
-        item = next(items, None)
-        if item is None or number >= (_SNIFFED if example else most):
-            break
-        if isinstance(item, ImageRecord):
-            example = example or item.key
-            found = item.annotations.labels if pattern is None else _labels_by(pattern, item.key)
-            labels.update(dict.fromkeys(map(str, found)))
-        elif item.reason == NOT_AN_IMAGE:
-            unread[extension_of(item.key)] += 1
-    if not example:
-        return None
-    named = f"splits: {_names(listing.splits)}; labels: {_names(labels)}"
-    text = f"it holds image files such as {example!r}; {named}"
-    if unread:
-        others = (
-            f"{count} {f'.{ext}' if ext else 'without extension'}" for ext, count in unread.most_common(5)
-        )
-        text += f"; other files, not read: {', '.join(others)}"
-    return text
-
-
-def _labels_by(pattern: LabelPattern, key: str) -> tuple[str, ...]:
-    try:
-        return (pattern.label(key),)
-    except BadInput:
-        return ()
-
-
-def _names(found: Collection[str]) -> str:
-    shown = ", ".join(itertools.islice(found, 5))
-    return f"{shown}, …" if len(found) > 5 else shown or "none"

@@ -1,55 +1,41 @@
-"""Source `frames`: a folder a clip, its images the frames."""
+"""Source `frames`: a folder a clip, its images the frames, and next to them files of times and labels."""
 
 from __future__ import annotations
 
 import dataclasses
+import decimal
+import functools
+import io
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 
 from recordmill.transforms.records import Annotations, BadInput, Failure, ImageRecord, Steps
-from recordmill.transforms.sources.config import (
-    SourceConfig,
-    check_input_exists,
-    check_unused,
-    readable,
+from recordmill.transforms.sources.config import SourceConfig, readable
+from recordmill.transforms.sources.folder import first_level_splits
+from recordmill.transforms.sources.names import (
+    folder_of,
+    is_image_name,
+    skipped,
+    split_named,
+    stem_of,
 )
-from recordmill.transforms.sources.folder import FolderSource
-from recordmill.transforms.sources.frame_files import (
-    LABEL_FILES,
-    TIME_FILES,
-    natural_order,
-    numbers_of,
-    read_labels,
-    read_times,
-)
-from recordmill.transforms.sources.names import IMAGE_EXTENSIONS, is_image_name, is_split_name, normal_split
-from recordmill.transforms.sources.outline import check_roots_used, left_out
-from recordmill.transforms.sources.selection import (
-    EXCLUDED,
-    Selection,
-    check_selection,
-    label_pattern,
-)
-from recordmill.transforms.sources.small_files import first_files
-from recordmill.transforms.sources.source import (
-    Description,
-    Items,
-    Source,
-)
+from recordmill.transforms.sources.outline import left_out
+from recordmill.transforms.sources.selection import Selection
+from recordmill.transforms.sources.small_files import read_files
+from recordmill.transforms.sources.source import Description, Items, Source
+from recordmill.transforms.sources.tables.csv_cells import read_cells
 from recordmill.transforms.sources.tree import Tree, TreeFile
-from recordmill.transforms.storage.files import is_file, is_folder
 from recordmill.transforms.storage.paths import real_path
 
-_UNUSED = (
-    "annotations",
-    "image_column",
-    "label_column",
-    "include_annotations",
-    "input_features",
-    "mask_pattern",
-)
+TIME_FILES = ("timestamps.txt", "timestamps.csv")
+LABEL_FILES = ("labels.txt", "labels.csv")
 _NO_FRAME = "neither a frame nor times or labels by name"
 _TIME = "image/timestamp"
+_DIGITS = re.compile(r"(\d+)")
+_MICROSECONDS = 10**6
+_INT64 = 2**63
+_LONGEST = 64 << 20
 
 
 class FramesSource(Source):
@@ -67,128 +53,191 @@ class FramesSource(Source):
         example="clips/\n  train/\n    running/\n      clip7/\n        frame_0001.jpg\n"
         "        frame_0002.jpg\n        labels.txt\n        timestamps.txt",
     )
+    needs_folder = True
 
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        with readable("--input", config.input):
-            if not is_folder(config.input):
-                return None
-            found = None
-            for key, path in first_files(config, IMAGE_EXTENSIONS, most=1):
-                folder = os.path.dirname(path)
-                times = next((name for name in TIME_FILES if is_file(f"{folder}/{name}")), None)
-                if times is None:  # numbered images are as often those of a class
-                    return None
-                found = found or f"every folder of images has times, such as {key!r} in {times!r}"
-        return found
-
-    def check(self, config: SourceConfig) -> None:
-        check_input_exists(config)
-        check_unused(config, self.name, *_UNUSED)
-        check_roots_used(config, self.name)
-        check_selection(config)
-        with readable("--input", config.input):
-            if not is_folder(config.input):
-                raise ValueError(f"--input is {config.input!r}, a file; --source frames reads a folder")
-            files = Tree(config.input, config.image_roots, config.skip_dirs).files()
-            if not any(isinstance(file, TreeFile) and is_image_name(file.key) for file in files):
-                links = left_out(config)
-                raise ValueError(f"--input is {config.input!r}: there is no image in it{links}")
+    def check_input(self, config: SourceConfig) -> None:
+        files = Tree(config.input, config.image_roots, config.skip_dirs).files()
+        if not any(isinstance(file, TreeFile) and is_image_name(file.key) for file in files):
+            raise ValueError(f"--input is {config.input!r}: there is no image in it{left_out(config)}")
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
-        return FolderSource().split_names(config)
+        with readable("--input", config.input):
+            return first_level_splits(config)
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("sequence",)
 
     def items(self, config: SourceConfig, scratch: str) -> Items:
-        yield from _Clips(config).items()
+        # Holds the files of one folder a level; a folder comes after those in it.
+        clip_items = functools.partial(
+            _clip_items, config, Selection(config), bool(first_level_splits(config))
+        )
+        open_folders: list[_Folder] = []
+        for file in Tree(config.input, config.image_roots, config.skip_dirs).files():
+            if isinstance(file, Failure):
+                yield file
+                continue
+            key = folder_of(file.key)
+            while open_folders and not key.startswith(open_folders[-1].key):
+                yield from clip_items(open_folders.pop())
+            if not open_folders or open_folders[-1].key != key:
+                open_folders.append(_Folder(key))
+            name = file.key[len(key) :]
+            if is_image_name(name):
+                open_folders[-1].frames.append(file)
+            elif name in TIME_FILES or name in LABEL_FILES:
+                open_folders[-1].others[name] = file
+            else:
+                yield skipped(file.key, _NO_FRAME)
+        while open_folders:
+            yield from clip_items(open_folders.pop())
 
 
 @dataclasses.dataclass(slots=True)
 class _Folder:
     """A folder that the walk is in: its key, empty or ending in `/`, and its files so far."""
 
-    prefix: str
+    key: str
     frames: list[TreeFile] = dataclasses.field(default_factory=list)
     others: dict[str, TreeFile] = dataclasses.field(default_factory=dict)
 
+    def one_of(self, names: tuple[str, ...]) -> TreeFile | None:
+        """The file of one of these names, if there is one."""
+        found = [self.others[name] for name in names if name in self.others]
+        if len(found) > 1:
+            raise BadInput("annotations", "two files of one meaning", f"{' and '.join(names)}; delete one")
+        return found[0] if found else None
 
-class _Clips:
-    """One walk over the input. Holds the files of one folder a level."""
 
-    def __init__(self, config: SourceConfig) -> None:
-        self._selection = Selection(config)
-        self._label_pattern = label_pattern(config)
-        self._has_splits = bool(FolderSource().split_names(config))
-        self._tree = Tree(config.input, config.image_roots, config.skip_dirs)
-        self._root_key = os.path.basename(real_path(config.input)) or "clip"
+def _clip_items(
+    config: SourceConfig, selection: Selection, has_splits: bool, folder: _Folder
+) -> Iterator[ImageRecord | Failure]:
+    """The clip of a folder whose files have all come; without frames, its other files."""
+    key = folder.key.rstrip("/") or os.path.basename(real_path(config.input)) or "clip"
 
-    def items(self) -> Iterator[ImageRecord | Failure]:
-        """The clips, and what is none; a folder comes after those in it."""
-        open_folders: list[_Folder] = []
-        for file in self._tree.files():
-            if isinstance(file, Failure):
-                yield file
-                continue
-            prefix = file.key[: file.key.rfind("/") + 1]
-            while open_folders and not prefix.startswith(open_folders[-1].prefix):
-                yield from self._closed(open_folders.pop())
-            if not open_folders or open_folders[-1].prefix != prefix:
-                open_folders.append(_Folder(prefix))
-            name = file.key[len(prefix) :]
-            if is_image_name(name):
-                open_folders[-1].frames.append(file)
-            elif name in TIME_FILES or name in LABEL_FILES:
-                open_folders[-1].others[name] = file
-            else:
-                yield _skipped(file.key)
-        while open_folders:
-            yield from self._closed(open_folders.pop())
-
-    def _closed(self, folder: _Folder) -> Iterator[ImageRecord | Failure]:
-        """What a folder is whose files have all come."""
-        if not folder.frames:
-            for file in folder.others.values():
-                yield _skipped(file.key)
-            return
-        key = folder.prefix.rstrip("/") or self._root_key
-        if not self._selection.takes(key):
-            yield Failure(key, "list", EXCLUDED, skipped=True)
-            return
-        try:
-            yield self._clip(key, folder)
-        except BadInput as fault:
-            yield fault.failure(key)
-
-    def _clip(self, key: str, folder: _Folder) -> ImageRecord:
-        parts = folder.prefix.split("/")[:-1]
-        in_split = self._has_splits and parts and is_split_name(parts[0])
-        split = normal_split(parts.pop(0)) if in_split else None
-        labels: tuple[str, ...] = (parts[-2],) if len(parts) > 1 else ()
-        if self._label_pattern is not None:
-            labels = (self._label_pattern.label(key),)
-        frames = sorted(folder.frames, key=lambda file: natural_order(file.key))
-        names = [file.key[len(folder.prefix) :] for file in frames]
-        times, frame_labels = _one_of(folder, TIME_FILES), _one_of(folder, LABEL_FILES)
+    def clip() -> ImageRecord:
+        parts = folder.key.split("/")[:-1]
+        split = split_named(parts[0]) if has_splits and parts else None
+        parts = parts[split is not None :]
+        labels = selection.labels(key, (parts[-2],) if len(parts) > 1 else ())
+        frames = sorted(folder.frames, key=lambda file: _natural_order(file.key))
+        names = [file.key[len(folder.key) :] for file in frames]
+        times, frame_labels = folder.one_of(TIME_FILES), folder.one_of(LABEL_FILES)
         steps = Steps(
             tuple(file.ref for file in frames),
-            () if frame_labels is None else read_labels(frame_labels, names),
-            {_TIME: tuple(numbers_of(names)) if times is None else read_times(times, names)},
+            () if frame_labels is None else _read_labels(frame_labels, names),
+            {_TIME: tuple(_numbers(names)) if times is None else _read_times(times, names)},
         )
-        return ImageRecord(
-            key, None, split, Annotations(labels, steps=steps), size=sum(file.size for file in frames)
-        )
+        size = sum(file.size for file in frames)
+        return ImageRecord(key, None, split, Annotations(labels, steps=steps), size=size)
+
+    if folder.frames:
+        yield selection.item(key, clip)
+    else:
+        yield from (skipped(file.key, _NO_FRAME) for file in folder.others.values())
 
 
-def _one_of(folder: _Folder, names: tuple[str, ...]) -> TreeFile | None:
-    """The one file of these names, if there is one."""
-    found = [folder.others[name] for name in names if name in folder.others]
-    if len(found) > 1:
-        raise BadInput("annotations", "two files of one meaning", f"{' and '.join(names)}; delete one")
-    return found[0] if found else None
+def _natural_order(name: str) -> tuple[tuple[str | int, ...], str]:
+    """Sorts names by the numbers in them: `frame_9` before `frame_10`."""
+    parts = _DIGITS.split(name)
+    return tuple(int(part) if at % 2 else part for at, part in enumerate(parts)), name
 
 
-def _skipped(key: str) -> Failure:
-    return Failure(key, "list", _NO_FRAME, skipped=True)
+def _numbers(names: Sequence[str]) -> list[int]:
+    """The number of each frame: the last in its name where those are distinct, else its index."""
+    found = [_DIGITS.findall(stem_of(name)) for name in names]
+    numbers = [int(digits[-1]) for digits in found if digits]
+    if len(set(numbers)) == len(names) and all(number < _INT64 for number in numbers):
+        return numbers
+    return list(range(len(names)))
+
+
+def _read_times(file: TreeFile, names: Sequence[str]) -> tuple[int, ...]:
+    """The times of frames, in microseconds. Raises BadInput, stage `annotations`."""
+    if file.key.endswith(".txt"):
+        texts = _lines(file)
+    else:
+        given: dict[int, str] = {}
+        for at, text in _cells(file, names, "timestamp"):
+            if at in given:
+                raise _not_of_frames(file, f"{names[at]} is there twice")
+            given[at] = text
+        texts = [given[at] for at in sorted(given)]
+    _check_count(file, "timestamps", len(texts), names)
+    values = []
+    for text in texts:
+        try:
+            values.append(decimal.Decimal(text))
+        except decimal.InvalidOperation as error:
+            raise _not_of_frames(file, f"{text[:100]!r} is not a number") from error
+    in_seconds = any(not text.lstrip("+-").isdigit() for text in texts)
+    factor = _MICROSECONDS if in_seconds else 1
+    if any(not one.is_finite() or one.adjusted() > 18 or abs(one) * factor >= _INT64 for one in values):
+        raise _not_of_frames(file, "a time is not finite, or too large")
+    return tuple(int((value * factor).to_integral_value(decimal.ROUND_HALF_EVEN)) for value in values)
+
+
+def _read_labels(file: TreeFile, names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """The labels of each frame: one or none; of `labels.csv` several, a row each. Raises BadInput."""
+    if file.key.endswith(".txt"):
+        lines = _lines(file)
+        _check_count(file, "labels", len(lines), names)
+        return tuple((line,) if line else () for line in lines)
+    labels: list[list[str]] = [[] for _ in names]
+    for at, text in _cells(file, names, "label"):
+        labels[at] += [text] if text else []
+    return tuple(map(tuple, labels))
+
+
+def _text(file: TreeFile) -> str:
+    _, data = next(read_files([(file, file)], _LONGEST))
+    if isinstance(data, BadInput):
+        raise BadInput("annotations", data.reason, f"{file.key}: {data.detail}")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadInput("annotations", "annotation file is not UTF-8", f"{file.key}: {error}") from error
+
+
+def _lines(file: TreeFile) -> list[str]:
+    """The lines of a file; the end of the last one is no line of its own."""
+    text = _text(file).replace("\r\n", "\n")
+    return [line.strip() for line in text.removesuffix("\n").split("\n")] if text else []
+
+
+def _cells(file: TreeFile, names: Sequence[str], column: str) -> Iterator[tuple[int, str]]:
+    """The rows of a CSV with the columns `frame` and `column`: the frame's index, and the other cell.
+
+    A frame is written as its number, stem or name; of what means several, the name counts most.
+    """
+    frames: dict[str, int] = {str(number): at for at, number in enumerate(_numbers(names))}
+    stems = list(map(stem_of, names))
+    if len(set(stems)) == len(stems):
+        frames.update((stem, at) for at, stem in enumerate(stems))
+    frames.update((name, at) for at, name in enumerate(names))
+    rows = read_cells(io.StringIO(_text(file), newline=""))
+    _, cells = next(rows, (1, []))
+    header = [] if isinstance(cells, BadInput) else [cell.strip().lower() for cell in cells]
+    if header.count("frame") != 1 or header.count(column) != 1:
+        raise _not_of_frames(file, f"its first line is not frame,{column}")
+    for line, row in rows:
+        if isinstance(row, BadInput):
+            raise _not_of_frames(file, f"line {line}: {row.detail}")
+        if not row:
+            continue
+        if len(row) != len(header):
+            raise _not_of_frames(file, f"line {line} has {len(row)} cells of {len(header)}")
+        frame = row[header.index("frame")].strip()
+        if frame not in frames:
+            raise _not_of_frames(file, f"line {line} is of {frame!r}, which is no frame here")
+        yield frames[frame], row[header.index(column)].strip()
+
+
+def _check_count(file: TreeFile, what: str, count: int, names: Sequence[str]) -> None:
+    if count != len(names):
+        detail = f"{file.key} has {count} {what}, the clip {len(names)} frames"
+        raise BadInput("annotations", f"{what} do not match the frames", detail)
+
+
+def _not_of_frames(file: TreeFile, detail: str) -> BadInput:
+    return BadInput("annotations", "file does not fit the frames", f"{file.key}: {detail}")

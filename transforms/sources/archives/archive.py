@@ -1,27 +1,22 @@
-"""Source `archive`: plain .tar, .tar.gz and .zip files of images, whose folders tell split and label.
+"""Source `archive`: plain .tar, .tar.gz and .zip files of images, whose folders are splits and labels.
 
 Nothing is extracted: references lead into the archives, but for gzip, which is unpacked once.
 """
 
 from __future__ import annotations
 
+import abc
 import collections
 import contextlib
+import functools
 import itertools
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, NamedTuple
 
 from recordmill.transforms.records import Annotations, BadInput, Failure, ImageRecord
-from recordmill.transforms.sources.archives.members import Member
-from recordmill.transforms.sources.archives.tar_members import DAMAGED, TarMember, is_gzip, tar_members
-from recordmill.transforms.sources.archives.zip_members import zip_members
-from recordmill.transforms.sources.config import (
-    SourceConfig,
-    check_input_exists,
-    check_unused,
-    readable,
-)
+from recordmill.transforms.sources.archives.members import DAMAGED, Member, is_gzip, members_of
+from recordmill.transforms.sources.config import SourceConfig, readable
 from recordmill.transforms.sources.detection.archive_names import unread_member
 from recordmill.transforms.sources.names import (
     failed,
@@ -33,22 +28,10 @@ from recordmill.transforms.sources.names import (
     split_named,
     splits_in,
 )
-from recordmill.transforms.sources.outline import check_roots_used, left_out
-from recordmill.transforms.sources.pairs import (
-    IMAGE_FOLDERS,
-)
-from recordmill.transforms.sources.selection import (
-    EXCLUDED,
-    Selection,
-    check_selection,
-    label_pattern,
-)
-from recordmill.transforms.sources.source import (
-    Description,
-    Items,
-    Source,
-    listing_faults,
-)
+from recordmill.transforms.sources.outline import left_out
+from recordmill.transforms.sources.pairs import IMAGE_FOLDERS
+from recordmill.transforms.sources.selection import Selection
+from recordmill.transforms.sources.source import Description, Items, Source
 from recordmill.transforms.sources.tree import Tree
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_file, status_of
@@ -70,9 +53,9 @@ class Archive(NamedTuple):
 
     Attributes:
         path: real path, or URI.
-        prefix: what keys of its members start with: empty where it is the whole input.
-        split: that its name, or a folder that it is in, names.
-        version: of the whole archive, as of `Status`.
+        prefix: what keys of its members start with: empty where it is the complete input.
+        split: named by the archive, or by a folder that it is in.
+        version: of the file, as of `Status`.
     """
 
     path: str
@@ -80,20 +63,75 @@ class Archive(NamedTuple):
     split: str | None
     version: int
 
+    @property
+    def name(self) -> str:
+        """Its name, as the origin of its records."""
+        return printable(self.path.rpartition("/")[2])
 
-class Layout(NamedTuple):
-    """What the folders of an archive mean.
+    def members(self, spool: Spool | None = None) -> Iterator[Member | Failure]:
+        """As `members_of`."""
+        return members_of(self.path, self.prefix, spool)
+
+
+class ArchivesSource(Source):
+    """A source of images in archives: subclasses define `records`.
 
     Attributes:
-        above: how many hold everything.
-        has_splits: whether those below are splits.
+        kinds: regular expression of the extensions, in lower case, of the archives.
     """
 
-    above: int
-    has_splits: bool
+    kinds: ClassVar[str] = ".+"
+
+    @abc.abstractmethod
+    def records(
+        self, config: SourceConfig, archive: Archive, members: Iterator[Member | Failure]
+    ) -> Iterator[ImageRecord | Failure]:
+        """The records of one archive. Raises BadInput where it cannot be read at all."""
+
+    def check_input(self, config: SourceConfig) -> None:
+        first = next((item for item in archives(config, self.kinds) if isinstance(item, Archive)), None)
+        if first is None:
+            wanted = ".tar, .tar.gz, .tgz or .zip" if self.kinds == ".+" else ".tar, .tar.gz or .tgz"
+            raise ValueError(
+                f"--input is {config.input!r}: no file there is called {wanted}{left_out(config)}"
+            )
+        if not is_file(config.input):
+            return
+        try:
+            for item in first.members():
+                if isinstance(item, Member):
+                    return
+                if item.reason == DAMAGED:
+                    raise BadInput("list", item.reason, item.detail)
+        except BadInput as fault:
+            raise ValueError(f"--input is {config.input!r}: {fault.reason} ({fault.detail})") from fault
+        raise ValueError(f"--input is {config.input!r}, an archive without a file in it")
+
+    def split_names(self, config: SourceConfig) -> tuple[str, ...] | None:
+        with readable("--input", config.input):
+            found = {item.split for item in archives(config, self.kinds) if isinstance(item, Archive)}
+        # members may name splits, too
+        return None if self.kinds == ".+" and None in found else tuple(sorted(filter(None, found)))
+
+    def parts(self, config: SourceConfig, most: int) -> Iterator[Archive | Failure]:
+        return archives(config, self.kinds)
+
+    def part_items(self, config: SourceConfig, scratch: str, part: Archive | Failure) -> Items:
+        if isinstance(part, Failure):
+            yield part
+            return
+        with contextlib.ExitStack() as stack:
+            spool = None
+            if is_gzip(part.path):
+                # By the key too: what is taken of an archive that has two, by a link, differs between them.
+                spool = stack.enter_context(Spool(scratch, f"{part.path}\0{part.prefix}", part.version))
+            try:
+                yield from self.records(config, part, part.members(spool))
+            except BadInput as fault:
+                yield failed(part.prefix.rstrip("/") or part.name, fault)
 
 
-class ArchiveSource(Source):
+class ArchiveSource(ArchivesSource):
     """Lists the images in archives."""
 
     name = "archive"
@@ -105,35 +143,32 @@ class ArchiveSource(Source):
         example="photos.zip\n  cat/\n    1.jpg\n  dog/\n    2.png",
     )
 
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        with readable("--input", config.input):
-            archive = first_archive(config)
-            if archive is None:
-                return None
-            name = archive.path.rpartition("/")[2]
-            image = next(filter(is_image_name, first_names(archive)), None)
-        return None if image is None else f"{name!r} is an archive that holds images such as {image!r}"
+    def records(
+        self, config: SourceConfig, archive: Archive, members: Iterator[Member | Failure]
+    ) -> Iterator[ImageRecord | Failure]:
+        selection = Selection(config)
+        above, has_splits = _layout(archive.members())
+        seen: set[str] = set()
 
-    def check(self, config: SourceConfig) -> None:
-        check_archives(config, self.name, r".+", "label_column", "include_annotations")
+        def record(key: str, member: Member) -> ImageRecord:
+            if member.name in seen:
+                raise BadInput("list", "another member of the same name", archive.path)
+            seen.add(member.name)
+            folders = member.name.split("/")[above:-1]
+            split = normal_split(folders.pop(0)) if has_splits and folders else None
+            labels = selection.labels(key, tuple(folders[:1]))
+            split = archive.split or split
+            return ImageRecord(key, member.ref(), split, Annotations(labels), archive.name, member.size)
 
-    def split_names(self, config: SourceConfig) -> tuple[str, ...] | None:
-        return archive_splits(config, ".+")
-
-    def schemas(self, config: SourceConfig) -> tuple[str, ...]:
-        return ()
-
-    def items(self, config: SourceConfig, scratch: str) -> Items:
-        yield from _items(config, scratch, archives(config))
-
-    def parts(self, config: SourceConfig, most: int) -> Iterator[Archive | Failure]:
-        with listing_faults():
-            yield from archives(config)
-
-    def part_items(self, config: SourceConfig, scratch: str, part: Archive | Failure) -> Items:
-        yield from _items(config, scratch, (part,))
+        for item in members:
+            if isinstance(item, Failure):
+                yield item
+                continue
+            key = archive.prefix + item.name
+            if is_image_name(item.name):
+                yield selection.item(key, functools.partial(record, key, item))
+            else:
+                yield skipped(key, "not an image by name")
 
 
 def archives(config: SourceConfig, kinds: str = ".+") -> Iterator[Archive | Failure]:
@@ -218,7 +253,7 @@ def _most_names(path: str) -> int:
 def first_names(archive: Archive, most: int = _SNIFFED_MEMBERS) -> list[str]:
     """Names of an archive's first members; none where it is no archive."""
     try:
-        found = itertools.islice(_members(archive), most)
+        found = itertools.islice(archive.members(), most)
         return [item.name for item in found if not isinstance(item, Failure)]
     except BadInput:
         return []
@@ -227,127 +262,25 @@ def first_names(archive: Archive, most: int = _SNIFFED_MEMBERS) -> list[str]:
 def first_bytes(archive: Archive, name: str) -> bytes:
     """The bytes of one of the first members of a tar; empty if they cannot be read."""
     with contextlib.suppress(BadInput):
-        for item in itertools.islice(_members(archive), _SNIFFED_MEMBERS):
-            if isinstance(item, TarMember) and item.name == name:
+        for item in itertools.islice(archive.members(), _SNIFFED_MEMBERS):
+            if isinstance(item, Member) and item.name == name:
                 return item.data()
     return b""
 
 
-def check_archives(config: SourceConfig, source: str, kinds: str, *unused: str) -> None:
-    """Raises ValueError where a call for a source of archives is wrong, or there is none."""
-    check_input_exists(config)
-    flags = ("annotations", "image_column", "input_features", "mask_pattern", *unused)
-    check_unused(config, source, *flags)
-    check_roots_used(config, source)
-    check_selection(config)
-    with readable("--input", config.input):
-        first = next((item for item in archives(config, kinds) if isinstance(item, Archive)), None)
-        if first is None:
-            wanted = ".tar, .tar.gz, .tgz or .zip" if kinds == ".+" else ".tar, .tar.gz or .tgz"
-            raise ValueError(
-                f"--input is {config.input!r}: no file there is called {wanted}{left_out(config)}"
-            )
-        if not is_file(config.input):
-            return
-        try:
-            found = next((item for item in _members(first) if not _is_outside(item)), None)
-        except BadInput as fault:
-            raise ValueError(f"--input is {config.input!r}: {fault.reason} ({fault.detail})") from fault
-    if found is None:
-        raise ValueError(f"--input is {config.input!r}, an archive without a file in it")
-    if isinstance(found, Failure) and found.reason == DAMAGED:
-        raise ValueError(f"--input is {config.input!r}: {found.reason} ({found.detail})")
+def _layout(members: Iterator[Member | Failure]) -> tuple[int, bool]:
+    """How many folders of an archive hold all its images, and whether those below are splits.
 
-
-def _is_outside(item: Member | TarMember | Failure) -> bool:
-    return isinstance(item, Failure) and item.reason != DAMAGED
-
-
-def archive_splits(config: SourceConfig, kinds: str) -> tuple[str, ...] | None:
-    """The splits that names of archives tell; None where members may tell them, too."""
-    with readable("--input", config.input):
-        found = [item.split for item in archives(config, kinds) if isinstance(item, Archive)]
-    named = tuple(sorted({split for split in found if split is not None}))
-    return named if kinds != ".+" or None not in found else None
-
-
-def _members(archive: Archive) -> Iterator[Member | TarMember | Failure]:
-    """The members of an archive, whose bytes are not asked for."""
-    if archive.path.lower().endswith(".zip"):
-        return zip_members(archive.path, archive.prefix)
-    return tar_members(archive.path, archive.prefix)
-
-
-def _items(
-    config: SourceConfig, scratch: str, found: Iterable[Archive | Failure]
-) -> Generator[ImageRecord | Failure, None, None]:
-    listing = _Listing(config)
-    for item in found:
-        if isinstance(item, Failure):
-            yield item
-            continue
-        try:
-            yield from listing.items(item, scratch)
-        except BadInput as fault:
-            yield failed(item.prefix.rstrip("/") or item.path.rpartition("/")[2], fault)
-
-
-class _Listing:
-    """Makes members of archives into records."""
-
-    def __init__(self, config: SourceConfig) -> None:
-        self._selection = Selection(config)
-        self._label_pattern = label_pattern(config)
-
-    def items(self, archive: Archive, scratch: str) -> Iterator[ImageRecord | Failure]:
-        """The records of one archive. Raises BadInput where it is none."""
-        layout = layout_of(_members(archive))
-        seen: set[str] = set()
-        if not is_gzip(archive.path):
-            for item in _members(archive):
-                yield self._item(archive, layout, item, seen)
-            return
-        # By the key too: what is taken of an archive that has two, by a link, differs between them.
-        with Spool(scratch, f"{archive.path}\0{archive.prefix}", archive.version) as spool:
-            for packed in tar_members(archive.path, archive.prefix, spool):
-                yield self._item(archive, layout, packed, seen)
-
-    def _item(
-        self, archive: Archive, layout: Layout, item: Member | TarMember | Failure, seen: set[str]
-    ) -> ImageRecord | Failure:
-        if isinstance(item, Failure):
-            return item
-        key = archive.prefix + item.name
-        if not is_image_name(item.name):
-            return skipped(key, "not an image by name")
-        if not self._selection.takes(key):
-            return skipped(key, EXCLUDED)
-        if item.name in seen:
-            fault = BadInput("list", "another member of the same name", archive.path)
-            return failed(key, fault)
-        seen.add(item.name)
-        try:
-            split, label = placed(item.name, layout)
-            if self._label_pattern is not None:
-                label = self._label_pattern.label(key)
-            ref = item.ref()
-        except BadInput as fault:
-            return failed(key, fault)
-        annotations = Annotations(() if label is None else (label,))
-        origin = printable(archive.path.rpartition("/")[2])
-        return ImageRecord(key, ref, archive.split or split, annotations, origin, item.size)
-
-
-def layout_of(members: Iterator[Member | TarMember | Failure]) -> Layout:
-    """What the folders of an archive mean, from all its images; holds the folders' names alone."""
+    Holds the names of the folders alone.
+    """
     folders = collections.Counter(
         tuple(item.name.split("/")[:-1][:_DEPTH])
         for item in members
-        if not isinstance(item, Failure) and is_image_name(item.name)
+        if isinstance(item, Member) and is_image_name(item.name)
     )
     above = next(level for level in range(_WRAPPERS + 1) if not _is_wrapper(folders, level))
     first = {parts[above] for parts in folders if len(parts) > above}
-    return Layout(above, bool(first) and all(map(is_split_name, first)))
+    return above, bool(first) and all(map(is_split_name, first))
 
 
 def _is_wrapper(folders: Mapping[tuple[str, ...], int], level: int) -> bool:
@@ -368,10 +301,3 @@ def _is_wrapper(folders: Mapping[tuple[str, ...], int], level: int) -> bool:
     stray = sum(count for parts, count in folders.items() if len(parts) == level + 1)
     is_packed = name.lower() in IMAGE_FOLDERS or not stray or (len(inner) > 1 and stray < len(inner))
     return bool(name) and is_packed and not is_split_name(name)
-
-
-def placed(name: str, layout: Layout) -> tuple[str | None, str | None]:
-    """Split and label of a member, by its folders."""
-    folders = name.split("/")[layout.above : -1]
-    split = normal_split(folders.pop(0)) if layout.has_splits and folders else None
-    return split, folders[0] if folders else None

@@ -8,10 +8,7 @@ gzip, which is unpacked once.
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Generator, Iterable, Iterator
-
-import msgspec
+from collections.abc import Iterator
 
 from recordmill.transforms.records import (
     Annotations,
@@ -24,37 +21,26 @@ from recordmill.transforms.records import (
 )
 from recordmill.transforms.sources.archives.archive import (
     Archive,
-    archive_splits,
-    archives,
-    check_archives,
-    first_archive,
-    first_bytes,
-    first_names,
+    ArchivesSource,
 )
-from recordmill.transforms.sources.archives.tar_members import DAMAGED, TarMember, is_gzip, tar_members
-from recordmill.transforms.sources.config import SourceConfig, readable
-from recordmill.transforms.sources.names import failed, is_image_name, printable, skipped
-from recordmill.transforms.sources.selection import EXCLUDED, Selection, label_pattern
-from recordmill.transforms.sources.source import (
-    Description,
-    Items,
-    Source,
-    listing_faults,
-)
+from recordmill.transforms.sources.archives.members import DAMAGED, Member
+from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.names import failed, is_image_name, skipped
+from recordmill.transforms.sources.selection import Selection
+from recordmill.transforms.sources.source import Description
 from recordmill.transforms.sources.tables.values import flattened
-from recordmill.transforms.storage.spool import Spool
 
 _TARS = r"tar|tar\.gz|tgz"
 _LABELS = ("cls", "cls.txt")
 _CAPTIONS = ("txt", "caption", "cap", "caption.txt")
 _MASKS = ("seg.png", "mask.png")
-_TOLD = frozenset(("json", *_LABELS, *_CAPTIONS, *_MASKS))
-_LARGEST_TOLD = 1 << 20  # bytes of a member that is known by its extension, and of any other one
+_NAMED = frozenset(("json", *_LABELS, *_CAPTIONS, *_MASKS))
+_LARGEST_NAMED = 1 << 20  # bytes of a member with one of these extensions, and of any other one
 _LARGEST_OTHER = 64 << 10
 _NOT_READ = "member not read"
 
 
-class WebdatasetSource(Source):
+class WebdatasetSource(ArchivesSource):
     """Lists the samples of tar shards."""
 
     name = "webdataset"
@@ -66,58 +52,82 @@ class WebdatasetSource(Source):
         example="shards/\n  train-000000.tar\n    0001.jpg\n    0001.cls\n    0001.json\n  train-000001.tar",
         annotations=("masks", "captions"),
     )
+    kinds = _TARS
 
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        with readable("--input", config.input):
-            archive = first_archive(config, _TARS)
-            names = [] if archive is None else first_names(archive)
-        images = {sample_name(name)[0] for name in names if _is_image(name)}
-        for name in names:
-            sample, extension = sample_name(name)
-            if extension in _TOLD and sample in images and archive is not None:
-                if extension == "json" and _is_labelme(first_bytes(archive, name)):
-                    return None
-                shard = archive.path.rpartition("/")[2]
-                return f"{shard!r} is a tar with an image and {name!r}, which goes with it"
-        return None
+    def records(
+        self, config: SourceConfig, archive: Archive, members: Iterator[Member | Failure]
+    ) -> Iterator[ImageRecord | Failure]:
+        selection = Selection(config)
+        takes_masks = "masks" in config.include_annotations
 
-    def check(self, config: SourceConfig) -> None:
-        check_archives(config, self.name, _TARS, "label_column")
+        def record(sample: _Sample) -> ImageRecord | Failure:
+            if sample.image is None:
+                found = ", ".join(f".{extension}" for extension in sample.others) or "nothing that is read"
+                fault = BadInput("annotations", "sample without an image", f"it has {found}")
+                return failed(archive.prefix + sample.name, fault)
+            name, ref, size = sample.image
+            key = archive.prefix + name
+            return selection.item(
+                key,
+                lambda: ImageRecord(
+                    key, ref, archive.split, _annotations(config, selection, key, sample), archive.name, size
+                ),
+            )
 
-    def split_names(self, config: SourceConfig) -> tuple[str, ...] | None:
-        return archive_splits(config, _TARS)
-
-    def schemas(self, config: SourceConfig) -> tuple[str, ...]:
-        return ()
-
-    def items(self, config: SourceConfig, scratch: str) -> Items:
-        yield from _items(config, scratch, archives(config, _TARS))
-
-    def parts(self, config: SourceConfig, most: int) -> Iterator[Archive | Failure]:
-        with listing_faults():
-            yield from archives(config, _TARS)
-
-    def part_items(self, config: SourceConfig, scratch: str, part: Archive | Failure) -> Items:
-        yield from _items(config, scratch, (part,))
+        sample: _Sample | None = None
+        for member in members:
+            if isinstance(member, Failure):
+                if member.reason == DAMAGED and sample is not None:
+                    fault = BadInput("list", "sample may be cut off", member.detail)
+                    yield failed(archive.prefix + sample.name, fault)
+                    sample = None
+                yield member
+                continue
+            name, extension = sample_name(member.name)
+            if sample is None or sample.name != name:
+                if sample is not None:
+                    yield record(sample)
+                sample = _Sample(name)
+            try:
+                if (reason := sample.add(member, extension, takes_masks)) is not None:
+                    yield skipped(archive.prefix + member.name, _NOT_READ, reason)
+            except BadInput as fault:
+                yield failed(archive.prefix + member.name, fault)
+        if sample is not None:
+            yield record(sample)
 
 
 @dataclasses.dataclass(slots=True)
 class _Sample:
-    """What is known of a sample so far.
+    """Adjacent members of one basename, as far as they have come.
 
     Attributes:
-        name: what its members have in common.
-        image: name, place and size of its image.
+        name: what their names start with.
+        image: name, bytes and size of its image.
         mask: of its classes.
-        told: contents of the other members, by extension.
+        others: contents of the other members, by extension.
     """
 
     name: str
     image: tuple[str, ImageRef, int] | None = None
     mask: ImageRef | None = None
-    told: dict[str, bytes] = dataclasses.field(default_factory=dict)
+    others: dict[str, bytes] = dataclasses.field(default_factory=dict)
+
+    def add(self, member: Member, extension: str, takes_masks: bool) -> str | None:
+        """Adds a member; returns why it is left out."""
+        if extension in _MASKS:
+            if takes_masks:
+                self.mask = member.ref()
+            return None if takes_masks else "--include_annotations=masks takes it"
+        if is_image_name(member.name):
+            if self.image is not None:
+                return f"the sample's image is {self.image[0]!r}"
+            self.image = (member.name, member.ref(), member.size)
+            return None
+        if member.size > (_LARGEST_NAMED if extension in _NAMED else _LARGEST_OTHER):
+            return f"it has {member.size} bytes"
+        self.others[extension or "data"] = member.data()
+        return None
 
 
 def sample_name(name: str) -> tuple[str, str]:
@@ -127,125 +137,23 @@ def sample_name(name: str) -> tuple[str, str]:
     return f"{folder}{slash}{stem}", extension.lower()
 
 
-def _is_labelme(data: bytes) -> bool:
-    """Whether the JSON of an image is a LabelMe annotation: those are read from folders only."""
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(found, dict) and isinstance(found.get("shapes"), list)
-
-
-def _is_image(name: str) -> bool:
-    return is_image_name(name) and sample_name(name)[1] not in _MASKS
-
-
-def _items(
-    config: SourceConfig, scratch: str, found: Iterable[Archive | Failure]
-) -> Generator[ImageRecord | Failure, None, None]:
-    shards = _Shards(config)
-    for item in found:
-        if isinstance(item, Failure):
-            yield item
-        elif is_gzip(item.path):
-            with Spool(scratch, item.path, item.version) as spool:
-                yield from shards.items(item, tar_members(item.path, item.prefix, spool))
+def _annotations(config: SourceConfig, selection: Selection, key: str, sample: _Sample) -> Annotations:
+    labels: tuple[str | int, ...] = ()
+    features: dict[str, FeatureValue] = {}
+    captions: list[str] = []
+    if "json" in sample.others:
+        labels, features = flattened(_text(sample.others.pop("json"), "json"))
+    for extension, data in sample.others.items():
+        if extension in _LABELS:
+            labels = (_label(_text(data, extension)),)
+        elif extension in _CAPTIONS and "captions" in config.include_annotations:
+            captions.append(_text(data, extension).strip())
         else:
-            yield from shards.items(item, tar_members(item.path, item.prefix))
-
-
-class _Shards:
-    """Makes the members of shards into records; holds one sample."""
-
-    def __init__(self, config: SourceConfig) -> None:
-        self._selection = Selection(config)
-        self._label_pattern = label_pattern(config)
-        self._takes_masks = "masks" in config.include_annotations
-        self._takes_captions = "captions" in config.include_annotations
-
-    def items(
-        self, shard: Archive, members: Iterator[TarMember | Failure]
-    ) -> Iterator[ImageRecord | Failure]:
-        """The records of one shard."""
-        sample: _Sample | None = None
-        for member in members:
-            if isinstance(member, Failure):
-                if member.reason == DAMAGED and sample is not None:
-                    fault = BadInput("list", "sample may be cut off", member.detail)
-                    yield failed(shard.prefix + sample.name, fault)
-                    sample = None
-                yield member
-                continue
-            name, extension = sample_name(member.name)
-            if sample is None or sample.name != name:
-                if sample is not None:
-                    yield self._record(shard, sample)
-                sample = _Sample(name)
-            try:
-                failure = self._add(sample, member, extension)
-            except BadInput as fault:
-                yield failed(shard.prefix + member.name, fault)
-                continue
-            if failure is not None:
-                yield skipped(shard.prefix + member.name, _NOT_READ, failure)
-        if sample is not None:
-            yield self._record(shard, sample)
-
-    def _add(self, sample: _Sample, member: TarMember, extension: str) -> str | None:
-        """Adds a member to its sample; or why it is left out."""
-        if extension in _MASKS:
-            if self._takes_masks:
-                sample.mask = member.ref()
-            return None if self._takes_masks else "--include_annotations=masks takes it"
-        if is_image_name(member.name):
-            if sample.image is not None:
-                return f"the sample's image is {sample.image[0]!r}"
-            sample.image = (member.name, member.ref(), member.size)
-            return None
-        if member.size > (_LARGEST_TOLD if extension in _TOLD else _LARGEST_OTHER):
-            return f"it has {member.size} bytes"
-        sample.told[extension or "data"] = member.data()
-        return None
-
-    def _record(self, shard: Archive, sample: _Sample) -> ImageRecord | Failure:
-        if sample.image is None:
-            found = (
-                f"it has {', '.join(f'.{extension}' for extension in sample.told) or 'nothing that is read'}"
-            )
-            fault = BadInput("annotations", "sample without an image", found)
-            return failed(shard.prefix + sample.name, fault)
-        name, image, size = sample.image
-        key = shard.prefix + name
-        if not self._selection.takes(key):
-            return skipped(key, EXCLUDED)
-        try:
-            annotations = self._annotations(sample)
-            if self._label_pattern is not None:
-                annotations = msgspec.structs.replace(annotations, labels=(self._label_pattern.label(key),))
-        except BadInput as fault:
-            return failed(key, fault)
-        return ImageRecord(
-            key, image, shard.split, annotations, printable(shard.path.rpartition("/")[2]), size
-        )
-
-    def _annotations(self, sample: _Sample) -> Annotations:
-        labels: tuple[str | int, ...] = ()
-        features: dict[str, FeatureValue] = {}
-        captions: list[str] = []
-        if "json" in sample.told:
-            labels, features = flattened(_text(sample.told.pop("json"), "json"))
-        for extension, data in sample.told.items():
-            if extension in _LABELS:
-                labels = (_label(_text(data, extension)),)
-            elif extension in _CAPTIONS and self._takes_captions:
-                captions.append(_text(data, extension).strip())
-            else:
-                text = _text(data, extension) if extension in _CAPTIONS else data
-                # A member and what `.json` has may be called alike: neither replaces the other.
-                name = f"{extension}/data" if extension in features else extension
-                features[name] = text
-        masks = {} if sample.mask is None else {"class": MaskImage(sample.mask)}
-        return Annotations(labels, features, captions=tuple(captions), masks=masks)
+            # A member and what `.json` has may be called alike: neither replaces the other.
+            name = f"{extension}/data" if extension in features else extension
+            features[name] = _text(data, extension) if extension in _CAPTIONS else data
+    masks = {} if sample.mask is None else {"class": MaskImage(sample.mask)}
+    return Annotations(selection.labels(key, labels), features, captions=tuple(captions), masks=masks)
 
 
 def _text(data: bytes, extension: str) -> str:

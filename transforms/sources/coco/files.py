@@ -16,17 +16,17 @@ from recordmill.transforms.sources.coco.json_sections import JsonSections
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import (
     extension_of,
+    failed,
     is_hidden,
     is_split_name,
     is_unicode,
     normal_split,
-    printable,
+    skipped,
     without_year,
 )
-from recordmill.transforms.sources.tables.manifests import input_root, manifests
+from recordmill.transforms.sources.tables.manifests import flag_of, input_root, manifests
 from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.faults import os_fault
-from recordmill.transforms.storage.file_system import Entry
 from recordmill.transforms.storage.files import is_folder, open_file
 from recordmill.transforms.storage.listing import entries, located
 from recordmill.transforms.storage.paths import below, real_path
@@ -34,19 +34,9 @@ from recordmill.transforms.storage.paths import below, real_path
 _PEEKED = 1 << 20
 _CHUNK = 1 << 16
 _DEPTH = 2  # folders below the input in which annotation files are looked for
-_SNIFFED_FOLDERS = 50
-_SNIFFED_FILES = 20
-_KINDS = (
-    "instances",
-    "person_keypoints",
-    "keypoints",
-    "captions",
-    "panoptic",
-    "stuff",
-    "labels",
-    "image_info",
+_NAMED = re.compile(
+    "(?:instances|person_keypoints|keypoints|captions|panoptic|stuff|labels|image_info)_(?P<split>.+)"
 )
-_NAMED = re.compile(rf"(?P<kind>{'|'.join(_KINDS)})_(?P<split>.+)")
 _ROBOFLOW = "_annotations.coco.json"
 _NO_SPLIT = "default"  # what CVAT and Datumaro call the images of a task that has no splits
 _OBJECT_KEYS = frozenset(("bbox", "segmentation", "keypoints"))
@@ -77,11 +67,6 @@ class CocoFile:
         """Path of the folder it lies in."""
         return os.path.dirname(self.path)
 
-    @property
-    def stem(self) -> str:
-        """Its file name without `.json`."""
-        return os.path.basename(self.path).removesuffix(".json")
-
 
 def find_files(config: SourceConfig) -> tuple[list[CocoFile], list[Failure]]:
     """The annotation files of a call, and the JSON files of a folder that are none.
@@ -94,12 +79,11 @@ def find_files(config: SourceConfig) -> tuple[list[CocoFile], list[Failure]]:
     found: list[CocoFile] = []
     others: list[Failure] = []
     if config.annotations or not is_folder(config.input):
-        flag = "--annotations" if config.annotations else "--input"
         for manifest in manifests(config):
             kind = kind_of(manifest.file, must_be=True)
             if kind is None:
                 raise ValueError(
-                    f"{flag} is {manifest.path!r}, which is not a COCO annotation file: "
+                    f"{flag_of(config)} is {manifest.path!r}, which is not a COCO annotation file: "
                     "at its top there is no list `images` with one of `annotations` or `categories`"
                 )
             found.append(_coco_file(config, manifest.file, manifest.name, kind))
@@ -107,26 +91,51 @@ def find_files(config: SourceConfig) -> tuple[list[CocoFile], list[Failure]]:
     for item in _json_files(config):
         if isinstance(item, Failure):
             others.append(item)
-            continue
-        path, name = item
-        kind = kind_of(path, must_be=_named_like_coco(name))
-        if kind is None:
-            others.append(Failure(name, "list", "not a COCO annotation file", skipped=True))
+        elif (kind := kind_of(item[0], must_be=_is_named_like_coco(item[1]))) is not None:
+            found.append(_coco_file(config, *item, kind))
         else:
-            found.append(_coco_file(config, path, name, kind))
+            others.append(skipped(item[1], "not a COCO annotation file"))
     return found, others
 
 
-def sniff_folder(config: SourceConfig) -> str | None:
-    """Name of an annotation file in a folder, or None where the first files it holds are none."""
-    files = (item for item in _json_files(config, _SNIFFED_FOLDERS) if not isinstance(item, Failure))
-    for path, name in itertools.islice(files, _SNIFFED_FILES):
+def _json_files(config: SourceConfig, most_folders: int | None = None) -> Iterator[tuple[str, str] | Failure]:
+    """Path and name of each JSON file of a folder: folder by folder, those nearest to the input first."""
+    root = real_path(config.input)
+    confinement = Confinement((root, *config.image_roots))
+    folders = collections.deque([(root, "")])
+    seen = {root, *map(real_path, config.skip_dirs)}
+    for _ in itertools.count() if most_folders is None else range(most_folders):
+        if not folders:
+            return
+        folder, prefix = folders.popleft()
         try:
-            if kind_of(path, must_be=False) is not None:
-                return name
-        except OSError:
-            continue  # whoever reads it says what is wrong
-    return None
+            listed = entries(folder)
+        except OSError as error:
+            yield failed(prefix or "./", os_fault(error, "list"))
+            continue
+        inner = []
+        for entry in listed:
+            is_inner = entry.name[-1] == "/"
+            if not (is_inner or extension_of(entry.name) == "json") or entry.name == "/":
+                continue
+            if not is_unicode(entry.name) or is_hidden(entry.basename):
+                continue
+            if is_inner:
+                inner.append(entry.basename)
+                continue
+            try:
+                yield located(entry, confinement)[0], prefix + entry.name
+            except BadInput as fault:
+                yield failed(prefix + entry.name, fault)
+            except OSError as error:
+                yield failed(prefix + entry.name, os_fault(error, "list"))
+        if prefix.count("/") == _DEPTH:
+            continue
+        for name in sorted(inner, key=lambda name: (name.lower() not in _LIKELY_FOLDERS, name)):
+            path = confinement.followed(f"{folder}/{name}")
+            if path is not None and path not in seen:
+                seen.add(path)
+                folders.append((path, f"{prefix}{name}/"))
 
 
 def kind_of(path: str, must_be: bool) -> str | None:
@@ -144,22 +153,32 @@ def kind_of(path: str, must_be: bool) -> str | None:
         data = stream.read(_PEEKED)
     sections = JsonSections(io.BytesIO(data), path, _CHUNK)
     firsts: dict[str, Any] = {}
-    whole = False
+    is_complete = False
     try:
         for element in sections.elements():
             firsts.setdefault(element.section, element.value)
             if "images" in firsts and "annotations" in firsts:
                 break
         else:
-            whole = True
+            is_complete = True
     except JobError:
         if len(data) < _PEEKED and must_be:
             raise
-    if not _looks_like_coco(firsts, sections.lists, os.path.basename(path)):
+    name = os.path.basename(path)
+    annotation = firsts.get("annotations")
+    if not _looks_like_coco(firsts, sections.lists, name):
         return None
-    if whole and "annotations" not in firsts:
+    if is_complete and "annotations" not in firsts:
         return "images"
-    return _kind_by_content(firsts) or _kind_by_name(os.path.basename(path))
+    if not isinstance(annotation, dict):
+        kinds = ("panoptic", "captions", "labels")
+        usual = "images" if name.startswith("image_info_") else "objects"
+        return next((kind for kind in kinds if kind in re.split(r"[-_.]", name)), usual)
+    if "segments_info" in annotation:
+        return "panoptic"
+    if "caption" in annotation:
+        return "captions"
+    return "labels" if "category_id" in annotation and not annotation.keys() & _OBJECT_KEYS else "objects"
 
 
 def _looks_like_coco(firsts: dict[str, Any], lists: list[str], name: str) -> bool:
@@ -168,103 +187,33 @@ def _looks_like_coco(firsts: dict[str, Any], lists: list[str], name: str) -> boo
         return "id" in image and ("file_name" in image or "coco_url" in image)
     if isinstance(annotation, dict) and "image_id" in annotation and annotation.keys() & _ANNOTATION_KEYS:
         return True
-    known = {"images", "annotations", "categories"} & set(lists)
+    usual = {"images", "annotations", "categories"} & set(lists)
     # without an entry to look at: the lists are empty, or come after the first megabyte
     return not firsts.keys() & {"images", "annotations"} and (
-        ("images" in known and len(known) > 1) or (bool(known) and _named_like_coco(name))
+        ("images" in usual and len(usual) > 1) or (bool(usual) and _is_named_like_coco(name))
     )
 
 
-def _kind_by_content(firsts: dict[str, Any]) -> str | None:
-    annotation = firsts.get("annotations")
-    if not isinstance(annotation, dict):
-        return None
-    if "segments_info" in annotation:
-        return "panoptic"
-    if "caption" in annotation:
-        return "captions"
-    if annotation.keys() & _OBJECT_KEYS:
-        return "objects"
-    return "labels" if "category_id" in annotation else "objects"
-
-
-def _kind_by_name(name: str) -> str:
-    for kind in ("panoptic", "captions", "labels"):
-        if kind in re.split(r"[-_.]", name):
-            return kind
-    return "images" if name.startswith("image_info_") else "objects"
-
-
-def _named_like_coco(name: str) -> bool:
+def _is_named_like_coco(name: str) -> bool:
     name = name.rpartition("/")[2]
     return name == _ROBOFLOW or bool(_NAMED.fullmatch(name.removesuffix(".json")))
 
 
 def _coco_file(config: SourceConfig, path: str, name: str, kind: str) -> CocoFile:
-    written = _written_split(path, below(real_path(input_root(config)), path) or name)
+    written = _written_split(os.path.basename(path), below(real_path(input_root(config)), path) or name)
     split = normal_split(without_year(written))
     return CocoFile(path, name, kind, None if split in ("", _NO_SPLIT) else split, written)
 
 
-def _written_split(path: str, name: str) -> str:
-    """The split in the name of a file: after what kind it is, or anywhere; else that of its folder."""
-    stem = os.path.basename(path).removesuffix(".json")
+def _written_split(file_name: str, name: str) -> str:
+    """The split in the name of a file: after its kind, or anywhere; else that of its folder."""
     folder = name.rpartition("/")[0].rpartition("/")[2]
-    if os.path.basename(path) == _ROBOFLOW:
+    if file_name == _ROBOFLOW:
         return folder
+    stem = file_name.removesuffix(".json")
     if match := _NAMED.fullmatch(stem):
         return match["split"]
     parts = [part for part in re.split(r"[-_.]", stem) if is_split_name(part)]
     if len(parts) == 1:
         return parts[0]
     return folder if is_split_name(folder) else ""
-
-
-def _json_files(config: SourceConfig, most_folders: int | None = None) -> Iterator[tuple[str, str] | Failure]:
-    """Path and name of each JSON file of a folder: folder by folder, those nearest to the input first."""
-    root = real_path(config.input)
-    confinement = Confinement((root, *config.image_roots))
-    skip_dirs = frozenset(map(real_path, config.skip_dirs))
-    folders = collections.deque([(root, "")])
-    seen = {root}
-    for _ in itertools.count() if most_folders is None else range(most_folders):
-        if not folders:
-            return
-        folder, prefix = folders.popleft()
-        try:
-            listed = entries(folder)
-        except OSError as error:
-            yield _failure(prefix or "./", os_fault(error, "list"))
-            continue
-        found = [
-            one
-            for one in listed
-            if (one.name[-1] == "/" or one.name[-5:].lower() == ".json") and _is_looked_at(one.name)
-        ]
-        for entry in found:
-            if extension_of(entry.name) == "json":
-                yield from _json_file(prefix, entry, confinement)
-        inner = [one.basename for one in found if one.name[-1] == "/"] if prefix.count("/") < _DEPTH else []
-        for name in sorted(inner, key=lambda name: (name.lower() not in _LIKELY_FOLDERS, name)):
-            path = confinement.followed(f"{folder}/{name}")
-            if path is not None and path not in skip_dirs and path not in seen:
-                seen.add(path)
-                folders.append((path, f"{prefix}{name}/"))
-
-
-def _is_looked_at(name: str) -> bool:
-    return name != "/" and is_unicode(name) and not is_hidden(name.rstrip("/"))
-
-
-def _json_file(prefix: str, entry: Entry, confinement: Confinement) -> Iterator[tuple[str, str] | Failure]:
-    key = prefix + entry.name
-    try:
-        yield located(entry, confinement)[0], key
-    except BadInput as fault:
-        yield _failure(key, fault)
-    except OSError as error:
-        yield _failure(key, os_fault(error, "list"))
-
-
-def _failure(key: str, fault: BadInput) -> Failure:
-    return Failure(printable(key), fault.stage, fault.reason, printable(fault.detail))

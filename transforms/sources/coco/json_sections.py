@@ -1,7 +1,7 @@
 """COCO's JSON read in one pass, an element of its lists at a time: files may be larger than memory.
 
 The standard library's decoder, on a window of the text, takes half the time of a streaming parser, gives
-the same floats as `json.load`, and tells where the text is broken.
+the same floats as `json.load`, and locates a fault in the text.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 from recordmill.transforms.records import JobError
 
 _CHUNK = 1 << 20
-_LONGEST = 1 << 26  # characters of one element, or of one value beside the lists
+_LONGEST = 1 << 26  # characters of one element, or of one other value
 _TOKEN = 16  # characters that a cut token may lie before the cut
 _EXPONENT = 3
 _UNTERMINATED = "Unterminated string"
@@ -24,13 +24,7 @@ _DECODER = json.JSONDecoder()
 
 
 class Element(NamedTuple):
-    """One element of a list.
-
-    Attributes:
-        section: key of the list at the top of the file.
-        value: what it is in Python.
-        text: of it in the file.
-    """
+    """One element of the list with the key `section`: its value, and its text in the file."""
 
     section: str
     value: Any
@@ -38,16 +32,7 @@ class Element(NamedTuple):
 
 
 class JsonSections:
-    """The lists at the top of a JSON object.
-
-    Args:
-        stream: of the file.
-        path: of the file, for messages.
-        chunk: bytes that are read at a time.
-
-    Attributes:
-        lists: keys of the lists that were met, in their order.
-    """
+    """The lists at the top of the JSON object in a file; `lists` has the keys of those read so far."""
 
     def __init__(self, stream: BinaryIO, path: str, chunk: int = _CHUNK) -> None:
         self._stream = stream
@@ -65,7 +50,7 @@ class JsonSections:
         """The elements of all lists, in the order of the file.
 
         Raises:
-            JobError: it is no JSON object, or broken, with the place; a value has more than 64M characters.
+            JobError: it is no JSON object; it is broken, and where; a value has more than 64M characters.
         """
         if self._next() != "{":
             raise self._fault("no JSON object starts", self._at)

@@ -15,7 +15,7 @@ from recordmill.transforms.flags import flag_with
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.masks.match import MASK_FOLDERS
 from recordmill.transforms.sources.names import is_split_name, normal_split, splits_in
-from recordmill.transforms.sources.outline import Level, Outline, joined
+from recordmill.transforms.sources.outline import Level, Look, joined
 from recordmill.transforms.sources.pairs import (
     IMAGE_FOLDERS,
 )
@@ -34,7 +34,7 @@ def below_input(config: SourceConfig, key: str) -> str:
     return f"{config.input.rstrip('/')}/{key}" if key else config.input
 
 
-def plain_folder(outline: Outline, key: str = "") -> str:
+def plain_folder(outline: Look, key: str = "") -> str:
     """The key of the folder, at or below `key`, that holds the folders of splits or classes.
 
     The folders above it are wrappers: each holds a single folder and no image.
@@ -48,7 +48,7 @@ def plain_folder(outline: Outline, key: str = "") -> str:
     return _nearest_with_folders(outline, key, top)
 
 
-def _nearest_with_folders(outline: Outline, key: str, top: str) -> str:
+def _nearest_with_folders(outline: Look, key: str, top: str) -> str:
     """The lowest folder from `key` up to `top` that is called `images`, or has splits or several classes."""
     while key != top:
         level = outline.level(key)
@@ -62,7 +62,7 @@ def _nearest_with_folders(outline: Outline, key: str, top: str) -> str:
     return key
 
 
-def folders_of_splits(outline: Outline) -> tuple[list[str], str]:
+def folders_of_splits(outline: Look) -> tuple[list[str], str]:
     """Folders of the input that hold images, if one of them has several splits of its own.
 
     Returns:
@@ -78,7 +78,7 @@ def folders_of_splits(outline: Outline) -> tuple[list[str], str]:
     return [], ""
 
 
-def _only_folder_of_images(outline: Outline, key: str) -> str | None:
+def _only_folder_of_images(outline: Look, key: str) -> str | None:
     level = outline.level(key)
     if level.images:
         return None
@@ -91,11 +91,11 @@ def _are_stray(level: Level) -> bool:
     return not level.images or len(level.images) < len(level.folders)
 
 
-def _has_images_in_two(outline: Outline, key: str) -> bool:
+def _has_images_in_two(outline: Look, key: str) -> bool:
     return len(list(_folders_of_images(outline, key, outline.level(key), 2))) == 2
 
 
-def _folders_of_images(outline: Outline, key: str, level: Level, most: int) -> Iterator[str]:
+def _folders_of_images(outline: Look, key: str, level: Level, most: int) -> Iterator[str]:
     for name in level.folders:
         if outline.holds_images(joined(key, name)):
             yield joined(key, name)
@@ -104,7 +104,7 @@ def _folders_of_images(outline: Outline, key: str, level: Level, most: int) -> I
                 return
 
 
-def _split_folders(outline: Outline, key: str) -> list[str]:
+def _split_folders(outline: Look, key: str) -> list[str]:
     """The folders named like splits that hold images; empty if another folder holds images too."""
     inner = [joined(key, name) for name in outline.level(key).folders]
     splits = [one for one in inner if is_split_name(one.rpartition("/")[2])]
@@ -131,7 +131,7 @@ class _Classes:
     """
 
     config: SourceConfig
-    outline: Outline
+    outline: Look
     key: str
 
     def level(self, name: str = "") -> Level:
@@ -166,7 +166,7 @@ class _Classes:
         return f"give {'one of them: ' if len(names) > 1 else ''}{listed}"
 
 
-def check_class_folders(config: SourceConfig, outline: Outline, key: str, is_cut: bool) -> None:
+def check_class_folders(config: SourceConfig, outline: Look, key: str, is_cut: bool) -> None:
     """Checks the folders that would be read as splits or classes.
 
     Args:
@@ -279,7 +279,7 @@ def _split_words(name: str) -> set[str]:
 def _is_single(config: SourceConfig) -> bool:
     """Whether all images lie in one first-level folder, as far as an outline shows."""
     found: set[str] = set()
-    for key, level in Outline(config).walk():
+    for key, level in Look(config).walk():
         if level.images:
             if not key:
                 return False

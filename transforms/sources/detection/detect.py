@@ -27,12 +27,11 @@ from recordmill.transforms.sources.detection.unread import check_unread
 from recordmill.transforms.sources.imagenet.layout import SYNSET
 from recordmill.transforms.sources.masks.match import ENDINGS, mask_path
 from recordmill.transforms.sources.names import extension_of, is_split_name
-from recordmill.transforms.sources.outline import Outline, joined, left_out
+from recordmill.transforms.sources.outline import Look, joined, left_out
 from recordmill.transforms.sources.pairs import (
     IMAGE_FOLDERS,
 )
-from recordmill.transforms.sources.registry import SOURCES, source_of
-from recordmill.transforms.sources.source import Source
+from recordmill.transforms.sources.registry import ROWS, source_of
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_folder
 from recordmill.transforms.storage.layout import MANIFEST
@@ -42,10 +41,7 @@ from recordmill.transforms.storage.paths import real_path
 _WRAPPERS = 6  # folders above a dataset
 _SNIFFED, _SNIFFED_REMOTE = 60, 10  # folders on which the sources are tried
 _STEMS = 1_000  # names of a folder that are checked for masks
-_OF_FILES = ("idx", "numpy", "tfrecord", "parquet", "webdataset", "archive", "labelme")  # need no image files
-_IN_ONE_FOLDER = ("coco", "voc", "labelme")  # fit above a dataset too, but read it better from its own folder
 _PART = re.compile(r"voc\d{4}|imagesets|panoptic.*|obj_.*data|annotations.*|.*(?:19|20)\d\d")
-_OF_ROWS = ("csv", "jsonl", "sequence")  # these sources read a file
 _LISTED = 10_000  # entries of a folder that an error message looks at
 _LONG_ENDINGS = tuple(ending for ending in ENDINGS if len(ending) > 2)
 
@@ -69,21 +65,21 @@ class Search:
 
     Args:
         config: of a call whose input is a folder.
-        sources: the sources to try, in order.
+        sources: names of the sources to try, in order.
     """
 
-    def __init__(self, config: SourceConfig, sources: Iterable[Source]) -> None:
+    def __init__(self, config: SourceConfig, sources: Iterable[str]) -> None:
         self._config = config
         self._whole: dict[str, bool] = {}
-        self._sources = {source.name: source for source in sources}
+        self._sources = list(sources)
         self._sniffs = _SNIFFED_REMOTE if file_system(config.input).has_latency else _SNIFFED
         self._is_cut = False
-        self.outline = Outline(config)
+        self.look = Look(config)
 
     @property
     def is_cut(self) -> bool:
         """Whether folders were left out, because there are too many or they lie too deep."""
-        return self._is_cut or self.outline.is_cut
+        return self._is_cut or self.look.is_cut
 
     def datasets(self) -> list[Detected]:
         """The datasets that the sources read. Those without images count only if no dataset has any."""
@@ -99,12 +95,12 @@ class Search:
         outside: list[str] = []
         for at, part in enumerate(parts):
             around = "/".join(parts[:at])
-            level = self.outline.level(around)
+            level = self.look.level(around)
             outside += [around] if level.images else []
             others = (joined(around, name) for name in level.folders if name != part)
-            outside += [key for key in others if self.outline.holds_images(key) and not self._is_ours(key)]
+            outside += [key for key in others if self.look.holds_images(key) and not self._is_ours(key)]
         place = real_path(found.input)
-        return [key for key in outside if not f"{real_path(self.outline.path(key))}/".startswith(f"{place}/")]
+        return [key for key in outside if not f"{real_path(self.look.path(key))}/".startswith(f"{place}/")]
 
     def key(self, found: Detected) -> str:
         """The path of a dataset below the input; empty where it is the input."""
@@ -113,16 +109,16 @@ class Search:
     def _at(self, key: str, depth: int, own: Detected | None) -> list[Detected]:
         """The datasets at and below a folder, `depth` levels below the input; `own` is the folder's own."""
         is_deepest = depth == _WRAPPERS
-        self._is_cut = self._is_cut or (is_deepest and bool(self.outline.level(key).folders))
+        self._is_cut = self._is_cut or (is_deepest and bool(self.look.level(key).folders))
         below = [] if is_deepest else self._below(key, depth, own)
         if own is None or not below:
             return below if own is None else [own]
         is_alike = {one.kind for one in below} == {own.kind}
-        if is_alike and own.kind not in _IN_ONE_FOLDER:
+        if is_alike and not ROWS[own.kind].is_inner:
             return [own]
         apart = (*self._config.skip_dirs, *(real_path(one.input) for one in below))
         rest = dataclasses.replace(self._config, input=own.input, skip_dirs=apart)
-        is_more = self._sources[own.kind].sniff(rest) is not None
+        is_more = why(own.kind, Look(rest)) is not None
         if is_alike and own.kind != "coco" and (is_more or len(below) > 1):
             return [own]  # a tree with several folders of annotations
         return [own, *below] if is_more else below
@@ -130,15 +126,13 @@ class Search:
     def _below(self, key: str, depth: int, own: Detected | None) -> list[Detected]:
         """The datasets below a folder, without the parts of the dataset `own`."""
         folders: dict[str, str] = {}
-        for name in self.outline.level(key).folders:
+        for name in self.look.level(key).folders:
             inner = joined(key, name)
             if not (own is not None and _is_part(name) or self._is_ours(inner) or self._is_plain(inner)):
-                place = real_path(self.outline.path(inner))
-                if place not in folders or place == self.outline.path(
-                    inner
-                ):  # prefer the folder to links to it
+                place = real_path(self.look.path(inner))
+                if place not in folders or place == self.look.path(inner):  # prefer the folder to links to it
                     folders[place] = inner
-        likely = sorted(folders.values(), key=lambda one: not self.outline.holds_images(one))
+        likely = sorted(folders.values(), key=lambda one: not self.look.holds_images(one))
         found = [(inner, self._sniffed(inner)) for inner in likely]
         datasets = [one for inner, its_own in found for one in self._at(inner, depth + 1, its_own)]
         return datasets if own is None else list(filter(self._is_whole, datasets))
@@ -149,15 +143,12 @@ class Search:
             self._is_cut = True
             return None
         self._sniffs -= 1
-        config = dataclasses.replace(self._config, input=below_input(self._config, key))
-        for source in self._sources.values():
-            if (why := source.sniff(config)) is not None:
-                return Detected(source.name, why, config.input)
-        return None
+        here = dataclasses.replace(self._config, input=below_input(self._config, key))
+        return _fitting(self._sources, Look(here) if key else self.look)
 
     def _is_plain(self, key: str) -> bool:
         """Whether a folder and those below it hold images alone, as those of classes do, or nothing."""
-        levels = [level for _, level in self.outline.walk(key)]
+        levels = [level for _, level in self.look.walk(key)]
         return all(
             not level.others
             and not _has_mask_names(level.images[:_STEMS])
@@ -168,13 +159,13 @@ class Search:
     def _is_whole(self, found: Detected) -> bool:
         """Whether the images of a dataset are there."""
         if found.input not in self._whole:
-            is_apart = found.kind in _OF_FILES or bool(self._config.image_roots)
-            self._whole[found.input] = is_apart or self.outline.holds_images(self.key(found))
+            is_apart = not ROWS[found.kind].needs_images or bool(self._config.image_roots)
+            self._whole[found.input] = is_apart or self.look.holds_images(self.key(found))
         return self._whole[found.input]
 
     def _is_ours(self, key: str) -> bool:
         """Whether a folder is a dataset that this program wrote: an output next to its input."""
-        return self._config.kind == "auto" and MANIFEST in self.outline.level(key).others
+        return self._config.kind == "auto" and MANIFEST in self.look.level(key).others
 
 
 def _has_mask_names(names: Sequence[str]) -> bool:
@@ -210,13 +201,14 @@ def detect(config: SourceConfig) -> Detected:
 
 def _detected(config: SourceConfig) -> Detected:
     check_input_exists(config)
-    if config.kind in _OF_ROWS and not config.annotations:
+    reads_rows = config.kind != "auto" and ROWS[config.kind].reads == "rows"
+    found: Detected | None = Detected(config.kind, "", config.input)
+    if reads_rows and not config.annotations:
         source_of(config).check(config)  # raises for a folder, which they do not read
-    is_sought = not config.annotations and config.kind not in _OF_ROWS
-    if is_sought and (is_folder(config.input) or config.kind == "auto"):
-        found = _sought(config) if is_folder(config.input) else _sniffed(config)
-    else:
-        found = _sniffed(config) if config.kind == "auto" else Detected(config.kind, "", config.input)
+    elif not config.annotations and is_folder(config.input):
+        found = _sought(config)
+    elif config.kind == "auto":
+        found = _fitting(ROWS, Look(config))
     if found is None:
         raise _nothing_found(config)
     if config.kind != "auto":
@@ -230,12 +222,23 @@ def _detected(config: SourceConfig) -> Detected:
     return found
 
 
-def _sniffed(config: SourceConfig) -> Detected | None:
-    """The first source that fits the input itself."""
-    for source in SOURCES.values():
-        if (why := source.sniff(config)) is not None:
-            return Detected(source.name, why, config.input)
-    return None
+def why(source: str, look: Look) -> str | None:
+    """Why an input looks like a source, or None.
+
+    Raises:
+        ValueError: it cannot be looked at.
+    """
+    if look.config.annotations and ROWS[source].reads == "input":
+        return None
+    with readable("--input", look.config.input):
+        return ROWS[source].rule(look)
+
+
+def _fitting(sources: Iterable[str], look: Look) -> Detected | None:
+    """The first source that fits an input."""
+    reasons = ((source, why(source, look)) for source in sources)
+    found = (Detected(source, said, look.config.input) for source, said in reasons if said is not None)
+    return next(found, None)
 
 
 def _sought(config: SourceConfig) -> Detected | None:
@@ -245,8 +248,7 @@ def _sought(config: SourceConfig) -> Detected | None:
         ValueError: there are several, or there are images outside it.
     """
     is_auto = config.kind == "auto"
-    particular = [source for source in SOURCES.values() if source.name != "folder"]
-    sources = particular if is_auto else [source for source in particular if source.name == config.kind]
+    sources = [name for name in ROWS if name != "folder" and config.kind in ("auto", name)]
     with readable("--input", config.input):
         search = Search(config, sources)
         found = search.datasets()
@@ -261,7 +263,7 @@ def _sought(config: SourceConfig) -> Detected | None:
                 raise _images_outside(config, found[0], outside)
             return found[0]
         if config.kind in ("auto", "folder"):
-            return _plain(config, search.outline, search.is_cut)
+            return _plain(config, search.look, search.is_cut)
     return Detected(config.kind, "", config.input)
 
 
@@ -273,34 +275,34 @@ def _images_outside(config: SourceConfig, found: Detected, outside: list[str]) -
     )
 
 
-def _plain(config: SourceConfig, outline: Outline, is_cut: bool) -> Detected | None:
+def _plain(config: SourceConfig, look: Look, is_cut: bool) -> Detected | None:
     """Images in folders, with or without folders around them.
 
     Raises:
         ValueError: several folders have splits, annotations would not be read, or a folder is not a class.
     """
-    key = plain_folder(outline)
+    key = plain_folder(look)
     plain = dataclasses.replace(config, input=below_input(config, key))
     if config.kind == "folder":
         return Detected("folder", "", plain.input)
-    several, example = folders_of_splits(outline) if plain.input == config.input else ([], "")
+    several, example = folders_of_splits(look) if plain.input == config.input else ([], "")
     if several:
-        check_unread(config, outline)
+        check_unread(config, look)
         listed = commands((below_input(config, name), "") for name in several)
         raise ValueError(
             f"--input is {config.input!r}, where several folders have splits of their own, such as "
             f"{example!r}; give one of them: {listed}{OR_FOLDER}"
         )
-    why = SOURCES["folder"].sniff(plain)
-    if why is None:
+    found = _fitting(["folder"], Look(plain))
+    if found is None:
         return None
-    check_unread(config, outline)
-    check_class_folders(plain, outline, key, is_cut)
-    return Detected("folder", why, plain.input)
+    check_unread(config, look)
+    check_class_folders(plain, look, key, is_cut)
+    return found
 
 
 def _nothing_found(config: SourceConfig) -> ValueError:
-    remedy = f"--source may be {', '.join(SOURCES)}"
+    remedy = f"--source may be {', '.join(ROWS)}"
     if config.annotations:
         return ValueError(
             f"--annotations is {', '.join(config.annotations)!r}; manifests are called .csv, .tsv or .jsonl; "

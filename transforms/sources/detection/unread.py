@@ -14,8 +14,7 @@ from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.masks.classes import is_mask_of
 from recordmill.transforms.sources.masks.match import ENDINGS, LOSSLESS, MASK_FOLDERS
 from recordmill.transforms.sources.names import extension_of, is_image_name, is_split_name, name_stem
-from recordmill.transforms.sources.outline import Level, Outline, joined
-from recordmill.transforms.sources.small_files import head_of
+from recordmill.transforms.sources.outline import Level, Look, joined
 from recordmill.transforms.sources.tables.columns import IMAGE_COLUMNS, usual_name
 from recordmill.transforms.sources.tables.parquet import ParquetSource
 from recordmill.transforms.sources.tfrecord.files import is_tfrecord_name, looks_framed
@@ -64,7 +63,7 @@ _MAY_BE_CLASSES = frozenset(("mask", "label", "seg", "gt"))  # such as photograp
 _Finding = tuple[str, str, str]  # the key of a file or folder, what it holds, and the remedy
 
 
-def check_unread(config: SourceConfig, outline: Outline) -> None:
+def check_unread(config: SourceConfig, outline: Look) -> None:
     """Checks the names in the first folders, and opens a few files, for annotations that are not read.
 
     Raises:
@@ -72,7 +71,7 @@ def check_unread(config: SourceConfig, outline: Outline) -> None:
         OSError: the input cannot be looked at.
     """
     names = _Names.of(outline)
-    looks: tuple[Callable[[SourceConfig, Outline, _Names], _Finding | None], ...] = (
+    looks: tuple[Callable[[SourceConfig, Look, _Names], _Finding | None], ...] = (
         _known_format,
         _tfrecords,
         _links_outside,
@@ -105,7 +104,7 @@ class _Names:
     _stems: frozenset[str] | None = None
 
     @classmethod
-    def of(cls, outline: Outline) -> _Names:
+    def of(cls, outline: Look) -> _Names:
         levels, others = {}, []
         for key, level in outline.walk():
             if level.images:
@@ -131,18 +130,18 @@ class _Names:
         return list(itertools.islice(found, _OPENED))
 
 
-def _known_format(_: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
+def _known_format(_: SourceConfig, outline: Look, names: _Names) -> _Finding | None:
     for key in names.others:
         for pattern, what, remedy in _BY_NAME:
             if pattern.fullmatch(key):
                 return key, what, remedy
     for key in names.of_kind("xml"):
-        if what_else(head_of(outline.file(key))) is not None:
+        if what_else(outline.head(key)) is not None:
             return (key, *_CVAT)
     return None
 
 
-def _tfrecords(config: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
+def _tfrecords(config: SourceConfig, outline: Look, names: _Names) -> _Finding | None:
     """TFRecords, except in datasets that this program wrote."""
     found = (key for key in names.others if is_tfrecord_name(key.rpartition("/")[2]))
     for key in itertools.islice(found, _OPENED):
@@ -156,7 +155,7 @@ def _tfrecords(config: SourceConfig, outline: Outline, names: _Names) -> _Findin
     return None
 
 
-def _links_outside(_: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
+def _links_outside(_: SourceConfig, outline: Look, names: _Names) -> _Finding | None:
     """Links out of the input with a name such as `masks`."""
     for link, leads_to in outline.outside.items():
         if os.path.basename(link).lower() in MASK_FOLDERS and is_folder(leads_to):
@@ -166,7 +165,7 @@ def _links_outside(_: SourceConfig, outline: Outline, names: _Names) -> _Finding
     return None
 
 
-def _of_single_images(_: SourceConfig, __: Outline, names: _Names) -> _Finding | None:
+def _of_single_images(_: SourceConfig, __: Look, names: _Names) -> _Finding | None:
     """Files with the names of images, which annotate one image each."""
     found: dict[str, list[str]] = {}
     for key in names.others:
@@ -178,9 +177,9 @@ def _of_single_images(_: SourceConfig, __: Outline, names: _Names) -> _Finding |
     return None
 
 
-def _tables(config: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
+def _tables(config: SourceConfig, outline: Look, names: _Names) -> _Finding | None:
     """Tables whose rows name images."""
-    found = [key for key in names.of_kind(*_TABLES) if _names_images(_rows(outline.file(key)), names)]
+    found = [key for key in names.of_kind(*_TABLES) if _names_images(_rows(outline, key), names)]
     if found:
         alike = [key for key in found if extension_of(key) == extension_of(found[0])]
         files = " ".join(flag_with("--annotations", outline.path(key)) for key in alike)
@@ -190,7 +189,7 @@ def _tables(config: SourceConfig, outline: Outline, names: _Names) -> _Finding |
         remedy = f"give {flag_with('--input', config.input)} {files}{roots}{column}"
         return found[0], "rows that name images", remedy
     for key in names.of_kind("json", "xml"):
-        if any(_is_named(image, row) for row in _rows(outline.file(key)) for image in _some_images(names)):
+        if any(_is_named(image, row) for row in _rows(outline, key) for image in _some_images(names)):
             return key, "names of images", _CONVERT
     for key in names.of_kind("parquet", "pq")[:1]:
         path = outline.path(key)
@@ -202,9 +201,9 @@ def _tables(config: SourceConfig, outline: Outline, names: _Names) -> _Finding |
     return None
 
 
-def _image_column(key: str, outline: Outline, names: _Names) -> str:
+def _image_column(key: str, outline: Look, names: _Names) -> str:
     """The flag for the column of a CSV that names images; empty if the column is found without it."""
-    rows = _rows(outline.file(key)) if extension_of(key) in ("csv", "tsv") else []
+    rows = _rows(outline, key) if extension_of(key) in ("csv", "tsv") else []
     marks = max(",;\t|", key=rows[0].count) if rows else ","
     header, *first = csv.reader(rows, delimiter=marks) if rows else [[]]
     if usual_name(IMAGE_COLUMNS, [name.strip() for name in header]) is not None:
@@ -223,10 +222,10 @@ def _apart(tables: list[str], names: _Names) -> list[str]:
     return apart if len(apart) <= _FOLDERS else []
 
 
-def _lists(_: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
+def _lists(_: SourceConfig, outline: Look, names: _Names) -> _Finding | None:
     """Texts that list images, with labels, or in a file named like a split. A number may come first."""
     for key in names.of_kind("txt", "lst"):
-        rows = [re.split(r"[\s,;|]+", row) for row in _rows(outline.file(key))]
+        rows = [re.split(r"[\s,;|]+", row) for row in _rows(outline, key)]
         is_list = is_split_name(name_stem(key)) or (len(rows) > 1 and all(len(row) > 1 for row in rows))
         images = [
             [cell.replace("\\", "/").rpartition("/")[2] for cell in row[: 1 + row[0].isdigit()]]
@@ -237,7 +236,7 @@ def _lists(_: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
     return None
 
 
-def _masks_by_name(_: SourceConfig, __: Outline, names: _Names) -> _Finding | None:
+def _masks_by_name(_: SourceConfig, __: Look, names: _Names) -> _Finding | None:
     """Folders with a name such as `masks`, most of whose files have the names of images in other folders."""
     if names.levels and all(map(_of_masks, names.levels)):
         return (
@@ -262,7 +261,7 @@ def _masks_by_name(_: SourceConfig, __: Outline, names: _Names) -> _Finding | No
     return None
 
 
-def _masks_by_content(config: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
+def _masks_by_content(config: SourceConfig, outline: Look, names: _Names) -> _Finding | None:
     """Grey or palette images with the names and sizes of colour images."""
     most = _COMPARED_REMOTE if file_system(config.input).has_latency else _COMPARED
     folders = [(key, level.images[:_STEMS]) for key, level in itertools.islice(names.levels.items(), most)]
@@ -298,9 +297,9 @@ def _of_masks(key: str) -> bool:
     return any(part in MASK_FOLDERS and part not in _MAY_BE_CLASSES for part in key.lower().split("/"))
 
 
-def _rows(path: str) -> list[str]:
+def _rows(look: Look, key: str) -> list[str]:
     """The first lines of a text that are not blank; the last may be incomplete. Empty for a binary file."""
-    head = head_of(path, _START)
+    head = look.head(key, _START)
     if b"\0" in head:
         return []
     lines = (line.strip() for line in head.decode("utf-8", "replace").splitlines())

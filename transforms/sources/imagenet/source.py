@@ -35,7 +35,6 @@ _UNUSED = (
     "input_features",
     "mask_pattern",
 )
-_SNIFFED = 40  # folders
 
 
 class ImagenetSource(Source):
@@ -53,22 +52,6 @@ class ImagenetSource(Source):
         "      n01440764_10040.xml\n  synset_words.txt\n  train/\n    n01440764/\n"
         "      n01440764_10040.JPEG\n  val/\n    ILSVRC2012_val_00000001.JPEG",
     )
-
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        with readable("--input", config.input):
-            if not is_folder(config.input):
-                return None
-            layout = find_layout(config, _SNIFFED)
-            if len(layout.synsets) > 1:
-                return f"it has folders named by synset, such as {min(layout.synsets)!r}"
-            if layout.named:
-                return f"{layout.named!r} is named as ILSVRC's images are"
-            for one in find_lists(layout):
-                if "/" not in one.key:
-                    return f"{one.key!r} lists images and the numbers of their classes"
-        return None
 
     def check(self, config: SourceConfig) -> None:
         check_input_exists(config)

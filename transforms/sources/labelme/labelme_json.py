@@ -4,71 +4,48 @@ from __future__ import annotations
 
 import base64
 import binascii
-import dataclasses
+import io
 import json
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recordmill.transforms.internal_errors import internal_errors
-from recordmill.transforms.records import AnnotatedObject, BadInput, Box, Polygons, Rle, Scalar
-from recordmill.transforms.sources.labelme.mask import mask_of, union
+from recordmill.transforms.records import AnnotatedObject, BadInput, Box, Rle, Scalar
+from recordmill.transforms.sources.annotated_tree import FileAnnotations, box_around
+from recordmill.transforms.sources.class_tables import UNLABELLED
 from recordmill.transforms.sources.names import is_unicode
-from recordmill.transforms.sources.voc.xml import box_around
 
-IGNORED = "__ignore__"
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 _CIRCLE_POINTS = 64
 _OUTLINES = ("polygon", "rectangle", "circle", "oriented_rectangle")
 _WITHOUT_AREA = ("point", "points", "line", "linestrip")
 _RESERVED = frozenset(
     ("area", "bbox", "class", "depiction", "keypoint", "label", "mask", "text", "view", "weight")
 )
+_MASK_MODES = ("1", "L", "P")
+_MOST_PIXELS = 100_000_000
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class LabelmeAnnotation:
-    """What a JSON file says.
-
-    Attributes:
-        image_path: of the image, from the folder of the file; may be empty.
-        image_data: the image itself, base64; or None.
-        size: (height, width), or None where it is not told.
-        labels: the flags of the image that are set.
-        objects: those of shapes that have an area.
-        left: (number, reason, detail) of each shape that is no object.
-    """
-
-    image_path: str
-    image_data: str | None
-    size: tuple[int, int] | None
-    labels: tuple[str, ...]
-    objects: tuple[AnnotatedObject, ...]
-    left: tuple[tuple[int, str, str], ...]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Shape:
-    """A shape with an area: an outline, or a mask."""
+class _Shape(NamedTuple):
+    """A shape with an area; without an outline it is a mask, which is None if masks are not asked for."""
 
     label: str
     group: object
     box: Box
     outline: tuple[float, ...]
     mask: Rle | None
-    is_mask: bool
     attributes: Mapping[str, Scalar]
 
 
 @internal_errors("annotations")
-def read_labelme_json(data: bytes, with_masks: bool) -> LabelmeAnnotation:
-    """Reads a JSON file.
-
-    Args:
-        data: its bytes.
-        with_masks: objects have masks, not their boxes alone.
+def read_labelme_json(data: bytes, with_masks: bool) -> FileAnnotations:
+    """Reads a JSON file; its objects have masks, or else boxes.
 
     Raises:
-        BadInput: stage `annotations`, `not LabelMe JSON`, and what is wrong.
+        BadInput: stage `annotations`, `not LabelMe JSON`.
     """
     try:
         found = json.loads(data.decode("utf-8-sig"))
@@ -77,7 +54,8 @@ def read_labelme_json(data: bytes, with_masks: bool) -> LabelmeAnnotation:
     shapes = found.get("shapes") if isinstance(found, dict) else None
     if not isinstance(shapes, list):
         raise _not_labelme("it has no list of shapes")
-    size = _size(found.get("imageHeight"), found.get("imageWidth"))
+    height, width = found.get("imageHeight"), found.get("imageWidth")
+    size = (height, width) if _is_count(height) and _is_count(width) else None
     kept, left = [], []
     for number, shape in enumerate(shapes):
         read = _shape(shape, f"shape {number}", size, with_masks)
@@ -87,12 +65,13 @@ def read_labelme_json(data: bytes, with_masks: bool) -> LabelmeAnnotation:
             left.append((number, *read))
     flags = _mapping(found.get("flags"), "flags")
     image_data = found.get("imageData")
-    return LabelmeAnnotation(
-        image_path=_text(found.get("imagePath") or "", "imagePath"),
-        image_data=image_data if isinstance(image_data, str) and image_data else None,
+    return FileAnnotations(
+        filename=_text(found.get("imagePath") or "", "imagePath"),
+        folder="",
         size=size,
-        labels=tuple(_text(name, "a flag") for name, is_set in flags.items() if is_set is True),
         objects=tuple(_objects(kept, with_masks)),
+        labels=tuple(_text(name, "a flag") for name, is_set in flags.items() if is_set is True),
+        image_data=image_data if isinstance(image_data, str) and image_data else None,
         left=tuple(left),
     )
 
@@ -116,7 +95,7 @@ def _shape(
         raise _not_labelme(f"{where} has no label")
     kind = shape.get("shape_type") or "polygon"
     points = _points(shape.get("points"), where)
-    if label == IGNORED:
+    if label == UNLABELLED:
         return "labelled __ignore__", f"a {kind}"
     needed = 3 if kind in ("polygon", "oriented_rectangle") else 2
     if kind in _WITHOUT_AREA or (kind in _OUTLINES and len(points) < needed):
@@ -131,12 +110,12 @@ def _shape(
         (x0, y0), (x1, y1) = points[:2]
         box = Box(min(x0, x1), min(y0, y1), max(x0, x1) + 1, max(y0, y1) + 1)
         text = _text(shape.get("mask") or "", f"{where}: mask")
-        rle = mask_of(decoded(text), box, size, where) if with_masks else None
-        return _Shape(label, group, box, (), rle, True, attributes)
+        rle = _mask(decoded(text), box, size, where) if with_masks else None
+        return _Shape(label, group, box, (), rle, attributes)
     if kind not in _OUTLINES:
         raise _not_labelme(f"{where} is a {kind!r}, which is not known")
     outline = _outline(kind, points)
-    return _Shape(label, group, box_around((outline,)), outline, None, False, attributes)
+    return _Shape(label, group, box_around((outline,)), outline, None, attributes)
 
 
 def _outline(kind: str, points: list[tuple[float, float]]) -> tuple[float, ...]:
@@ -147,14 +126,10 @@ def _outline(kind: str, points: list[tuple[float, float]]) -> tuple[float, ...]:
     if kind == "circle":
         (x, y), (other_x, other_y) = points[:2]
         radius = math.hypot(other_x - x, other_y - y)
-        # exact at the four ends, so that the box around is
-        turns = [(math.cos(angle), math.sin(angle)) for angle in map(_angle, range(_CIRCLE_POINTS))]
+        angles = (2 * math.pi * number / _CIRCLE_POINTS for number in range(_CIRCLE_POINTS))
+        turns = [(math.cos(angle), math.sin(angle)) for angle in angles]
         return tuple(value for cos, sin in turns for value in (x + radius * cos, y + radius * sin))
     return tuple(value for point in points for value in point)
-
-
-def _angle(number: int) -> float:
-    return 2 * math.pi * number / _CIRCLE_POINTS
 
 
 def _objects(shapes: Iterable[_Shape], with_masks: bool) -> Iterable[AnnotatedObject]:
@@ -162,44 +137,34 @@ def _objects(shapes: Iterable[_Shape], with_masks: bool) -> Iterable[AnnotatedOb
     groups: dict[object, list[_Shape]] = {}
     for number, shape in enumerate(shapes):
         own = ("alone", number) if shape.group is None else ("group", repr(shape.group))
-        groups.setdefault((own, shape.label, shape.is_mask), []).append(shape)
+        groups.setdefault((own, shape.label, not shape.outline), []).append(shape)
     for group in groups.values():
-        first = group[0]
+        label, outlines = group[0].label, tuple(shape.outline for shape in group)
         attributes = {name: value for shape in reversed(group) for name, value in shape.attributes.items()}
         if not with_masks:
             box = box_around(tuple(tuple(shape.box) for shape in group))
-            yield AnnotatedObject(first.label, box, attributes=attributes)
-        elif first.is_mask:
-            mask = union([shape.mask for shape in group if shape.mask is not None])
-            yield AnnotatedObject(first.label, mask=mask, attributes=attributes)
+            yield AnnotatedObject(label, box, attributes=attributes)
         else:
-            outlines: Polygons = tuple(shape.outline for shape in group)
-            yield AnnotatedObject(first.label, mask=outlines, attributes=attributes)
+            masks = [shape.mask for shape in group if shape.mask is not None]
+            yield AnnotatedObject(label, mask=_union(masks) if masks else outlines, attributes=attributes)
 
 
 def _points(points: Any, where: str) -> list[tuple[float, float]]:
     if not isinstance(points, list):
         raise _not_labelme(f"{where} has no points")
-    return [_point(point, where) for point in points]
-
-
-def _point(point: Any, where: str) -> tuple[float, float]:
-    if not (isinstance(point, list) and len(point) == 2 and all(map(_is_number, point))):
-        raise _not_labelme(f"{where} has a point that is not two numbers")
-    return float(point[0]), float(point[1])
+    for point in points:
+        if not (isinstance(point, list) and len(point) == 2 and all(map(_is_number, point))):
+            raise _not_labelme(f"{where} has a point that is not two numbers")
+    return [(float(x), float(y)) for x, y in points]
 
 
 def _is_number(value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return abs(value) < 1e15  # not so infinity and not-a-number
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and abs(value) < 1e15  # false for infinity and not-a-number
 
 
-def _size(height: Any, width: Any) -> tuple[int, int] | None:
-    def is_count(value: Any) -> bool:
-        return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 31
-
-    return (height, width) if is_count(height) and is_count(width) else None
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 31
 
 
 def _mapping(value: Any, where: str) -> dict[str, Any]:
@@ -216,3 +181,59 @@ def _text(value: Any, where: str) -> str:
 
 def _not_labelme(detail: str) -> BadInput:
     return BadInput("annotations", "not LabelMe JSON", detail)
+
+
+def _mask(png: bytes, box: Box, size: tuple[int, int] | None, where: str) -> Rle:
+    """The mask in a PNG, which is not 0 where the object is, and covers a box in whole pixels."""
+    import numpy as np
+    from PIL import Image
+
+    if size is None:
+        raise _unreadable(f"{where}: the file has no imageHeight and imageWidth, which a mask needs")
+    left, top, right, bottom = (round(value) for value in box)
+    width, height = right - left, bottom - top
+    try:
+        with Image.open(io.BytesIO(png), formats=("PNG",)) as image:
+            if (
+                image.size != (width, height)
+                or image.mode not in _MASK_MODES
+                or width * height > _MOST_PIXELS
+            ):
+                found = f"{image.size[0]}x{image.size[1]} {image.mode}"
+                raise _unreadable(f"{where}: its PNG is {found}; its points mean {width}x{height} in grey")
+            columns, rows = np.nonzero(np.asarray(image).T)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise _unreadable(f"{where}: {error}") from error
+    columns, rows = columns.astype(np.int64) + left, rows.astype(np.int64) + top
+    inside = (rows >= 0) & (rows < size[0]) & (columns >= 0) & (columns < size[1])
+    return _rle(columns[inside] * size[0] + rows[inside], size)
+
+
+def _union(masks: Sequence[Rle]) -> Rle:
+    """The pixels of any of the masks of one picture."""
+    import numpy as np
+
+    if len(masks) == 1:
+        return masks[0]
+    found = []
+    for mask in masks:
+        ends = np.cumsum(np.asarray(mask.counts, np.int64))
+        found += [np.arange(ends[at - 1], ends[at]) for at in range(1, len(ends), 2)]
+    positions = np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
+    return _rle(positions, (masks[0].height, masks[0].width))
+
+
+def _rle(positions: NDArray[Any], size: tuple[int, int]) -> Rle:
+    """The run lengths of ascending positions, column by column."""
+    import numpy as np
+
+    breaks = np.flatnonzero(np.diff(positions) > 1)
+    starts = positions[np.concatenate(([0], breaks + 1))] if len(positions) else positions
+    ends = positions[np.concatenate((breaks, [-1]))] + 1 if len(positions) else positions
+    edges = np.stack((starts, ends), axis=1).reshape(-1)
+    counts = np.diff(np.concatenate(([0], edges, [size[0] * size[1]])))
+    return Rle(*size, tuple(counts.tolist()))
+
+
+def _unreadable(detail: str) -> BadInput:
+    return BadInput("annotations", "mask not readable", detail)

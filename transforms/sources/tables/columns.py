@@ -68,7 +68,6 @@ class Columns(NamedTuple):
         has_lists: rows have lists of boxes.
         relative_lists: boxes in lists are shares.
         is_vertex: rows of Vertex AI's file have its meaning.
-        has_vertex_boxes: it is Vertex AI's file for object detection.
         objects: of structs of boxes and classes, in Parquet.
         object_names: what box and class are called in `objects`.
         mask: of images whose pixels are classes.
@@ -87,7 +86,6 @@ class Columns(NamedTuple):
     has_lists: bool = False
     relative_lists: bool = False
     is_vertex: bool = False
-    has_vertex_boxes: bool = False
     objects: str | None = None
     object_names: tuple[str, str | None] = ("", None)
     mask: str | None = None
@@ -97,12 +95,12 @@ class Columns(NamedTuple):
     @property
     def has_boxes(self) -> bool:
         """Whether the first rows have boxes."""
-        return bool(self.box) or self.has_lists or self.has_vertex_boxes or self.objects is not None
+        return bool(self.box) or self.has_lists or self.objects is not None
 
     def describe(self) -> str:
         """The columns, for people."""
         if self.image == VERTEX_IMAGE:
-            return f"Vertex AI's import file{' for object detection' if self.has_vertex_boxes else ''}"
+            return f"Vertex AI's import file{' for object detection' if self.has_boxes else ''}"
         image = "features alone, no image" if self.image is None else f"images: {self.image}"
         label = self.box_label if self.box else ", ".join(self.labels)
         found = f"columns: {image}; labels: {label or 'none'}; splits: {self.split or 'none'}"
@@ -130,11 +128,6 @@ def _by_lower(names: Iterable[str]) -> dict[str, str]:
     for name in names:
         found.setdefault(name.lower(), name)
     return found
-
-
-def asks(config: SourceConfig) -> bool:
-    """Whether a flag names a column."""
-    return config.image_column is not None or config.label_column is not None
 
 
 def asked_labels(config: SourceConfig, names: Iterable[str]) -> tuple[str, ...]:
@@ -315,7 +308,7 @@ def with_lists(columns: Columns, first: Sequence[Mapping[str, Any]]) -> Columns:
     """The columns of JSON rows, and how lists of boxes are read, by the first rows."""
     found = [(row, has) for row in first if (has := list_of_boxes(row)) is not None]
     if columns.image is None or not found:
-        return columns
+        return columns._replace(has_lists=columns.is_vertex and any(VERTEX_BOXES in row for row in first))
     boxes: list[Box] = []
     is_sized = False
     for row, (name, values) in found:

@@ -18,7 +18,7 @@ from recordmill.transforms.sources.config import (
     readable,
 )
 from recordmill.transforms.sources.names import extension_of, is_unicode, printable, split_named, splits_in
-from recordmill.transforms.sources.outline import Outline
+from recordmill.transforms.sources.outline import Look
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_folder, may_be_there, open_file
 from recordmill.transforms.storage.paths import absolute, below, is_absolute, real_path
@@ -176,7 +176,7 @@ def _call_for(config: SourceConfig, extensions: Sequence[str]) -> str:
     """The flags that read the manifests in and below the input; empty if there are none."""
     paths = [
         os.path.join(config.input, key, name)
-        for key, level in Outline(config).walk(depth=_LOOKED_INTO)
+        for key, level in Look(config).walk(depth=_LOOKED_INTO)
         for name in sorted(level.others)
         if extension_of(name) in extensions
     ]

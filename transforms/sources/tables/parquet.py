@@ -34,7 +34,6 @@ from recordmill.transforms.records import (
 from recordmill.transforms.sources.config import SourceConfig, readable
 from recordmill.transforms.sources.names import (
     failed,
-    is_image_name,
     one_line,
     skipped,
     split_named,
@@ -115,18 +114,6 @@ class ParquetSource(Source):
     )
     flags = ("image_column", "label_column", "label_pattern")
     searches_roots = True
-
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        found = None
-        with readable("--input", config.input):
-            for item in itertools.islice(_tables(config), _SNIFFED):
-                if isinstance(item, _Table):
-                    found = found or item
-                elif is_image_name(item.key) or item.key.lower().endswith(".tar"):
-                    return None  # img2dataset has a table of what is in each .tar beside it
-        return None if found is None else f"{found.path.rpartition('/')[2]!r} is a Parquet file by name"
 
     def check_input(self, config: SourceConfig) -> None:
         self._first_columns(config)

@@ -1,9 +1,16 @@
-"""Maps rows, dicts by column, to records: the same for CSV, JSON Lines and Parquet."""
+"""Maps rows, dicts by column, to records: the same for CSV, JSON Lines and Parquet.
+
+Rows of boxes become one record an image, wherever in the manifests they stand.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+
+import msgspec
 
 from recordmill.transforms.records import (
     AnnotatedObject,
@@ -14,9 +21,10 @@ from recordmill.transforms.records import (
     FeatureValue,
     ImageRecord,
     ImageRef,
+    Scalar,
 )
 from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.names import printable, split_of_folders
+from recordmill.transforms.sources.names import failed, printable, split_of_folders
 from recordmill.transforms.sources.selection import EXCLUDED, Selection
 from recordmill.transforms.sources.tables.columns import (
     LABEL_COLUMNS,
@@ -55,6 +63,7 @@ VERTICES = "vertices"
 
 _BOX_CELLS = 8  # the four vertices; or two that face each other, in the cells of the first and the third
 _TWO_VERTICES = (0, 1, 4, 5)
+_NO_FEATURES: Mapping[str, FeatureValue] = {}
 
 
 class Row(NamedTuple):  # a third of the time of a frozen dataclass, a million times
@@ -108,7 +117,7 @@ class RowMapper:
         Raises:
             BadInput: the row cannot be used.
         """
-        table = self._columns
+        table, kind = self._columns, self._kind
         if table.is_vertex and VERTEX_IMAGE in values:
             return self._vertex_row(values)
         columns = table if self._columns_of is None else self._columns_of(values)
@@ -119,20 +128,21 @@ class RowMapper:
                 name = columns.image or table.image
                 raise BadInput("manifest", "no image path", f"{name} is {shown(image)}")
         split = None if columns.split is None else split_in(take(values, columns.split), columns.split)
+        objects: tuple[AnnotatedObject, ...] = ()
+        size = None
         try:
-            if table.box and any(name in values for name in table.box) and not self._has_list(values):
+            if table.objects is not None:
+                objects = self._structs(values.pop(table.objects), table.objects)
+            elif not kind.is_text and table.image is not None and (found := list_of_boxes(values)):
+                objects, size = self._listed(values, columns, *found)
+            elif table.box and any(name in values for name in table.box):
                 return self._box_row(image, split, values, columns)
-            objects, size = self._listed(values, columns)
         except BadInput as fault:
             return Row(image, split=split, fault=fault)
-        labels = tuple(
-            label for name in columns.labels for label in self._kind.labels(take(values, name), name)
-        )
-        features = self._kind.features(values)
-        return Row(image, labels, split, features, objects, size, table.relative_lists)
-
-    def _has_list(self, values: Mapping[str, Any]) -> bool:
-        return not self._kind.is_text and list_of_boxes(values) is not None
+        labels: Labels = ()
+        for name in columns.labels:
+            labels += kind.labels(take(values, name), name)
+        return Row(image, labels, split, kind.features(values), objects, size, table.relative_lists)
 
     def _box_row(self, image: Any, split: str | None, values: dict[str, Any], columns: Columns) -> Row:
         """A row that is a box: other columns are attributes of the object.
@@ -144,9 +154,8 @@ class RowMapper:
         size = None if columns.size is None else size_of(*(take(values, one) for one in columns.size))
         box = box_of(columns.box_values({one: take(values, one) for one in columns.box}), columns.sides)
         if box is None:
-            if is_empty(label):
-                labels: Labels = ()
-            else:
+            labels: Labels = ()
+            if not is_empty(label):
                 labels = self._kind.labels(label, "") if self._kind.is_text else (box_label(label, name),)
             return Row(image, labels, split, size=size)
         check_unit(box, columns.relative)
@@ -155,14 +164,9 @@ class RowMapper:
         return Row(image, (), split, {}, (item,), size, columns.relative)
 
     def _listed(
-        self, values: dict[str, Any], columns: Columns
+        self, values: dict[str, Any], columns: Columns, name: str, boxes: list[Any]
     ) -> tuple[tuple[AnnotatedObject, ...], tuple[int, int] | None]:
-        """Takes the list of boxes out of a row, if it has one, and what goes with each; and the size."""
-        if self._columns.objects is not None:
-            return self._structs(values.pop(self._columns.objects)), None
-        if self._kind.is_text or columns.image is None or (found := list_of_boxes(values)) is None:
-            return (), None
-        name, boxes = found
+        """Takes a list of boxes out of a row, and what goes with each; and the size."""
         sides = name == OBJECTS
         if sides:
             inner = values[OBJECTS]
@@ -188,9 +192,9 @@ class RowMapper:
             objects.append(AnnotatedObject(named, box, attributes=attributes))
         return tuple(objects), size
 
-    def _structs(self, parts: Any) -> tuple[AnnotatedObject, ...]:
+    def _structs(self, parts: Any, column: str) -> tuple[AnnotatedObject, ...]:
         """The objects of a cell of Parquet: a list of structs, or a struct of lists."""
-        column, (box, label) = str(self._columns.objects), self._columns.object_names
+        box, label = self._columns.object_names
         if isinstance(parts, dict):
             lists = {name: values for name, values in parts.items() if values is not None}
             if not all(isinstance(values, list) for values in lists.values()):
@@ -212,11 +216,7 @@ class RowMapper:
         return tuple(objects)
 
     def _vertex_row(self, values: dict[str, Any]) -> Row:
-        """A row of Vertex AI's import files.
-
-        https://cloud.google.com/vertex-ai/docs/image-data/classification/prepare-data
-        https://cloud.google.com/vertex-ai/docs/image-data/object-detection/prepare-data
-        """
+        """A row of Vertex AI's files: https://cloud.google.com/vertex-ai/docs/image-data."""
         other = next((task for task in VERTEX_TASKS if task in values), None)
         if other is not None:
             raise BadInput("manifest", "annotation not supported", other)
@@ -228,8 +228,7 @@ class RowMapper:
         parts = (several if isinstance(several, list) else [several]) + ([] if one is None else [one])
         names = [part.get("displayName") if isinstance(part, dict) else part for part in parts]
         labels = tuple(label for name in names for label in labels_in(name))
-        split_value = take(values, f"{VERTEX_LABELS}/{VERTEX_ML_USE}")
-        split = split_in(split_value, "ml_use")
+        split = split_in(take(values, f"{VERTEX_LABELS}/{VERTEX_ML_USE}"), "ml_use")
         try:
             objects = self._vertex_objects(values.pop(VERTEX_BOXES, None) or [])
         except BadInput as fault:
@@ -332,3 +331,132 @@ class RowRecords:
         """The failed record of a row that starts at `line`."""
         key = self.manifest.row_key(line)
         return Failure(key, fault.stage, fault.reason, printable(fault.detail))
+
+
+class BoxRows:
+    """Collects the rows of all manifests of a call by their image.
+
+    Holds a few hundred bytes an image, and its boxes as text.
+    """
+
+    def __init__(self) -> None:
+        self._images: dict[str, _Image] = {}  # by path
+        self._columns: dict[tuple[str, ...], int] = {}  # names of attributes that objects have together
+        self._rows: RowRecords | None = None
+        self._last: tuple[str, _Image] | None = None
+        self._left_out: set[str] = set()
+
+    def add(self, rows: RowRecords, row: Row, line: int) -> Failure | None:
+        """Adds a row that starts at `line`; returns why its image is left out, at the first of its rows."""
+        if rows is not self._rows:
+            self._rows, self._last = rows, None
+            self._left_out.clear()
+        name = row.image or ""
+        if name in self._left_out:
+            return None
+        if self._last is not None and self._last[0] == name:
+            image = self._last[1]
+        else:
+            found = rows.record(row._replace(objects=(), size=None, fault=None), line)
+            if isinstance(found, Failure):
+                if name.strip():
+                    self._left_out.add(name)
+                return found
+            path = found.key if found.image is None else found.image.uri
+            image = self._images.get(path) or self._images.setdefault(path, _Image(found))
+            self._last = name, image
+        try:
+            image.merge(row, rows.split_of(row, image.record.key))
+        except BadInput as fault:
+            origin = rows.manifest.origin(line)
+            fault.detail = f"{origin}: {fault.detail}" if fault.detail else origin
+            image.fault = image.fault or failed(image.record.key, fault)
+            return None
+        for item in row.objects:
+            columns = self._columns.setdefault(tuple(item.attributes), len(self._columns))
+            values = (item.label, columns, *(item.box or ()), *item.attributes.values())
+            image.boxes += json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode() + b","
+        return None
+
+    def records(self) -> Iterator[ImageRecord | Failure]:
+        """A record for each image, or why there is none, in the order of their first rows; frees them."""
+        images = list(reversed(self._images.values()))
+        self._images.clear()
+        self._last = None
+        columns = list(self._columns)
+        while images:
+            yield images.pop().made(columns)
+
+
+class _Image:
+    """What the rows of one image have so far: its record of the first row, and what others add."""
+
+    __slots__ = ("boxes", "fault", "features", "labels", "record", "relative", "size")
+
+    def __init__(self, record: ImageRecord) -> None:
+        if not record.annotations.features:
+            annotations = msgspec.structs.replace(record.annotations, features=_NO_FEATURES)
+            record = msgspec.structs.replace(record, annotations=annotations)
+        self.record = record
+        self.size: tuple[int, int] | None = None
+        self.relative: bool | None = None
+        self.boxes = bytearray()
+        self.labels: dict[str | int, None] | None = None  # with those of the record
+        self.features: dict[str, FeatureValue] | None = None  # likewise
+        self.fault: Failure | None = None
+
+    def merge(self, row: Row, split: str | None) -> None:
+        """Adds what a row has of the image itself.
+
+        Raises:
+            BadInput: stage `annotations`: the row has a fault of its own, or contradicts an earlier one.
+        """
+        if row.fault is not None:
+            raise row.fault
+        if split != self.record.split:
+            raise self._conflict("image is in two splits", split, self.record.split)
+        if row.size is not None:
+            if self.size not in (None, row.size):
+                raise self._conflict("image has two sizes", row.size, self.size)
+            self.size = row.size
+        if row.objects:
+            if self.relative not in (None, row.relative):
+                units = ("shares", "pixels") if row.relative else ("pixels", "shares")
+                raise self._conflict("boxes are in two units", *units)
+            self.relative = row.relative
+        first = self.record.annotations
+        features = first.features if self.features is None else self.features
+        for name, value in row.features.items():
+            if features.get(name, value) != value:
+                conflict = "image has two values of one feature"
+                raise self._conflict(conflict, f"{name} {value!r}", repr(features[name]))
+        if row.features.keys() - features.keys():
+            self.features = {**features, **row.features}
+        if row.labels and row.labels != first.labels:
+            self.labels = dict.fromkeys(first.labels) if self.labels is None else self.labels
+            self.labels.update(dict.fromkeys(row.labels))
+
+    def _conflict(self, reason: str, value: object, earlier: object) -> BadInput:
+        detail = f"{value}, and {earlier} before it, from {self.record.origin} on"
+        return BadInput("annotations", reason, detail)
+
+    def made(self, columns: list[tuple[str, ...]]) -> ImageRecord | Failure:
+        """The record of the image, or why there is none."""
+        if self.fault is not None:
+            return self.fault
+        first = self.record.annotations
+        more = itertools.islice(self.labels or (), len(set(first.labels)), None)
+        annotations = msgspec.structs.replace(
+            first,
+            labels=(*first.labels, *more),
+            features=first.features if self.features is None else self.features,
+            objects=tuple(_object(columns, *values) for values in json.loads(b"[%s]" % self.boxes[:-1])),
+            size=self.size,
+            relative=bool(self.relative),
+        )
+        return msgspec.structs.replace(self.record, annotations=annotations)
+
+
+def _object(columns: list[tuple[str, ...]], label: str | int, at: int, *values: Scalar) -> AnnotatedObject:
+    box = Box(*map(float, values[:4]))
+    return AnnotatedObject(label, box, attributes=dict(zip(columns[at], values[4:], strict=True)))

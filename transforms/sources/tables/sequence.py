@@ -7,7 +7,8 @@ The layout is that of the JSON of a tf.train.SequenceExample, with plain values 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -22,12 +23,15 @@ from recordmill.transforms.records import (
     Steps,
 )
 from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.names import extension_of, is_image_name
+from recordmill.transforms.sources.names import is_image_name
 from recordmill.transforms.sources.source import Description
 from recordmill.transforms.sources.tables.columns import Columns, asked_labels, split_columns, usual_name
-from recordmill.transforms.sources.tables.jsonl_manifest import JSON_LINES, read_objects
-from recordmill.transforms.sources.tables.manifest_source import ManifestSource, Table, Values
-from recordmill.transforms.sources.tables.manifests import manifests
+from recordmill.transforms.sources.tables.manifest_sources import (
+    JSON_LINES,
+    JsonTable,
+    ManifestSource,
+    Values,
+)
 from recordmill.transforms.sources.tables.rows import Row, RowRecords
 from recordmill.transforms.sources.tables.values import flat, labels_in, shown, split_in, take
 
@@ -36,30 +40,27 @@ _LISTS = "feature_lists"
 _FRAMES = ("image/encoded", "frames")
 
 
-class SequenceTable(Table):
+class SequenceTable(JsonTable):
     """A file of sequences: its columns are the values of their contexts."""
 
-    def read(self) -> Iterator[tuple[int, Values | BadInput]]:
-        return read_objects(self.manifest)
+    @functools.cached_property
+    def peeked(self) -> Sequence[Values]:
+        return [flat(_context_of(row), strict=False) for row in self.first]
 
     @functools.cached_property
-    def _splits(self) -> tuple[str, ...]:
-        """Which names of contexts have the split, in lower case, by the first lines."""
-        contexts = [flat(_context_of(row), strict=False) for row in self.first]
-        names = list(dict.fromkeys(name for context in contexts for name in context))
-        usual = split_columns(names, contexts)
-        return usual if usual_name(usual, names) is not None else ()
-
-    @property
     def columns(self) -> Columns:
-        return Columns(labels=asked_labels(self.config, ()), split=next(iter(self._splits), None))
+        names = dict.fromkeys(name for context in self.peeked for name in context)
+        split = usual_name(split_columns(names, self.peeked), names)
+        return Columns(labels=asked_labels(self.config, ()), split=split)
 
     def mapper(self) -> Callable[[Values], Row]:
         labels = self.columns.labels
+        names = itertools.chain.from_iterable(self.peeked)
+        splits = () if self.columns.split is None else split_columns(names, self.peeked)
 
         def row_of(values: Values) -> Row:
             context, lists = _parts(values)
-            column = usual_name(self._splits, context)
+            column = usual_name(splits, context)
             split = None if column is None else split_in(take(context, column), column)
             found = tuple(label for name in labels for label in labels_in(take(context, name), name))
             features = flat(context)
@@ -186,18 +187,6 @@ class SequenceSource(ManifestSource):
     table = SequenceTable
     extensions = JSON_LINES
     records = _SequenceRecords
-
-    def sniff(self, config: SourceConfig) -> str | None:
-        paths = config.annotations or (config.input,)
-        if any(extension_of(path) not in JSON_LINES for path in paths):
-            return None
-        try:
-            first = next((item for _, item in read_objects(manifests(config)[0])), None)
-        except OSError:  # the source of other JSON Lines says what is wrong
-            return None
-        if isinstance(first, dict) and isinstance(first.get(_LISTS), dict):
-            return f"the first line of {paths[0]!r} has {_LISTS}"
-        return None
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("sequence",)
