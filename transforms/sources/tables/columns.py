@@ -18,9 +18,9 @@ from recordmill.transforms.sources.tables.values import (
     flat,
     is_empty,
     is_missing,
-    is_number,
     listed,
     look_relative,
+    number_in,
     size_of,
 )
 
@@ -110,10 +110,9 @@ class Columns(NamedTuple):
         of_list = " of x, y, width, height" if len(self.box) == 1 else ""
         return f"{found}; a row a box: {', '.join(self.box)}{of_list} ({unit})"
 
-    def box_values(self, row: Mapping[str, object]) -> Sequence[object]:
-        """The four values of the box of a row; none where its cell is empty."""
-        values = [row.get(name) for name in self.box]
-        return values if len(values) > 1 else listed(values[0])
+    def box_of(self, values: Sequence[object]) -> Box | None:
+        """The box in the values of `box`; None where they are empty. Raises BadInput."""
+        return box_of(values if len(values) > 1 else listed(values[0]), self.sides)
 
 
 def usual_name(usual: Iterable[str], names: Iterable[str]) -> str | None:
@@ -144,24 +143,21 @@ def asked_name(asked: str | None, flag: str, names: Sequence[str], path: str) ->
         return asked
     found = usual_name((asked.lower(),), names)
     if found is None:
-        listed_names = ", ".join(clipped(name, 100) for name in names[:30])
-        more = f", … ({len(names)})" if len(names) > 30 else ""
-        raise ValueError(f"{flag} is {asked!r}; {path!r} has the columns {listed_names}{more}")
+        raise ValueError(f"{flag} is {asked!r}; {path!r} has the columns {_shown(names)}")
     return found
+
+
+def _shown(names: Sequence[str]) -> str:
+    more = f", … ({len(names)})" if len(names) > 30 else ""
+    return ", ".join(clipped(name, 100) for name in names[:30]) + more
 
 
 def find_columns(
     names: Sequence[str], first: Sequence[Mapping[str, object]], config: SourceConfig, manifest: Manifest
 ) -> Columns:
-    """The columns of a CSV or JSON Lines file.
+    """The columns of a CSV or JSON Lines file, from their names and the first rows, by column.
 
     Without an image column, only `label_column` makes a label; else that is a feature like any other.
-
-    Args:
-        names: of the columns.
-        first: the first rows, by column.
-        config: of the source.
-        manifest: that the rows are from.
 
     Raises:
         ValueError: a flag names a column that is not there, or images are meant and no column has them.
@@ -215,11 +211,8 @@ def _check_no_images(
                 f"give {flag_with('--image_column', name)}{where}"
             )
     if config.annotations or config.image_roots:
-        shown = ", ".join(clipped(name, 100) for name in names[:30])
-        more = f", … ({len(names)})" if len(names) > 30 else ""
-        raise ValueError(
-            f"{unnamed} ({', '.join(IMAGE_COLUMNS)}); name it with --image_column: {shown}{more}"
-        )
+        usual = ", ".join(IMAGE_COLUMNS)
+        raise ValueError(f"{unnamed} ({usual}); name it with --image_column: {_shown(names)}")
     for name in names:
         if (example := names_images(row.get(name) for row in first)) is not None:
             raise ValueError(
@@ -270,7 +263,7 @@ def with_box_columns(
             is_sized = is_sized or (
                 size is not None and size_of(row.get(size[0]), row.get(size[1])) is not None
             )
-            boxes.append(box_of(columns.box_values(row), columns.sides))
+            boxes.append(columns.box_of([row.get(name) for name in box]))
         except BadInput:
             continue
     return columns._replace(
@@ -283,7 +276,7 @@ def _list_column(name: str | None, first: Iterable[Mapping[str, object]]) -> tup
     if name is None:
         return ()
     values = listed(next((row[name] for row in first if not is_empty(row.get(name))), None))
-    return (name,) if len(values) == 4 and all(map(is_number, values)) else ()
+    return (name,) if len(values) == 4 and None not in map(number_in, values) else ()
 
 
 def list_of_boxes(item: Mapping[str, Any]) -> tuple[str, list[Any]] | None:
@@ -332,15 +325,20 @@ class RowColumns:
         self._image = columns.image if config.image_column is not None else None
         self._labels = columns.labels if config.label_column is not None else ()
         self._asked = {name.lower() for name in (self._image, *self._labels) if name is not None}
-        rows = [self._free(row) for row in first]
         names = {name for row in first for name in row}
         splits = split_columns(names, [flat(row, strict=False) for row in first])
         has_label = columns.image is not None and not (config.label_pattern or config.label_column)
-        self._meanings = (
-            _Meaning(() if self._image else IMAGE_COLUMNS, rows, "--image_column says which"),
-            _Meaning(LABEL_COLUMNS if has_label else (), rows, "--label_column says which"),
-            _Meaning(splits, rows, "rename one"),
+        self._usual = (
+            (() if self._image else IMAGE_COLUMNS, "--image_column says which"),
+            (LABEL_COLUMNS if has_label else (), "--label_column says which"),
+            (splits, "rename one"),
         )
+        self._taken: set[str] = set()  # names of a meaning, in lower case, by which rows were read
+        rows = list(map(self._free, first))
+        self._features: set[str] = set()  # those that came second
+        for usual, _ in self._usual:
+            for row in rows:
+                self._features.update([one for one in usual if one in row][1:])
         self._cached: dict[tuple[str, ...], Columns] = {}
 
     def __call__(self, item: Mapping[str, Any]) -> Columns:
@@ -353,7 +351,7 @@ class RowColumns:
         names = tuple(item)
         found = self._cached.get(names)
         if found is None:
-            found = self._usual(self._free(names))
+            found = self._columns_in(self._free(names))
             if len(self._cached) >= _CACHED:
                 self._cached.clear()
             self._cached[names] = found
@@ -363,8 +361,12 @@ class RowColumns:
         labels = tuple(_as_written(item, name) for name in self._labels) or found.labels
         return found._replace(image=image, labels=labels)
 
-    def _usual(self, names: Mapping[str, str]) -> Columns:
-        image = self._meanings[0].pick(names)
+    def _free(self, names: Iterable[str]) -> dict[str, str]:
+        """Names by lower case, without those that flags name."""
+        return _by_lower(name for name in names if name.lower() not in self._asked)
+
+    def _columns_in(self, names: Mapping[str, str]) -> Columns:
+        image = self._pick(names, 0)
         late = image or names.get(VERTEX_IMAGE.lower())
         if late is not None and self._columns.image is None:
             raise BadInput(
@@ -373,39 +375,18 @@ class RowColumns:
                 f"{late!r}; the first {PEEKED} rows have none, so records are features alone; "
                 f"give {flag_with('--image_column', late)}",
             )
-        label, split = (meaning.pick(names) for meaning in self._meanings[1:])
+        label, split = self._pick(names, 1), self._pick(names, 2)
         return self._columns._replace(image=image, labels=() if label is None else (label,), split=split)
 
-    def _free(self, names: Iterable[str]) -> dict[str, str]:
-        """Names by lower case, without those that flags name."""
-        return _by_lower(name for name in names if name.lower() not in self._asked)
-
-
-class _Meaning:
-    """The usual names of one meaning, the best first."""
-
-    def __init__(self, usual: Sequence[str], first: Iterable[Mapping[str, str]], remedy: str) -> None:
-        self._usual = usual
-        self._remedy = remedy
-        self._taken: set[str] = set()
-        self._features = {name for names in first for name in [one for one in usual if one in names][1:]}
-
-    def pick(self, names: Mapping[str, str]) -> str | None:
-        """The name in a row, given by lower case, that has the meaning.
-
-        Raises:
-            BadInput: there are two, and earlier rows were read by the one that now comes second.
-        """
-        found = [name for name in self._usual if name in names and name not in self._features]
-        if not found:
-            return None
-        best, *others = found
-        if self._taken.intersection(others):
-            both = ", ".join(repr(names[name]) for name in found)
-            raise BadInput("manifest", "two columns of one meaning", f"{both}; {self._remedy}")
-        self._features.update(others)
-        self._taken.add(best)
-        return names[best]
+    def _pick(self, names: Mapping[str, str], meaning: int) -> str | None:
+        usual, remedy = self._usual[meaning]
+        found = [one for one in usual if one in names and one not in self._features]
+        if self._taken.intersection(found[1:]):
+            both = ", ".join(repr(names[one]) for one in found)
+            raise BadInput("manifest", "two columns of one meaning", f"{both}; {remedy}")
+        self._features.update(found[1:])
+        self._taken.update(found[:1])
+        return names[found[0]] if found else None
 
 
 def _as_written(item: Mapping[str, Any], name: str) -> str:

@@ -53,7 +53,7 @@ from recordmill.transforms.sources.tables.rows import (
     RowRecords,
     is_vertex_box,
 )
-from recordmill.transforms.sources.tables.values import JSON, TEXT, VERTEX_SPLITS, all_names, flat, is_number
+from recordmill.transforms.sources.tables.values import JSON, TEXT, VERTEX_SPLITS, all_names, flat, number_in
 from recordmill.transforms.storage.file_system import scheme_of
 
 Values = dict[str, Any]
@@ -302,8 +302,8 @@ def _without_split(cells: list[str]) -> tuple[str, list[str]]:
 
 def _is_headless_box(cells: Sequence[str]) -> bool:
     """Whether a row is keras-retinanet's `path,x1,y1,x2,y2,class`, which are no labels of Vertex AI's."""
-    is_box = len(cells) == 6 and all(map(is_number, cells[1:5]))
-    return is_box and bool(cells[5].strip()) and not is_number(cells[5])
+    is_box = len(cells) == 6 and None not in map(number_in, cells[1:5])
+    return is_box and bool(cells[5].strip()) and number_in(cells[5]) is None
 
 
 def _is_vertex_row(cells: list[str]) -> bool:

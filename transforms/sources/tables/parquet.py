@@ -13,10 +13,8 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
-
-import msgspec
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from recordmill.transforms.flags import flag_with
 from recordmill.transforms.records import (
@@ -33,11 +31,13 @@ from recordmill.transforms.records import (
 )
 from recordmill.transforms.sources.config import SourceConfig, readable
 from recordmill.transforms.sources.names import (
+    extension_of,
     failed,
     one_line,
     skipped,
     split_named,
     splits_in,
+    stem_of,
 )
 from recordmill.transforms.sources.outline import left_out
 from recordmill.transforms.sources.selection import Selection
@@ -59,7 +59,7 @@ from recordmill.transforms.sources.tables.values import (
     is_missing,
     whole,
 )
-from recordmill.transforms.sources.tree import Tree
+from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.files import is_file, open_file, status_of
 from recordmill.transforms.storage.paths import real_path
@@ -83,22 +83,6 @@ _BOXES = ("bbox", "bboxes", "boxes")
 _MAGIC = (b"\xff\xd8\xff", b"\x89PNG\r\n", b"GIF8", b"BM", b"II*\0", b"MM\0*")
 
 
-class _Table(NamedTuple):
-    """One Parquet file.
-
-    Attributes:
-        path: real path, or URI.
-        key: path below the input, without its extension.
-        split: that its name, or a folder that it is in, names.
-        version: of the file, as of `Status`.
-    """
-
-    path: str
-    key: str
-    split: str | None
-    version: int
-
-
 class ParquetSource(Source):
     """Lists the rows of Parquet files."""
 
@@ -120,23 +104,23 @@ class ParquetSource(Source):
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
         with readable("--input", config.input):
-            tables = [item for item in _tables(config) if isinstance(item, _Table)]
-        return tuple(sorted({table.split for table in tables if table.split is not None}))
+            keys = [item.key for item in _tables(config) if isinstance(item, TreeFile)]
+        return tuple(sorted(set(filter(None, map(_split_of, keys)))))
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("detection",) if self._first_columns(config).has_boxes else ()
 
-    def parts(self, config: SourceConfig, most: int) -> Iterator[_Table | Failure]:
+    def parts(self, config: SourceConfig, most: int) -> Iterator[TreeFile | Failure]:
         with listing_faults():
             yield from _tables(config)
 
-    def part_items(self, config: SourceConfig, scratch: str, part: _Table | Failure) -> Items:
+    def part_items(self, config: SourceConfig, scratch: str, part: TreeFile | Failure) -> Items:
         if isinstance(part, Failure):
             yield part
             return
         try:
             # By the key too: what is taken of a table that has two, by a link, differs between them.
-            name = f"{part.path}\0{part.key}"
+            name = f"{part.path}\0{stem_of(part.key)}"
             with _open(part.path) as opened, Spool(scratch, name, part.version) as spool:
                 rows = _Rows(part, opened, config, spool)
                 try:
@@ -148,7 +132,7 @@ class ParquetSource(Source):
 
     def _first_columns(self, config: SourceConfig) -> Columns:
         """The columns of the first table. Raises ValueError where it is none, or they do not fit."""
-        first = next((item for item in _tables(config) if isinstance(item, _Table)), None)
+        first = next((item for item in _tables(config) if isinstance(item, TreeFile)), None)
         if first is None:
             others = (
                 item for item in itertools.islice(_tables(config), _SNIFFED) if isinstance(item, Failure)
@@ -166,26 +150,25 @@ class ParquetSource(Source):
             raise ValueError(f"{first.path!r} is not a Parquet file that can be read: {reason}") from error
 
 
-def _tables(config: SourceConfig) -> Iterator[_Table | Failure]:
+def _tables(config: SourceConfig) -> Iterator[TreeFile | Failure]:
     """The tables of a call, and what else lies there."""
+    files: Iterable[TreeFile | Failure]
     if is_file(config.input):
         path = real_path(config.input)
-        yield _table(path, path.rpartition("/")[2], status_of(path).version)
-        return
-    for file in Tree(config.input, config.image_roots, config.skip_dirs).files():
-        yield file if isinstance(file, Failure) else _table(file.path, file.key, file.version)
-
-
-def _table(path: str, key: str, version: int) -> _Table | Failure:
-    stem, dot, extension = key.rpartition(".")
-    if not dot or extension.lower() not in ("parquet", "pq"):
-        return skipped(key, "not a Parquet file by name")
-    return _Table(path, stem, _split_of(stem), version)
+        status = status_of(path)
+        files = [TreeFile(path.rpartition("/")[2], path, status.size, status.version)]
+    else:
+        files = Tree(config.input, config.image_roots, config.skip_dirs).files()
+    for file in files:
+        if isinstance(file, Failure) or extension_of(file.key) in ("parquet", "pq"):
+            yield file
+        else:
+            yield skipped(file.key, "not a Parquet file by name")
 
 
 def _split_of(key: str) -> str | None:
     """The split of a file: `train` of `train-00000-of-00002`, of `x-train` or of `train/0000`."""
-    *folders, name = key.split("/")
+    *folders, name = stem_of(key).split("/")
     shard = _SHARD.fullmatch(name)
     named = splits_in(name)
     if len(named) == 1:
@@ -216,18 +199,20 @@ def _faults() -> tuple[type[Exception], ...]:
     return (*damaged, ValueError, OSError, MemoryError, OverflowError)
 
 
-def _damaged(table: _Table, error: Exception) -> Failure:
+def _damaged(table: TreeFile, error: Exception) -> Failure:
     """The failure of a damaged table. Raises `error` where it is the file system's."""
     if isinstance(error, OSError) and error.errno is not None:
         raise error
-    return failed(table.key, BadInput("list", "damaged Parquet file", f"{table.path}: {one_line(error)}"))
+    return failed(
+        stem_of(table.key), BadInput("list", "damaged Parquet file", f"{table.path}: {one_line(error)}")
+    )
 
 
 class _Rows:
     """The rows of one table as records. Raises JobError where its columns do not fit the flags."""
 
     def __init__(
-        self, table: _Table, opened: pyarrow.parquet.ParquetFile, config: SourceConfig, spool: Spool
+        self, table: TreeFile, opened: pyarrow.parquet.ParquetFile, config: SourceConfig, spool: Spool
     ) -> None:
         try:
             columns = _columns_of(opened, config)
@@ -235,16 +220,16 @@ class _Rows:
             if type(error) is not ValueError:
                 raise
             raise JobError(f"{table.path!r}: {error}") from error
-        self._table = table
+        self._key = stem_of(table.key)
+        self._split = _split_of(table.key)
         self._opened = opened
         self._spool = spool
         self._columns = columns
         self._mask = columns.mask if "masks" in config.include_annotations else None
         labels = () if config.label_pattern else columns.labels
         self._mapper = RowMapper(columns._replace(image=None, labels=labels), _kind(columns.classes))
-        self._unread = {*columns.unread, columns.mask} - {self._mask}
-        if config.label_pattern:
-            self._unread.update(columns.labels)
+        unread = {*columns.unread, columns.mask, *columns.labels} - {self._mask, *labels}
+        self._wanted = [name for name in opened.schema_arrow.names if name not in unread]
         self._selection = Selection(config)
         folder = os.path.dirname(table.path)
         root = folder if is_file(config.input) else real_path(config.input)
@@ -258,32 +243,31 @@ class _Rows:
         for names in dict.fromkeys(filter(None, named)):
             yield ClassNames(dict(enumerate(names)))
         for name in columns.unread:
-            yield skipped(f"{self._table.key}:{name}", "column not read", "it has further images")
-        wanted = [name for name in self._opened.schema_arrow.names if name not in self._unread]
+            yield skipped(f"{self._key}:{name}", "column not read", "it has further images")
         count = _BATCH_FEATURES if columns.image is None else _BATCH_ROWS
-        number = itertools.count()
-        for batch in self._opened.iter_batches(count, columns=wanted, use_threads=False):
-            values = [_cells(batch.column(name)) for name in wanted]
-            for row in zip(*values, strict=True) if wanted else [()] * batch.num_rows:
-                yield self._item(next(number), dict(zip(wanted, row, strict=True)))
+        number = 0
+        for batch in self._opened.iter_batches(count, columns=self._wanted, use_threads=False):
+            values = {name: _cells(batch.column(name)) for name in self._wanted}
+            for at in range(batch.num_rows):
+                yield self._item(number, {name: column[at] for name, column in values.items()})
+                number += 1
 
     def _item(self, number: int, values: dict[str, Any]) -> ImageRecord | Failure:
-        key = f"{self._table.key}/{number:08}"
-        return self._selection.item(key, lambda: self._record(key, number, values))
+        key = f"{self._key}/{number:08}"
 
-    def _record(self, key: str, number: int, values: dict[str, Any]) -> ImageRecord:
-        mask = None if self._mask is None else values.pop(self._mask)
-        stored = None if self._columns.image is None else values.pop(self._columns.image)
-        row = self._mapper.row(values)
-        if row.fault is not None:
-            raise row.fault
-        annotations = Annotations(self._selection.labels(key, row.labels), row.features, row.objects)
-        if mask is not None:
-            masks = {"class": MaskImage(self._stored(mask)[0])}
-            annotations = msgspec.structs.replace(annotations, masks=masks)
-        image, size = (None, 0) if self._columns.image is None else self._stored(stored)
-        origin = f"{self._table.key}, row {number}"
-        return ImageRecord(key, image, self._table.split, annotations, origin, size)
+        def record() -> ImageRecord:
+            mask = None if self._mask is None else values.pop(self._mask)
+            stored = None if self._columns.image is None else values.pop(self._columns.image)
+            row = self._mapper.row(values)
+            if row.fault is not None:
+                raise row.fault
+            labels = self._selection.labels(key, row.labels)
+            masks = {} if mask is None else {"class": MaskImage(self._stored(mask)[0])}
+            annotations = Annotations(labels, row.features, row.objects, masks=masks)
+            image, size = (None, 0) if self._columns.image is None else self._stored(stored)
+            return ImageRecord(key, image, self._split, annotations, f"{self._key}, row {number}", size)
+
+        return self._selection.item(key, record)
 
     def _stored(self, value: Any) -> tuple[ImageRef, int]:
         """Where an image is, and its size: its bytes, or the file that its path means."""
@@ -313,6 +297,13 @@ def _cells(column: pyarrow.Array) -> list[Any]:
     return list(column.to_pylist())
 
 
+def _isoformat(value: Any) -> Any:
+    """Text of a date, decimal and the like; what JSON has as it is."""
+    if isinstance(value, str | int | float | bytes | list | dict):
+        return value
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
 def _kind(classes: Mapping[str, tuple[str, ...]]) -> ValueKind:
     """How values of Arrow are read.
 
@@ -322,35 +313,30 @@ def _kind(classes: Mapping[str, tuple[str, ...]]) -> ValueKind:
 
     def labels(value: Any, column: str) -> Labels:
         names = classes.get(column, ())
-        found = map(whole, value if isinstance(value, list) else [value])
-        return tuple(
-            named(one, names, column) for one in found if not is_missing(one) and not (names and one == -1)
-        )
-
-    def named(label: Any, names: tuple[str, ...], column: str) -> str | int:
-        if not is_label(label):
-            detail = f"{column}: {label!r}"
-            raise BadInput("annotations", "label is neither whole number nor text", detail)
-        if isinstance(label, str) or not names:
-            return cast("str | int", label)
-        if not 0 <= label < len(names):
-            detail = f"{column}: {label} of {len(names)} classes"
-            raise BadInput("annotations", "label without a name", detail)
-        return names[int(label)]
-
-    def feature(value: Any) -> FeatureValue:
-        if isinstance(value, (str, int, float, bytes, list, dict)):
-            return feature_value(value)
-        return value.isoformat() if hasattr(value, "isoformat") else str(value)
-
-    def attributes(values: Mapping[str, Any]) -> dict[str, Scalar]:
-        scalars = {
-            name: value for name, value in values.items() if isinstance(value, str | int | float | bytes)
-        }
-        return {"is_crowd" if name == "iscrowd" else name: value for name, value in scalars.items()}
+        found: list[str | int] = []
+        for label in map(whole, value if isinstance(value, list) else [value]):
+            if is_missing(label) or (names and label == -1):
+                continue
+            if not is_label(label):
+                detail = f"{column}: {label!r}"
+                raise BadInput("annotations", "label is neither whole number nor text", detail)
+            if names and isinstance(label, int):
+                if not 0 <= label < len(names):
+                    detail = f"{column}: {label} of {len(names)} classes"
+                    raise BadInput("annotations", "label without a name", detail)
+                label = names[label]
+            found.append(label)
+        return tuple(found)
 
     def features(values: Mapping[str, Any]) -> dict[str, FeatureValue]:
-        return {name: feature(value) for name, value in values.items() if value is not None}
+        found = ((name, value) for name, value in values.items() if value is not None)
+        return {name: feature_value(_isoformat(value)) for name, value in found}
+
+    def attributes(values: Mapping[str, Any]) -> dict[str, Scalar]:
+        found = {
+            name: value for name, value in values.items() if isinstance(value, str | int | float | bytes)
+        }
+        return {"is_crowd" if name == "iscrowd" else name: value for name, value in found.items()}
 
     return ValueKind(False, labels, features, attributes)
 

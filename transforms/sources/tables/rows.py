@@ -43,7 +43,6 @@ from recordmill.transforms.sources.tables.values import (
     ValueKind,
     box_in,
     box_label,
-    box_of,
     check_unit,
     is_empty,
     labels_in,
@@ -135,7 +134,7 @@ class RowMapper:
                 objects = self._structs(values.pop(table.objects), table.objects)
             elif not kind.is_text and table.image is not None and (found := list_of_boxes(values)):
                 objects, size = self._listed(values, columns, *found)
-            elif table.box and any(name in values for name in table.box):
+            elif table.box and (kind.is_text or any(name in values for name in table.box)):
                 return self._box_row(image, split, values, columns)
         except BadInput as fault:
             return Row(image, split=split, fault=fault)
@@ -152,7 +151,7 @@ class RowMapper:
         name = columns.labels[0] if columns.labels else columns.box_label
         label = None if name is None else take(values, name)
         size = None if columns.size is None else size_of(*(take(values, one) for one in columns.size))
-        box = box_of(columns.box_values({one: take(values, one) for one in columns.box}), columns.sides)
+        box = columns.box_of([take(values, one) for one in columns.box])
         if box is None:
             labels: Labels = ()
             if not is_empty(label):

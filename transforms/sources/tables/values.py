@@ -49,12 +49,8 @@ def is_label(value: object) -> bool:
     return isinstance(value, str | int) and not isinstance(value, bool)
 
 
-def is_number(value: object) -> bool:
-    """Whether a value is a finite number, or the text of one."""
-    return _number(value) is not None
-
-
-def _number(value: object) -> float | None:
+def number_in(value: object) -> float | None:
+    """A finite number, or that in a text; else None."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     if isinstance(value, str) and "_" in value:  # which Python takes for a thousands separator
@@ -117,7 +113,7 @@ def box_of(values: Sequence[object], sides: bool) -> Box | None:
     """
     if all(map(is_empty, values)):
         return None
-    numbers = [number for value in values if (number := _number(value)) is not None]
+    numbers = [number for value in values if (number := number_in(value)) is not None]
     if len(values) != 4 or len(numbers) != 4:
         detail = ", ".join("" if is_empty(value) else str(value)[:40] for value in values[:8])
         raise BadInput("annotations", "box is not four numbers", detail)
@@ -169,7 +165,7 @@ def size_of(height: object, width: object) -> tuple[int, int] | None:
     """
     if is_empty(height) or is_empty(width):
         return None
-    numbers = [number for value in (height, width) if (number := _number(value)) is not None]
+    numbers = [number for value in (height, width) if (number := number_in(value)) is not None]
     if len(numbers) != 2 or any(number < 0 or not number.is_integer() for number in numbers):
         raise BadInput("annotations", "size is not two whole numbers", f"height {height}, width {width}")
     return (int(numbers[0]), int(numbers[1])) if all(numbers) else None
