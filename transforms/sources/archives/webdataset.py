@@ -28,7 +28,7 @@ from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import failed, is_image_name, skipped
 from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.source import Description
-from recordmill.transforms.sources.tables.sample_json import flattened
+from recordmill.transforms.sources.tables.values import flattened
 
 TARS = r"tar|tar\.gz|tgz"
 _LABELS = ("cls", "cls.txt")

@@ -360,23 +360,23 @@ def frames(look: Look) -> str | None:
 
 def csv(look: Look) -> str | None:
     """A file that is CSV by name; what its columns mean is said as far as it can be read."""
-    from recordmill.transforms.sources.tables.csv_manifest import described
+    from recordmill.transforms.sources.tables.manifest_sources import CsvSource
 
     path = _manifest(look, "csv", "tsv")
-    return path and f"{path!r} is a CSV file by name{_meaning(look, described)}"
+    return path and f"{path!r} is a CSV file by name{_meaning(look, CsvSource().described)}"
 
 
 def jsonl(look: Look) -> str | None:
     """A file that is JSON Lines by name; what its keys mean is said as far as it can be read."""
-    from recordmill.transforms.sources.tables.jsonl_manifest import described
+    from recordmill.transforms.sources.tables.manifest_sources import JsonlSource
 
     path = _manifest(look, *_JSON_LINES)
-    return path and f"{path!r} is a JSON Lines file by name{_meaning(look, described)}"
+    return path and f"{path!r} is a JSON Lines file by name{_meaning(look, JsonlSource().described)}"
 
 
 def sequence(look: Look) -> str | None:
     """The first line of JSON Lines has the two mappings of a sequence."""
-    from recordmill.transforms.sources.tables.jsonl_manifest import read_objects
+    from recordmill.transforms.sources.tables.manifest_sources import read_objects
     from recordmill.transforms.sources.tables.manifests import manifests
 
     path = _manifest(look, *_JSON_LINES)

@@ -25,8 +25,8 @@ from recordmill.transforms.sources.masks.match import (
 )
 from recordmill.transforms.sources.names import extension_of, is_image_name, is_split_name, name_stem
 from recordmill.transforms.sources.outline import Level, Look, joined
+from recordmill.transforms.sources.tables.columns import IMAGE_COLUMNS, usual_name
 from recordmill.transforms.sources.tables.parquet import ParquetSource
-from recordmill.transforms.sources.tables.rows import IMAGE_COLUMNS, usual_name
 from recordmill.transforms.sources.tfrecord.files import is_tfrecord_name, looks_framed
 from recordmill.transforms.sources.voc.xml import what_else
 from recordmill.transforms.storage.files import is_folder
