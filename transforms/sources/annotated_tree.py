@@ -57,7 +57,7 @@ class FileAnnotations:
 
 
 class AnnotatedTree(abc.ABC):
-    """The files of an input with an annotation file for each image. Subclasses sort them in `put`."""
+    """The files of an input with an annotation file for each image. Subclasses sort them in `add`."""
 
     def __init__(self, config: SourceConfig) -> None:
         self.selection = Selection(config)
@@ -87,10 +87,10 @@ class AnnotatedTree(abc.ABC):
         for file in self._tree.files():
             if isinstance(file, Failure):
                 self.unread.append(file)
-            elif (reason := self.put(file)) is not None:
+            elif (reason := self.add(file)) is not None:
                 self.unread.append(skipped(file.key, reason))
 
-    def put(self, file: TreeFile) -> str | None:
+    def add(self, file: TreeFile) -> str | None:
         """Puts a file where it belongs, or returns why it is skipped."""
         if not is_image_name(file.key):
             return NO_ANNOTATIONS_FILE

@@ -103,7 +103,7 @@ class _LabelmeTree(AnnotatedTree):
     def is_annotation(self, key: str) -> bool:
         return extension_of(key) in ("json", "xml")
 
-    def put(self, file: TreeFile) -> str | None:
+    def add(self, file: TreeFile) -> str | None:
         *folders, name = file.key.split("/")
         is_png = extension_of(name) == "png"
         if self.is_annotation(name):
@@ -115,7 +115,7 @@ class _LabelmeTree(AnnotatedTree):
         elif is_png and "Masks" in folders:
             self._masks[file.key] = file
         else:
-            return super().put(file)
+            return super().add(file)
         return None
 
     def version(self) -> int:

@@ -118,7 +118,7 @@ class VocTree(AnnotatedTree):
     def is_annotation(self, key: str) -> bool:
         return extension_of(key) == "xml" or _mask_folder(key) is not None
 
-    def put(self, file: TreeFile) -> str | None:
+    def add(self, file: TreeFile) -> str | None:
         *folders, name = file.key.split("/")
         extension, lower = extension_of(name), [folder.lower() for folder in folders]
         if extension == "txt" and "imagesets" in lower:
@@ -139,7 +139,7 @@ class VocTree(AnnotatedTree):
             at = next((at for at, folder in enumerate(lower) if folder in _IMAGE_FOLDERS), len(folders))
             if at < len(folders) and folders[at] not in IMAGE_FOLDERS and is_image_name(name):
                 self._root_at(folders[:at]).image_spellings[folders[at]] = None
-            return super().put(file)
+            return super().add(file)
         return None
 
     def _root_at(self, folders: list[str]) -> VocRoot:
