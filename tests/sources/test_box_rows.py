@@ -15,8 +15,7 @@ from recordmill.transforms.records import AnnotatedObject, Box, Failure, ImageRe
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.selection import EXCLUDED
 from recordmill.transforms.sources.source import Item, Source
-from recordmill.transforms.sources.tables.csv_manifest import CsvSource
-from recordmill.transforms.sources.tables.jsonl_manifest import JsonlSource
+from recordmill.transforms.sources.tables.manifest_sources import CsvSource, JsonlSource
 from tests.buckets.server import BucketServer
 from tests.sources.sniffing import sniff
 

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import itertools
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from recordmill.transforms.flags import flag_with
 from recordmill.transforms.records import BadInput, Failure
@@ -34,7 +34,8 @@ _NAMES, _NAMES_REMOTE = 20_000, 1_000  # of a folder
 _LINKS = 200  # of a folder that are resolved
 _DEPTH, _DEEPEST = 8, 50  # levels of folders that are listed: by default, and at most
 _FIRST = 1_000  # files
-_NEAREST, _NEAREST_DEPTH = 60, 5  # folders, and levels of them
+_NEAREST = 60  # folders in which first files are looked for
+_LIKELY = ("annotations", "panoptic")  # folders that come first
 _HEAD = 1 << 14
 _LOOKED_AT = 10_000  # files that may be none
 _SHOWN = 3  # image roots that a message names
@@ -137,6 +138,10 @@ class Look:
         """The path of a file or folder by its key."""
         return f"{self.root}/{key}" if key else self.root
 
+    def given(self, key: str) -> str:
+        """The path of a file or folder by its key, as the call spells the input."""
+        return f"{self.config.input.rstrip('/')}/{key}" if key else self.config.input
+
     def file(self, key: str) -> str:
         """The real path of a file by its key; of a link to the outside its own, which `open_file` refuses."""
         return self._confinement.inner(self.path(key))
@@ -161,38 +166,36 @@ class Look:
         Raises:
             OSError: as `level`.
         """
-        return [entry.name for entry in self._visible(key)]
+        return [entry.name for entry in self._entries(key)]
 
     def folders(self, key: str = "") -> dict[str, str]:
         """The names of all folders in a folder that are read, and their real paths."""
         if key not in self._folders:
-            inner = ((entry, self._leads_to(entry)) for entry in self._visible(key) if entry.name[-1] == "/")
+            inner = ((entry, self._leads_to(entry)) for entry in self._entries(key) if entry.name[-1] == "/")
             self._folders[key] = {
                 entry.basename: path for entry, path in inner if path and path not in self._skip_dirs
             }
         return self._folders[key]
 
-    def first_files(
-        self,
-        extensions: Collection[str],
-        most: int = 3,
-        folders: int = _NEAREST,
-        depth: int = _NEAREST_DEPTH,
-        likely: Collection[str] = (),
-    ) -> Iterator[str]:
-        """Keys of files with one of the extensions: the first `most` of each of the nearest folders.
+    def first_files(self, extensions: Collection[str], most: int = 3, depth: int = 5) -> Iterator[str]:
+        """Keys of the first `most` files with one of the extensions, in lower case, of each folder.
 
-        Args:
-            extensions: in lower case.
-            most: files of a folder.
-            folders: number of folders that are looked at.
-            depth: levels of folders below the input.
-            likely: names, in lower case, of folders that come before those next to them.
+        Looks at some folders, up to `depth` levels below the input: the nearest first, each once.
         """
-        for key, found in self._nearest(folders, depth, likely):
-            named = (entry for entry in found if extension_of(entry.name) in extensions)
+        waiting = collections.deque([""])
+        seen = {self.root}
+        for _ in range(_NEAREST):
+            if not waiting:
+                return
+            key = waiting.popleft()
+            named = (entry for entry in self._entries(key) if extension_of(entry.name) in extensions)
             files = (entry.name for entry in named if self._leads_to(entry) is not None)
             yield from (joined(key, name) for name in itertools.islice(files, most))
+            inner = self.folders(key) if bool(key) + key.count("/") < depth else {}
+            for name in sorted(inner, key=lambda one: one.lower() not in _LIKELY):
+                if inner[name] not in seen:
+                    seen.add(inner[name])
+                    waiting.append(joined(key, name))
 
     def files(self, folder: str = "") -> Iterator[TreeFile | Failure]:
         """The files below a folder in the order of their keys, as sources list them."""
@@ -227,24 +230,6 @@ class Look:
         paths = (*map(real_path, self.config.image_roots), *map(self.path, folders))
         return any(not self._stems_in(one).isdisjoint(wanted) for one in paths)
 
-    def _nearest(
-        self, folders: int, depth: int, likely: Collection[str]
-    ) -> Iterator[tuple[str, list[Entry]]]:
-        """The folders nearest to the input, each once, and what is in them; `likely` ones come first."""
-        waiting = collections.deque([""])
-        seen = {self.root}
-        for _ in range(folders):
-            if not waiting:
-                return
-            key = waiting.popleft()
-            yield key, self._visible(key)
-            if bool(key) + key.count("/") < depth:
-                inner = self.folders(key)
-                for name in sorted(inner, key=lambda one: one.lower() not in likely) if likely else inner:
-                    if inner[name] not in seen:
-                        seen.add(inner[name])
-                        waiting.append(joined(key, name))
-
     def _stems_in(self, path: str) -> set[str]:
         """The names of the images in a folder, without extensions; empty if it is no folder."""
         if path not in self._stems:
@@ -267,49 +252,45 @@ class Look:
                 raise
             return []  # reading reports the fault
 
-    def _visible(self, key: str) -> list[Entry]:
+    def _entries(self, key: str) -> list[Entry]:
+        """What is in a folder, without hidden names; cached for the last folder."""
         if self._last[0] != key:
-            found = ((entry, entry.basename) for entry in self._listed(key))
-            visible = [entry for entry, name in found if name and not is_hidden(name) and is_unicode(name)]
-            self._last = (key, visible)
+            self._last = (key, [entry for entry, _ in _visible(self._listed(key))])
         return self._last[1]
 
     def _leads_to(self, entry: Entry) -> str | None:
-        """The path of an entry; of a link, where it leads, or None if that is outside, or may not be seen."""
+        """The path of an entry; of a link, where it leads, or None if that is outside the roots."""
         try:
             return self._confinement.resolve(entry.path, "list") if entry.is_link else entry.path
-        except (BadInput, OSError):
+        except BadInput:
+            self.outside[entry.path] = real_path(entry.path)
             return None
 
     def _level(self, key: str, found: Sequence[Entry]) -> Level:
-        path = self.path(key)
         images: list[str] = []
         others: list[str] = []
         folders: list[str] = []
         links = 0
-        for name, full, is_linked, _ in found:
-            is_folder_name = name[-1] == "/"
-            bare = name[:-1] if is_folder_name else name
-            if not bare or is_hidden(bare) or not is_unicode(bare):
-                continue
-            if not is_folder_name and not is_linked:
-                (images if is_image_name(bare) else others).append(bare)
-                continue
-            links += is_linked
-            leads_to = full
-            if is_linked and links <= _LINKS:
-                try:
-                    leads_to = self._confinement.resolve(leads_to, "list")
-                except BadInput:
-                    self.outside[full] = real_path(full)
+        for entry, name in _visible(found):
+            links += entry.is_link
+            path: str | None = entry.path
+            if entry.is_link and links <= _LINKS:
+                path = self._leads_to(entry)
+                if path is None:
                     continue
-                self.enters_roots = self.enters_roots or not f"{leads_to}/".startswith(f"{self.root}/")
-            self.is_whole = self.is_whole and links <= _LINKS
-            if not is_folder_name:
-                (images if is_image_name(bare) else others).append(bare)
-            elif leads_to not in self._skip_dirs and not f"{path}/".startswith(f"{leads_to}/"):
-                folders.append(bare)
+                self.enters_roots = self.enters_roots or not f"{path}/".startswith(f"{self.root}/")
+            if entry.name[-1] != "/":
+                (images if is_image_name(name) else others).append(name)
+            elif path not in self._skip_dirs and not f"{self.path(key)}/".startswith(f"{path}/"):
+                folders.append(name)
+        self.is_whole = self.is_whole and links <= _LINKS
         return Level(images, others, folders)
+
+
+def _visible(found: Iterable[Entry]) -> Iterator[tuple[Entry, str]]:
+    """Entries with their names, without hidden ones."""
+    named = ((entry, entry.basename) for entry in found)
+    return ((entry, name) for entry, name in named if name and not is_hidden(name) and is_unicode(name))
 
 
 def joined(folder: str, name: str) -> str:

@@ -45,9 +45,9 @@ ROWS = {
     "openimages": Row("openimages.source.OpenImagesSource", rules.openimages),
     "masks": Row("masks.source.MasksSource", rules.masks),
     "frames": Row("frames.FramesSource", rules.frames),
-    "csv": Row("tables.csv_manifest.CsvSource", rules.csv, "rows"),
+    "csv": Row("tables.manifest_sources.CsvSource", rules.csv, "rows"),
     "sequence": Row("tables.sequence.SequenceSource", rules.sequence, "rows"),
-    "jsonl": Row("tables.jsonl_manifest.JsonlSource", rules.jsonl, "rows"),
+    "jsonl": Row("tables.manifest_sources.JsonlSource", rules.jsonl, "rows"),
     "folder": Row("folder.FolderSource", rules.folder),
 }
 """By what `--source` calls them. The first whose rule fits is detected: particular ones first."""

@@ -28,13 +28,13 @@ from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import failed, is_image_name, skipped
 from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.source import Description
-from recordmill.transforms.sources.tables.sample_json import flattened
+from recordmill.transforms.sources.tables.values import flattened
 
-_TARS = r"tar|tar\.gz|tgz"
+TARS = r"tar|tar\.gz|tgz"
 _LABELS = ("cls", "cls.txt")
 _CAPTIONS = ("txt", "caption", "cap", "caption.txt")
-_MASKS = ("seg.png", "mask.png")
-_NAMED = frozenset(("json", *_LABELS, *_CAPTIONS, *_MASKS))
+MASKS = ("seg.png", "mask.png")
+WITH_IMAGE = frozenset(("json", *_LABELS, *_CAPTIONS, *MASKS))
 _LARGEST_NAMED = 1 << 20  # bytes of a member with one of these extensions, and of any other one
 _LARGEST_OTHER = 64 << 10
 _NOT_READ = "member not read"
@@ -52,7 +52,7 @@ class WebdatasetSource(ArchivesSource):
         example="shards/\n  train-000000.tar\n    0001.jpg\n    0001.cls\n    0001.json\n  train-000001.tar",
         annotations=("masks", "captions"),
     )
-    kinds = _TARS
+    kinds = TARS
 
     def records(
         self, config: SourceConfig, archive: Archive, members: Iterator[Member | Failure]
@@ -115,7 +115,7 @@ class _Sample:
 
     def add(self, member: Member, extension: str, takes_masks: bool) -> str | None:
         """Adds a member; returns why it is left out."""
-        if extension in _MASKS:
+        if extension in MASKS:
             if takes_masks:
                 self.mask = member.ref()
             return None if takes_masks else "--include_annotations=masks takes it"
@@ -124,7 +124,7 @@ class _Sample:
                 return f"the sample's image is {self.image[0]!r}"
             self.image = (member.name, member.ref(), member.size)
             return None
-        if member.size > (_LARGEST_NAMED if extension in _NAMED else _LARGEST_OTHER):
+        if member.size > (_LARGEST_NAMED if extension in WITH_IMAGE else _LARGEST_OTHER):
             return f"it has {member.size} bytes"
         self.others[extension or "data"] = member.data()
         return None

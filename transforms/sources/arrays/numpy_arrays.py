@@ -124,7 +124,7 @@ def _meant(file: str) -> tuple[str, str]:
     return "", name
 
 
-def _is_named(key: str) -> bool:
+def is_named(key: str) -> bool:
     """Whether a file is one of images by name, or an archive, which may have some."""
     return extension_of(key) == "npz" or _meant(os.path.basename(key))[0] == "images"
 

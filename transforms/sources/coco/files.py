@@ -51,7 +51,7 @@ _KIND_OF_KEY = {
     "keypoints": "objects",
     "category_id": "labels",
 }
-LIKELY_FOLDERS = ("annotations", "panoptic")
+_LIKELY_FOLDERS = ("annotations", "panoptic")
 _CHUNK = 1 << 20
 _LONGEST = 1 << 26  # characters of one element, or of one other value
 _TOKEN = 16  # characters that a cut token may lie before the cut
@@ -138,7 +138,7 @@ def _json_files(config: SourceConfig) -> Iterator[tuple[str, str] | Failure]:
                 yield failed(prefix + entry.name, os_fault(error, "list"))
         if prefix.count("/") == _DEPTH:
             continue
-        for name in sorted(inner, key=lambda name: (name.lower() not in LIKELY_FOLDERS, name)):
+        for name in sorted(inner, key=lambda name: (name.lower() not in _LIKELY_FOLDERS, name)):
             path = confinement.followed(f"{folder}/{name}")
             if path is not None and path not in seen:
                 seen.add(path)

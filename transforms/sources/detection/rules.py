@@ -7,12 +7,13 @@ it is called: a worker has no use for any rule.
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import itertools
-import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING
 
 from recordmill.transforms.records import BadInput, Failure, ImageRecord
 from recordmill.transforms.sources.config import SourceConfig, readable
@@ -29,14 +30,19 @@ from recordmill.transforms.sources.outline import Look, joined
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.storage.files import is_file
 
-_COCO_FOLDERS, _COCO_DEPTH, _COCO_FILES = 50, 2, 20
+if TYPE_CHECKING:
+    from recordmill.transforms.sources.archives.archive import Archive
+
+_COCO_DEPTH, _COCO_FILES = 2, 20
 _IMAGENET_FOLDERS = 40
+_JSON_LINES = ("jsonl", "ndjson", "jsonlines")
 _FRAMED = 16  # files that are opened
 _TEXTS = 500  # that are listed of a folder of labels
 _TRIED = 50  # label files that are opened; masks that are looked for
 _MASK_FILES = 500  # that are listed of a folder of masks
 _DESCRIBED = 1_000  # files of a folder
 _SEARCHED = 10_000  # files without an image, where calls wait for a service; else there is no limit
+_ENDINGS = tuple(ending for ending in ENDINGS if len(ending) > 2)  # shorter ones are also of other names
 
 Rule = Callable[[Look], str | None]
 
@@ -70,7 +76,7 @@ idx = a_file(r".*?[-_.]?(?:images|labels)[-_.]idx\d-[a-z0-9]+(?:\.gz)?", "{!r} i
 
 def numpy(look: Look) -> str | None:
     """Arrays, and no images."""
-    from recordmill.transforms.sources.arrays.numpy_arrays import _is_named as is_named
+    from recordmill.transforms.sources.arrays.numpy_arrays import is_named
 
     arrays = [key for key in look.first if extension_of(key) in ("npy", "npz")]
     if not arrays or any(map(is_image_name, look.first)):
@@ -100,48 +106,45 @@ def parquet(look: Look) -> str | None:
 
 def webdataset(look: Look) -> str | None:
     """The first tar has an image and a file of the same sample."""
-    from recordmill.transforms.sources.archives.archive import first_archive, first_bytes, first_names
-    from recordmill.transforms.sources.archives.webdataset import (
-        _MASKS as MASKS,
-    )
-    from recordmill.transforms.sources.archives.webdataset import (
-        _NAMED as WITH_IMAGE,
-    )
-    from recordmill.transforms.sources.archives.webdataset import (
-        _TARS as TARS,
-    )
-    from recordmill.transforms.sources.archives.webdataset import (
-        sample_name,
-    )
+    from recordmill.transforms.sources.archives.archive import first_bytes, first_names
+    from recordmill.transforms.sources.archives.webdataset import MASKS, TARS, WITH_IMAGE, sample_name
 
-    archive = first_archive(look.config, TARS)
-    if archive is None:
-        return None
-    samples = [(name, *sample_name(name)) for name in first_names(archive)]
+    found = _first_archive(look, TARS)
+    samples = [(name, *sample_name(name)) for name in (first_names(found) if found else ())]
     images = {sample for name, sample, extension in samples if is_image_name(name) and extension not in MASKS}
-    for name, sample, extension in samples:
-        if extension in WITH_IMAGE and sample in images:
-            if extension == "json" and _is_labelme_json(first_bytes(archive, name)):
-                return None  # LabelMe's files are read from folders only
-            shard = archive.path.rpartition("/")[2]
-            return f"{shard!r} is a tar with an image and {name!r}, which goes with it"
-    return None
+    with_image = (one for one in samples if one[2] in WITH_IMAGE and one[1] in images)
+    name, _, extension = next(with_image, ("", "", ""))
+    if found is None or not name:
+        return None
+    if extension == "json" and re.search(rb'"shapes"\s*:\s*\[', first_bytes(found, name)):
+        return None  # LabelMe's annotations are read from folders only
+    return f"{found.path.rpartition('/')[2]!r} is a tar with an image and {name!r}, which goes with it"
 
 
 def archive(look: Look) -> str | None:
     """The first archive holds an image."""
-    from recordmill.transforms.sources.archives.archive import first_archive, first_names
+    from recordmill.transforms.sources.archives.archive import first_names
 
-    found = first_archive(look.config)
+    found = _first_archive(look)
     image = None if found is None else next(filter(is_image_name, first_names(found)), None)
     if found is None or image is None:
         return None
     return f"{found.path.rpartition('/')[2]!r} is an archive that holds images such as {image!r}"
 
 
+def _first_archive(look: Look, kinds: str = ".+") -> Archive | None:
+    """The first archive among the first files; None if images lie there too."""
+    from recordmill.transforms.sources.archives.archive import Archive, archives
+
+    if any(map(is_image_name, look.first)):
+        return None
+    first = itertools.islice(archives(look.config, kinds), len(look.first))
+    return next((item for item in first if isinstance(item, Archive)), None)
+
+
 def coco(look: Look) -> str | None:
     """A JSON file has the lists of COCO: one that the call names, or one of the first in the folder."""
-    from recordmill.transforms.sources.coco.files import LIKELY_FOLDERS, kind_of
+    from recordmill.transforms.sources.coco.files import kind_of
     from recordmill.transforms.sources.tables.manifests import flag_of, manifests
 
     found = None
@@ -151,25 +154,21 @@ def coco(look: Look) -> str | None:
             with readable(flag_of(look.config), paths[0]):
                 found = paths[0] if kind_of(paths[0], must_be=False) is not None else None
     else:
-        files = look.first_files(("json",), _COCO_FILES, _COCO_FOLDERS, _COCO_DEPTH, LIKELY_FOLDERS)
-        for key in itertools.islice(files, _COCO_FILES):
-            try:
-                found = key if kind_of(look.file(key), must_be=False) is not None else None
-            except OSError:
-                continue  # whoever reads it says what is wrong
-            if found:
-                break
+        for key in itertools.islice(look.first_files(("json",), _COCO_FILES, _COCO_DEPTH), _COCO_FILES):
+            with contextlib.suppress(OSError):  # whoever reads it says what is wrong
+                if kind_of(look.file(key), must_be=False) is not None:
+                    found = key
+                    break
     return None if found is None else f"{found!r} is a COCO annotation file"
 
 
 def imagenet(look: Look) -> str | None:
     """Folders or images have ImageNet's names, or a list has images and the numbers of classes."""
-    from recordmill.transforms.sources.imagenet.labels import find_lists
-    from recordmill.transforms.sources.imagenet.layout import find_layout
+    from recordmill.transforms.sources.imagenet.layout import Layout, find_lists
 
     if not look.is_folder:
         return None
-    layout = find_layout(look.config, _IMAGENET_FOLDERS)
+    layout = Layout(look.config, _IMAGENET_FOLDERS)
     if len(layout.synsets) > 1:
         return f"it has folders named by synset, such as {min(layout.synsets)!r}"
     if layout.named:
@@ -283,14 +282,6 @@ def _labelme_xml(head: bytes) -> str:
 labelme = a_head({"json": _labelme_json, "xml": _labelme_xml})
 
 
-def _is_labelme_json(data: bytes) -> bool:
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(found, dict) and isinstance(found.get("shapes"), list)
-
-
 def openimages(look: Look) -> str | None:
     """A CSV file with the name and the columns of one of Open Images."""
     from recordmill.transforms.sources.openimages.files import csv_files
@@ -320,23 +311,20 @@ def masks(look: Look) -> str | None:
         matched = [key for key in first if _has_image(look, key)]
         if first and 2 * len(matched) >= len(first):
             return f"{folder!r} has masks such as {matched[0]!r}, which are called like images"
-    endings = tuple(ending for ending in ENDINGS if len(ending) > 2)
     for folder in ("", *filter(is_split_name, look.folders())):
         images = list(filter(is_image_name, look.names(folder)))
         stems = set(map(stem_of, images))
-        named = [
-            (name, stem)
-            for name in images
-            if extension_of(name) in LOSSLESS and (stem := stem_of(name)).endswith(endings)
-        ]
-        beside = [
-            name
-            for name, stem in named
-            if any(stem.endswith(end) and stem.removesuffix(end) in stems for end in endings)
-        ]
+        beside = [name for name in images if _is_mask_of(name, stems)]
         if beside and 3 * len(beside) >= len(images):
             return f"{beside[0]!r} is called like the mask of an image beside it, and most images have one"
     return None
+
+
+def _is_mask_of(name: str, stems: set[str]) -> bool:
+    stem = stem_of(name)
+    if not stem.endswith(_ENDINGS) or extension_of(name) not in LOSSLESS:
+        return False
+    return any(stem.endswith(end) and stem.removesuffix(end) in stems for end in _ENDINGS)
 
 
 def _mask_folders(look: Look) -> Iterator[str]:
@@ -345,9 +333,8 @@ def _mask_folders(look: Look) -> Iterator[str]:
     if any(extension_of(name) == "xml" for folder in of_xml for name in look.names(folder)):
         return
     for around in ("", *filter(is_split_name, look.folders())):
-        yield from (
-            joined(around, name) for name in look.folders(around) if mask_path(f"{name}/1.png") is not None
-        )
+        names = (name for name in look.folders(around) if mask_path(f"{name}/1.png") is not None)
+        yield from (joined(around, name) for name in names)
 
 
 def _has_image(look: Look, mask: str) -> bool:
@@ -373,45 +360,44 @@ def frames(look: Look) -> str | None:
 
 def csv(look: Look) -> str | None:
     """A file that is CSV by name; what its columns mean is said as far as it can be read."""
-    from recordmill.transforms.sources.tables.csv_manifest import described
+    from recordmill.transforms.sources.tables.manifest_sources import CsvSource
 
-    return _described(look, ("csv", "tsv"), "a CSV file", described)
+    path = _manifest(look, "csv", "tsv")
+    return path and f"{path!r} is a CSV file by name{_meaning(look, CsvSource().described)}"
 
 
 def jsonl(look: Look) -> str | None:
     """A file that is JSON Lines by name; what its keys mean is said as far as it can be read."""
-    from recordmill.transforms.sources.tables.jsonl_manifest import described
+    from recordmill.transforms.sources.tables.manifest_sources import JsonlSource
 
-    return _described(look, ("jsonl", "ndjson", "jsonlines"), "a JSON Lines file", described)
-
-
-def _described(
-    look: Look, extensions: tuple[str, ...], what: str, described: Callable[[SourceConfig], str]
-) -> str | None:
-    paths = look.config.annotations or (look.config.input,)
-    if any(extension_of(path) not in extensions for path in paths):
-        return None
-    why = f"{paths[0]!r} is {what} by name"
-    try:
-        return f"{why}; {described(look.config)}"
-    except (OSError, ValueError):  # `check` says what is wrong
-        return why
+    path = _manifest(look, *_JSON_LINES)
+    return path and f"{path!r} is a JSON Lines file by name{_meaning(look, JsonlSource().described)}"
 
 
 def sequence(look: Look) -> str | None:
     """The first line of JSON Lines has the two mappings of a sequence."""
-    from recordmill.transforms.sources.tables.jsonl_manifest import read_objects
+    from recordmill.transforms.sources.tables.manifest_sources import read_objects
     from recordmill.transforms.sources.tables.manifests import manifests
 
-    paths = look.config.annotations or (look.config.input,)
-    if any(extension_of(path) not in ("jsonl", "ndjson", "jsonlines") for path in paths):
-        return None
-    try:
-        first = next((item for _, item in read_objects(manifests(look.config)[0])), None)
-    except OSError:  # the source of other JSON Lines says what is wrong
-        return None
+    path = _manifest(look, *_JSON_LINES)
+    first = None
+    with contextlib.suppress(OSError):  # the source of other JSON Lines says what is wrong
+        first = next((item for _, item in read_objects(manifests(look.config)[0])), None) if path else None
     is_sequence = isinstance(first, dict) and isinstance(first.get("feature_lists"), dict)
-    return f"the first line of {paths[0]!r} has feature_lists" if is_sequence else None
+    return f"the first line of {path!r} has feature_lists" if is_sequence else None
+
+
+def _manifest(look: Look, *extensions: str) -> str | None:
+    """The first manifest, if all have one of the extensions."""
+    paths = look.config.annotations or (look.config.input,)
+    return paths[0] if all(extension_of(path) in extensions for path in paths) else None
+
+
+def _meaning(look: Look, described: Callable[[SourceConfig], str]) -> str:
+    try:
+        return f"; {described(look.config)}"
+    except (OSError, ValueError):  # `check` says what is wrong
+        return ""
 
 
 def folder(look: Look) -> str | None:

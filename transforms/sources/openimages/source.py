@@ -42,7 +42,7 @@ from recordmill.transforms.sources.names import (
 from recordmill.transforms.sources.openimages.files import CsvFile, csv_files, folders_called
 from recordmill.transforms.sources.selection import EXCLUDED, Selection
 from recordmill.transforms.sources.source import Description, Item, Items, Source
-from recordmill.transforms.sources.tables.box_columns import box_of, check_unit, is_empty
+from recordmill.transforms.sources.tables.values import box_of, check_unit, is_empty
 from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.files import is_folder, names_in
@@ -233,7 +233,7 @@ class _Reading:
         """Takes the rows of a file; yields those of no image, and what is not taken."""
         header = file.header()
         fractions = 0
-        for line, cells in file.rows(header):
+        for line, cells in file.rows():
             if isinstance(cells, BadInput):
                 yield cells.failure(file.manifest.row_key(line))
                 continue
