@@ -21,6 +21,7 @@ ORPHAN = "annotation without its image"
 ROOT_NAMES = 10_000
 """Names that are read of the folder of the input, or of one that may hold splits, in a bucket."""
 
+_LISTED_TWICE = "image listed twice"
 _LONGEST_LINE = 1 << 16
 
 
@@ -29,8 +30,11 @@ class ImageSet(NamedTuple):
 
     split: str  # as the description has it
     text: str  # path in the description
-    key: str | None  # path below a root; empty for the root, None where nothing is there
+    key: str | None  # path below a root; empty for the root, None where there is no such path
     list_path: str = ""  # real path of the list; empty for a folder
+
+
+_Find = Callable[[str, ImageSet], tuple[str, str | None]]
 
 
 class Listed(NamedTuple):
@@ -111,7 +115,7 @@ def is_split_list(key: str) -> bool:
 
 
 def images_of_splits(
-    images: Collection[str], sets: Sequence[ImageSet], find: Callable[[str, ImageSet], tuple[str, str | None]]
+    images: Collection[str], sets: Sequence[ImageSet], find: _Find
 ) -> Iterator[Listed | Failure]:
     """The images of each set, then those in none; without sets all images, whose splits are folders.
 
@@ -135,9 +139,7 @@ def images_of_splits(
     yield from (skipped(key, "image in no split") for key in images if key not in seen)
 
 
-def _read_list(
-    one: ImageSet, find: Callable[[str, ImageSet], tuple[str, str | None]]
-) -> Iterator[Listed | Failure]:
+def _read_list(one: ImageSet, find: _Find) -> Iterator[Listed | Failure]:
     seen: set[str] = set()
     file = open_file(one.list_path)
     with io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape") as lines:
@@ -151,9 +153,8 @@ def _read_list(
                 fault.detail = origin
                 yield failed(text, fault)
                 continue
-            yield (
-                skipped(key, "image listed twice", origin)
-                if key in seen
-                else Listed(key, one.split, origin, annotation)
-            )
+            is_new = key not in seen
             seen.add(key)
+            yield (
+                Listed(key, one.split, origin, annotation) if is_new else skipped(key, _LISTED_TWICE, origin)
+            )

@@ -25,17 +25,11 @@ _T = TypeVar("_T")
 
 
 class MaskClasses(NamedTuple):
-    """The classes of a dataset of masks.
+    """The classes of a dataset of masks."""
 
-    Attributes:
-        names: by id; empty where no file names them.
-        colors: (0xRRGGBB, id); empty where masks have ids.
-        file: the name of the file they are from; empty where there is none.
-    """
-
-    names: dict[int, str]
-    colors: Colors = ()
-    file: str = ""
+    names: dict[int, str]  # by id; empty where no file names them
+    colors: Colors = ()  # empty where masks have ids
+    file: str = ""  # that describes them, if any
 
 
 def mask_classes(root: str, leads_to: Callable[[str], str], masks: Sequence[str]) -> MaskClasses:
