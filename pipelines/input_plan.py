@@ -21,7 +21,7 @@ from recordmill.transforms.reading.inference import (
     infer_specs,
     sample_images,
 )
-from recordmill.transforms.sources.tfrecord.features import FILENAME, LABEL_KEYS, SOURCE_ID
+from recordmill.transforms.sources.tfrecord.records import FILENAME, LABEL_KEYS, SOURCE_ID
 from recordmill.transforms.sources.tfrecord.wire import read_example
 from recordmill.transforms.storage.files import read_bytes
 from recordmill.transforms.storage.layout import REPORT_DATA

@@ -20,21 +20,18 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.fixture
 def corners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The source of CONTRIBUTING.md in the registry, and a folder for it."""
+    """The source of CONTRIBUTING.md with its row in the registry, and a folder for it."""
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    path = tmp_path / "corners_source.py"
+    path = tmp_path / "corners.py"
     path.write_text(code)
-    spec = importlib.util.spec_from_file_location("corners_source", path)
+    spec = importlib.util.spec_from_file_location("corners", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "corners_source", module)
+    monkeypatch.setitem(sys.modules, f"{registry.__package__}.corners", module)
     spec.loader.exec_module(module)
-    source = module.CornersSource()
-    monkeypatch.setattr(registry, "SOURCES", {source.name: source, **registry.SOURCES})
-    for name in ("pipelines.formats", "transforms.sources.detection.detect"):
-        module_name = f"recordmill.{name}"
-        monkeypatch.setattr(importlib.import_module(module_name), "SOURCES", registry.SOURCES)
+    (row,) = re.findall(r'`"corners": (Row\(.*\))`', text)
+    monkeypatch.setitem(registry.ROWS, "corners", eval(row, vars(registry)))
     folder = tmp_path / "photos"
     folder.mkdir()
     for number, color in enumerate(("red", "green", "blue")):

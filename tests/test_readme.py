@@ -43,8 +43,14 @@ from recordmill.transforms.images.reasons import MAX_PIXELS
 from recordmill.transforms.shards import memory
 from recordmill.transforms.sources.names import SPLIT_NAMES, is_image_name
 from recordmill.transforms.sources.registry import SOURCES
-from recordmill.transforms.sources.tables.box_columns import CORNER_COLUMNS, LIST_COLUMN, SIDE_COLUMNS
-from recordmill.transforms.sources.tables.rows import IMAGE_COLUMNS, LABEL_COLUMNS, SPLIT_COLUMNS
+from recordmill.transforms.sources.tables.columns import (
+    CORNER_COLUMNS,
+    IMAGE_COLUMNS,
+    LABEL_COLUMNS,
+    LIST_COLUMN,
+    SIDE_COLUMNS,
+    SPLIT_COLUMNS,
+)
 from recordmill.transforms.storage import gcs, gcs_client, lock, read_ahead
 from recordmill.transforms.workers import pool, position
 from tests.pipelines.conversion import by_key, examples, failures, manifest

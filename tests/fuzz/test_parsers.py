@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.transforms.records import Failure, ImageRecord, JobError
-from recordmill.transforms.sources.tables.csv_manifest import CsvSource
+from recordmill.transforms.sources.tables.manifest_sources import CsvSource
 from tests.fuzz import parsers
 from tests.fuzz.parser_seeds import seeds
 

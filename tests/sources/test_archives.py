@@ -18,6 +18,7 @@ from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.source import Item
 from recordmill.transforms.storage.reader import ImageReader
 from tests.buckets.server import BucketServer
+from tests.sources.sniffing import sniff
 
 SOURCE = ArchiveSource()
 FILES = {
@@ -109,7 +110,7 @@ def test_a_folder_of_archives(tmp_path: Path) -> None:
         ("bad", "not a ZIP file", False),
         ("notes.txt", "not an archive by name", True),
     ]
-    assert SOURCE.sniff(SourceConfig("auto", str(tmp_path))) is None  # the first one is none
+    assert sniff(SOURCE, SourceConfig("auto", str(tmp_path))) is None  # the first one is none
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from recordmill.transforms.records import AnnotatedObject, Box, Failure, ImageRe
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.selection import EXCLUDED
 from recordmill.transforms.sources.source import Item, Source
-from recordmill.transforms.sources.tables.csv_manifest import CsvSource
-from recordmill.transforms.sources.tables.jsonl_manifest import JsonlSource
+from recordmill.transforms.sources.tables.manifest_sources import CsvSource, JsonlSource
 from tests.buckets.server import BucketServer
+from tests.sources.sniffing import sniff
 
 HEADER = "filename,width,height,class,xmin,ymin,xmax,ymax"
 SOURCES: dict[str, Source] = {"csv": CsvSource(), "jsonl": JsonlSource()}
@@ -213,7 +213,7 @@ def test_shares_of_the_image_are_known_by_the_first_rows(
 ) -> None:
     record = only(read_csv(images, f"{header}\n{rows}"))
     assert record.annotations.relative is relative
-    why = SOURCES["csv"].sniff(SourceConfig("auto", f"{images}/m.csv"))
+    why = sniff(SOURCES["csv"], SourceConfig("auto", f"{images}/m.csv"))
     assert why is not None and "a row a box: xmin, ymin, xmax, ymax" in why
     assert ("shares of the image" in why) is relative
 
@@ -273,7 +273,7 @@ def test_vertex_csv(images: Path, row: str, expected: list[tuple[str, Box]]) -> 
     assert (first.annotations.relative, second.annotations.relative) == (bool(expected), True)
     config = SourceConfig("csv", f"{images}/m.csv")
     assert SOURCES["csv"].schemas(config) == ("detection",)
-    assert "for object detection" in (SOURCES["csv"].sniff(config) or "")
+    assert "for object detection" in (sniff(SOURCES["csv"], config) or "")
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from recordmill.transforms.storage.gcs import GcsFileSystem
 from tests.buckets.faults import Faults
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place
+from tests.sources.sniffing import sniff
 
 SOURCE = FolderSource()
 Item = ImageRecord | Failure
@@ -77,7 +78,7 @@ def test_a_bucket_gives_what_the_disk_gives(
     assert list(map(without_place, listed(f"{bucket}/in/", **options))) == expected
     configs = [SourceConfig("folder", place, **options) for place in (str(tmp_path), f"{bucket}/in")]  # type: ignore[arg-type]
     assert SOURCE.split_names(configs[0]) == SOURCE.split_names(configs[1])
-    assert SOURCE.sniff(configs[0]) == SOURCE.sniff(configs[1])
+    assert sniff(SOURCE, configs[0]) == sniff(SOURCE, configs[1])
     SOURCE.check(configs[1])
 
 
@@ -266,8 +267,7 @@ def test_an_error_lists_no_whole_bucket(
     with pytest.raises(ValueError, match="no input that is known: it has 60 .txt; --source may be"):
         detect(SourceConfig("auto", f"{bucket}/in"))
     monkeypatch.setattr("recordmill.transforms.sources.detection.detect._LISTED", 20)
-    monkeypatch.setattr("recordmill.transforms.sources.folder._SNIFFED_REMOTE", 20)
-    monkeypatch.setattr("recordmill.transforms.sources.arrays.idx._SNIFFED", 20)
+    monkeypatch.setattr("recordmill.transforms.sources.detection.rules._SEARCHED", 20)
     with pytest.raises(ValueError, match="no input that is known: it has (19|20) .txt"):
         detect(SourceConfig("auto", f"{bucket}/in"))
     with pytest.raises(ValueError, match="it is a file with the extension .txt"):

@@ -13,6 +13,7 @@ from recordmill.transforms.sources.detection.detect import detect
 from recordmill.transforms.sources.registry import SOURCES
 from tests.buckets.faults import Faults
 from tests.buckets.server import BucketServer
+from tests.sources.sniffing import sniff
 
 IMAGES = ("a.jpg", "sub/b.jpg", "sub/deep/c d.jpg", "100%#?.jpg", "é/中.jpg")
 # Of the private images, next to the root and in another bucket.
@@ -298,7 +299,7 @@ def test_images_in_a_folder_next_to_the_manifest_are_found(
         (f"{folder}/{name}", f"{place}/{folder}/{name}") for name in names
     ]
     assert reasons(items) == []
-    said = SOURCES[kind].sniff(SourceConfig("auto", f"{place}/labels.{kind}"))
+    said = sniff(SOURCES[kind], SourceConfig("auto", f"{place}/labels.{kind}"))
     assert said is not None and said.endswith(f"; images are found in '{place}/{folder}'")
 
 

@@ -23,13 +23,14 @@ from recordmill.transforms.records import (
     Rle,
     Segment,
 )
-from recordmill.transforms.sources.coco.json_sections import JsonSections
+from recordmill.transforms.sources.coco.files import JsonSections
 from recordmill.transforms.sources.coco.source import CocoSource
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.source import Item
 from recordmill.transforms.storage.reader import ImageReader
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place
+from tests.sources.sniffing import sniff
 
 SOURCE = CocoSource()
 ALL = ("masks", "keypoints", "captions")
@@ -251,7 +252,7 @@ def test_where_images_lie_and_which_split_they_are_of(
     assert (record.key, record.split) == (os.path.normpath(f"{where}/1.jpg"), split)
     config = SourceConfig("coco", str(tmp_path))
     assert SOURCE.split_names(config) == ((split,) if split else ())
-    assert SOURCE.sniff(config) == f"{file!r} is a COCO annotation file"
+    assert sniff(SOURCE, config) == f"{file!r} is a COCO annotation file"
 
 
 def test_files_that_flags_name(tmp_path: Path) -> None:
@@ -267,7 +268,7 @@ def test_files_that_flags_name(tmp_path: Path) -> None:
     assert [item.annotations.source_id for item in records(items).values()] == ["x", "y"]
     put(tmp_path, "notes/2.jpg")  # beside the file that the call names
     assert list(records(read(tmp_path / "notes/part.json"))) == ["2.jpg"]
-    why = SOURCE.sniff(SourceConfig("auto", f"{tmp_path}/photos", **given))  # type: ignore[arg-type]
+    why = sniff(SOURCE, SourceConfig("auto", f"{tmp_path}/photos", **given))  # type: ignore[arg-type]
     assert why == f"'{tmp_path}/notes/part.json' is a COCO annotation file"
 
 
@@ -452,10 +453,10 @@ def test_other_json_is_skipped_and_the_output_is_not_looked_at(tmp_path: Path) -
 )
 def test_other_json_is_not_taken_for_coco(tmp_path: Path, text: str) -> None:
     (tmp_path / "labels.json").write_text(text)
-    assert SOURCE.sniff(SourceConfig("auto", str(tmp_path))) is None
+    assert sniff(SOURCE, SourceConfig("auto", str(tmp_path))) is None
     put(tmp_path, "x/1.jpg")
-    assert SOURCE.sniff(SourceConfig("auto", f"{tmp_path}/x")) is None
-    assert SOURCE.sniff(SourceConfig("auto", f"{tmp_path}/x/1.jpg")) is None
+    assert sniff(SOURCE, SourceConfig("auto", f"{tmp_path}/x")) is None
+    assert sniff(SOURCE, SourceConfig("auto", f"{tmp_path}/x/1.jpg")) is None
 
 
 @pytest.mark.parametrize(
@@ -624,7 +625,7 @@ def test_a_bucket_gives_what_the_disk_gives(tmp_path: Path, bucket: str, bucket_
             assert without_place(one) == without_place(other)
         else:
             assert one == other
-    assert SOURCE.sniff(SourceConfig("auto", f"{bucket}/in")) is not None
+    assert sniff(SOURCE, SourceConfig("auto", f"{bucket}/in")) is not None
     assert records(
         read(f"{bucket}/in/train2017", annotations=(f"{bucket}/in/annotations/instances_train2017.json",))
     )
@@ -714,7 +715,7 @@ def test_panoptic_segments_of_coco(corpus: Path) -> None:
 def test_layouts(corpus: Path, tree: str, schemas: tuple[str, ...]) -> None:
     folder = corpus / "layouts/coco_dataset" / tree
     config = SourceConfig("coco", str(folder), include_annotations=ALL)
-    assert SOURCE.sniff(config) is not None
+    assert sniff(SOURCE, config) is not None
     assert SOURCE.schemas(config) == schemas
     items = read(folder, include_annotations=ALL)
     assert failures(items) == []
@@ -730,7 +731,7 @@ def test_no_other_layout_is_taken_for_coco(corpus: Path) -> None:
     layouts = corpus / "layouts"
     for folder, _, _ in os.walk(layouts):
         if "coco_dataset" not in folder and Path(folder) != layouts:
-            assert SOURCE.sniff(SourceConfig("auto", folder)) is None, folder
+            assert sniff(SOURCE, SourceConfig("auto", folder)) is None, folder
 
 
 def test_the_folder_that_has_an_image_is_named(tmp_path: Path) -> None:

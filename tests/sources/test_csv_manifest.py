@@ -19,7 +19,7 @@ from recordmill.transforms.records import Annotations, ClassNames, Failure, Imag
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import is_image_name
 from recordmill.transforms.sources.tables.csv_cells import MAX_COLUMNS, MAX_ROW
-from recordmill.transforms.sources.tables.csv_manifest import CsvSource
+from recordmill.transforms.sources.tables.manifest_sources import CsvSource
 from recordmill.transforms.sources.tables.manifests import MAX_LINE, PEEKED
 from recordmill.transforms.storage.local import version_of
 

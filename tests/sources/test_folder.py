@@ -17,6 +17,7 @@ from recordmill.transforms.records import Failure, ImageRecord, JobError
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.folder import FolderSource
 from recordmill.transforms.storage.local import LocalFileSystem, version_of
+from tests.sources.sniffing import sniff
 
 SOURCE = FolderSource()
 
@@ -321,7 +322,7 @@ def test_a_lone_image_that_vanishes_is_a_failure(tmp_path: Path, monkeypatch: py
 def test_what_is_said_of_a_folder(tmp_path: Path) -> None:
     names = [f"train/{at % 3}-{at}.jpg" for at in range(1200)]
     grow(tmp_path, [*names, "val/7-1.jpg", "Test2017/8-1.jpg"])
-    said = SOURCE.sniff(SourceConfig("auto", str(tmp_path), label_pattern="/([0-9])-"))
+    said = sniff(SOURCE, SourceConfig("auto", str(tmp_path), label_pattern="/([0-9])-"))
     assert said == (
         "it holds image files such as 'Test2017/8-1.jpg'; splits: test, train, val; labels: 8, 0, 1, 2"
     )

@@ -16,6 +16,7 @@ from recordmill.transforms.sources.imagenet.source import ImagenetSource
 from recordmill.transforms.sources.source import Item
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place
+from tests.sources.sniffing import sniff
 
 SOURCE = ImagenetSource()
 TENCH, SHARK, FOX = "n01440764", "n01484850", "n02119789"
@@ -352,7 +353,7 @@ def test_other_trees_are_not_taken_for_it(tmp_path: Path) -> None:
     rows = ("images/a.jpg", "a.jpg b.png", "hello", "", f"{TENCH}_1 1\n{TENCH}_2 2", "a.jpg some 5")
     for number, row in enumerate(rows):
         place = tree(tmp_path / str(number), {"train.txt": row, "a.jpg": None, "cat/b.jpg": None})
-        assert SOURCE.sniff(SourceConfig("auto", place)) is None, row
+        assert sniff(SOURCE, SourceConfig("auto", place)) is None, row
 
 
 def test_a_bucket_gives_what_the_disk_gives(tmp_path: Path, bucket: str, bucket_server: BucketServer) -> None:

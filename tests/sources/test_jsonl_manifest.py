@@ -21,7 +21,7 @@ from recordmill.transforms.records import (
     ImageRef,
 )
 from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.tables.jsonl_manifest import JsonlSource
+from recordmill.transforms.sources.tables.manifest_sources import JsonlSource
 from recordmill.transforms.sources.tables.manifests import PEEKED
 from recordmill.transforms.storage.local import version_of
 

@@ -27,13 +27,13 @@ from recordmill.transforms.records import (
     Rle,
 )
 from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.labelme.labelme_json import read_labelme_json
+from recordmill.transforms.sources.labelme.annotation_files import read_labelme_json, read_labelme_xml
 from recordmill.transforms.sources.labelme.source import LabelmeSource
-from recordmill.transforms.sources.labelme.web_xml import read_labelme_xml
 from recordmill.transforms.sources.source import Item
 from recordmill.transforms.storage.reader import ImageReader
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place
+from tests.sources.sniffing import sniff
 
 SOURCE = LabelmeSource()
 
@@ -129,8 +129,9 @@ def test_groups_and_flags() -> None:
 
 
 def decoded(mask: object) -> np.ndarray[Any, Any]:
-    assert isinstance(mask, Rle) and isinstance(mask.counts, str)
-    return np.asarray(coco_mask.decode({"size": [mask.height, mask.width], "counts": mask.counts.encode()}))
+    assert isinstance(mask, Rle) and isinstance(mask.counts, tuple)
+    runs = {"size": [mask.height, mask.width], "counts": list(mask.counts)}
+    return np.asarray(coco_mask.decode(coco_mask.frPyObjects(runs, mask.height, mask.width)))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -265,7 +266,7 @@ def test_a_folder(tmp_path: Path, bucket: str, bucket_server: BucketServer) -> N
     for root in (place, f"{bucket}/in"):
         config = SourceConfig("labelme", root)
         assert SOURCE.split_names(config) == ("train", "val")
-        assert SOURCE.sniff(config) == "'train/a.json' is LabelMe JSON"
+        assert sniff(SOURCE, config) == "'train/a.json' is LabelMe JSON"
         assert SOURCE.schemas(config) == ("detection",)
 
 
@@ -345,7 +346,7 @@ def test_the_web_tool(tmp_path: Path) -> None:
     (tmp_path / "Masks/set/i_1.png").unlink()
     items = listed(place, include_annotations=("masks",))
     assert ("Annotations/set/i.xml", "mask not found", False) in failures(items)
-    assert "web tool" in (SOURCE.sniff(SourceConfig("labelme", place)) or "")
+    assert "web tool" in (sniff(SOURCE, SourceConfig("labelme", place)) or "")
 
 
 @pytest.mark.parametrize(
@@ -372,7 +373,7 @@ def test_calls_that_are_wrong(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="--label_pattern is .*--source labelme does not use it"):
         listed(place, label_pattern="(a)")
     made(tmp_path, {"coco.json": b'{"images": [], "annotations": []}', "voc.xml": b"<annotation><object>"})
-    assert SOURCE.sniff(SourceConfig("labelme", place)) is None
+    assert sniff(SOURCE, SourceConfig("labelme", place)) is None
 
 
 @pytest.mark.corpus
@@ -396,5 +397,5 @@ def test_layouts(corpus: Path) -> None:
     found = [one.label for one in record.annotations.objects]
     assert found == ["window", "license plate", "o1", "q1", "b1", "m1", "hg"]
     others = sorted(set(os.listdir(corpus / "layouts")) - {"labelme_dataset"})
-    sniffed = [SOURCE.sniff(SourceConfig("labelme", str(corpus / "layouts" / name))) for name in others]
+    sniffed = [sniff(SOURCE, SourceConfig("labelme", str(corpus / "layouts" / name))) for name in others]
     assert len(others) > 9 and not any(sniffed)

@@ -15,6 +15,7 @@ from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.masks.source import MasksSource
 from recordmill.transforms.sources.source import Item
 from tests.buckets.server import BucketServer
+from tests.sources.sniffing import sniff
 
 SOURCE = MasksSource()
 
@@ -50,7 +51,7 @@ def failures(items: list[Item]) -> list[tuple[str, str, bool]]:
 
 
 def sniffed(place: str, **options: object) -> bool:
-    return SOURCE.sniff(SourceConfig("auto", place, **options)) is not None  # type: ignore[arg-type]
+    return sniff(SOURCE, SourceConfig("auto", place, **options)) is not None  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

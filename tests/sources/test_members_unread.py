@@ -8,8 +8,9 @@ import pytest
 
 from recordmill.transforms.sources.archives.archive import ArchiveSource
 from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.detection.archive_names import unread_member
 from recordmill.transforms.sources.detection.detect import detect
+from recordmill.transforms.sources.detection.unread import unread_member
+from tests.sources.sniffing import sniff
 from tests.sources.test_archives import listed, packed, records, tar_bytes, zip_bytes
 
 SOURCE = ArchiveSource()
@@ -67,7 +68,7 @@ def test_a_detected_archive_with_annotations_is_refused(tmp_path: Path, name: st
         )
     items = listed(tmp_path / name, tmp_path)
     assert [one.key for one in records(items)] == ["ds/JPEGImages/1.jpg"]
-    assert SOURCE.sniff(SourceConfig("archive", str(tmp_path))) is not None
+    assert sniff(SOURCE, SourceConfig("archive", str(tmp_path))) is not None
 
 
 def test_a_detected_archive_of_images_is_read(tmp_path: Path) -> None:

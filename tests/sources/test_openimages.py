@@ -9,10 +9,11 @@ import pytest
 
 from recordmill.transforms.records import AnnotatedObject, Box, ClassNames, Failure, ImageRecord, ImageRef
 from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.openimages.rows import BOX, RowsByImage, StoredRow
+from recordmill.transforms.sources.entries_by_image import EntriesByImage
 from recordmill.transforms.sources.openimages.source import OpenImagesSource
 from recordmill.transforms.sources.source import Item
 from tests.buckets.server import BucketServer
+from tests.sources.sniffing import sniff
 
 SOURCE = OpenImagesSource()
 LABELS = "ImageID,Source,LabelName,Confidence"
@@ -248,7 +249,7 @@ def test_two_images_of_one_id(tmp_path: Path) -> None:
 
 def test_it_is_known_by_its_files(tmp_path: Path) -> None:
     config = SourceConfig("auto", str(put(tmp_path, FILES)))
-    why = SOURCE.sniff(config)
+    why = sniff(SOURCE, config)
     assert why is not None and "image_ids_and_rotation.csv is a file of Open Images" in why
     assert SOURCE.split_names(config) == ("test", "train", "validation")
     assert SOURCE.schemas(config) == ("detection",)
@@ -278,7 +279,7 @@ def test_folders_in_another_case(tmp_path: Path) -> None:
     ]
     assert ("Masks/", "masks are not taken", True) in failures(read(there))
     config = SourceConfig("auto", str(there))
-    assert "Annotations/image_ids_and_rotation.csv" in (SOURCE.sniff(config) or "")
+    assert "Annotations/image_ids_and_rotation.csv" in (sniff(SOURCE, config) or "")
     assert SOURCE.split_names(config) == ("test", "train", "validation")
 
 
@@ -292,7 +293,7 @@ def test_folders_in_another_case(tmp_path: Path) -> None:
     ],
 )
 def test_other_folders_are_not_it(tmp_path: Path, files: dict[str, str]) -> None:
-    assert SOURCE.sniff(SourceConfig("auto", str(put(tmp_path, files)))) is None
+    assert sniff(SOURCE, SourceConfig("auto", str(put(tmp_path, files)))) is None
 
 
 @pytest.mark.parametrize(
@@ -304,7 +305,7 @@ def test_other_folders_are_not_it(tmp_path: Path, files: dict[str, str]) -> None
             {},
             "annotations/a-annotations-bbox.csv has no column ImageID",
         ),
-        (FILES, {"include_annotations": ("captions",)}, "--include_annotations is 'captions'; .* has masks"),
+        (FILES, {"include_annotations": ("captions",)}, "--include_annotations has 'captions'; .* has masks"),
         (FILES, {"label_column": "x"}, "--label_column is 'x', and --source openimages does not use it"),
         (FILES, {"mask_pattern": "x"}, "--mask_pattern is 'x', and"),
         (FILES, {"label_pattern": "x"}, "which has no group"),
@@ -338,27 +339,24 @@ def test_a_bucket_gives_the_same(tmp_path: Path, bucket: str, bucket_server: Buc
     assert record.image is not None and record.image.uri == f"{bucket}/oi/images/train/b.jpeg"
     assert getattr(record.annotations.objects[1].mask, "uri", "") == f"{bucket}/oi/masks/train/b_1.png"
     config = SourceConfig("auto", f"{bucket}/oi")
-    assert SOURCE.sniff(config) and SOURCE.split_names(config) == ("test", "train", "validation")
+    assert sniff(SOURCE, config) and SOURCE.split_names(config) == ("test", "train", "validation")
 
 
 @pytest.mark.slow
-def test_rows_cost_a_few_bytes_of_memory() -> None:
+def test_rows_cost_no_memory() -> None:
     count = 50_000
+    entries = EntriesByImage()
     tracemalloc.start()
-    rows = RowsByImage()
     for number in range(count):
-        row = StoredRow(BOX, number, Box(0.1, 0.2, number / count, 1.0), ((0, -1), (4, 1)))
-        rows.add(number * 7919 % 1000, row)
+        entries.add(number * 7919 % 1000, b"%d" % number)
     used = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert used < 60 * count
-    found = list(rows.by_image(1000))
-    rows.close()
-    assert [[row.label for row in image] for image in found] == [
-        [number for number in range(count) if number * 7919 % 1000 == image] for image in range(1000)
+    assert used < 20_000  # 8 bytes an image
+    found = [list(map(int, entries.of(number))) for number in range(1001)]
+    entries.close()
+    assert found == [
+        [number for number in range(count) if number * 7919 % 1000 == image] for image in range(1001)
     ]
-    assert found[0][1].box == Box(0.1, 0.2, found[0][1].label / count, 1.0)
-    assert found[0][1].flags == ((0, -1), (4, 1))
 
 
 @pytest.mark.corpus

@@ -16,6 +16,7 @@ from recordmill.transforms.sources.source import Item
 from recordmill.transforms.sources.tables.parquet import ParquetSource
 from recordmill.transforms.storage.reader import ImageReader
 from tests.buckets.server import BucketServer
+from tests.sources.sniffing import sniff
 
 SOURCE = ParquetSource()
 IMAGE = pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])
@@ -267,6 +268,6 @@ def test_two_columns_of_one_name(tmp_path: Path) -> None:
 
 def test_tables_beside_tars_are_not_the_input(tmp_path: Path) -> None:
     save(tmp_path / "00000.parquet", {"url": ["a"]})
-    assert ParquetSource().sniff(SourceConfig("parquet", str(tmp_path))) is not None
+    assert sniff(ParquetSource(), SourceConfig("parquet", str(tmp_path))) is not None
     (tmp_path / "00000.tar").write_bytes(b"")
-    assert ParquetSource().sniff(SourceConfig("parquet", str(tmp_path))) is None
+    assert sniff(ParquetSource(), SourceConfig("parquet", str(tmp_path))) is None

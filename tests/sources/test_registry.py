@@ -8,6 +8,7 @@ import os
 import struct
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from recordmill.transforms.records import JobError
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.detect import detect
 from recordmill.transforms.sources.registry import SOURCES, source_of
+from tests.sources.sniffing import sniff
 
 
 def grow(root: Path, files: dict[str, str]) -> None:
@@ -169,7 +171,7 @@ def test_what_may_not_be_read_is_refused_by_flag_and_path(
     if secret == config.input:
         calls.append(detect)
         calls += [source_of(config).split_names] if kind == "folder" and not refused else []
-    calls += [source_of(config).sniff] if kind == "idx" and not refused else []
+    calls += [partial(sniff, source_of(config))] if kind == "idx" and not refused else []
     for call in calls:
         with pytest.raises(ValueError, match="permission denied") as caught:
             call(config)

@@ -15,6 +15,7 @@ from recordmill.transforms.sources.detection.detect import detect
 from recordmill.transforms.sources.source import Item
 from recordmill.transforms.sources.tables.sequence import SequenceSource
 from tests.buckets.server import BucketServer
+from tests.sources.sniffing import sniff
 
 SOURCE = SequenceSource()
 
@@ -155,8 +156,8 @@ def test_files_that_are_no_sequences(tmp_path: Path) -> None:
         listed(write(tmp_path / "a.jsonl", {"image": "a.jpg"}))
     with pytest.raises(ValueError, match="whose first lines are no JSON objects"):
         listed(write(tmp_path / "b.jsonl", "hello"))
-    assert SOURCE.sniff(SourceConfig("auto", str(tmp_path / "b.jsonl"))) is None
-    assert SOURCE.sniff(SourceConfig("auto", str(tmp_path))) is None
+    assert sniff(SOURCE, SourceConfig("auto", str(tmp_path / "b.jsonl"))) is None
+    assert sniff(SOURCE, SourceConfig("auto", str(tmp_path))) is None
 
 
 def test_several_files_are_splits_by_name(tmp_path: Path) -> None:

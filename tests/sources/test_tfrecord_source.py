@@ -34,6 +34,7 @@ from recordmill.transforms.storage.reader import ImageReader
 from tests.buckets.server import BucketServer
 from tests.lazy import tf
 from tests.sources.placeless import without_place
+from tests.sources.sniffing import sniff
 
 SOURCE = TfrecordSource()
 
@@ -118,7 +119,7 @@ def test_images_and_labels(tmp_path: Path, compression: str) -> None:
         assert item.image is not None
         assert (item.image.uri == os.path.realpath(path)) == (not compression)
     config = SourceConfig("tfrecord", str(tmp_path / "in"))
-    assert SOURCE.sniff(config) == f"{name!r} is a TFRecord file"
+    assert sniff(SOURCE, config) == f"{name!r} is a TFRecord file"
     assert (SOURCE.split_names(config), SOURCE.schemas(config)) == (("train",), ("classification",))
 
 
@@ -130,10 +131,12 @@ def test_the_limit_keeps_what_was_unpacked(tmp_path: Path, compression: str) -> 
     ]
     for name in ("a.tfrecord", "b.tfrecord"):
         write(tmp_path / "in" / name, records, compression)
-    *items, names = read(tmp_path / "in", tmp_path, limit=7)
-    assert [bytes_of(record_of(item).image)[:3] for item in items] == [b"\xff\xd8\xff"] * 7
-    assert bytes_of(record_of(items[6]).image) == encoded(1)
-    assert names == ClassNames({number: f"c{number}" for number in range(5)}, optional=True)
+    listed = read(tmp_path / "in", tmp_path, limit=7)
+    items = [item for item in listed if isinstance(item, ImageRecord)]
+    assert [bytes_of(item.image)[:3] for item in items] == [b"\xff\xd8\xff"] * 7
+    assert bytes_of(items[6].image) == encoded(1)
+    names = [dict(item.names) for item in listed if isinstance(item, ClassNames)]
+    assert names == [{number % 5: f"c{number % 5}"} for number in range(7)]
 
 
 @pytest.mark.parametrize("told", ["image", "plain", "no depth", "tensor", "tensor alone", "raw"])
@@ -205,6 +208,18 @@ def test_records_that_cannot_be_used(
         assert detail in found.detail
     else:
         pytest.fail(f"{found}")
+
+
+def test_numbers_that_are_not_finite(tmp_path: Path) -> None:
+    points = {f"image__object__keypoint__{name}": [0.5, 0.5] for name in "xy"}
+    seen = {"image__object__keypoint__visibility": [float("inf"), 2.0]}
+    image = {"image__encoded": encoded(), "image__height": float("inf"), "label": 1}
+    path = write(tmp_path / "x.tfrecord", [example(**image, **BOXES, **points, **seen)])
+    found = record_of(read(path, tmp_path)[0])
+    assert (found.image is not None, found.annotations.size) == (True, None)
+    (failure,) = read(path, tmp_path, include_annotations=("keypoints",))
+    assert isinstance(failure, Failure)
+    assert failure.reason == "visibility of a keypoint is not a number"
 
 
 def test_objects_with_all_there_is(tmp_path: Path) -> None:
@@ -308,13 +323,13 @@ def test_what_is_no_tfrecord(tmp_path: Path) -> None:
     (tmp_path / "in" / "a-00000-of-00001").write_text("x" * 99)
     with pytest.raises(ValueError, match="none of its first files begins with a record"):
         read(tmp_path / "in", tmp_path)
-    assert SOURCE.sniff(SourceConfig("tfrecord", str(tmp_path / "in"))) is None
+    assert sniff(SOURCE, SourceConfig("tfrecord", str(tmp_path / "in"))) is None
 
 
 def test_a_folder_of_images_with_a_tfrecord_is_not_taken(tmp_path: Path) -> None:
     write(tmp_path / "in" / "a.tfrecord", [example(label=1)])
     (tmp_path / "in" / "b.jpg").write_bytes(encoded())
-    assert SOURCE.sniff(SourceConfig("tfrecord", str(tmp_path / "in"))) is None
+    assert sniff(SOURCE, SourceConfig("tfrecord", str(tmp_path / "in"))) is None
 
 
 def flip(data: bytearray) -> None:
@@ -482,7 +497,7 @@ def test_a_bucket_gives_what_the_disk_gives(
     (tmp_path / "in" / "label_map.pbtxt").write_text("item { id: 1 name: 'wolf' }")
     bucket_server.upload_folder(tmp_path / "in", f"{bucket}/in")
     config = SourceConfig("tfrecord", f"{bucket}/in")
-    assert SOURCE.sniff(config) == "'train/a.tfrecord' is a TFRecord file"
+    assert sniff(SOURCE, config) == "'train/a.tfrecord' is a TFRecord file"
     assert SOURCE.split_names(config) == ("train",)
     names, *expected = read(tmp_path / "in", tmp_path)
     for place in (f"{bucket}/in", f"{bucket}/in/train/a.tfrecord"):
@@ -517,7 +532,7 @@ def test_a_published_layout(corpus: Path, tmp_path: Path) -> None:
 def test_an_empty_first_file_is_passed_over(tmp_path: Path) -> None:
     write(tmp_path / "a.tfrecord", [])
     write(tmp_path / "b.tfrecord", [example(label=1)])
-    assert SOURCE.sniff(SourceConfig("tfrecord", str(tmp_path))) == "'b.tfrecord' is a TFRecord file"
+    assert sniff(SOURCE, SourceConfig("tfrecord", str(tmp_path))) == "'b.tfrecord' is a TFRecord file"
     assert [record_of(item).key for item in read(tmp_path, tmp_path)] == ["b.tfrecord/00000000"]
 
 

@@ -9,16 +9,15 @@ import pytest
 
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.unread import check_unread
-from recordmill.transforms.sources.outline import Outline
+from recordmill.transforms.sources.outline import Look
 from tests.buckets.server import BucketServer
 
 CVAT = "<annotations><version>1.1</version><image id='0' name='1.jpg' width='2' height='2'/></annotations>"
 VOC = "<annotation><filename>1.jpg</filename><size><width>2</width></size></annotation>"
 
 
-def looked(root: str, **options: Any) -> tuple[SourceConfig, Outline]:
-    config = SourceConfig("auto", root, **options)
-    return config, Outline(config)
+def looked(root: str, **options: Any) -> Look:
+    return Look(SourceConfig("auto", root, **options))
 
 
 def grow(root: Path, files: dict[str, str]) -> str:
@@ -46,7 +45,7 @@ def grow(root: Path, files: dict[str, str]) -> str:
 def test_known_formats_are_refused(tmp_path: Path, name: str, text: str, what: str) -> None:
     root = grow(tmp_path, {"1.jpg": "", name: text})
     with pytest.raises(ValueError) as caught:
-        check_unread(*looked(root))
+        check_unread(looked(root))
     message = str(caught.value)
     assert message.startswith(f"--input is {root!r}, where {name!r} holds {what}")
     assert message.endswith("; for the images without them give --source folder") and "\n" not in message
@@ -71,30 +70,30 @@ def test_known_formats_are_refused(tmp_path: Path, name: str, text: str, what: s
     ],
 )
 def test_others_are_not(tmp_path: Path, name: str, text: str) -> None:
-    check_unread(*looked(grow(tmp_path, {"1.jpg": "", name: text})))
+    check_unread(looked(grow(tmp_path, {"1.jpg": "", name: text})))
 
 
 def test_only_some_files_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = grow(tmp_path, {"1.xml": VOC, "2.xml": VOC, "3.xml": VOC, "4.xml": CVAT})
     monkeypatch.setattr("recordmill.transforms.sources.detection.unread._OPENED", 3)
     monkeypatch.setattr("recordmill.transforms.sources.outline._NAMES", 4)
-    check_unread(*looked(root))
+    check_unread(looked(root))
     monkeypatch.setattr("recordmill.transforms.sources.detection.unread._OPENED", 4)
     with pytest.raises(ValueError, match="'4.xml' holds annotations in CVAT's own XML"):
-        check_unread(*looked(root))
+        check_unread(looked(root))
 
 
 def test_folders_to_skip_are_not_looked_at(tmp_path: Path) -> None:
     root = grow(tmp_path, {"out/x.arrow": ""})
-    check_unread(*looked(root, skip_dirs=(f"{root}/out",)))
+    check_unread(looked(root, skip_dirs=(f"{root}/out",)))
 
 
 def test_a_bucket(bucket: str, bucket_server: BucketServer) -> None:
     bucket_server.put(f"{bucket}/in/1.jpg", b"x")
-    check_unread(*looked(f"{bucket}/in"))
+    check_unread(looked(f"{bucket}/in"))
     bucket_server.put(f"{bucket}/in/a.xml", CVAT.encode())
     with pytest.raises(ValueError, match="'a.xml' holds annotations in CVAT's own XML"):
-        check_unread(*looked(f"{bucket}/in"))
+        check_unread(looked(f"{bucket}/in"))
 
 
 def test_the_remedy_repeats_the_image_roots_of_the_call(tmp_path: Path) -> None:
@@ -103,6 +102,6 @@ def test_the_remedy_repeats_the_image_roots_of_the_call(tmp_path: Path) -> None:
     for name in ("1.jpg", "2.jpg"):
         (tmp_path / "in" / name).symlink_to(tmp_path / "photos" / name)
     with pytest.raises(ValueError) as raised:
-        check_unread(*looked(root, image_roots=(photos,)))
+        check_unread(looked(root, image_roots=(photos,)))
     remedy = f"give --input {root} --annotations {root}/labels.csv --image_root {photos}; for the images"
     assert remedy in str(raised.value)

@@ -29,6 +29,7 @@ from recordmill.transforms.sources.voc.source import VocSource
 from recordmill.transforms.storage.reader import ImageReader
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place
+from tests.sources.sniffing import sniff
 
 SOURCE = VocSource()
 
@@ -142,7 +143,7 @@ def test_a_devkit_of_two_years(tmp_path: Path) -> None:
         "tvmonitor",
     )
     assert len(names(items).names) == 21
-    assert "VOC XML" in (SOURCE.sniff(config) or "")
+    assert "VOC XML" in (sniff(SOURCE, config) or "")
 
 
 def test_a_bucket_gives_what_the_disk_gives(tmp_path: Path, bucket: str, bucket_server: BucketServer) -> None:
@@ -151,7 +152,7 @@ def test_a_bucket_gives_what_the_disk_gives(tmp_path: Path, bucket: str, bucket_
     items, remote = listed(place), listed(f"{bucket}/in")
     assert list(map(placeless, remote)) == list(map(placeless, items))
     config = SourceConfig("voc", f"{bucket}/in")
-    assert SOURCE.sniff(config) == SOURCE.sniff(SourceConfig("voc", place))
+    assert sniff(SOURCE, config) == sniff(SOURCE, SourceConfig("voc", place))
     assert SOURCE.split_names(config) == ("test", "train", "trainval", "val")
     reader = ImageReader()
     assert [reader.read(one.image) for one in records(remote).values() if one.image] == [
@@ -188,7 +189,7 @@ def test_masks_alone_in_folders_in_another_case(tmp_path: Path) -> None:
     }
     place = made(tmp_path, files)
     assert (
-        SOURCE.sniff(SourceConfig("voc", place))
+        sniff(SOURCE, SourceConfig("voc", place))
         == "'SEGMENTATIONCLASS/a.png' is a mask of classes as VOC has them"
     )
     assert {key: one.split for key, one in records(listed(place)).items()} == {"JPEGIMAGES/a.jpg": "val"}
@@ -430,8 +431,8 @@ def test_calls_that_are_wrong(tmp_path: Path) -> None:
             listed(place, **{option: ("(x)",) if option == "annotations" else "(x)"})
     with pytest.raises(ValueError, match="there is no such file or folder"):
         listed(f"{place}/none")
-    assert SOURCE.sniff(SourceConfig("voc", place)) is None
-    assert SOURCE.sniff(SourceConfig("voc", f"{place}/a.jpg")) is None
+    assert sniff(SOURCE, SourceConfig("voc", place)) is None
+    assert sniff(SOURCE, SourceConfig("voc", f"{place}/a.jpg")) is None
 
 
 @pytest.mark.corpus
@@ -497,7 +498,7 @@ def test_layouts(corpus: Path) -> None:
         "camvid_dataset",
     ]
     for folder in others:
-        assert SOURCE.sniff(SourceConfig("voc", str(corpus / "layouts" / folder))) is None
+        assert sniff(SOURCE, SourceConfig("voc", str(corpus / "layouts" / folder))) is None
     assert records(listed(str(corpus / "layouts/labelme_dataset"))) == {}
 
 

@@ -12,6 +12,7 @@ from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.detect import detect
 from recordmill.transforms.sources.source import Item
 from tests.buckets.server import BucketServer
+from tests.sources.sniffing import sniff
 from tests.sources.test_archives import contents, failures, records, tar_bytes
 
 SOURCE = WebdatasetSource()
@@ -84,19 +85,19 @@ def test_a_sample_that_is_cut_off_is_none(tmp_path: Path) -> None:
 def test_told_from_plain_archives(tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_bytes(tar_bytes(SHARD))
     config = SourceConfig("auto", str(tmp_path))
-    assert SOURCE.sniff(config) == "'a.tar' is a tar with an image and 'a/0001.cls', which goes with it"
+    assert sniff(SOURCE, config) == "'a.tar' is a tar with an image and 'a/0001.cls', which goes with it"
     (tmp_path / "a.tar").write_bytes(tar_bytes({"1.jpg": b"1", "2.jpg": b"2", "readme.txt": b"x"}))
-    assert SOURCE.sniff(config) is None
-    assert ArchiveSource().sniff(config) == "'a.tar' is an archive that holds images such as '1.jpg'"
+    assert sniff(SOURCE, config) is None
+    assert sniff(ArchiveSource(), config) == "'a.tar' is an archive that holds images such as '1.jpg'"
     (tmp_path / "b.jpg").write_bytes(b"x")
-    assert ArchiveSource().sniff(config) is None
+    assert sniff(ArchiveSource(), config) is None
 
 
 @pytest.mark.parametrize(("text", "kind"), [(b'{"shapes": []}', None), (b'{"label": "x"}', "webdataset")])
 def test_annotations_of_labelme_are_no_samples(tmp_path: Path, text: bytes, kind: str | None) -> None:
     (tmp_path / "a.tar").write_bytes(tar_bytes({"a/1.jpg": b"x", "a/1.json": text}))
     config = SourceConfig("auto", str(tmp_path))
-    assert bool(WebdatasetSource().sniff(config)) == bool(kind)
+    assert bool(sniff(WebdatasetSource(), config)) == bool(kind)
     if kind is None:
         with pytest.raises(ValueError, match="annotations of archives are not read: unpack it"):
             detect(config)

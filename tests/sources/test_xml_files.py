@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from recordmill.transforms.records import AnnotatedObject, BadInput, Box, Part, Scalar
+from recordmill.transforms.sources.annotated_tree import FileAnnotations
 from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.outline import Look
 from recordmill.transforms.sources.small_files import (
     MAX_XML_BYTES,
-    first_files,
-    head_of,
     parse_xml,
     read_files,
 )
 from recordmill.transforms.sources.tree import Tree, TreeFile
-from recordmill.transforms.sources.voc.xml import VocAnnotation, is_voc_xml, read_voc_xml, what_else
+from recordmill.transforms.sources.voc.xml import is_voc_xml, read_voc_xml, what_else
 from tests.buckets.server import BucketServer
 
 BOMB = (
@@ -77,8 +77,8 @@ def test_all_of_voc() -> None:
     attributes: dict[str, Scalar] = {"difficult": 0, "truncated": 1, "occluded": 1, "view": "Frontal"}
     parts = (Part("head", Box(1, 2, 3, 4)),)
     expected = AnnotatedObject("person", Box(0.1, 2, 300.25, 4), parts=parts, attributes=attributes)
-    assert found == VocAnnotation("a.jpg", "VOC2012", (375, 500), 3, True, (expected,))
-    assert read_voc_xml(b"<annotation/>") == VocAnnotation("", "", None, None, False, ())
+    assert found == FileAnnotations("a.jpg", "VOC2012", (375, 500), (expected,))
+    assert read_voc_xml(b"<annotation/>") == FileAnnotations("", "", None, ())
     zero = "<size><width>0</width><height>0</height></size>"
     assert read_voc_xml(voc(before=zero)).size is None
 
@@ -165,7 +165,8 @@ def test_first_files_are_those_nearest_to_the_top(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(name.encode())
     (tmp_path / "loop").symlink_to(tmp_path)
-    found = list(first_files(SourceConfig("auto", str(tmp_path)), ("xml",)))
-    assert [key for key, _ in found] == ["z.xml", "a/1.xml", "a/2.xml", "a/3.xml", "b/c/5.XML"]
-    assert [head_of(path) for _, path in found] == [key.encode() for key, _ in found]
-    assert (head_of(found[1][1], 3), head_of(f"{tmp_path}/none")) == (b"a/1", b"")
+    look = Look(SourceConfig("auto", str(tmp_path)))
+    found = list(look.first_files(("xml",)))
+    assert found == ["z.xml", "a/1.xml", "a/2.xml", "a/3.xml", "b/c/5.XML"]
+    assert [look.head(key) for key in found] == [key.encode() for key in found]
+    assert (look.head(found[1], 3), look.head("none")) == (b"a/1", b"")

@@ -25,6 +25,7 @@ from recordmill.transforms.sources.yolo.lines import LineFormat
 from recordmill.transforms.sources.yolo.source import YoloSource
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place
+from tests.sources.sniffing import sniff
 
 SOURCE = YoloSource()
 NAMES = "names: [cat, dog, no]\n"
@@ -64,7 +65,7 @@ def failures(items: list[Item]) -> list[tuple[str, str, bool]]:
 
 
 def sniffed(place: str, **options: object) -> bool:
-    return SOURCE.sniff(SourceConfig("auto", place, **options)) is not None  # type: ignore[arg-type]
+    return sniff(SOURCE, SourceConfig("auto", place, **options)) is not None  # type: ignore[arg-type]
 
 
 ULTRALYTICS: dict[str, str | None] = {

@@ -15,7 +15,7 @@ from recordmill.transforms.images.jpeg_quality import estimated_quality
 from recordmill.transforms.images.picture import OpenedImage, Picture
 from recordmill.transforms.images.pillow import DECODER_ERRORS, named
 from recordmill.transforms.images.reasons import CORRUPT, undecodable
-from recordmill.transforms.sources.tfrecord.wire import Span, fields, varint
+from recordmill.transforms.sources.tfrecord.wire import Span, read_tensor
 
 # Qualities that Pillow encodes; simplejpeg encodes all others (see `images.jpeg.encode`).
 _WRITTEN_BY_PILLOW = range(91, 96)
@@ -46,29 +46,13 @@ def decoded_otherwise(image: OpenedImage) -> Picture:
 def tensor_pixels(data: bytes) -> Array:
     """The pixels of a serialised tensor, as tf.io.parse_tensor reads it.
 
-    A TensorProto (tensorflow/core/framework/tensor.proto): dtype = 1, tensor_shape = 2 (dim = 2, with
-    size = 1), tensor_content = 4.
-
     Raises:
         BadInput: it is none of uint8 or uint16.
     """
-    number, shape, content = 0, [], Span(0, 0)
-    for field, _, value in fields(data, Span(0, len(data))):
-        if field == 1:
-            number = varint(data, value)
-        elif field == 2:
-            shape = [
-                varint(data, size)
-                for dim, _, span in fields(data, value)
-                if dim == 2
-                for part, _, size in fields(data, span)
-                if part == 1
-            ]
-        elif field == 4:
-            content = value
+    number, shape, content = read_tensor(data, Span(0, len(data)))
     dtype = _DTYPES.get(number)
     size = math.prod(shape) if shape else 0
-    if dtype is None or size * dtype.itemsize != content.stop - content.start:
+    if dtype is None or not size or size * dtype.itemsize != content.stop - content.start:
         raise undecodable(CORRUPT, f"a tensor of DataType {number}, shape {shape}")
     pixels: Array = np.frombuffer(data, dtype, size, content.start).reshape(shape)
     return pixels

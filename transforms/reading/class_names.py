@@ -8,7 +8,7 @@ from recordmill.transforms.reading.dataset import Dataset
 from recordmill.transforms.records import ClassNames, JobError
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.tfrecord.files import inputs
-from recordmill.transforms.sources.tfrecord.labels import manifests, names_beside
+from recordmill.transforms.sources.tfrecord.labels import defined_classes, read_manifests
 
 
 class NamesFound(NamedTuple):
@@ -40,10 +40,10 @@ def class_names(dataset: Dataset) -> NamesFound:
         return NamesFound(dataset.labels, {})
     is_folder = dataset.path == dataset.folder
     try:
-        beside = inputs(
+        others = inputs(
             SourceConfig(kind="tfrecord", input=dataset.folder if is_folder else dataset.shards[0].path)
-        ).beside
-        found = names_beside(beside, manifests(beside)) or ClassNames({})
+        ).others
+        found = defined_classes(others, read_manifests(others)) or ClassNames({})
     except JobError as error:
         return NamesFound({}, {}, str(error))
     return NamesFound(dict(sorted(found.names.items())), dict(found.texts))

@@ -201,7 +201,7 @@ def _folder(path: str) -> Dataset:
     """A folder of TFRecord files that no manifest of ours describes."""
     found = inputs(SourceConfig(kind="tfrecord", input=path))
     if not found.files:
-        if any(isinstance(item, Failure) for item in found.failures) and not found.beside:
+        if any(isinstance(item, Failure) for item in found.failures) and not found.others:
             raise ValueError(f"{path!r} has nothing that may be read: {found.failures[0].detail}")
         raise ValueError(
             f"{path!r} has no {MANIFEST}, and no file that is called like TFRecords, such as train.tfrecord "
@@ -209,7 +209,7 @@ def _folder(path: str) -> Dataset:
         )
     entries = []
     for file in found.files:
-        index = _index_beside(file.key, found.beside)
+        index = _index_beside(file.key, found.others)
         entries.append(ShardEntry(file.path, split_of(file.key), file.size, index))
     return Dataset(path, path, tuple(entries))
 

@@ -9,9 +9,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from recordmill.transforms.examples.schema import PIXEL_FORMATS, Dtype, FeatureSpec
 from recordmill.transforms.reading.dataset import Dataset, ShardEntry
 from recordmill.transforms.reading.shard import frames
-from recordmill.transforms.records import BadInput, ImageRef
-from recordmill.transforms.sources.tfrecord.features import IMAGE_KEYS, Fields
-from recordmill.transforms.sources.tfrecord.images import Pixels, Shape, image_within, is_encoded
+from recordmill.transforms.records import BadInput
+from recordmill.transforms.sources.tfrecord.records import (
+    IMAGE_KEYS,
+    Fields,
+    Shape,
+    image_within,
+    is_encoded,
+)
 from recordmill.transforms.sources.tfrecord.wire import Feature, Kind, Span, read_example, read_feature_lists
 
 SAMPLE_RECORDS = 64
@@ -175,14 +180,10 @@ def sample_images(payloads: Iterable[bytes], name: str, dataset: Dataset) -> lis
             ]
         for row in rows:
             ours = {dataset.renames.get(key, key): feature for key, feature in row.items()}
-            image = _sample_image(payload, row.get(name, Feature(None)), Fields(payload, ours, _no_reference))
+            image = _sample_image(payload, row.get(name, Feature(None)), Fields(payload, ours))
             if image is not None:
                 found.append(image)
     return found
-
-
-def _no_reference(span: Span, pixels: Pixels | None) -> ImageRef:
-    return ImageRef("", span.start, span.stop - span.start, pixels)
 
 
 def _sample_image(payload: bytes, feature: Feature, fields: Fields) -> SampleImage | None:

@@ -12,9 +12,7 @@ from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.opened import opened, opened_pixels
 from recordmill.transforms.images.picture import OpenedImage
 from recordmill.transforms.records import AnnotatedObject, Annotations, BadInput, Box, FeatureValue, ImageRef
-from recordmill.transforms.sources.tfrecord.images import Pixels
-from recordmill.transforms.sources.tfrecord.records import Place, RecordReader
-from recordmill.transforms.sources.tfrecord.wire import Span
+from recordmill.transforms.sources.tfrecord.records import Pixels, read_fields, read_record
 
 _INCLUDED = ("masks", "keypoints", "captions")
 
@@ -130,15 +128,10 @@ def stored_record(
     Raises:
         BadInput: it is no Example, its image is of no known format, or its annotations do not fit each other.
     """
-    reader = RecordReader(_INCLUDED, tuple(renames.items()))
-    found = reader.read(payload, Place(key, None, True), _refer)
-    return _Reading(payload, {**found.names, **names}, found.texts).record(
-        found.record.key, found.record.image, found.record.annotations
+    found, classes = read_record(read_fields(payload, renames), key, include=_INCLUDED)
+    return _Reading(payload, {**classes.names, **names}, classes.texts).record(
+        found.key, found.image, found.annotations
     )
-
-
-def _refer(span: Span, pixels: Pixels | None) -> ImageRef:
-    return ImageRef("", span.start, span.stop - span.start, pixels)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from recordmill.transforms.reading.survey_classes import CLASS_KEYS, Classes, is
 from recordmill.transforms.reading.survey_parsed import Parsed, facts_of, fields_of, image_in, parsed
 from recordmill.transforms.reading.survey_values import Range, Values
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.sources.tfrecord.features import IMAGE_KEYS, Fields
+from recordmill.transforms.sources.tfrecord.records import IMAGE_KEYS, Fields
 from recordmill.transforms.sources.tfrecord.wire import Feature
 
 _MOST_KEYS = 2_000

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NoReturn
 
 from recordmill.transforms.reading.survey_images import ImageFacts, image_facts
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.sources.tfrecord.features import IMAGE_KEYS, Fields
-from recordmill.transforms.sources.tfrecord.images import (
+from recordmill.transforms.sources.tfrecord.records import (
+    IMAGE_KEYS,
     PIXELS_UNKNOWN,
-    Pixels,
+    Fields,
     image_within,
     is_encoded,
 )
@@ -135,8 +134,4 @@ def facts_of(payload: bytes, span: Span) -> ImageFacts | None:
 
 def fields_of(payload: bytes, features: Mapping[str, Feature], renames: Mapping[str, str]) -> Fields:
     """Features of a record, or of one of its steps, under our names."""
-    return Fields(payload, {renames.get(name, name): one for name, one in features.items()}, _no_reference)
-
-
-def _no_reference(span: Span, pixels: Pixels | None) -> NoReturn:
-    raise AssertionError(f"nothing refers to {span} {pixels}")
+    return Fields(payload, {renames.get(name, name): one for name, one in features.items()})

@@ -9,7 +9,7 @@ from recordmill.transforms.reading.survey_damage import Record
 from recordmill.transforms.reading.survey_parsed import fields_of, image_in, parsed
 from recordmill.transforms.reading.survey_values import DTYPES, json_number, shown_text
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.sources.tfrecord.features import Fields
+from recordmill.transforms.sources.tfrecord.records import Fields
 from recordmill.transforms.sources.tfrecord.wire import Feature, Span
 
 
@@ -77,7 +77,7 @@ def _steps(name: str, steps: list[Feature], context: Fields, short: Shortness) -
     """A feature list, by our name for it; the context may tell the shape of its images."""
     first = []
     for step in steps[: short.steps]:
-        beside = Fields(context.record, {**context.features, name: step}, context.refer)
+        beside = Fields(context.record, {**context.features, name: step})
         first.append(_feature(name, step, beside, short))
     return {"steps": len(steps), "first": first}
 

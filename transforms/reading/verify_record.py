@@ -17,7 +17,7 @@ from recordmill.transforms.reading.verify_image import (
     mask_faults,
 )
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.sources.tfrecord.features import IMAGE_KEYS
+from recordmill.transforms.sources.tfrecord.records import IMAGE_KEYS
 from recordmill.transforms.sources.tfrecord.wire import Feature, Span, read_example, read_feature_lists
 
 NOT_AN_EXAMPLE = "record that is no Example"

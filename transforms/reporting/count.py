@@ -15,11 +15,7 @@ from recordmill.transforms.reading.shard import opened
 from recordmill.transforms.reading.stored_record import StoredImageBytes
 from recordmill.transforms.records import AnnotatedObject, BadInput, ImageRef, MaskImage
 from recordmill.transforms.shards.statistics import Sides, Statistics
-from recordmill.transforms.sources.tfrecord.features import Fields
-from recordmill.transforms.sources.tfrecord.images import Pixels
-from recordmill.transforms.sources.tfrecord.objects import BOX_KEYS
-from recordmill.transforms.sources.tfrecord.records import Place, RecordReader
-from recordmill.transforms.sources.tfrecord.wire import Feature, Span
+from recordmill.transforms.sources.tfrecord.records import BOX_KEYS, read_fields, read_record
 
 _MOST_NAMES = 100_000
 _MOST_KEPT = 512
@@ -117,25 +113,11 @@ def _count_shard(shard: ShardEntry, split: str, counting: _Counting, found: Coun
     found.records[shard.path] = number + 1
 
 
-class _Reader(RecordReader):
-    """Parses each record only once."""
-
-    def __init__(self, renames: Mapping[str, str]) -> None:
-        super().__init__((), tuple(renames.items()))
-        self._last: tuple[bytes, tuple[dict[str, Feature], dict[str, list[Feature]]]] | None = None
-
-    def features(self, payload: bytes) -> tuple[dict[str, Feature], dict[str, list[Feature]]]:
-        """As RecordReader's."""
-        if self._last is None or self._last[0] is not payload:
-            self._last = (payload, super().features(payload))
-        return self._last[1]
-
-
 class _Counting:
     """Reads the counted values of a record."""
 
     def __init__(self, labels: Mapping[int, str], renames: Mapping[str, str]) -> None:
-        self._reader = _Reader(renames)
+        self._renames = renames
         self._is_named = bool(labels)
         self._ids: dict[str, int] = {}
         self.labels = dict(labels)
@@ -148,20 +130,20 @@ class _Counting:
             BadInput: the record cannot be parsed.
         """
         try:
-            features, _ = self._reader.features(payload)
-            found = self._reader.read(payload, Place("record", None, True), _refer)
+            fields = read_fields(payload, self._renames)
+            record, classes = read_record(fields, "record")
         except BadInput:
             statistics.add(())
             raise
-        self._learn(found.names, found.texts)
-        annotations, image = found.record.annotations, found.record.image
+        self._learn(classes.names, classes.texts)
+        annotations, image = record.annotations, record.image
         images = [image] if image else []
         labels = [*annotations.labels]
         if annotations.steps is not None:
             images += annotations.steps.frames
             labels += [label for step in annotations.steps.labels for label in step]
         objects = annotations.objects
-        shape = Fields(payload, features, _refer).shape()
+        shape = fields.shape()
         sizes, fault = _sizes(payload, images, (shape.width or 0, shape.height or 0))
         pixels: dict[int, int] = {}
         try:
@@ -172,7 +154,7 @@ class _Counting:
             sizes,
             map(self._id, labels),
             [self._id(one.label) for one in objects],
-            _boxes(objects) if BOX_KEYS[0] in features else None,
+            _boxes(objects) if BOX_KEYS[0] in fields.features else None,
             pixels,
         )
         if fault is not None:
@@ -228,7 +210,3 @@ def _pixels(payload: bytes, mask: MaskImage | None) -> dict[int, int]:
 
 def _boxes(objects: tuple[AnnotatedObject, ...]) -> list[Sides]:
     return [(box.xmin, box.ymin, box.xmax, box.ymax) for one in objects if (box := one.box) is not None]
-
-
-def _refer(span: Span, pixels: Pixels | None) -> ImageRef:
-    return ImageRef("", span.start, span.stop - span.start, pixels)

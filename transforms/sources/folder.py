@@ -7,11 +7,9 @@ one at the first level that holds images is named like a split. Below the label'
 from __future__ import annotations
 
 import collections
-import dataclasses
 import itertools
-import math
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from recordmill.transforms.records import Annotations, BadInput, Failure, ImageRecord, ImageRef
@@ -19,7 +17,6 @@ from recordmill.transforms.sources.config import SourceConfig, readable
 from recordmill.transforms.sources.names import (
     HIDDEN,
     NOT_AN_IMAGE,
-    extension_of,
     failed,
     is_image_name,
     next_in_split_name,
@@ -29,9 +26,7 @@ from recordmill.transforms.sources.outline import links_outside
 from recordmill.transforms.sources.selection import (
     EXCLUDED,
     NO_LABEL,
-    LabelPattern,
     Selection,
-    label_pattern,
     why_nothing,
 )
 from recordmill.transforms.sources.source import Description, Items, Source
@@ -42,7 +37,6 @@ from recordmill.transforms.storage.listing import entries
 from recordmill.transforms.storage.name_parts import EVERYTHING, KeyRange, name_parts
 from recordmill.transforms.storage.paths import real_path
 
-_SNIFFED = 1_000
 _SNIFFED_REMOTE = 10_000  # files without an image, where calls wait for a service; else there is no limit
 _SEARCHED = 10  # folders next to splits that are searched for an image; where there are more, all are labels
 
@@ -74,16 +68,6 @@ class FolderSource(Source):
         example="photos/\n  train/\n    cat/\n      1.jpg\n    dog/\n      2.png\n  "
         "test/\n    cat/\n      3.jpg",
     )
-
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        with readable("--input", config.input):
-            if is_file(config.input):
-                return "it is an image file by name" if is_image_name(config.input) else None
-            every = dataclasses.replace(config, label_pattern=None, include=(), exclude=())
-            most = _SNIFFED_REMOTE if file_system(config.input).has_latency else math.inf
-            return _describe(_Listing(every), most, label_pattern(config))
 
     def check_input(self, config: SourceConfig) -> None:
         if is_file(config.input) and not is_image_name(config.input):
@@ -220,49 +204,3 @@ def _names_split(folder: str) -> bool:
         if any(prefix.endswith("/") for prefix in spelled):
             return True
     return False
-
-
-def _describe(listing: _Listing, most: float, pattern: LabelPattern | None) -> str | None:
-    """What a folder's first files show, or None where none of `most` files is an image by name.
-
-    Args:
-        listing: of all files, without selection.
-        most: number of files to look at.
-        pattern: finds labels in keys; None if folder names are the labels.
-    """
-    items = listing.items(_ALL)
-    labels: dict[str, None] = {}
-    example = ""
-    unread: collections.Counter[str] = collections.Counter()
-    for number in itertools.count():
-        item = next(items, None)
-        if item is None or number >= (_SNIFFED if example else most):
-            break
-        if isinstance(item, ImageRecord):
-            example = example or item.key
-            found = item.annotations.labels if pattern is None else _labels_by(pattern, item.key)
-            labels.update(dict.fromkeys(map(str, found)))
-        elif item.reason == NOT_AN_IMAGE:
-            unread[extension_of(item.key)] += 1
-    if not example:
-        return None
-    named = f"splits: {_names(listing.splits)}; labels: {_names(labels)}"
-    text = f"it holds image files such as {example!r}; {named}"
-    if unread:
-        others = (
-            f"{count} {f'.{ext}' if ext else 'without extension'}" for ext, count in unread.most_common(5)
-        )
-        text += f"; other files, not read: {', '.join(others)}"
-    return text
-
-
-def _labels_by(pattern: LabelPattern, key: str) -> tuple[str, ...]:
-    try:
-        return (pattern.label(key),)
-    except BadInput:
-        return ()
-
-
-def _names(found: Collection[str]) -> str:
-    shown = ", ".join(itertools.islice(found, 5))
-    return f"{shown}, …" if len(found) > 5 else shown or "none"

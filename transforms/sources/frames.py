@@ -14,7 +14,6 @@ from recordmill.transforms.records import Annotations, BadInput, Failure, ImageR
 from recordmill.transforms.sources.config import SourceConfig, readable
 from recordmill.transforms.sources.folder import first_level_splits
 from recordmill.transforms.sources.names import (
-    IMAGE_EXTENSIONS,
     folder_of,
     is_image_name,
     skipped,
@@ -23,11 +22,10 @@ from recordmill.transforms.sources.names import (
 )
 from recordmill.transforms.sources.outline import left_out
 from recordmill.transforms.sources.selection import Selection
-from recordmill.transforms.sources.small_files import first_files, read_files
+from recordmill.transforms.sources.small_files import read_files
 from recordmill.transforms.sources.source import Description, Items, Source
 from recordmill.transforms.sources.tables.csv_cells import read_cells
 from recordmill.transforms.sources.tree import Tree, TreeFile
-from recordmill.transforms.storage.files import is_file, is_folder
 from recordmill.transforms.storage.paths import real_path
 
 TIME_FILES = ("timestamps.txt", "timestamps.csv")
@@ -56,21 +54,6 @@ class FramesSource(Source):
         "        frame_0002.jpg\n        labels.txt\n        timestamps.txt",
     )
     needs_folder = True
-
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        with readable("--input", config.input):
-            if not is_folder(config.input):
-                return None
-            found = None
-            for key, path in first_files(config, IMAGE_EXTENSIONS, most=1):
-                folder = os.path.dirname(path)
-                times = next((name for name in TIME_FILES if is_file(f"{folder}/{name}")), None)
-                if times is None:  # numbered images are as often those of a class
-                    return None
-                found = found or f"every folder of images has times, such as {key!r} in {times!r}"
-        return found
 
     def check_input(self, config: SourceConfig) -> None:
         files = Tree(config.input, config.image_roots, config.skip_dirs).files()

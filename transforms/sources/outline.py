@@ -1,24 +1,29 @@
-"""The names in the first folders of an input, for detection. Their number is bounded.
+"""A bounded look at an input: the names in its first folders, and the first bytes of some files.
 
-Each folder is listed once. Links are followed as in reading: only into the input and the image roots.
+Detection and checks of a call read it. Links are followed as in reading: only into the input and the image
+roots. Within `cached_listings` each folder is listed once, for however many looks.
 """
 
 from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from recordmill.transforms.flags import flag_with
-from recordmill.transforms.records import BadInput
+from recordmill.transforms.records import BadInput, Failure
 from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.names import is_hidden, is_image_name, is_unicode
+from recordmill.transforms.sources.masks.match import image_path
+from recordmill.transforms.sources.names import HIDDEN, extension_of, is_hidden, is_image_name, is_unicode
+from recordmill.transforms.sources.pairs import IMAGE_FOLDERS
+from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.faults import may_pass
-from recordmill.transforms.storage.file_system import file_system
-from recordmill.transforms.storage.files import is_folder
+from recordmill.transforms.storage.file_system import Entry, file_system
+from recordmill.transforms.storage.files import is_file, is_folder, open_file
 from recordmill.transforms.storage.listing import entries
 from recordmill.transforms.storage.local import not_regular, stat_of
 from recordmill.transforms.storage.paths import absolute, real_path
@@ -28,6 +33,10 @@ _ALL_NAMES = 100_000  # after which no further folder is listed
 _NAMES, _NAMES_REMOTE = 20_000, 1_000  # of a folder
 _LINKS = 200  # of a folder that are resolved
 _DEPTH, _DEEPEST = 8, 50  # levels of folders that are listed: by default, and at most
+_FIRST = 1_000  # files
+_NEAREST = 60  # folders in which first files are looked for
+_LIKELY = ("annotations", "panoptic")  # folders that come first
+_HEAD = 1 << 14
 _LOOKED_AT = 10_000  # files that may be none
 _SHOWN = 3  # image roots that a message names
 
@@ -47,10 +56,15 @@ class Level:
     folders: Sequence[str] = ()
 
 
-class Outline:
-    """The folders of an input. Above a number of folders, the others count as empty.
+class Look:
+    """What is seen of an input without reading it. The key of a file or folder is its path below the input.
+
+    `level` and `walk` list a bounded number of folders, and of each a bounded number of names; the folders
+    left out count as empty.
 
     Attributes:
+        config: of the call.
+        root: real path of the input.
         outside: links that lead outside all roots, and where each leads, by the link's path.
         is_whole: whether no name was left out.
         is_cut: whether folders were left out, because there are too many or they lie too deep.
@@ -58,16 +72,32 @@ class Outline:
     """
 
     def __init__(self, config: SourceConfig) -> None:
-        self._root = real_path(config.input)
-        self._left = _FOLDERS_REMOTE if file_system(self._root).has_latency else _FOLDERS
-        self._confinement = Confinement((self._root, *config.image_roots))
+        self.config = config
+        self.root = real_path(config.input)
+        self.has_latency = file_system(self.root).has_latency
+        self._left = _FOLDERS_REMOTE if self.has_latency else _FOLDERS
+        self._confinement = Confinement((self.root, *config.image_roots))
         self._skip_dirs = frozenset(map(real_path, config.skip_dirs))
         self._names = 0
+        self._last: tuple[str | None, list[Entry]] = (None, [])
         self._levels: dict[str, Level] = {}
+        self._folders: dict[str, dict[str, str]] = {}
+        self._stems: dict[str, set[str]] = {}
+        self._heads: dict[tuple[str, int], bytes] = {}
         self.outside: dict[str, str] = {}
         self.is_whole = True
         self.is_cut = False
         self.enters_roots = False
+
+    @functools.cached_property
+    def is_folder(self) -> bool:
+        """Whether the input is a folder."""
+        return is_folder(self.root)
+
+    @functools.cached_property
+    def file_name(self) -> str:
+        """The name of the input, as the call spells it, if it is a file; else empty."""
+        return "" if self.is_folder or not is_file(self.root) else os.path.basename(self.config.input)
 
     def level(self, key: str) -> Level:
         """The names in a folder, by its key; the empty key is the input.
@@ -81,71 +111,186 @@ class Outline:
                 self.is_cut = True
                 return Level()
             self._left -= 1
-            try:
-                self._levels[key] = self._listed(key)
-            except OSError as error:
-                if not key or may_pass(error):
-                    raise
-                self._levels[key] = Level()  # reading reports the fault
+            most = _NAMES_REMOTE if self.has_latency else _NAMES
+            found = self._listed(key, most)
+            self._names += len(found)
+            self.is_whole = self.is_whole and len(found) < most
+            self._levels[key] = self._level(key, found)
         return self._levels[key]
 
     def walk(self, key: str = "", depth: int = _DEPTH) -> Iterator[tuple[str, Level]]:
         """A folder and the folders up to `depth` levels below it, the nearest first."""
         waiting = collections.deque([(key, 0)])
         while waiting:
-            place, at = waiting.popleft()
-            level = self.level(place)
-            yield place, level
+            inner, at = waiting.popleft()
+            level = self.level(inner)
+            yield inner, level
             if at < depth:
-                waiting += [(joined(place, name), at + 1) for name in level.folders]
+                waiting += [(joined(inner, name), at + 1) for name in level.folders]
             else:
                 self.is_cut = self.is_cut or bool(level.folders)
-
-    def path(self, key: str) -> str:
-        """The path of a file or folder by its key."""
-        return f"{self._root}/{key}" if key else self._root
-
-    def file(self, key: str) -> str:
-        """The real path of a file by its key; of a link to the outside its own, which `open_file` refuses."""
-        return self._confinement.inner(self.path(key))
 
     def holds_images(self, key: str, depth: int = _DEPTH) -> bool:
         """Whether a file in a folder, or up to `depth` levels below it, has the name of an image."""
         return any(level.images for _, level in self.walk(key, depth))
 
-    def _listed(self, key: str) -> Level:
-        path = self.path(key)
+    def path(self, key: str) -> str:
+        """The path of a file or folder by its key."""
+        return f"{self.root}/{key}" if key else self.root
+
+    def given(self, key: str) -> str:
+        """The path of a file or folder by its key, as the call spells the input."""
+        return f"{self.config.input.rstrip('/')}/{key}" if key else self.config.input
+
+    def file(self, key: str) -> str:
+        """The real path of a file by its key; of a link to the outside its own, which `open_file` refuses."""
+        return self._confinement.inner(self.path(key))
+
+    def is_inside(self, key: str) -> bool:
+        """Whether a file or folder lies in the input or an image root, links resolved."""
+        return self._confinement.holds(self.path(key))
+
+    def head(self, key: str, count: int = _HEAD) -> bytes:
+        """The first bytes of a file; none where it cannot be read."""
+        if (key, count) not in self._heads:
+            try:
+                with open_file(self.file(key)) as stream:
+                    self._heads[key, count] = stream.read(count)
+            except OSError:
+                self._heads[key, count] = b""
+        return self._heads[key, count]
+
+    def names(self, key: str = "") -> list[str]:
+        """All names in a folder, in order, without hidden ones; those of folders end in `/`.
+
+        Raises:
+            OSError: as `level`.
+        """
+        return [entry.name for entry in self._entries(key)]
+
+    def folders(self, key: str = "") -> dict[str, str]:
+        """The names of all folders in a folder that are read, and their real paths."""
+        if key not in self._folders:
+            inner = ((entry, self._leads_to(entry)) for entry in self._entries(key) if entry.name[-1] == "/")
+            self._folders[key] = {
+                entry.basename: path for entry, path in inner if path and path not in self._skip_dirs
+            }
+        return self._folders[key]
+
+    def first_files(self, extensions: Collection[str], most: int = 3, depth: int = 5) -> Iterator[str]:
+        """Keys of the first `most` files with one of the extensions, in lower case, of each folder.
+
+        Looks at some folders, up to `depth` levels below the input: the nearest first, each once.
+        """
+        waiting = collections.deque([""])
+        seen = {self.root}
+        for _ in range(_NEAREST):
+            if not waiting:
+                return
+            key = waiting.popleft()
+            named = (entry for entry in self._entries(key) if extension_of(entry.name) in extensions)
+            files = (entry.name for entry in named if self._leads_to(entry) is not None)
+            yield from (joined(key, name) for name in itertools.islice(files, most))
+            inner = self.folders(key) if bool(key) + key.count("/") < depth else {}
+            for name in sorted(inner, key=lambda one: one.lower() not in _LIKELY):
+                if inner[name] not in seen:
+                    seen.add(inner[name])
+                    waiting.append(joined(key, name))
+
+    def files(self, folder: str = "") -> Iterator[TreeFile | Failure]:
+        """The files below a folder in the order of their keys, as sources list them."""
+        tree = Tree(self.root, self.config.image_roots, self.config.skip_dirs)
+        return tree.files(f"{folder}/" if folder else "")
+
+    @functools.cached_property
+    def first(self) -> dict[str, str]:
+        """The first files by key, with their real paths; without hidden ones. A path may be empty: unread."""
+        if not self.is_folder:
+            return {self.file_name: self.root} if self.file_name else {}
+        found = itertools.islice(self.files(), _FIRST)
+        return {
+            one.key: one.path if isinstance(one, TreeFile) else ""
+            for one in found
+            if isinstance(one, TreeFile) or one.reason != HIDDEN
+        }
+
+    def has_image(self, path: str, wanted: Collection[str]) -> bool:
+        """Whether an image of one of the wanted names lies where images of annotations usually do.
+
+        Args:
+            path: of the annotation file below the input, without the folder of annotations: `train/1`.
+            wanted: names without extension.
+        """
+        parts = path.split("/")[:-1]
+        folders = ["/".join(parts)]
+        for at in range(len(parts) + 1):
+            above = "/".join(parts[:at])
+            images = (name for name in self.folders(above) if name.lower() in IMAGE_FOLDERS)
+            folders += ["/".join(filter(None, (above, name, *parts[at:]))) for name in images]
+        paths = (*map(real_path, self.config.image_roots), *map(self.path, folders))
+        return any(not self._stems_in(one).isdisjoint(wanted) for one in paths)
+
+    def _stems_in(self, path: str) -> set[str]:
+        """The names of the images in a folder, without extensions; empty if it is no folder."""
+        if path not in self._stems:
+            try:
+                found = entries(path)
+            except OSError as error:
+                if may_pass(error):
+                    raise
+                found = []
+            self._stems[path] = {image_path(entry.name) for entry in found if is_image_name(entry.name)}
+        return self._stems[path]
+
+    def _listed(self, key: str, most: int | None = None) -> list[Entry]:
+        if not key and not self.is_folder:
+            return []
+        try:
+            return entries(self.path(key), most)
+        except OSError as error:
+            if not key or may_pass(error):
+                raise
+            return []  # reading reports the fault
+
+    def _entries(self, key: str) -> list[Entry]:
+        """What is in a folder, without hidden names; cached for the last folder."""
+        if self._last[0] != key:
+            self._last = (key, [entry for entry, _ in _visible(self._listed(key))])
+        return self._last[1]
+
+    def _leads_to(self, entry: Entry) -> str | None:
+        """The path of an entry; of a link, where it leads, or None if that is outside the roots."""
+        try:
+            return self._confinement.resolve(entry.path, "list") if entry.is_link else entry.path
+        except BadInput:
+            self.outside[entry.path] = real_path(entry.path)
+            return None
+
+    def _level(self, key: str, found: Sequence[Entry]) -> Level:
         images: list[str] = []
         others: list[str] = []
         folders: list[str] = []
         links = 0
-        most = _NAMES_REMOTE if file_system(path).has_latency else _NAMES
-        found = entries(path, most)
-        self._names += len(found)
-        self.is_whole = self.is_whole and len(found) < most
-        for name, full, is_linked, _ in found:
-            is_folder_name = name[-1] == "/"
-            bare = name[:-1] if is_folder_name else name
-            if not bare or is_hidden(bare) or not is_unicode(bare):
-                continue
-            if not is_folder_name and not is_linked:
-                (images if is_image_name(bare) else others).append(bare)
-                continue
-            links += is_linked
-            leads_to = full
-            if is_linked and links <= _LINKS:
-                try:
-                    leads_to = self._confinement.resolve(leads_to, "list")
-                except BadInput:
-                    self.outside[full] = real_path(full)
+        for entry, name in _visible(found):
+            links += entry.is_link
+            path: str | None = entry.path
+            if entry.is_link and links <= _LINKS:
+                path = self._leads_to(entry)
+                if path is None:
                     continue
-                self.enters_roots = self.enters_roots or not f"{leads_to}/".startswith(f"{self._root}/")
-            self.is_whole = self.is_whole and links <= _LINKS
-            if not is_folder_name:
-                (images if is_image_name(bare) else others).append(bare)
-            elif leads_to not in self._skip_dirs and not f"{path}/".startswith(f"{leads_to}/"):
-                folders.append(bare)
+                self.enters_roots = self.enters_roots or not f"{path}/".startswith(f"{self.root}/")
+            if entry.name[-1] != "/":
+                (images if is_image_name(name) else others).append(name)
+            elif path not in self._skip_dirs and not f"{self.path(key)}/".startswith(f"{path}/"):
+                folders.append(name)
+        self.is_whole = self.is_whole and links <= _LINKS
         return Level(images, others, folders)
+
+
+def _visible(found: Iterable[Entry]) -> Iterator[tuple[Entry, str]]:
+    """Entries with their names, without hidden ones."""
+    named = ((entry, entry.basename) for entry in found)
+    return ((entry, name) for entry, name in named if name and not is_hidden(name) and is_unicode(name))
 
 
 def joined(folder: str, name: str) -> str:
@@ -157,13 +302,13 @@ def check_roots_used(config: SourceConfig, source: str) -> None:
     """Raises ValueError if a source uses image roots only for links, and no link leads into one."""
     if not config.image_roots:
         return
-    place = real_path(config.input)
-    if place != absolute(config.input) and Confinement(config.image_roots).contains(place):
+    root = real_path(config.input)
+    if root != absolute(config.input) and Confinement(config.image_roots).contains(root):
         return  # the input itself is such a link
-    if is_folder(config.input):
-        outline = Outline(config)
-        collections.deque(outline.walk(depth=_DEEPEST), maxlen=0)
-        if outline.enters_roots or not outline.is_whole:
+    look = Look(config)
+    if look.is_folder:
+        collections.deque(look.walk(depth=_DEEPEST), maxlen=0)
+        if look.enters_roots or not look.is_whole:
             return
     shown = ", ".join(config.image_roots)
     raise ValueError(
@@ -174,15 +319,13 @@ def check_roots_used(config: SourceConfig, source: str) -> None:
 
 def left_out(config: SourceConfig) -> str:
     """As `links_outside`, or else a clause about what is no file, or a link to nothing."""
-    return links_outside(config) or _no_file(config)
-
-
-def _no_file(config: SourceConfig) -> str:
-    if not file_system(config.input).has_links or not is_folder(config.input):
+    if links := links_outside(config):
+        return links
+    look = Look(config)
+    if not (file_system(look.root).has_links and look.is_folder):
         return ""
-    outline = Outline(config)
-    keys = (joined(key, name) for key, level in outline.walk() for name in (*level.others, *level.images))
-    for path in itertools.islice(map(outline.path, keys), _LOOKED_AT):
+    keys = (joined(key, name) for key, level in look.walk() for name in (*level.others, *level.images))
+    for path in itertools.islice(map(look.path, keys), _LOOKED_AT):
         found = stat_of(path)
         unread = "it is a link to nothing, or may not be read"
         fault = not_regular(found.st_mode) if found is not None else unread
@@ -193,14 +336,13 @@ def _no_file(config: SourceConfig) -> str:
 
 def links_outside(config: SourceConfig) -> str:
     """A clause about links that lead outside the input, with the remedy; empty if there are none."""
-    if not is_folder(config.input):
+    look = Look(config)
+    if look.is_folder:
+        collections.deque(look.walk(), maxlen=0)
+    if not look.outside:
         return ""
-    outline = Outline(config)
-    collections.deque(outline.walk(), maxlen=0)
-    if not outline.outside:
-        return ""
-    link, leads_to = next(iter(outline.outside.items()))
-    roots = dict.fromkeys(one if is_folder(one) else os.path.dirname(one) for one in outline.outside.values())
+    link, leads_to = next(iter(look.outside.items()))
+    roots = dict.fromkeys(one if is_folder(one) else os.path.dirname(one) for one in look.outside.values())
     shown = list(itertools.islice(roots, _SHOWN + 1))
     if len(shown) > _SHOWN:
         shown = [os.path.commonpath(list(roots))]

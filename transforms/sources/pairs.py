@@ -1,27 +1,45 @@
-"""Images and what lies beside them in a folder of its own: `images/train/1.jpg` and `labels/train/1.txt`."""
+"""Images whose annotations are files of their own: `images/train/1.jpg` and `labels/train/1.txt`."""
 
 from __future__ import annotations
 
+import io
 import os
-from collections.abc import Collection, Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import NamedTuple
 
 from recordmill.transforms.records import BadInput, Failure
 from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.names import is_split_name, name_stem, split_named
-from recordmill.transforms.sources.small_files import read_files
+from recordmill.transforms.sources.names import extension_of, failed, skipped, split_named
 from recordmill.transforms.sources.tree import Tree, TreeFile
-from recordmill.transforms.storage.files import is_folder, names_in
+from recordmill.transforms.storage.files import is_folder, names_in, open_file
 from recordmill.transforms.storage.paths import absolute, below, real_path
 
 IMAGE_FOLDERS = frozenset(("images", "image", "imgs", "img", "jpegimages", "leftimg8bit"))
 """Names, in lower case, of folders that hold the images where another one holds their annotations."""
 
 ORPHAN = "annotation without its image"
-_LONGEST_TEXT = 1 << 26
-_FIRST_NAMES = 10_000  # of a folder that may be one of splits, where calls wait for a service
+ROOT_NAMES = 10_000
+"""Names that are read of the folder of the input, or of one that may hold splits, in a bucket."""
 
-_T = TypeVar("_T")
+_LONGEST_LINE = 1 << 16
+
+
+class ImageSet(NamedTuple):
+    """Images of one split: those below a folder, or in a list."""
+
+    split: str  # as the description has it
+    text: str  # path in the description
+    key: str | None  # path below a root; empty for the root, None where nothing is there
+    list_path: str = ""  # real path of the list; empty for a folder
+
+
+class Listed(NamedTuple):
+    """An image of a split, the line of a list that names it, and the annotation that the line gives it."""
+
+    key: str
+    split: str | None = None
+    origin: str = ""
+    annotation: str | None = None
 
 
 def root_of(config: SourceConfig) -> str:
@@ -35,25 +53,24 @@ def input_files(config: SourceConfig) -> Iterator[TreeFile | Failure]:
 
     A key is the path below the root that the file was found in.
     """
-    root = root_of(config)
-    roots = tuple(dict.fromkeys(map(real_path, config.image_roots)))
-    visited = [root]
-    several = bool(roots)
+    roots = tuple(dict.fromkeys((root_of(config), *map(real_path, config.image_roots))))
+    visited: list[str] = []
     taken: set[str] = set()
     linked: set[str] = set()
-    for place in dict.fromkeys((root, *roots)):
-        if place != root and (place in linked or any(place == one or below(one, place) for one in visited)):
+    for root in roots:
+        if root in linked or any(below(one, root) for one in visited):
             continue
-        for item in Tree(place, (root, *roots), (*config.skip_dirs, *visited[place == root :])).files():
-            if several and isinstance(item, TreeFile):
+        for item in Tree(root, roots, (*config.skip_dirs, *visited)).files():
+            if len(roots) > 1 and isinstance(item, TreeFile):
                 if item.key in taken:
-                    yield Failure(item.key, "list", "same path below two roots", f"{item.path} is left out")
+                    detail = f"{item.path} is left out"
+                    yield Failure(item.key, "list", "same path below two roots", detail)
                     continue
                 taken.add(item.key)
-                if item.path != f"{place}/{item.key}":
-                    linked.update(one for one in roots if below(one, item.path) is not None)
+                if item.path != f"{root}/{item.key}":
+                    linked.update(one for one in roots[1:] if below(one, item.path) is not None)
             yield item
-        visited.append(place)
+        visited.append(root)
 
 
 def without_folder(path: str, names: Collection[str]) -> str:
@@ -76,43 +93,67 @@ def folder_split(key: str) -> str | None:
 
 def folder_splits(config: SourceConfig) -> tuple[str, ...]:
     """The splits that folders are named like, where `folder_split` finds them."""
-    found: set[str | None] = set()
+    found: set[str] = set()
     for root in (root_of(config), *map(real_path, config.image_roots)):
-        names = names_in(root, _FIRST_NAMES)
-        inner = [name for name in names if name.lower() in IMAGE_FOLDERS and is_folder(f"{root}/{name}")]
-        splits = filter(is_split_name, names)
-        found.update(split_named(name) for name in splits if is_folder(f"{root}/{name}"))
-        for folder in inner:
-            place = f"{root}/{folder}"
-            splits = filter(is_split_name, names_in(place, _FIRST_NAMES))
-            found.update(split_named(name) for name in splits if is_folder(f"{place}/{name}"))
-    return tuple(sorted(filter(None, found)))
+        folders = [root]
+        for folder in folders:
+            for name in names_in(folder, ROOT_NAMES):
+                is_of_images = folder == root and name.lower() in IMAGE_FOLDERS
+                if (is_of_images or split_named(name)) and is_folder(f"{folder}/{name}"):
+                    folders += [f"{folder}/{name}"] if is_of_images else ()
+                    found.update(filter(None, [split_named(name)]))
+    return tuple(sorted(found))
 
 
-def by_stem(keys: Iterable[str]) -> dict[str, list[str]]:
-    """Keys by the file name without its extension."""
-    found: dict[str, list[str]] = {}
-    for key in keys:
-        found.setdefault(name_stem(key), []).append(key)
-    return found
+def is_split_list(key: str) -> bool:
+    """Whether a file at the root is named like a list of the images of a split: `train.txt`."""
+    return "/" not in key and extension_of(key) == "txt" and split_named(key[:-4]) is not None
 
 
-def with_texts(items: Iterable[tuple[_T, TreeFile | None]]) -> Iterator[tuple[_T, str | BadInput]]:
-    """Each item with the text of its file, or why that cannot be read; empty where it has none."""
-    wanted = (((item, file), None if file is None or not file.size else file) for item, file in items)
-    for (item, file), data in read_files(wanted, _LONGEST_TEXT):
-        yield item, _text(file, data)
+def images_of_splits(
+    images: Collection[str], sets: Sequence[ImageSet], find: Callable[[str, ImageSet], tuple[str, str | None]]
+) -> Iterator[Listed | Failure]:
+    """The images of each set, then those in none; without sets all images, whose splits are folders.
+
+    `find` returns the key of the image in a line of a list, and of its annotation if the line has one, or
+    raises BadInput.
+    """
+    if all(one.key is None for one in sets):
+        yield from (Listed(key, folder_split(key)) for key in images)
+        return
+    seen: set[str] = set()
+    for one in sets:
+        if one.key is None:
+            yield skipped(one.text, "named images are not there", f"of {one.split}")
+            continue
+        folder = f"{one.key}/".lstrip("/")
+        inner = (Listed(key, one.split) for key in images if key.startswith(folder) and key not in seen)
+        for item in _read_list(one, find) if one.list_path else inner:
+            if isinstance(item, Listed):
+                seen.add(item.key)
+            yield item
+    yield from (skipped(key, "image in no split") for key in images if key not in seen)
 
 
-def text_of(file: TreeFile) -> str | BadInput:
-    """The text of a file, or why it cannot be read."""
-    return next(with_texts([(file, file)]))[1]
-
-
-def _text(file: TreeFile | None, data: bytes | BadInput) -> str | BadInput:
-    if file is not None and file.size > _LONGEST_TEXT:
-        return BadInput("annotations", "annotation file too large", f"{file.key} has {file.size} bytes")
-    try:
-        return data if isinstance(data, BadInput) else data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return BadInput("annotations", "annotation file is not UTF-8", file.key if file is not None else "")
+def _read_list(
+    one: ImageSet, find: Callable[[str, ImageSet], tuple[str, str | None]]
+) -> Iterator[Listed | Failure]:
+    seen: set[str] = set()
+    file = open_file(one.list_path)
+    with io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape") as lines:
+        for number, line in enumerate(iter(lambda: lines.readline(_LONGEST_LINE), ""), 1):
+            if not (text := line.strip()):
+                continue
+            origin = f"{(one.key or '').rpartition('/')[2]}, line {number}"
+            try:
+                key, annotation = find(text, one)
+            except BadInput as fault:
+                fault.detail = origin
+                yield failed(text, fault)
+                continue
+            yield (
+                skipped(key, "image listed twice", origin)
+                if key in seen
+                else Listed(key, one.split, origin, annotation)
+            )
+            seen.add(key)

@@ -1,34 +1,56 @@
-"""The sources. A new source is a file, and a line here."""
+"""The sources. A new source is a file, and a row here."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.detection import rules
+from recordmill.transforms.sources.outline import Look
 from recordmill.transforms.sources.source import Source
 
-# Module and class of each source, by what `--source` calls it.
-_CLASSES = {
-    "idx": ("arrays.idx", "IdxSource"),
-    "numpy": ("arrays.numpy_arrays", "NumpySource"),
-    "tfrecord": ("tfrecord.source", "TfrecordSource"),
-    "parquet": ("tables.parquet", "ParquetSource"),
-    "webdataset": ("archives.webdataset", "WebdatasetSource"),
-    "archive": ("archives.archive", "ArchiveSource"),
-    "coco": ("coco.source", "CocoSource"),
-    "imagenet": ("imagenet.source", "ImagenetSource"),
-    "yolo": ("yolo.source", "YoloSource"),
-    "voc": ("voc.source", "VocSource"),
-    "labelme": ("labelme.source", "LabelmeSource"),
-    "openimages": ("openimages.source", "OpenImagesSource"),
-    "masks": ("masks.source", "MasksSource"),
-    "frames": ("frames", "FramesSource"),
-    "csv": ("tables.csv_manifest", "CsvSource"),
-    "sequence": ("tables.sequence", "SequenceSource"),
-    "jsonl": ("tables.jsonl_manifest", "JsonlSource"),
-    "folder": ("folder", "FolderSource"),
+
+class Row(NamedTuple):
+    """A source, and how an input of it is recognised.
+
+    Attributes:
+        source: module and class.
+        rule: why an input looks like this source, or None.
+        reads: what it may be given: an `input`, `annotations` of one too, or only `rows`: a file, no folder.
+        needs_images: a dataset without a file that is an image by name is incomplete.
+        is_inner: it recognises the folder above a dataset too, and reads the dataset's own folder better.
+    """
+
+    source: str
+    rule: Callable[[Look], str | None]
+    reads: str = "input"
+    needs_images: bool = True
+    is_inner: bool = False
+
+
+ROWS = {
+    "idx": Row("arrays.idx.IdxSource", rules.idx, needs_images=False),
+    "numpy": Row("arrays.numpy_arrays.NumpySource", rules.numpy, needs_images=False),
+    "tfrecord": Row("tfrecord.source.TfrecordSource", rules.tfrecord, needs_images=False),
+    "parquet": Row("tables.parquet.ParquetSource", rules.parquet, needs_images=False),
+    "webdataset": Row("archives.webdataset.WebdatasetSource", rules.webdataset, needs_images=False),
+    "archive": Row("archives.archive.ArchiveSource", rules.archive, needs_images=False),
+    "coco": Row("coco.source.CocoSource", rules.coco, "annotations", is_inner=True),
+    "imagenet": Row("imagenet.source.ImagenetSource", rules.imagenet),
+    "yolo": Row("yolo.source.YoloSource", rules.yolo),
+    "voc": Row("voc.source.VocSource", rules.voc, is_inner=True),
+    "labelme": Row("labelme.source.LabelmeSource", rules.labelme, needs_images=False, is_inner=True),
+    "openimages": Row("openimages.source.OpenImagesSource", rules.openimages),
+    "masks": Row("masks.source.MasksSource", rules.masks),
+    "frames": Row("frames.FramesSource", rules.frames),
+    "csv": Row("tables.manifest_sources.CsvSource", rules.csv, "rows"),
+    "sequence": Row("tables.sequence.SequenceSource", rules.sequence, "rows"),
+    "jsonl": Row("tables.manifest_sources.JsonlSource", rules.jsonl, "rows"),
+    "folder": Row("folder.FolderSource", rules.folder),
 }
+"""By what `--source` calls them. The first whose rule fits is detected: particular ones first."""
 
 
 class _Sources(Mapping[str, Source]):
@@ -39,19 +61,19 @@ class _Sources(Mapping[str, Source]):
 
     def __getitem__(self, name: str) -> Source:
         if name not in self._made:
-            module, source = _CLASSES[name]
+            module, _, source = ROWS[name].source.rpartition(".")
             self._made[name] = getattr(importlib.import_module(f"{__package__}.{module}"), source)()
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_CLASSES)
+        return iter(ROWS)
 
     def __len__(self) -> int:
-        return len(_CLASSES)
+        return len(ROWS)
 
 
 SOURCES: Mapping[str, Source] = _Sources()
-"""By what `--source` calls them. The first that an input looks like is detected: particular ones first."""
+"""In the order of the rows."""
 
 
 def source_of(config: SourceConfig) -> Source:

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import collections
-import itertools
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 from xml.etree.ElementTree import Element, ParseError, TreeBuilder
 
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.names import extension_of, is_hidden
 from recordmill.transforms.sources.tree import TreeFile
-from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.files import open_file
-from recordmill.transforms.storage.listing import entries
-from recordmill.transforms.storage.paths import real_path
 from recordmill.transforms.storage.read_ahead import Loading, read_ahead
 from recordmill.transforms.storage.reader import ImageReader
 
 MAX_XML_BYTES = 16 << 20
 _MAX_DEPTH = 100
 _MAX_ELEMENTS = 500_000
-_SNIFFED_FOLDERS = 60
-_SNIFFED_DEPTH = 5
+_MAX_TEXT_BYTES = 1 << 22
 
 _T = TypeVar("_T")
 
@@ -74,6 +66,26 @@ class _BoundedBuilder(TreeBuilder):
         return super().end(tag)
 
 
+def small_text(path: str, name: str) -> str:
+    """The text of a file that describes a dataset.
+
+    Args:
+        path: a real one.
+        name: of the file in messages.
+
+    Raises:
+        ValueError: it is too large, or not UTF-8.
+    """
+    with open_file(path) as stream:
+        data = stream.read(_MAX_TEXT_BYTES + 1)
+    if len(data) > _MAX_TEXT_BYTES:
+        raise ValueError(f"{name!r} has more than {_MAX_TEXT_BYTES} bytes, too many to describe a dataset")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{name!r} is not UTF-8 at byte {error.start}") from error
+
+
 def read_files(
     items: Iterable[tuple[_T, TreeFile | None]], most: int = MAX_XML_BYTES
 ) -> Iterator[tuple[_T, bytes | BadInput]]:
@@ -110,53 +122,3 @@ def _read(reader: ImageReader, file: TreeFile | None, loading: Loading, most: in
         return reader.read(file.ref) if loading is None else loading.result()
     except BadInput as fault:
         return BadInput("annotations", fault.reason, fault.detail)
-
-
-def first_files(
-    config: SourceConfig, extensions: Collection[str], most: int = 3
-) -> Iterator[tuple[str, str]]:
-    """The keys and paths of the first files with one of the extensions: up to `most` in each folder.
-
-    The folders nearest to the top come first. Links are followed as `Tree` follows them. What cannot be
-    read is left out.
-    """
-    root = real_path(config.input)
-    confinement = Confinement((root, *config.image_roots))
-    seen = {root, *map(real_path, config.skip_dirs)}
-    waiting = collections.deque([("", root)])
-    for _ in range(_SNIFFED_FOLDERS):
-        if not waiting:
-            return
-        prefix, path = waiting.popleft()
-        try:
-            names = [entry.name for entry in entries(path)]
-        except OSError:
-            continue
-        folders = [name for name in names if name[-1] == "/"] if prefix.count("/") < _SNIFFED_DEPTH else []
-        for name in folders:
-            is_entered = name != "/" and not is_hidden(name[:-1])
-            inner = _followed(f"{path}/{name[:-1]}", confinement) if is_entered else None
-            if inner is not None and inner not in seen:
-                seen.add(inner)
-                waiting.append((prefix + name, inner))
-        asked = (name for name in names if name.rpartition(".")[2].lower() in extensions)
-        shown = (name for name in asked if extension_of(name) and not is_hidden(name))
-        files = ((prefix + name, _followed(f"{path}/{name}", confinement)) for name in shown)
-        yield from itertools.islice(((key, file) for key, file in files if file is not None), most)
-
-
-def _followed(path: str, confinement: Confinement) -> str | None:
-    """As `Confinement.followed`; None also for what may not be looked at."""
-    try:
-        return confinement.followed(path)
-    except OSError:
-        return None
-
-
-def head_of(path: str, count: int = 16_384) -> bytes:
-    """The first bytes of a file; none where it cannot be read."""
-    try:
-        with open_file(path) as stream:
-            return stream.read(count)
-    except OSError:
-        return b""

@@ -98,9 +98,10 @@ class Source(abc.ABC):
         kinds = self.description.annotations
         used = (*self.flags, "include_annotations") if kinds else self.flags
         check_unused(config, self.name, *(flag for flag in SOURCE_FLAGS if flag not in used))
-        if others := [kind for kind in config.include_annotations if kind not in kinds]:
+        given = config.include_annotations
+        if given and not set(given) & set(kinds):
             raise ValueError(
-                f"--include_annotations has {others[0]!r}; --source {self.name} has {', '.join(kinds)}"
+                f"--include_annotations has {given[0]!r}; --source {self.name} has {', '.join(kinds)}"
             )
 
     def check_input(self, config: SourceConfig) -> None:
@@ -111,10 +112,6 @@ class Source(abc.ABC):
             OSError: the input cannot be looked at; `check` names it.
         """
         return
-
-    def sniff(self, config: SourceConfig) -> str | None:
-        """Why the input looks like this source, or None where it does not. `config.input` exists."""
-        return None
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...] | None:
         """The splits that the layout of the input names, whether or not they have a record.

@@ -17,7 +17,6 @@ from typing import ClassVar, NamedTuple
 from recordmill.transforms.records import Annotations, BadInput, Failure, ImageRecord
 from recordmill.transforms.sources.archives.members import DAMAGED, Member, is_gzip, members_of
 from recordmill.transforms.sources.config import SourceConfig, readable
-from recordmill.transforms.sources.detection.archive_names import unread_member
 from recordmill.transforms.sources.names import (
     failed,
     is_image_name,
@@ -33,17 +32,13 @@ from recordmill.transforms.sources.pairs import IMAGE_FOLDERS
 from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.source import Description, Items, Source
 from recordmill.transforms.sources.tree import Tree
-from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_file, status_of
 from recordmill.transforms.storage.paths import real_path
 from recordmill.transforms.storage.spool import Spool
 
 NOT_AN_ARCHIVE = "not an archive by name"
 _ARCHIVE = re.compile(r"(?P<stem>.+?)\.(?P<kind>tar|tar\.gz|tgz|zip)", re.IGNORECASE | re.DOTALL)
-_SNIFFED_FILES = 1_000
-_SNIFFED_MEMBERS = 200
-_NAMED_IN_ZIP, _NAMED_IN_TAR = 20_000, 2_000
-_SNIFFED_ARCHIVES = 8
+_FIRST_MEMBERS = 200
 _WRAPPERS = 3
 _DEPTH = _WRAPPERS + 2  # levels of folders in an archive that matter: wrappers, the split and the label
 
@@ -143,17 +138,6 @@ class ArchiveSource(ArchivesSource):
         example="photos.zip\n  cat/\n    1.jpg\n  dog/\n    2.png",
     )
 
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        with readable("--input", config.input):
-            archive = first_archive(config)
-            if archive is None:
-                return None
-            name = archive.path.rpartition("/")[2]
-            image = next(filter(is_image_name, first_names(archive)), None)
-        return None if image is None else f"{name!r} is an archive that holds images such as {image!r}"
-
     def records(
         self, config: SourceConfig, archive: Archive, members: Iterator[Member | Failure]
     ) -> Iterator[ImageRecord | Failure]:
@@ -219,49 +203,7 @@ def _split_of(key: str) -> str | None:
     return next(filter(None, map(split_named, reversed(folders))), None)
 
 
-def first_archive(config: SourceConfig, kinds: str = ".+") -> Archive | None:
-    """The first archive of an input; None where there is none among its first files, or images are, too."""
-    first = None
-    for item in itertools.islice(archives(config, kinds), _SNIFFED_FILES):
-        if isinstance(item, Failure):
-            if item.reason == NOT_AN_ARCHIVE and is_image_name(item.key):
-                return None
-        elif first is None:
-            first = item
-    return first
-
-
-def check_all_read(config: SourceConfig) -> None:
-    """Checks the names in the first archives of an input, and of the files next to them.
-
-    Raises:
-        ValueError: a name is that of annotations; the message gives the two alternatives.
-    """
-    names: dict[str, str] = {}
-    archives_left = _SNIFFED_ARCHIVES
-    for item in itertools.islice(archives(config), _SNIFFED_FILES):
-        if isinstance(item, Failure):
-            if item.reason == NOT_AN_ARCHIVE:
-                names[item.key] = f"{item.key!r} lies next to archives"
-        elif archives_left:
-            archives_left -= 1
-            for name in first_names(item, _most_names(item.path)):
-                names.setdefault(item.prefix + name, f"the archive {item.path!r} holds {name!r}")
-    if (found := unread_member(list(names))) is not None:
-        raise ValueError(
-            f"--input is {config.input!r}: {names[found]}, and annotations of archives are not read: "
-            "unpack it and give the folder; or give --source archive, which reads images and folders only"
-        )
-
-
-def _most_names(path: str) -> int:
-    """How many names of an archive are listed: more if listing does not read the members' bytes."""
-    if path.lower().endswith(".zip"):
-        return _NAMED_IN_ZIP
-    return _SNIFFED_MEMBERS if is_gzip(path) or file_system(path).has_latency else _NAMED_IN_TAR
-
-
-def first_names(archive: Archive, most: int = _SNIFFED_MEMBERS) -> list[str]:
+def first_names(archive: Archive, most: int = _FIRST_MEMBERS) -> list[str]:
     """Names of an archive's first members; none where it is no archive."""
     try:
         found = itertools.islice(archive.members(), most)
@@ -273,7 +215,7 @@ def first_names(archive: Archive, most: int = _SNIFFED_MEMBERS) -> list[str]:
 def first_bytes(archive: Archive, name: str) -> bytes:
     """The bytes of one of the first members of a tar; empty if they cannot be read."""
     with contextlib.suppress(BadInput):
-        for item in itertools.islice(archive.members(), _SNIFFED_MEMBERS):
+        for item in itertools.islice(archive.members(), _FIRST_MEMBERS):
             if isinstance(item, Member) and item.name == name:
                 return item.data()
     return b""

@@ -8,7 +8,6 @@ gzip, which is unpacked once.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterator
 
 from recordmill.transforms.records import (
@@ -23,22 +22,19 @@ from recordmill.transforms.records import (
 from recordmill.transforms.sources.archives.archive import (
     Archive,
     ArchivesSource,
-    first_archive,
-    first_bytes,
-    first_names,
 )
 from recordmill.transforms.sources.archives.members import DAMAGED, Member
-from recordmill.transforms.sources.config import SourceConfig, readable
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import failed, is_image_name, skipped
 from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.source import Description
-from recordmill.transforms.sources.tables.sample_json import flattened
+from recordmill.transforms.sources.tables.values import flattened
 
-_TARS = r"tar|tar\.gz|tgz"
+TARS = r"tar|tar\.gz|tgz"
 _LABELS = ("cls", "cls.txt")
 _CAPTIONS = ("txt", "caption", "cap", "caption.txt")
-_MASKS = ("seg.png", "mask.png")
-_NAMED = frozenset(("json", *_LABELS, *_CAPTIONS, *_MASKS))
+MASKS = ("seg.png", "mask.png")
+WITH_IMAGE = frozenset(("json", *_LABELS, *_CAPTIONS, *MASKS))
 _LARGEST_NAMED = 1 << 20  # bytes of a member with one of these extensions, and of any other one
 _LARGEST_OTHER = 64 << 10
 _NOT_READ = "member not read"
@@ -56,23 +52,7 @@ class WebdatasetSource(ArchivesSource):
         example="shards/\n  train-000000.tar\n    0001.jpg\n    0001.cls\n    0001.json\n  train-000001.tar",
         annotations=("masks", "captions"),
     )
-    kinds = _TARS
-
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        with readable("--input", config.input):
-            archive = first_archive(config, _TARS)
-            names = [] if archive is None else first_names(archive)
-        images = {sample_name(name)[0] for name in names if _is_image(name)}
-        for name in names:
-            sample, extension = sample_name(name)
-            if extension in _NAMED and sample in images and archive is not None:
-                if extension == "json" and _is_labelme(first_bytes(archive, name)):
-                    return None
-                shard = archive.path.rpartition("/")[2]
-                return f"{shard!r} is a tar with an image and {name!r}, which goes with it"
-        return None
+    kinds = TARS
 
     def records(
         self, config: SourceConfig, archive: Archive, members: Iterator[Member | Failure]
@@ -135,7 +115,7 @@ class _Sample:
 
     def add(self, member: Member, extension: str, takes_masks: bool) -> str | None:
         """Adds a member; returns why it is left out."""
-        if extension in _MASKS:
+        if extension in MASKS:
             if takes_masks:
                 self.mask = member.ref()
             return None if takes_masks else "--include_annotations=masks takes it"
@@ -144,7 +124,7 @@ class _Sample:
                 return f"the sample's image is {self.image[0]!r}"
             self.image = (member.name, member.ref(), member.size)
             return None
-        if member.size > (_LARGEST_NAMED if extension in _NAMED else _LARGEST_OTHER):
+        if member.size > (_LARGEST_NAMED if extension in WITH_IMAGE else _LARGEST_OTHER):
             return f"it has {member.size} bytes"
         self.others[extension or "data"] = member.data()
         return None
@@ -155,19 +135,6 @@ def sample_name(name: str) -> tuple[str, str]:
     folder, slash, base = name.rpartition("/")
     stem, _, extension = base.partition(".")
     return f"{folder}{slash}{stem}", extension.lower()
-
-
-def _is_labelme(data: bytes) -> bool:
-    """Whether the JSON of an image is a LabelMe annotation: those are read from folders only."""
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(found, dict) and isinstance(found.get("shapes"), list)
-
-
-def _is_image(name: str) -> bool:
-    return is_image_name(name) and sample_name(name)[1] not in _MASKS
 
 
 def _annotations(config: SourceConfig, selection: Selection, key: str, sample: _Sample) -> Annotations:

@@ -38,7 +38,6 @@ from recordmill.transforms.storage.paths import real_path
 _NAME = re.compile(r"(?P<set>.*?)[-_.]?(?P<part>images|labels)[-_.]idx\d-[a-z0-9]+(?:\.gz)?")
 _SPLITS = {"train": "train", "t10k": "test", "test": "test"}
 _UINT8 = 0x08
-_SNIFFED = 10_000  # names that are looked at for detection, where calls wait for a service
 _MOST_UNPACKED = 1032  # bytes that a byte of gzip can become, at most
 
 
@@ -54,13 +53,6 @@ class IdxSource(ArraysSource):
         example="mnist/\n  train-images-idx3-ubyte.gz\n  train-labels-idx1-ubyte.gz",
     )
     no_images = "no file is called like IDX images, such as train-images-idx3-ubyte.gz"
-
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        with readable("--input", config.input):
-            name = next((name for name in _names(config, _SNIFFED) if _NAME.fullmatch(name)), None)
-        return None if name is None else f"{name!r} is an IDX file by name"
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
         with readable("--input", config.input):

@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import functools
 import io
-import itertools
 import math
 import os
 import re
@@ -29,8 +28,8 @@ from recordmill.transforms.sources.arrays.sets import (
     confinement_of,
     next_to_input,
 )
-from recordmill.transforms.sources.config import SourceConfig, readable
-from recordmill.transforms.sources.names import extension_of, is_image_name, one_line, skipped, split_named
+from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.names import extension_of, one_line, skipped, split_named
 from recordmill.transforms.sources.source import Description
 from recordmill.transforms.sources.tree import Tree
 from recordmill.transforms.storage.confinement import OUTSIDE
@@ -41,7 +40,6 @@ from recordmill.transforms.storage.zip_member import LOCAL_HEADER, STORED, data_
 _IMAGES = frozenset(("x", "images", "image", "imgs"))
 _LABELS = frozenset(("y", "labels", "label", "targets", "target"))
 _LEAST_SIDE = 16  # of a lone picture in colours; what is smaller is several grey ones
-_SNIFFED = 1_000
 _UNNAMED = "neither images nor labels by name"
 _READERS = {  # of headers, with the length of a header, by version
     (1, 0): (struct.Struct("<H"), np.lib.format.read_array_header_1_0),
@@ -63,18 +61,6 @@ class NumpySource(ArraysSource):
         example="arrays/\n  x_train.npy\n  y_train.npy\n  x_test.npy\n  y_test.npy",
     )
     no_images = "no array is called like images, such as x_train.npy, images.npy, or x_train in an .npz"
-
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        with readable("--input", config.input):
-            keys = [key for key, _ in itertools.islice(_files(config), _SNIFFED)]
-        if any(map(is_image_name, keys)):
-            return None
-        arrays = [key for key in keys if extension_of(key) in ("npy", "npz")]
-        named = (key for key in arrays if _is_named(key) or len(arrays) == 1)
-        found = next(named, None)
-        return None if found is None else f"{found!r} has arrays by name"
 
     def sets(self, config: SourceConfig) -> tuple[list[ArraySet], list[Failure]]:
         found: list[tuple[str, str, StoredArray]] = []
@@ -138,7 +124,7 @@ def _meant(file: str) -> tuple[str, str]:
     return "", name
 
 
-def _is_named(key: str) -> bool:
+def is_named(key: str) -> bool:
     """Whether a file is one of images by name, or an archive, which may have some."""
     return extension_of(key) == "npz" or _meant(os.path.basename(key))[0] == "images"
 

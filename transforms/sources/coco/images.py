@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+import functools
 import itertools
 import os
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 
 from recordmill.transforms.flags import flag_with
 from recordmill.transforms.records import BadInput, Failure
 from recordmill.transforms.sources.coco.files import CocoFile
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import is_hidden, is_image_name, is_unicode, printable
-from recordmill.transforms.sources.selection import EXCLUDED, Selection
+from recordmill.transforms.sources.selection import Selection
+from recordmill.transforms.sources.tables.images import image_folders
 from recordmill.transforms.sources.tables.manifests import input_root
-from recordmill.transforms.sources.tables.rows import image_folders
 from recordmill.transforms.storage.confinement import Confinement, LocatedFile
 from recordmill.transforms.storage.faults import os_fault
 from recordmill.transforms.storage.files import is_folder, names_in
@@ -29,53 +29,29 @@ _LISTED = 10_000  # names of a folder, where calls wait for a service
 _DRIVE = re.compile(r"[A-Za-z]:/")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Bases:
-    """The folders in which the file names of an annotation file are looked up.
-
-    Attributes:
-        folders: paths.
-        in_any_case: whether folders whose names differ in case are included.
-    """
-
-    folders: tuple[str, ...]
-    in_any_case: bool = False
-
-
-class CocoPlaces:
-    """Finds images and masks by the names that annotations give them.
-
-    Args:
-        config: of the source.
-        files: all annotation files: what lies below their folders may be read.
-    """
+class CocoImages:
+    """Finds images and masks by the names that annotations give them: also below the annotation files."""
 
     def __init__(self, config: SourceConfig, files: Collection[CocoFile]) -> None:
         self._root = real_path(input_root(config))
         self._image_roots = tuple(map(real_path, config.image_roots))
         self._skip_dirs = frozenset(map(real_path, config.skip_dirs))
-        folders = tuple(dict.fromkeys(file.folder for file in files))
-        self._roots = (self._root, *self._image_roots, *folders)
+        self._roots = (self._root, *self._image_roots, *dict.fromkeys(file.folder for file in files))
         self._confinement = Confinement(self._roots)
         self._written: dict[str | None, dict[str, None]] = {}
         for file in files:
             self._written.setdefault(file.split, {})[file.written_split] = None
-        self._is_folder: dict[str, bool] = {}
-        self._image_bases: dict[str, _Bases] = {}
-        self._mask_bases: dict[str, _Bases] = {}
-        self._others: dict[str, list[str]] = {}  # by folder: names in it that are not those of images
+        self._is_folder = functools.cache(is_folder)
+        self._other_names = functools.cache(_other_names)
+        self._bases = functools.cache(self._existing)
         self._image_folders: dict[str, str] = {}
         self._masks: set[str] = set()
         self._hints = _HINTS
 
     def image(self, file: CocoFile, name: str) -> LocatedFile:
-        """The image that an annotation file calls `name`.
-
-        Raises:
-            BadInput: stage `annotations`; as `Confinement.find`.
-        """
+        """The image that an annotation file calls `name`. Raises BadInput as `Confinement.find`."""
         try:
-            found = self._found(file, name, self._image_bases, self._image_candidates)
+            found = self._found(file, name, is_mask=False)
         except BadInput as fault:
             if fault.reason != "not found" or not self._hints:
                 raise
@@ -87,15 +63,21 @@ class CocoPlaces:
         return found
 
     def mask(self, file: CocoFile, name: str) -> LocatedFile:
-        """The panoptic mask that an annotation file calls `name`.
-
-        Raises:
-            BadInput: stage `annotations`; as `Confinement.find`.
-        """
-        found = self._found(file, name, self._mask_bases, self._mask_candidates)
+        """The panoptic mask that an annotation file calls `name`. Raises BadInput as `Confinement.find`."""
+        found = self._found(file, name, is_mask=True)
         if os.path.dirname(found.path) in self._image_folders.values():
             self._masks.add(found.key)
         return found
+
+    def unlisted(self, listed: Collection[Collection[str]], selection: Selection) -> Iterator[Failure]:
+        """The images next to those that were found whose keys are in none of `listed`."""
+        for prefix, folder in sorted(self._image_folders.items()):
+            for entry in entries(folder) if folder not in self._skip_dirs else ():
+                key = f"{prefix}/{entry.name}" if prefix else entry.name
+                if is_hidden(entry.name) or not is_image_name(entry.name) or key in self._masks:
+                    continue
+                if not any(key in keys for keys in listed):
+                    yield selection.left_out(key, "image without annotations")
 
     def _remedy(self, file: CocoFile, name: str) -> str:
         """The flags for the folders next to an annotation file, or in the input, that have an image."""
@@ -107,106 +89,65 @@ class CocoPlaces:
                 found.append(flag_with("--image_root", folder))
         return f"; {' or '.join(found)} finds it" if found else ""
 
-    def unlisted(self, listed: Collection[Collection[str]], selection: Selection) -> Iterator[Failure]:
-        """The images in the folders of those that were found that no annotation file lists.
-
-        Args:
-            listed: keys of those that are.
-            selection: of the call.
-        """
-        for prefix, folder in sorted(self._image_folders.items()):
-            if folder in self._skip_dirs:
-                continue
-            for name in (entry.name for entry in entries(folder)):
-                key = f"{prefix}/{name}" if prefix else name
-                if is_hidden(name) or not is_image_name(name) or key in self._masks:
-                    continue
-                if any(key in keys for keys in listed):
-                    continue
-                reason = "image without annotations" if selection.takes(key) else EXCLUDED
-                yield Failure(printable(key), "list", reason, skipped=True)
-
-    def _found(
-        self,
-        file: CocoFile,
-        name: str,
-        bases: dict[str, _Bases],
-        candidates: Callable[[CocoFile], Iterator[str]],
-    ) -> LocatedFile:
-        """The file below the candidates, or else below folders whose names differ from theirs in case."""
-        known = bases.get(file.path)
-        if known is None:
-            known = bases[file.path] = _Bases(self._existing(candidates(file)))
+    def _found(self, file: CocoFile, name: str, is_mask: bool) -> LocatedFile:
+        """The file below the usual folders, or else below folders whose names differ from theirs in case."""
         try:
-            return self._find(name, known.folders)
+            return self._find(name, self._bases(file, is_mask, False))
         except BadInput as fault:
-            if known.in_any_case or fault.reason != "not found":
+            if fault.reason != "not found":
                 raise
-        spelled = itertools.chain.from_iterable(map(self._in_any_case, candidates(file)))
-        known = bases[file.path] = _Bases(self._existing(spelled), in_any_case=True)
-        return self._find(name, known.folders)
+        return self._find(name, self._bases(file, is_mask, True))
 
-    def _in_any_case(self, folder: str) -> Iterator[str]:
+    def _existing(self, file: CocoFile, is_mask: bool, in_any_case: bool) -> tuple[str, ...]:
+        folders = self._mask_folders(file) if is_mask else self._usual_folders(file)
+        if in_any_case:
+            folders = itertools.chain.from_iterable(map(self._respelled, folders))
+        return tuple(dict.fromkeys(filter(self._is_folder, folders)))
+
+    def _respelled(self, folder: str) -> Iterator[str]:
         """The folder if it exists, or else folders whose names differ from it only in case."""
-        if folder in self._roots or self._is_there(folder):
+        if folder in self._roots or self._is_folder(folder):
             yield folder
             return
         around, _, name = folder.rpartition("/")
-        for one in self._in_any_case(around):
-            yield from (f"{one}/{other}" for other in self._names(one) if other.lower() == name.lower())
-
-    def _names(self, folder: str) -> list[str]:
-        """Names in a folder that are not those of images."""
-        if folder not in self._others:
-            try:
-                names = names_in(folder, _LISTED)
-            except OSError as error:
-                raise os_fault(error, "annotations") from error
-            self._others[folder] = [name for name in names if not is_image_name(name)]
-        return self._others[folder]
+        for one in self._respelled(around):
+            others = self._other_names(one)
+            yield from (f"{one}/{other}" for other in others if other.lower() == name.lower())
 
     def _find(self, name: str, bases: tuple[str, ...]) -> LocatedFile:
-        if not is_unicode(name):
-            raise BadInput("annotations", "name is not UTF-8", printable(name))
-        try:
-            found = self._located(name, bases)
-        except BadInput as fault:
-            raise BadInput("annotations", fault.reason, fault.detail) from fault
-        if not is_unicode(found.key):
-            raise BadInput("annotations", "name is not UTF-8", printable(found.key))
-        return found
-
-    def _located(self, name: str, bases: tuple[str, ...]) -> LocatedFile:
         """The file of that name, or of the one that Windows would take it for."""
-        try:
-            return self._confinement.find(name, bases)
-        except BadInput as fault:
-            if "\\" not in name or fault.reason != "not found":
-                raise
-            inner = name.replace("\\", "/")
-            of_drive = _DRIVE.match(inner)  # a path of another machine
+        slashed = name.replace("\\", "/")
+        if _DRIVE.match(slashed):
+            slashed = slashed.rpartition("/")[2]  # of another machine
+        faults = []
+        for one in (name, slashed) if "\\" in name else (name,):
             try:
-                return self._confinement.find(inner.rpartition("/")[2] if of_drive else inner, bases)
-            except BadInput as other:
-                raise (fault if other.reason == "not found" else other) from None
+                found = self._confinement.find(_checked(one), bases)
+                _checked(found.key)
+                return found
+            except BadInput as fault:
+                faults.append(fault)
+                if fault.reason != "not found":
+                    break
+        shown = faults[0] if faults[-1].reason == "not found" else faults[-1]
+        raise BadInput("annotations", shown.reason, shown.detail) from shown
 
-    def _image_candidates(self, file: CocoFile) -> Iterator[str]:
+    def _usual_folders(self, file: CocoFile) -> Iterator[str]:
+        """The folders that images of an annotation file are looked for in, first those of its split."""
         roots = dict.fromkeys((file.folder, self._root, *self._above(file), *self._image_roots))
         yield from roots
         # files of one split may name it with and without its year
         for split in dict.fromkeys((file.written_split, *self._written[file.split], file.split)):
-            if not split:
-                continue
-            for root in roots:
+            for root in roots if split else ():
                 yield from (f"{root}/{folder}/{split}" for folder in _IMAGE_FOLDERS)
                 yield from (f"{root}/{split}", *(f"{root}/{split}/{folder}" for folder in _IMAGE_FOLDERS))
-        for root in roots:
-            yield from (f"{root}/{folder}" for folder in _IMAGE_FOLDERS)
+        yield from (f"{root}/{folder}" for root in roots for folder in _IMAGE_FOLDERS)
 
-    def _mask_candidates(self, file: CocoFile) -> Iterator[str]:
+    def _mask_folders(self, file: CocoFile) -> Iterator[str]:
+        stem = os.path.basename(file.path).removesuffix(".json")
         for root in dict.fromkeys((file.folder, *self._above(file), self._root, *self._image_roots)):
-            yield from (f"{root}/{file.stem}", f"{root}/annotations/{file.stem}")
-            yield from (f"{root}/panoptic/{file.stem}", f"{root}/panoptic", root)
+            inner = (stem, f"annotations/{stem}", f"panoptic/{stem}", "panoptic")
+            yield from (*(f"{root}/{folder}" for folder in inner), root)
 
     def _above(self, file: CocoFile) -> Iterator[str]:
         """The folders between an annotation file and the input."""
@@ -215,10 +156,17 @@ class CocoPlaces:
             yield folder
             folder = os.path.dirname(folder)
 
-    def _existing(self, candidates: Iterator[str]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(filter(self._is_there, candidates)))
 
-    def _is_there(self, folder: str) -> bool:
-        if folder not in self._is_folder:
-            self._is_folder[folder] = is_folder(folder)
-        return self._is_folder[folder]
+def _checked(name: str) -> str:
+    if not is_unicode(name):
+        raise BadInput("annotations", "name is not UTF-8", printable(name))
+    return name
+
+
+def _other_names(folder: str) -> list[str]:
+    """Names in a folder that are not those of images."""
+    try:
+        names = names_in(folder, _LISTED)
+    except OSError as error:
+        raise os_fault(error, "annotations") from error
+    return [name for name in names if not is_image_name(name)]

@@ -1,50 +1,62 @@
 """Source `coco`: the annotation files of COCO, and of all who write its format.
 
 Instances, stuff, person key points, captions, panoptic (https://cocodataset.org/#format-data), and labels of
-whole images as CVAT and Datumaro write them. Files of one split are put together image by image.
+images as CVAT and Datumaro write them. The files of one split are combined image by image: their annotations
+go to a file on disk, and each record is made of those of its image.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
-from typing import Any
+import bisect
+import collections
+import contextlib
+import dataclasses
+import functools
+import json
+import math
+from array import array
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeGuard
 
+from recordmill.transforms.internal_errors import internal_errors
 from recordmill.transforms.records import (
     AnnotatedObject,
     Annotations,
     BadInput,
     Failure,
+    FeatureValue,
     ImageRecord,
     ImageRef,
     MaskImage,
 )
-from recordmill.transforms.sources.coco.categories import CocoClasses
-from recordmill.transforms.sources.coco.files import CocoFile, find_files, kind_of, sniff_folder
-from recordmill.transforms.sources.coco.images import CocoPlaces
-from recordmill.transforms.sources.coco.index import CocoImage, CocoIndex
-from recordmill.transforms.sources.coco.objects import caption_of, merged, object_of, segments_of
-from recordmill.transforms.sources.coco.spool import Spooled, annotation_spool
-from recordmill.transforms.sources.config import (
-    ANNOTATIONS,
-    SourceConfig,
-    check_input_exists,
-    check_unused,
-    readable,
+from recordmill.transforms.sources.coco.annotations import (
+    CocoClasses,
+    caption_of,
+    merged,
+    object_of,
+    segments_of,
 )
-from recordmill.transforms.sources.names import extension_of, printable, split_of_folders
+from recordmill.transforms.sources.coco.files import CocoFile, Element, JsonSections, find_files
+from recordmill.transforms.sources.coco.images import CocoImages
+from recordmill.transforms.sources.config import ANNOTATIONS, SourceConfig, readable
+from recordmill.transforms.sources.entries_by_image import EntriesByImage
+from recordmill.transforms.sources.names import (
+    failed,
+    is_unicode,
+    printable,
+    split_of_folders,
+)
 from recordmill.transforms.sources.outline import left_out
-from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection
-from recordmill.transforms.sources.source import (
-    Description,
-    Item,
-    Items,
-    Source,
-)
-from recordmill.transforms.sources.tables.manifests import check_manifests, manifests
-from recordmill.transforms.storage.files import is_folder
+from recordmill.transforms.sources.selection import Selection
+from recordmill.transforms.sources.source import Description, Item, Items, Source
+from recordmill.transforms.sources.tables.manifests import check_manifests
+from recordmill.transforms.storage.confinement import LocatedFile
+from recordmill.transforms.storage.files import is_folder, open_file
 
-_UNUSED = ("image_column", "label_column", "label_pattern", "input_features", "mask_pattern")
+_NO_FEATURES: Mapping[str, FeatureValue] = {}
+_NOT_FEATURES = frozenset(
+    ("id", "file_name", "width", "height", "license", "coco_url", "flickr_url", "date_captured", "url")
+)
 
 
 class CocoSource(Source):
@@ -63,28 +75,13 @@ class CocoSource(Source):
         "  train2017/\n    000000000009.jpg",
         annotations=ANNOTATIONS,
     )
+    flags = ("annotations",)
+    searches_roots = True
 
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations or not is_folder(config.input):
-            flag = "--annotations" if config.annotations else "--input"
-            paths = [manifest.file for manifest in manifests(config)]
-            if any(extension_of(path) != "json" for path in paths):
-                return None
-            with readable(flag, paths[0]):
-                kind = kind_of(paths[0], must_be=False)
-            return None if kind is None else f"{paths[0]!r} is a COCO annotation file"
-        with readable("--input", config.input):
-            name = sniff_folder(config)
-        return None if name is None else f"{name!r} is a COCO annotation file"
-
-    def check(self, config: SourceConfig) -> None:
+    def check_input(self, config: SourceConfig) -> None:
         if config.annotations or not is_folder(config.input):
             check_manifests(config, self.name, takes_utf16=False)
-        check_input_exists(config)
-        check_unused(config, self.name, *_UNUSED)
-        check_selection(config)
-        with readable("--input", config.input):
-            files, _ = find_files(config)
+        files, _ = find_files(config)
         if not files:
             raise ValueError(
                 f"--input is {config.input!r}, where no COCO annotation file is found "
@@ -96,114 +93,219 @@ class CocoSource(Source):
             )
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
-        with readable("--input", config.input):
-            files, _ = find_files(config)
-        return tuple(sorted({file.split for file in files if file.split is not None}))
+        return tuple(sorted({file.split for file in _files(config) if file.split is not None}))
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
-        with readable("--input", config.input):
-            files, _ = find_files(config)
-        kinds = {file.kind for file in files} - {"images"}
+        kinds = {file.kind for file in _files(config)} - {"images"}
         if kinds == {"labels"}:
             return ("classification",)
         found = ("detection",) if kinds & {"objects", "captions"} else ()
         return (*found, "panoptic") if "panoptic" in kinds else found
 
     def items(self, config: SourceConfig, scratch: str) -> Items:
-        yield from _items(config)
+        files, others = find_files(config)
+        yield from others
+        with contextlib.closing(EntriesByImage()) as entries:
+            yield from _Reading(config, files, entries).items()
 
 
-def _items(config: SourceConfig) -> Iterator[Item]:
-    files, others = find_files(config)
-    yield from others
-    files.sort(key=lambda file: file.split or "")  # of one split in the order found
-    places, classes, selection = CocoPlaces(config, files), CocoClasses(), Selection(config)
-    with annotation_spool() as spool:
-        splits: list[tuple[str | None, CocoIndex]] = []
-        for split, of_split in itertools.groupby(files, key=lambda file: file.split):
-            index = CocoIndex(spool, places, classes, config.include_annotations)
-            splits.append((split, index))
-            for file in of_split:
-                yield from index.read(file)
-        if (names := classes.names()) is not None:
+def _files(config: SourceConfig) -> list[CocoFile]:
+    with readable("--input", config.input):
+        return find_files(config)[0]
+
+
+@dataclasses.dataclass(slots=True)
+class _Image:
+    """An image that files of one split list; name, id and file are those of the first of them."""
+
+    name: str
+    source_id: int | str
+    file: CocoFile
+    found: LocatedFile | BadInput
+    size: tuple[int, int] | None  # (height, width)
+    features: Mapping[str, FeatureValue]
+    fault: BadInput | None = None
+    numbers: tuple[int, ...] = ()  # on disk, one for each file that has annotations of it
+
+    @property
+    def key(self) -> str:
+        return printable(self.name) if isinstance(self.found, BadInput) else self.found.key
+
+
+class _Reading:
+    """Reads annotation files once: images into memory, annotations to disk."""
+
+    def __init__(self, config: SourceConfig, files: list[CocoFile], entries: EntriesByImage) -> None:
+        self._files = sorted(files, key=lambda file: file.split or "")  # of one split in the order found
+        self._include = config.include_annotations
+        self._selection = Selection(config)
+        self._finder = CocoImages(config, files)
+        self._classes = CocoClasses()
+        self._entries = entries
+        self._images: list[_Image] = []
+        self._rows: dict[str, int] = {}  # of the images of a split, by key
+        self._starts: list[int] = []  # the first number of each file
+        # Of the file that is read. Image ids are numbered as they are met, in annotations too:
+        self._numbers: dict[int | str, int] = {}
+        self._row_of = array("i")  # by that number; -1 where the image is not listed yet
+        self._listed: dict[int, int | str] = {}  # image ids by row
+
+    def items(self) -> Iterator[Item]:
+        keys = []
+        for at, file in enumerate(self._files):
+            if not at or file.split != self._files[at - 1].split:
+                self._rows = {}
+                keys.append(self._rows)
+            yield from self._read(file)
+        if (names := self._classes.names()) is not None:
             yield names
-        for split, index in splits:
-            maker = _Maker(index, places, classes, config.include_annotations)
-            for row, image in enumerate(index.images):
-                yield maker.item(row, image, split, selection)
-    yield from places.unlisted([index.rows for _, index in splits], selection)
+        for image in self._images:
+            yield self._selection.item(image.key, functools.partial(self._record, image))
+        yield from self._finder.unlisted(keys, self._selection)
 
+    def _read(self, file: CocoFile) -> Iterator[Failure]:
+        """Reads a file, its sections in any order; yields what belongs to no image."""
+        start = self._starts[-1] + len(self._row_of) if self._starts else 0
+        self._starts.append(start)
+        self._numbers, self._row_of, self._listed = {}, array("i"), {}
+        counts: collections.Counter[str] = collections.Counter()
+        with open_file(file.path) as stream:
+            for element in JsonSections(stream, file.path).elements():
+                counts[element.section] += 1
+                try:
+                    if element.section == "images":
+                        self._add_image(file, element.value)
+                    elif element.section == "annotations":
+                        number = start + self._number(_id_in(element.value, "annotation", "image_id"))
+                        self._entries.add(number, _kept(element, self._include))
+                    elif element.section == "categories":
+                        self._classes.add(element.value, file.name)
+                except BadInput as fault:
+                    name = _named(element.section, element.value, f"number {counts[element.section]}")
+                    yield failed(f"{file.name}:{name}", fault)
+        without_image: list[int] = []
+        for number, row in enumerate(self._row_of, start):
+            if row < 0:
+                without_image += self._entries.offsets(number)
+            elif self._entries.has(number):
+                self._images[row].numbers += (number,)
+        for offset in sorted(without_image):
+            value = json.loads(self._entries.at(offset))
+            name = _named("annotations", value, f"of image {value['image_id']}")
+            detail = f"the file lists no image with the id {value['image_id']!r}"
+            yield failed(
+                f"{file.name}:{name}", BadInput("annotations", "annotation without its image", detail)
+            )
 
-class _Maker:
-    """Makes the images of an index into records."""
+    def _number(self, image: int | str) -> int:
+        number = self._numbers.setdefault(image, len(self._row_of))
+        if number == len(self._row_of):
+            self._row_of.append(-1)
+        return number
 
-    def __init__(
-        self, index: CocoIndex, places: CocoPlaces, classes: CocoClasses, include: tuple[str, ...]
-    ) -> None:
-        self._index = index
-        self._places = places
-        self._classes = classes
-        self._include = include
-
-    def item(
-        self, row: int, image: CocoImage, split: str | None, selection: Selection
-    ) -> ImageRecord | Failure:
-        """The record of an image, or why there is none."""
-        if not selection.takes(image.key):
-            return Failure(image.key, "list", EXCLUDED, skipped=True)
-        place = image.place
+    def _add_image(self, file: CocoFile, value: Any) -> None:
+        """Takes an entry of `images`. Raises BadInput where it cannot be used, or repeats another one."""
+        image_id = _id_in(value, "image", "id")
+        name, url = value.get("file_name"), value.get("coco_url")
+        if name is None and isinstance(url, str):
+            name = "/".join(url.split("/")[-2:])  # LVIS has URLs alone: .../train2017/1.jpg
+        if not isinstance(name, str) or not name.strip():
+            detail = f"file_name is {value.get('file_name')!r}"
+            raise BadInput("annotations", "image without a file name", detail)
+        number = self._number(image_id)
+        if (row := self._row_of[number]) >= 0:
+            detail = f"{self._images[row].name!r} and {name!r} have the id {image_id!r}"
+            raise BadInput("annotations", "image id twice", detail)
+        found: LocatedFile | BadInput
         try:
-            if isinstance(place, BadInput):
-                raise place
-            if image.fault is not None:
-                raise image.fault
-            annotations = self._annotations(row, image)
+            found = self._finder.image(file, name)
+            key = found.key
         except BadInput as fault:
-            return Failure(image.key, fault.stage, fault.reason, printable(fault.detail))
-        origin = f"{self._index.files[image.file].name}, image {image.source_id}"
-        ref = ImageRef(place.path, version=place.version)
-        split = split_of_folders(place.key) if split is None else split
-        return ImageRecord(place.key, ref, split, annotations, origin, place.size)
+            found, key = fault, f"\0{name}"
+        row = self._rows.setdefault(key, len(self._images))
+        if row in self._listed:
+            detail = f"{name!r} has the ids {self._listed[row]!r} and {image_id!r}"
+            raise BadInput("annotations", "image twice", detail)
+        self._row_of[number], self._listed[row] = row, image_id
+        height, width = value.get("height"), value.get("width")
+        size = (int(height), int(width)) if _is_length(height) and _is_length(width) else None
+        features = {
+            key: item
+            for key, item in value.items()
+            if key not in _NOT_FEATURES and isinstance(item, str | int | float) and is_unicode(f"{key}{item}")
+        }
+        if row == len(self._images):
+            self._images.append(_Image(name, image_id, file, found, size, features or _NO_FEATURES))
+            return
+        image = self._images[row]
+        if image.size and size and image.size != size:
+            sizes = " and ".join(f"{width} x {height}" for height, width in (image.size, size))
+            image.fault = BadInput("annotations", "annotation files disagree on the size", sizes)
+        image.size = image.size or size
+        if features:
+            image.features = {**features, **image.features}
 
-    def _annotations(self, row: int, image: CocoImage) -> Annotations:
-        parts = _Parts()
-        for spooled in self._index.annotations(row):
+    def _record(self, image: _Image) -> ImageRecord:
+        found = image.found
+        if isinstance(found, BadInput):
+            raise found
+        if image.fault is not None:
+            raise image.fault
+        file = image.file
+        ref = ImageRef(found.path, version=found.version)
+        split = split_of_folders(found.key) if file.split is None else file.split
+        origin = f"{file.name}, image {image.source_id}"
+        return ImageRecord(found.key, ref, split, self._annotations(image), origin, found.size)
+
+    def _annotations(self, image: _Image) -> Annotations:
+        labels: dict[str | int, None] = {}
+        objects: list[AnnotatedObject] = []
+        captions: list[str] = []
+        masks: dict[str, MaskImage] = {}
+        positions: dict[tuple[object, ...], tuple[CocoFile, int]] = {}  # in objects
+        entries = ((number, data) for number in image.numbers for data in self._entries.of(number))
+        for number, data in entries:
+            file = self._files[bisect.bisect_right(self._starts, number) - 1]
+            value = json.loads(data)
             try:
-                self._add(spooled, parts)
+                with internal_errors("annotations"):
+                    if "segments_info" in value:
+                        if masks:
+                            detail = f"of {value.get('file_name')!r}"
+                            raise BadInput("annotations", "two panoptic masks", detail)
+                        masks["panoptic"] = self._panoptic(value, file)
+                    elif "caption" in value:
+                        captions += [caption_of(value)] if "captions" in self._include else []
+                    elif all(value.get(key) is None for key in ("bbox", "segmentation", "keypoints")):
+                        labels[self._classes.label(value.get("category_id"))] = None
+                    else:
+                        found = object_of(value, self._classes, self._include)
+                        position = file, len(objects)
+                        if isinstance(object_id := value.get("id"), int | str):
+                            position = positions.setdefault((object_id, found.label, found.box), position)
+                        if position[0] is file:
+                            objects.append(found)
+                        else:  # files of key points repeat the instances
+                            objects[position[1]] = merged(objects[position[1]], found)
             except BadInput as fault:
-                name = self._index.files[spooled.file].name
-                detail = f"annotation {spooled.value.get('id')!r} of {name}: {fault.detail}"
+                detail = f"annotation {value.get('id')!r} of {file.name}: {fault.detail}"
                 raise BadInput(fault.stage, fault.reason, detail) from fault
         return Annotations(
-            labels=tuple(parts.labels),
+            labels=tuple(labels),
             features=image.features,
-            objects=tuple(parts.objects),
-            captions=tuple(parts.captions),
-            masks=parts.masks,
+            objects=tuple(objects),
+            captions=tuple(captions),
+            masks=masks,
             size=image.size,
             source_id=str(image.source_id),
         )
-
-    def _add(self, spooled: Spooled, parts: _Parts) -> None:
-        value, file = spooled.value, self._index.files[spooled.file]
-        if "segments_info" in value:
-            if "panoptic" in parts.masks:
-                raise BadInput("annotations", "two panoptic masks", f"of {value.get('file_name')!r}")
-            parts.masks["panoptic"] = self._panoptic(value, file)
-        elif "caption" in value:
-            if "captions" in self._include:
-                parts.captions.append(caption_of(value))
-        elif any(value.get(key) is not None for key in ("bbox", "segmentation", "keypoints")):
-            parts.add_object(spooled, object_of(value, self._classes, self._include))
-        else:
-            parts.labels[self._classes.label(value.get("category_id"))] = None
 
     def _panoptic(self, value: dict[str, Any], file: CocoFile) -> MaskImage:
         name = value.get("file_name")
         if not isinstance(name, str) or not name:
             raise BadInput("annotations", "panoptic mask without a file name", f"file_name is {name!r}")
         try:
-            found = self._places.mask(file, name)
+            found = self._finder.mask(file, name)
         except BadInput as fault:
             reason = "panoptic mask not found" if fault.reason == "not found" else fault.reason
             raise BadInput("annotations", reason, fault.detail) from fault
@@ -211,24 +313,35 @@ class _Maker:
         return MaskImage(ImageRef(found.path, version=found.version), segments=segments)
 
 
-class _Parts:
-    """What the annotations of one image add up to; labels are the keys of their dict."""
+def _is_length(side: object) -> TypeGuard[int | float]:
+    return isinstance(side, int | float) and 0 < side < math.inf and side == int(side)
 
-    def __init__(self) -> None:
-        self.labels: dict[str | int, None] = {}
-        self.objects: list[AnnotatedObject] = []
-        self.captions: list[str] = []
-        self.masks: dict[str, MaskImage] = {}
-        self._known: dict[tuple[object, ...], tuple[int, int]] = {}  # (file, place in objects)
 
-    def add_object(self, spooled: Spooled, found: AnnotatedObject) -> None:
-        """Takes an object, or what it adds to one that another file has: key points tell instances again."""
-        number = spooled.value.get("id")
-        same = (number, found.label, found.box) if isinstance(number, int | str) else None
-        known = self._known.get(same) if same is not None else None
-        if known is not None and known[0] != spooled.file:
-            self.objects[known[1]] = merged(self.objects[known[1]], found)
-            return
-        if same is not None and known is None:
-            self._known[same] = spooled.file, len(self.objects)
-        self.objects.append(found)
+def _id_in(value: Any, kind: str, key: str) -> int | str:
+    """The id of an image in an entry. Raises BadInput where it has none."""
+    if not isinstance(value, dict):
+        raise BadInput("annotations", f"{kind} is not an object", str(value)[:100])
+    if (found := _id(value, key)) is None:
+        reason = f"{kind} without an {key.replace('_', ' ')}"
+        raise BadInput("annotations", reason, f"{key} is {value.get(key)!r}")
+    return found
+
+
+def _id(value: Any, key: str = "id") -> int | str | None:
+    found = value.get(key) if isinstance(value, dict) else None
+    if isinstance(found, str):
+        return found if is_unicode(found) else None
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+
+def _named(section: str, value: Any, otherwise: str) -> str:
+    number = _id(value)
+    return f"{section.removesuffix('s')} {otherwise if number is None else number}"
+
+
+def _kept(element: Element, include: tuple[str, ...]) -> bytes:
+    """The JSON of an annotation, without outlines that are neither wanted nor the only extent."""
+    value = element.value
+    if "segmentation" not in value or "masks" in include or not value.get("bbox"):
+        return element.text.encode()
+    return json.dumps({key: item for key, item in value.items() if key != "segmentation"}).encode()

@@ -6,19 +6,15 @@ splits next to another folder, splits below classes, `images` next to `masks`.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
 from collections.abc import Iterable, Iterator
 
 from recordmill.transforms.flags import flag_with
-from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.masks.match import MASK_FOLDERS
 from recordmill.transforms.sources.names import is_split_name, normal_split, splits_in
-from recordmill.transforms.sources.outline import Level, Outline, joined
-from recordmill.transforms.sources.pairs import (
-    IMAGE_FOLDERS,
-)
+from recordmill.transforms.sources.outline import Look, joined
+from recordmill.transforms.sources.pairs import IMAGE_FOLDERS
 from recordmill.transforms.sources.selection import Selection
 
 _DEEPEST = 50  # wrappers around folders of splits or classes
@@ -28,89 +24,64 @@ _STRUCTURAL = IMAGE_FOLDERS | MASK_FOLDERS | {"scribbles"}
 OR_FOLDER = "; or --source folder, which reads images and folders only"
 """The last alternative in a message."""
 
-
-def below_input(config: SourceConfig, key: str) -> str:
-    """The path of a folder of the input, as the call spells the input."""
-    return f"{config.input.rstrip('/')}/{key}" if key else config.input
+_Finding = tuple[str, list[str]]  # what is wrong, and what to do instead
 
 
-def plain_folder(outline: Outline, key: str = "") -> str:
+def plain_folder(look: Look, key: str = "") -> str:
     """The key of the folder, at or below `key`, that holds the folders of splits or classes.
 
     The folders above it are wrappers: each holds a single folder and no image.
     """
     top = key
     for _ in range(_DEEPEST):
-        inner = _only_folder_of_images(outline, key)
-        if inner is None or is_split_name(inner.rpartition("/")[2]):
+        inner = [] if look.level(key).images else list(itertools.islice(_with_images(look, key), 2))
+        if len(inner) != 1 or is_split_name(_name(inner[0])):
             break
-        key = inner
-    return _nearest_with_folders(outline, key, top)
-
-
-def _nearest_with_folders(outline: Outline, key: str, top: str) -> str:
-    """The lowest folder from `key` up to `top` that is called `images`, or has splits or several classes."""
-    while key != top:
-        level = outline.level(key)
-        if (
-            key.rpartition("/")[2].lower() in IMAGE_FOLDERS
-            or _split_folders(outline, key)
-            or (_are_stray(level) and _has_images_in_two(outline, key))
-        ):
-            return key
+        key = inner[0]
+    while key != top and not _has_folders(look, key):
         key = key.rpartition("/")[0]
     return key
 
 
-def folders_of_splits(outline: Outline) -> tuple[list[str], str]:
+def _has_folders(look: Look, key: str) -> bool:
+    """Whether a folder is called `images`, or has splits or several classes."""
+    if _name(key).lower() in IMAGE_FOLDERS or _split_folders(look, key):
+        return True
+    level = look.level(key)
+    has_classes = not level.images or len(level.images) < len(level.folders)
+    return has_classes and len(list(itertools.islice(_with_images(look, key), 2))) == 2
+
+
+def folders_of_splits(look: Look) -> tuple[list[str], str]:
     """Folders of the input that hold images, if one of them has several splits of its own.
 
     Returns:
         Their names, and the key of the first split as an example; both empty if no folder has splits.
     """
-    names = outline.level("").folders[:_COMPARED]
-    if names and all(map(is_split_name, names)):
-        return [], ""
-    for name in names:
-        splits = [] if is_split_name(name) else _split_folders(outline, plain_folder(outline, name))
+    names = look.level("").folders[:_COMPARED]
+    for name in [] if all(map(is_split_name, names)) else names:
+        splits = [] if is_split_name(name) else _split_folders(look, plain_folder(look, name))
         if len(splits) > 1:
-            return [one for one in names if outline.holds_images(one)], splits[0]
+            return list(filter(look.holds_images, names)), splits[0]
     return [], ""
 
 
-def _only_folder_of_images(outline: Outline, key: str) -> str | None:
-    level = outline.level(key)
-    if level.images:
-        return None
-    found = list(_folders_of_images(outline, key, level, 2))
-    return found[0] if len(found) == 1 else None
+def _with_images(look: Look, key: str = "") -> Iterator[str]:
+    """Keys of the folders in a folder that hold images."""
+    return filter(look.holds_images, (joined(key, name) for name in look.level(key).folders))
 
 
-def _are_stray(level: Level) -> bool:
-    """Whether a folder has no images, or fewer than folders."""
-    return not level.images or len(level.images) < len(level.folders)
-
-
-def _has_images_in_two(outline: Outline, key: str) -> bool:
-    return len(list(_folders_of_images(outline, key, outline.level(key), 2))) == 2
-
-
-def _folders_of_images(outline: Outline, key: str, level: Level, most: int) -> Iterator[str]:
-    for name in level.folders:
-        if outline.holds_images(joined(key, name)):
-            yield joined(key, name)
-            most -= 1
-            if not most:
-                return
-
-
-def _split_folders(outline: Outline, key: str) -> list[str]:
+def _split_folders(look: Look, key: str) -> list[str]:
     """The folders named like splits that hold images; empty if another folder holds images too."""
-    inner = [joined(key, name) for name in outline.level(key).folders]
-    splits = [one for one in inner if is_split_name(one.rpartition("/")[2])]
-    if not splits or any(outline.holds_images(one) for one in inner if one not in splits):
+    inner = [joined(key, name) for name in look.level(key).folders]
+    splits = [one for one in inner if is_split_name(_name(one))]
+    if not splits or any(look.holds_images(one) for one in inner if one not in splits):
         return []
-    return list(filter(outline.holds_images, splits))
+    return list(filter(look.holds_images, splits))
+
+
+def _name(key: str) -> str:
+    return key.rpartition("/")[2]
 
 
 def commands(found: Iterable[tuple[str, str]]) -> str:
@@ -120,170 +91,105 @@ def commands(found: Iterable[tuple[str, str]]) -> str:
     return "; ".join(listed[:_LISTED]) + more
 
 
-@dataclasses.dataclass(frozen=True)
-class _Classes:
-    """Folders that source `folder` reads as classes or splits.
-
-    Attributes:
-        config: of the call, whose input is the folder around them.
-        outline: of the folders.
-        key: of the folder around them.
-    """
-
-    config: SourceConfig
-    outline: Outline
-    key: str
-
-    def level(self, name: str = "") -> Level:
-        """The contents of one of the folders, or of the folder around them."""
-        return self.outline.level(self._key(name))
-
-    def folders(self, name: str = "") -> list[str]:
-        """The folders with images in one of the folders, or in the folder around them."""
-        inner = self.level(name).folders
-        return [one for one in inner if self.outline.holds_images(self._key(joined(name, one)))]
-
-    def count(self, name: str, most: int) -> int:
-        """The number of images in and below one of the folders, counted up to `most`."""
-        levels = (level for _, level in self.outline.walk(self._key(name)))
-        images = itertools.chain.from_iterable(level.images for level in levels)
-        return sum(1 for _ in itertools.islice(images, most))
-
-    def strays(self) -> list[str]:
-        """The selected images that lie directly in the folder around them."""
-        return list(filter(Selection(self.config).takes, self.level().images))
-
-    def _key(self, name: str) -> str:
-        return joined(self.key, name) if name else self.key
-
-    def refused(self, what: str, *ways: str) -> ValueError:
-        """The error that names what was found, and what to do instead."""
-        return ValueError(f"--input is {self.config.input!r}, where {what}: {'; '.join(ways)}{OR_FOLDER}")
-
-    def command(self, *names: str) -> str:
-        """The instruction to give one of some folders."""
-        listed = commands((below_input(self.config, name), "") for name in names)
-        return f"give {'one of them: ' if len(names) > 1 else ''}{listed}"
-
-
-def check_class_folders(config: SourceConfig, outline: Outline, key: str, is_cut: bool) -> None:
-    """Checks the folders that would be read as splits or classes.
+def check_class_folders(look: Look, is_cut: bool) -> None:
+    """Checks the folders in an input that would be read as splits or classes.
 
     Args:
-        config: of the call, whose input is the folder around them.
-        outline: of the input.
-        key: of the folder around them.
+        look: at the folder around them.
         is_cut: whether folders were left out of the search for a dataset.
 
     Raises:
         ValueError: some look like parts of a dataset; or only one is there, and the search was incomplete.
     """
-    classes = _Classes(config, outline, key)
-    names = classes.folders()
+    names = list(_with_images(look))
     splits = list(filter(is_split_name, names))
-    _check_splits(classes, names, splits)
+    findings = [_mixed_splits(look, names, splits)]
     if splits and len(splits) == len(names):
-        names = sorted({joined(split, name) for split in splits for name in classes.folders(split)})
-    _check_split_words(classes, names)
-    _check_splits_below(classes, names)
-    if config.label_pattern is None:
-        _check_structural(classes, names)
-        _check_depths(classes, names)
-        if is_cut and not splits and len(names) < 2 and _is_single(config):
-            raise ValueError(
-                f"--input is {config.input!r}, where all images are in one first-level folder, and there "
-                f"are too many folders to search for a dataset: give the dataset's own folder"
-                f"{OR_FOLDER}"
-            )
+        names = sorted({name for split in splits for name in _with_images(look, split)})
+    findings += [_split_words(look, names), _splits_below(look, names)]
+    if look.config.label_pattern is None:
+        findings += [_structural(look, names), _depths(look, names)]
+        if is_cut and not splits and len(names) < 2:
+            findings.append(_single(look))
+    for what, ways in itertools.chain.from_iterable(findings):
+        raise ValueError(f"--input is {look.config.input!r}, where {what}: {'; '.join(ways)}{OR_FOLDER}")
 
 
-def _check_splits(classes: _Classes, names: list[str], splits: list[str]) -> None:
-    """Refuses splits next to a folder that is no split, or next to an image."""
+def _give(look: Look, *keys: str) -> str:
+    """The instruction to give one of some folders."""
+    listed = commands((look.given(key), "") for key in keys)
+    return f"give {'one of them: ' if len(keys) > 1 else ''}{listed}"
+
+
+def _mixed_splits(look: Look, names: list[str], splits: list[str]) -> Iterator[_Finding]:
+    """Splits next to a folder that is no split, or next to an image."""
     others = [name for name in names if name not in splits]
     if others and len(set(map(normal_split, splits))) > 1:
         shown = " and ".join(map(repr, splits[:2]))
-        what = f"{shown} are named like splits, and {others[0]!r} is not"
-        raise classes.refused(what, "move it elsewhere", classes.command(*splits, *others))
-    if splits and not others and (strays := classes.strays()):
+        ways = ["move it elsewhere", _give(look, *splits, *others)]
+        yield f"{shown} are named like splits, and {others[0]!r} is not", ways
+    strays = list(filter(Selection(look.config).takes, look.level("").images))
+    if splits and not others and strays:
         ways = [f"leave it out with {flag_with('--exclude', strays[0])}"] if len(strays) == 1 else []
-        ways.append(classes.command(*splits))
-        raise classes.refused(f"{splits[0]!r} is named like a split, and {strays[0]!r} is in none", *ways)
+        found = f"{splits[0]!r} is named like a split, and {strays[0]!r} is in none"
+        yield found, [*ways, _give(look, *splits)]
 
 
-def _check_split_words(classes: _Classes, names: list[str]) -> None:
-    """Refuses classes if most are named after different splits: `seg_train`, `seg_test`."""
-    found = {name: _split_words(name.rpartition("/")[2]) for name in names}
+def _split_words(look: Look, names: list[str]) -> Iterator[_Finding]:
+    """Classes most of which are named after different splits: `seg_train`, `seg_test`."""
+    found = {name: _splits_named(_name(name)) for name in names}
     alike = [name for name, words in found.items() if words]
     if 2 * len(alike) >= len(names) and len(set().union(*found.values())) > 1:
         shown = " and ".join(map(repr, alike[:2]))
-        raise classes.refused(f"{shown} are named after splits, and are no classes", classes.command(*names))
+        yield f"{shown} are named after splits, and are no classes", [_give(look, *names)]
 
 
-def _check_structural(classes: _Classes, names: list[str]) -> None:
-    """Refuses classes that are all named like parts of a dataset: `images`, `masks`, `train_images`."""
-    if len(names) == 1:
-        names = [_lowest(classes, names[0])]
-    lasts = [name.rpartition("/")[2] for name in names]
-    if lasts and all(last.lower() in _STRUCTURAL or _split_words(last) for last in lasts):
-        shown = " and ".join(map(repr, names[:2]))
-        is_one = len(names) == 1
-        what = (
-            f"{shown} {'is' if is_one else 'are'} named like {'a part' if is_one else 'parts'} of a dataset"
-        )
-        raise classes.refused(f"{what}, and no class{'' if is_one else 'es'}", classes.command(*names))
-
-
-def _lowest(classes: _Classes, name: str) -> str:
-    """The folder reached by descending while a folder holds no image and a single folder."""
-    while not classes.level(name).images and len(inner := classes.folders(name)) == 1:
-        name = joined(name, inner[0])
-    return name
-
-
-def _check_splits_below(classes: _Classes, names: list[str]) -> None:
-    """Refuses splits in the folders of classes: `cat/train`, `cat/test`."""
-    for name in names[:_COMPARED]:
-        splits = list(filter(is_split_name, classes.folders(name)))
-        if len(set(map(normal_split, splits))) > 1:
-            shown = " and ".join(repr(joined(name, split)) for split in splits[:2])
-            raise classes.refused(
-                f"{shown} are named like splits and lie below a class, where splits are not read",
-                "put the splits above the classes",
-                classes.command(name),
-            )
-
-
-def _check_depths(classes: _Classes, names: list[str]) -> None:
-    """Refuses one folder of classes next to folders of fewer images, such as those of documents."""
-    if not 1 < len(names) <= _COMPARED:
-        return
-    inner = {name: classes.folders(name) for name in names}
-    nested = [name for name, folders in inner.items() if len(folders) > 1]
-    if len(nested) != 1:
-        return
-    others = [name for name in names if name not in nested]
-    few = len(inner[nested[0]])
-    others_hold = sum(classes.count(name, few) for name in others)
-    if len(classes.level(nested[0]).images) < few and others_hold < few:
-        raise classes.refused(
-            f"{nested[0]!r} has folders of classes, and the images of {others[0]!r} lie outside it",
-            classes.command(nested[0], *others),
-        )
-
-
-def _split_words(name: str) -> set[str]:
+def _splits_named(name: str) -> set[str]:
     """The splits named by words of a folder's name, with or without a number: `test1`, `seg_train`."""
     return splits_in(re.sub(r"[ _-]+", "_", re.sub(r"(?<=[a-z])\d{1,2}(?=_|$)", "", name.lower())))
 
 
-def _is_single(config: SourceConfig) -> bool:
-    """Whether all images lie in one first-level folder, as far as an outline shows."""
-    found: set[str] = set()
-    for key, level in Outline(config).walk():
-        if level.images:
-            if not key:
-                return False
-            found.add(key.partition("/")[0])
-            if len(found) > 1:
-                return False
-    return True
+def _splits_below(look: Look, names: list[str]) -> Iterator[_Finding]:
+    """Splits in the folders of classes: `cat/train`, `cat/test`."""
+    for name in names[:_COMPARED]:
+        splits = [inner for inner in _with_images(look, name) if is_split_name(_name(inner))]
+        if len({normal_split(_name(split)) for split in splits}) > 1:
+            shown = " and ".join(map(repr, splits[:2]))
+            what = f"{shown} are named like splits and lie below a class, where splits are not read"
+            yield what, ["put the splits above the classes", _give(look, name)]
+
+
+def _structural(look: Look, names: list[str]) -> Iterator[_Finding]:
+    """Classes that are all named like parts of a dataset: `images`, `masks`, `train_images`."""
+    if len(names) == 1:  # the folders in it may be wrappers, too
+        while not look.level(names[0]).images and len(inner := list(_with_images(look, names[0]))) == 1:
+            names = inner
+    if names and all(_name(one).lower() in _STRUCTURAL or _splits_named(_name(one)) for one in names):
+        are, parts, es = ("is", "a part", "") if len(names) == 1 else ("are", "parts", "es")
+        shown = " and ".join(map(repr, names[:2]))
+        yield f"{shown} {are} named like {parts} of a dataset, and no class{es}", [_give(look, *names)]
+
+
+def _depths(look: Look, names: list[str]) -> Iterator[_Finding]:
+    """One folder of classes next to folders of fewer images, such as those of documents."""
+    inner = {name: len(list(_with_images(look, name))) for name in names[: _COMPARED + 1]}
+    nested = [name for name, count in inner.items() if count > 1]
+    others = [name for name in names if name not in nested]
+    if len(nested) != 1 or not others or len(names) > _COMPARED:
+        return
+    levels = (level for name in others for _, level in look.walk(name))
+    most = inner[nested[0]]
+    outside = itertools.islice(itertools.chain.from_iterable(level.images for level in levels), most)
+    if len(look.level(nested[0]).images) < most and len(list(outside)) < most:
+        what = f"{nested[0]!r} has folders of classes, and the images of {others[0]!r} lie outside it"
+        yield what, [_give(look, nested[0], *others)]
+
+
+def _single(look: Look) -> Iterator[_Finding]:
+    """All images in one first-level folder, where the search for a dataset was incomplete."""
+    folders = {key.partition("/")[0] for key, level in look.walk() if level.images}
+    if len(folders) <= 1 and "" not in folders:
+        what = (
+            "all images are in one first-level folder, and there are too many folders to search for a dataset"
+        )
+        yield what, ["give the dataset's own folder"]

@@ -1,26 +1,34 @@
-"""Refuses a folder of images with annotations that source `folder` would not read."""
+"""Refuses annotations that would not be read: in a folder of images, or in archives of images."""
 
 from __future__ import annotations
 
+import contextlib
 import csv
-import dataclasses
 import itertools
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from recordmill.transforms.flags import flag_with
+from recordmill.transforms.records import Failure
+from recordmill.transforms.sources.archives.archive import NOT_AN_ARCHIVE, archives, first_names
+from recordmill.transforms.sources.archives.members import is_gzip
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.masks.classes import is_mask_of
-from recordmill.transforms.sources.masks.match import ENDINGS, LOSSLESS, MASK_FOLDERS
+from recordmill.transforms.sources.masks.match import (
+    ENDINGS,
+    LOSSLESS,
+    MASK_FOLDERS,
+    image_path,
+    mask_path,
+    match_masks,
+)
 from recordmill.transforms.sources.names import extension_of, is_image_name, is_split_name, name_stem
-from recordmill.transforms.sources.outline import Level, Outline, joined
-from recordmill.transforms.sources.small_files import head_of
+from recordmill.transforms.sources.outline import Level, Look, joined
+from recordmill.transforms.sources.tables.columns import IMAGE_COLUMNS, usual_name
 from recordmill.transforms.sources.tables.parquet import ParquetSource
-from recordmill.transforms.sources.tables.rows import IMAGE_COLUMNS, usual_name
 from recordmill.transforms.sources.tfrecord.files import is_tfrecord_name, looks_framed
 from recordmill.transforms.sources.voc.xml import what_else
-from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_folder
 from recordmill.transforms.storage.layout import MANIFEST
 
@@ -32,253 +40,254 @@ _FOLDERS = 3  # folders in a message
 _COMPARED, _COMPARED_REMOTE = 8, 3  # folders of images that are compared as images and masks
 _STEMS = 1_000  # names of each compared folder
 _PAIRS = 3  # pairs of image and mask that are opened
-_BY_NAME = (
-    (
-        re.compile(r"(?:.*/)?(?:list_(?:attr|bbox|landmarks)_celeba|identity_CelebA)\.(?:txt|csv)"),
-        "CelebA's lists",
-        "make a CSV of them, with a column of file names",
-    ),
-    (
-        re.compile(r"(?:.*/)?data\.ya?ml"),
-        "the classes of a YOLO dataset",
-        "add its label files, and give --source yolo",
-    ),
-    (
-        re.compile(r".*\.arrow"),
-        "Arrow files of Hugging Face",
-        "save the dataset with to_parquet, and give that",
-    ),
-    (
-        re.compile(r"(?:.*/)?(?:digitStruct|imagelabels|setid|cars_annos)\.mat|.*_anno(?:s|tations)?\.mat"),
-        "annotations of MATLAB",
-        "make a CSV of them, with a column of file names",
-    ),
-)
-_CVAT = ("annotations in CVAT's own XML", "export the task as COCO, PASCAL VOC or YOLO")
+_MASKS = 50  # masks whose images are looked for by name
+_FILES, _ARCHIVES = 1_000, 8  # that are looked at for annotations in archives
+_IN_ZIP, _IN_TAR, _UNPACKED = 20_000, 2_000, 200  # names of an archive, by how they are listed
 _OF_AN_IMAGE = ("json", "xml", "mat", "npy", "txt", "csv")  # extensions of files that annotate one image
 _ALSO_NOTES = ("txt", "csv")  # a single one may be a note
-_TABLES = ("csv", "tsv", "jsonl", "ndjson", "jsonlines")
-_CONVERT = "convert them to COCO, PASCAL VOC or YOLO, or make a CSV of them, with a column of file names"
 _MAY_BE_CLASSES = frozenset(("mask", "label", "seg", "gt"))  # such as photographs of masks
+_AS_CSV = "make a CSV of them, with a column of file names"
+_CONVERT = f"convert them to COCO, PASCAL VOC or YOLO, or {_AS_CSV}"
 
 _Finding = tuple[str, str, str]  # the key of a file or folder, what it holds, and the remedy
 
 
-def check_unread(config: SourceConfig, outline: Outline) -> None:
+def check_unread(look: Look) -> None:
     """Checks the names in the first folders, and opens a few files, for annotations that are not read.
 
     Raises:
         ValueError: says what they are, and the remedy.
         OSError: the input cannot be looked at.
     """
-    names = _Names.of(outline)
-    looks: tuple[Callable[[SourceConfig, Outline, _Names], _Finding | None], ...] = (
-        _known_format,
-        _tfrecords,
-        _links_outside,
-        _of_single_images,
-        _tables,
-        _lists,
-        _masks_by_name,
-        _masks_by_content,
-    )
-    for look in looks:
-        if (found := look(config, outline, names)) is not None:
-            key, what, remedy = found
-            raise ValueError(
-                f"--input is {config.input!r}, where {key!r} holds {what}, which are not read: "
-                f"{remedy}; for the images without them give --source folder"
-            )
+    names = _Names(look)
+    finders = (_by_name, _links_outside, _by_images, _by_content, _masks_by_name, _masks_by_content)
+    for key, what, remedy in itertools.chain.from_iterable(find(names) for find in finders):
+        raise ValueError(
+            f"--input is {look.config.input!r}, where {key!r} holds {what}, which are not read: "
+            f"{remedy}; for the images without them give --source folder"
+        )
 
 
-@dataclasses.dataclass(slots=True)
 class _Names:
     """The names in the first folders of an input.
 
     Attributes:
         levels: folders with images, by key.
+        images: names of the image files.
+        stems: the same, without extensions.
         others: keys of files that are not images by name.
     """
 
-    levels: dict[str, Level]
-    others: list[str]
-    _stems: frozenset[str] | None = None
-
-    @classmethod
-    def of(cls, outline: Outline) -> _Names:
-        levels, others = {}, []
-        for key, level in outline.walk():
+    def __init__(self, look: Look) -> None:
+        self.look = look
+        self.levels: dict[str, Level] = {}
+        self.others: list[str] = []
+        for key, level in look.walk():
             if level.images:
-                levels[key] = level
-            others += [joined(key, name) for name in level.others]
-        return cls(levels, others)
+                self.levels[key] = level
+            self.others += [joined(key, name) for name in level.others]
+        self.images = [image for level in self.levels.values() for image in level.images]
+        self.stems = frozenset(map(name_stem, self.images))
 
-    @property
-    def images(self) -> Iterator[str]:
-        """File names of the images."""
-        return itertools.chain.from_iterable(level.images for level in self.levels.values())
-
-    @property
-    def stems(self) -> frozenset[str]:
-        """File names of the images, without extensions."""
-        if self._stems is None:
-            self._stems = frozenset(map(name_stem, self.images))
-        return self._stems
-
-    def of_kind(self, *extensions: str) -> list[str]:
+    def of_kind(self, *extensions: str) -> Iterator[str]:
         """Keys of the first other files with one of the extensions."""
-        found = (key for key in self.others if extension_of(key) in extensions)
-        return list(itertools.islice(found, _OPENED))
+        return itertools.islice((key for key in self.others if extension_of(key) in extensions), _OPENED)
+
+    def count(self, images: Iterable[str]) -> int:
+        """The number of names that are images of the input, with or without extension."""
+        return sum(image in self.stems or name_stem(image) in self.stems for image in images)
+
+    def rows(self, key: str) -> list[str]:
+        """The first lines of a text that are not blank; none of a binary file. The last may be cut off."""
+        head = self.look.head(key, _START)
+        lines = [] if b"\0" in head else head.decode("utf-8", "replace").splitlines()
+        return list(itertools.islice(filter(None, map(str.strip, lines)), _ROWS))
 
 
-def _known_format(_: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
+_BY_NAME = (
+    (r"(list_(attr|bbox|landmarks)_celeba|identity_CelebA)\.(txt|csv)", "CelebA's lists", _AS_CSV),
+    (r"data\.ya?ml", "the classes of a YOLO dataset", "add its label files, and give --source yolo"),
+    (r".*\.arrow", "Arrow files of Hugging Face", "save the dataset with to_parquet, and give that"),
+    (
+        r"(digitStruct|imagelabels|setid|cars_annos|.*_anno(s|tations)?)\.mat",
+        "annotations of MATLAB",
+        _AS_CSV,
+    ),
+)
+"""Pattern of the file's name, what it holds, and the remedy."""
+
+
+def _by_name(names: _Names) -> Iterator[_Finding]:
     for key in names.others:
         for pattern, what, remedy in _BY_NAME:
-            if pattern.fullmatch(key):
-                return key, what, remedy
-    for key in names.of_kind("xml"):
-        if what_else(head_of(outline.file(key))) is not None:
-            return (key, *_CVAT)
-    return None
+            if re.fullmatch(pattern, key.rpartition("/")[2]):
+                yield key, what, remedy
 
 
-def _tfrecords(config: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
-    """TFRecords, except in datasets that this program wrote."""
-    found = (key for key in names.others if is_tfrecord_name(key.rpartition("/")[2]))
-    for key in itertools.islice(found, _OPENED):
-        is_ours = MANIFEST in outline.level(key.rpartition("/")[0]).others
-        try:
-            is_framed = not is_ours and looks_framed(outline.file(key))
-        except OSError:
-            continue
-        if is_framed:
-            return key, "TFRecords", f"give {flag_with('--input', config.input)} --source tfrecord"
-    return None
-
-
-def _links_outside(_: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
+def _links_outside(names: _Names) -> Iterator[_Finding]:
     """Links out of the input with a name such as `masks`."""
-    for link, leads_to in outline.outside.items():
+    for link, leads_to in names.look.outside.items():
         if os.path.basename(link).lower() in MASK_FOLDERS and is_folder(leads_to):
-            key = link.removeprefix(outline.path("")).strip("/")
+            key = link.removeprefix(names.look.root).strip("/")
             what = f"a link to the annotations in {leads_to!r}, outside the input"
-            return key, what, f"give {flag_with('--image_root', leads_to)}"
-    return None
+            yield key, what, f"give {flag_with('--image_root', leads_to)}"
 
 
-def _of_single_images(_: SourceConfig, __: Outline, names: _Names) -> _Finding | None:
-    """Files with the names of images, which annotate one image each."""
+def _by_images(names: _Names) -> Iterator[_Finding]:
+    if (key := _of_an_image(names.others, names.stems)) is not None:
+        yield key, f".{extension_of(key)} files with the names of images", _CONVERT
+
+
+def _of_an_image(others: Iterable[str], stems: Collection[str]) -> str | None:
+    """The first file that has the name of an image, and so annotates it."""
     found: dict[str, list[str]] = {}
-    for key in names.others:
-        if (extension := extension_of(key)) in _OF_AN_IMAGE and name_stem(key) in names.stems:
-            found.setdefault(extension, []).append(key)
-    for extension, keys in found.items():
-        if extension not in _ALSO_NOTES or len(keys) > 1 or len(names.stems) <= 2:
-            return keys[0], f".{extension} files with the names of images", _CONVERT
+    for name in others:
+        if (extension := extension_of(name)) in _OF_AN_IMAGE and name_stem(name) in stems:
+            found.setdefault(extension, []).append(name)
+    for extension, alike in found.items():
+        if extension not in _ALSO_NOTES or len(alike) > 1 or len(stems) <= 2:
+            return alike[0]
     return None
 
 
-def _tables(config: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
-    """Tables whose rows name images."""
-    found = [key for key in names.of_kind(*_TABLES) if _names_images(_rows(outline.file(key)), names)]
-    if found:
-        alike = [key for key in found if extension_of(key) == extension_of(found[0])]
-        files = " ".join(flag_with("--annotations", outline.path(key)) for key in alike)
-        folders = (*config.image_roots, *map(outline.path, _apart(alike, names)))
-        roots = "".join(f" {flag_with('--image_root', folder)}" for folder in dict.fromkeys(folders))
-        column = _image_column(found[0], outline, names)
-        remedy = f"give {flag_with('--input', config.input)} {files}{roots}{column}"
-        return found[0], "rows that name images", remedy
+def _by_content(names: _Names) -> Iterator[_Finding]:
+    """Files whose first bytes are annotations, or name images."""
+    look = names.look
+    given = flag_with("--input", look.config.input)
+    for key in names.of_kind("xml"):
+        if what_else(look.head(key)) is not None:
+            yield key, "annotations in CVAT's own XML", "export the task as COCO, PASCAL VOC or YOLO"
+    named = (key for key in names.others if is_tfrecord_name(key.rpartition("/")[2]))
+    for key in itertools.islice(named, _OPENED):
+        if _is_framed(look, key):
+            yield key, "TFRecords", f"give {given} --source tfrecord"
+    tables = [
+        key for key in names.of_kind("csv", "tsv", "jsonl", "ndjson", "jsonlines") if _names_rows(names, key)
+    ]
+    if tables:
+        yield tables[0], "rows that name images", f"give {given} {_table_flags(names, tables)}"
     for key in names.of_kind("json", "xml"):
-        if any(_is_named(image, row) for row in _rows(outline.file(key)) for image in _some_images(names)):
-            return key, "names of images", _CONVERT
-    for key in names.of_kind("parquet", "pq")[:1]:
-        path = outline.path(key)
-        try:
-            ParquetSource().check(SourceConfig("parquet", path, image_roots=(config.input,)))
-        except (ValueError, OSError):
-            continue
-        return key, "rows of images", f"give {flag_with('--input', path)} --source parquet"
-    return None
+        images = (rf"(?<![\w.-]){re.escape(image)}(?![\w.-])" for image in names.images[:_ROWS])
+        if any(re.search(image, row) for image in images for row in names.rows(key)):
+            yield key, "names of images", _CONVERT
+    for key in names.of_kind("parquet", "pq"):
+        path = look.path(key)
+        with contextlib.suppress(ValueError, OSError):
+            ParquetSource().check(SourceConfig("parquet", path, image_roots=(look.config.input,)))
+            yield key, "rows of images", f"give {flag_with('--input', path)} --source parquet"
+    for key in names.of_kind("txt", "lst"):
+        if _is_list(names, key):
+            yield key, "a list of images", "make a CSV of it, with a column of file names"
 
 
-def _image_column(key: str, outline: Outline, names: _Names) -> str:
-    """The flag for the column of a CSV that names images; empty if the column is found without it."""
-    rows = _rows(outline.file(key)) if extension_of(key) in ("csv", "tsv") else []
+def _is_framed(look: Look, key: str) -> bool:
+    """Whether a file holds TFRecords, except in datasets that this program wrote."""
+    if MANIFEST in look.level(key.rpartition("/")[0]).others:
+        return False
+    try:
+        return looks_framed(look.file(key))
+    except OSError:
+        return False
+
+
+def _names_rows(names: _Names, key: str) -> bool:
+    """Whether one of the first rows names an image file, or most name an image without its extension."""
+    cells = [re.split(r'[,;|\t"\'{}\[\]]', row) for row in names.rows(key)]
+    last = [[cell.strip().rpartition("/")[2] for cell in row] for row in cells]
+    files = frozenset(names.images) if last else frozenset()
+    if any(cell in files for row in last for cell in row if is_image_name(cell)):
+        return True
+    return 2 * sum(any(cell in names.stems for cell in row if cell) for row in last) > len(last) > 0
+
+
+def _table_flags(names: _Names, found: list[str]) -> str:
+    """The flags that read the tables of the first one's extension, and the images in folders without one."""
+    look = names.look
+    alike = [key for key in found if extension_of(key) == extension_of(found[0])]
+    around = {"", *(key.rpartition("/")[0] for key in alike)}
+    apart = [key for key in names.levels if key not in around]
+    folders = (*look.config.image_roots, *map(look.path, apart if len(apart) <= _FOLDERS else ()))
+    flags = [flag_with("--annotations", look.path(key)) for key in alike]
+    flags += [flag_with("--image_root", folder) for folder in dict.fromkeys(folders)]
+    return " ".join((*flags, *_image_column(names, found[0])))
+
+
+def _image_column(names: _Names, key: str) -> Iterator[str]:
+    """The flag for the column of a CSV that names images, unless the column is found without it."""
+    rows = names.rows(key) if extension_of(key) in ("csv", "tsv") else []
     marks = max(",;\t|", key=rows[0].count) if rows else ","
     header, *first = csv.reader(rows, delimiter=marks) if rows else [[]]
     if usual_name(IMAGE_COLUMNS, [name.strip() for name in header]) is not None:
-        return ""
+        return
     for at, name in enumerate(header):
         images = [row[at].strip().rpartition("/")[2] for row in first if at < len(row)]
-        if 2 * _known(images, names) > len(images) > 0 and not is_image_name(name) and len(name) <= _LONGEST:
-            return f" {flag_with('--image_column', name)}"
-    return ""
+        if 2 * names.count(images) > len(images) > 0 and not is_image_name(name) and len(name) <= _LONGEST:
+            yield flag_with("--image_column", name)
+            return
 
 
-def _apart(tables: list[str], names: _Names) -> list[str]:
-    """The folders of images without a table; empty if they are many."""
-    around = {"", *(key.rpartition("/")[0] for key in tables)}
-    apart = [key for key in names.levels if key not in around]
-    return apart if len(apart) <= _FOLDERS else []
+def _is_list(names: _Names, key: str) -> bool:
+    """Whether a text lists images, with labels, or in a file named like a split. A number may come first."""
+    rows = [re.split(r"[\s,;|]+", row) for row in names.rows(key)]
+    is_list = is_split_name(name_stem(key)) or (len(rows) > 1 and all(len(row) > 1 for row in rows))
+    images = (
+        [cell.replace("\\", "/").rpartition("/")[2] for cell in row[: 1 + row[0].isdigit()]] for row in rows
+    )
+    return bool(rows) and is_list and 2 * sum(names.count(cells) > 0 for cells in images) >= len(rows)
 
 
-def _lists(_: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
-    """Texts that list images, with labels, or in a file named like a split. A number may come first."""
-    for key in names.of_kind("txt", "lst"):
-        rows = [re.split(r"[\s,;|]+", row) for row in _rows(outline.file(key))]
-        is_list = is_split_name(name_stem(key)) or (len(rows) > 1 and all(len(row) > 1 for row in rows))
-        images = [
-            [cell.replace("\\", "/").rpartition("/")[2] for cell in row[: 1 + row[0].isdigit()]]
-            for row in rows
-        ]
-        if rows and is_list and 2 * sum(_known(cells, names) > 0 for cells in images) >= len(rows):
-            return key, "a list of images", "make a CSV of it, with a column of file names"
-    return None
-
-
-def _masks_by_name(_: SourceConfig, __: Outline, names: _Names) -> _Finding | None:
+def _masks_by_name(names: _Names) -> Iterator[_Finding]:
     """Folders with a name such as `masks`, most of whose files have the names of images in other folders."""
-    if names.levels and all(map(_of_masks, names.levels)):
-        return (
-            next(iter(names.levels)),
-            "masks, and their images are elsewhere",
-            "give the folder around both",
-        )
-    for key, level in names.levels.items():
-        if not _of_masks(key):
-            continue
-        stems = frozenset(
-            name_stem(image)
-            for other, images in names.levels.items()
-            if not _of_masks(other)
-            for image in images.images[:_STEMS]
-        )
-        first = [name_stem(name) for name in level.images[:_ROWS]]
-        matched = sum(any(stem.removesuffix(ending) in stems for ending in ENDINGS) for stem in first)
-        if 2 * matched > len(first):
-            remedy = "--source masks reads PNG, GIF, BMP or TIFF; --mask_pattern says where they lie"
-            return key, "masks, judging by the names", remedy
-    return None
+    if names.levels and all(map(_is_of_masks, names.levels)):
+        yield next(iter(names.levels)), "masks, and their images are elsewhere", "give the folder around both"
+    keys = [joined(key, name) for key, level in names.levels.items() for name in level.images[:_STEMS]]
+    if (mask := _first_mask(keys)) is not None:
+        remedy = "--source masks reads PNG, GIF, BMP or TIFF; --mask_pattern says where they lie"
+        yield mask.rpartition("/")[0] or "./", "masks, judging by the names", remedy
 
 
-def _masks_by_content(config: SourceConfig, outline: Outline, names: _Names) -> _Finding | None:
+def _is_of_masks(key: str) -> bool:
+    return any(part in MASK_FOLDERS and part not in _MAY_BE_CLASSES for part in key.lower().split("/"))
+
+
+def _first_mask(images: Sequence[str]) -> str | None:
+    """The first file in a folder such as `masks`, if most files there have the names of images."""
+    masks = {name: path for name in images if (path := mask_path(name)) is not None}
+    if not masks:
+        matched = match_masks(images, (), None)
+        is_most = 2 * len(matched.masks) > len(matched.images)
+        return next(iter(matched.masks.values()))[0] if is_most else None
+    photos = [name for name in images if name not in masks]
+    paths, stems = set(map(image_path, photos)), set(map(name_stem, photos))
+
+    def is_mask(name: str, path: str) -> bool:
+        if _has_stem(path, paths):
+            return True
+        may_be_class = not _MAY_BE_CLASSES.isdisjoint(name.lower().split("/")[:-1])
+        return not may_be_class and _has_stem(name_stem(name), stems)
+
+    first = list(masks.items())[:_MASKS]
+    found = [name for name, path in first if is_mask(name, path)]
+    return found[0] if 2 * len(found) > len(first) else None
+
+
+def _has_stem(path: str, images: set[str]) -> bool:
+    return any(path.endswith(ending) and path.removesuffix(ending) in images for ending in ENDINGS)
+
+
+def _masks_by_content(names: _Names) -> Iterator[_Finding]:
     """Grey or palette images with the names and sizes of colour images."""
-    most = _COMPARED_REMOTE if file_system(config.input).has_latency else _COMPARED
+    look = names.look
+    most = _COMPARED_REMOTE if look.has_latency else _COMPARED
     folders = [(key, level.images[:_STEMS]) for key, level in itertools.islice(names.levels.items(), most)]
     for key, files in folders:
         masks = {name_stem(name): joined(key, name) for name in files if extension_of(name) in LOSSLESS}
         for other, images in folders if masks and not _is_class(key, masks, folders) else ():
-            pairs = (
-                (mask, joined(other, name))
-                for name in images
-                if (mask := masks.get(name_stem(name))) is not None
-            )
-            first = list(itertools.islice((pair for pair in pairs if pair[0] != pair[1]), _PAIRS))
-            if len(first) > 1 and all(is_mask_of(*map(outline.file, pair)) for pair in first):
+            pairs = ((masks.get(name_stem(name), ""), joined(other, name)) for name in images)
+            first = list(itertools.islice((pair for pair in pairs if pair[0] not in ("", pair[1])), _PAIRS))
+            if len(first) > 1 and all(is_mask_of(*map(look.file, pair)) for pair in first):
                 remedy = "--source masks reads folders images and masks; --mask_pattern says where they lie"
-                return key or "./", "masks of images of the same names", remedy
-    return None
+                yield key or "./", "masks of images of the same names", remedy
 
 
 def _is_class(key: str, stems: Collection[str], folders: Sequence[tuple[str, Sequence[str]]]) -> bool:
@@ -294,37 +303,57 @@ def _is_class(key: str, stems: Collection[str], folders: Sequence[tuple[str, Seq
     return len(alike) > 1
 
 
-def _of_masks(key: str) -> bool:
-    return any(part in MASK_FOLDERS and part not in _MAY_BE_CLASSES for part in key.lower().split("/"))
+_TABLES = frozenset(("csv", "tsv", "jsonl", "ndjson", "parquet", "arrow", "mat"))
+_MAY_BE_NOTES = frozenset(("json", "xml", "yaml", "yml", "txt"))
+_OF_YOLO = re.compile(r"(?:data|dataset)\.ya?ml|obj\.(?:data|names)|_darknet\.labels")
+_WORD = re.compile(
+    r"annotations?|annos?|labels?|captions?|bbox(?:es)?|boxes|instances|keypoints|panoptic|coco\d*|regions?|lists?"
+)  # in the name of a file that annotates several images
+_NOTES_FOLDERS = frozenset(("annotations", "annotation", "imagesets", "xmls"))
 
 
-def _rows(path: str) -> list[str]:
-    """The first lines of a text that are not blank; the last may be incomplete. Empty for a binary file."""
-    head = head_of(path, _START)
-    if b"\0" in head:
-        return []
-    lines = (line.strip() for line in head.decode("utf-8", "replace").splitlines())
-    return list(itertools.islice(filter(None, lines), _ROWS))
+def check_archives_read(look: Look) -> None:
+    """Checks the names in the first archives of an input, and of the files next to them.
+
+    Raises:
+        ValueError: a name is that of annotations; the message gives the two alternatives.
+    """
+    names: dict[str, str] = {}
+    archives_left = _ARCHIVES
+    for item in itertools.islice(archives(look.config), _FILES):
+        if isinstance(item, Failure):
+            if item.reason == NOT_AN_ARCHIVE:
+                names[item.key] = f"{item.key!r} lies next to archives"
+        elif archives_left:
+            archives_left -= 1
+            # More names if listing does not read the bytes of members.
+            is_unpacked = is_gzip(item.path) or look.has_latency
+            most = _IN_ZIP if item.path.lower().endswith(".zip") else _UNPACKED if is_unpacked else _IN_TAR
+            for name in first_names(item, most):
+                names.setdefault(item.prefix + name, f"the archive {item.path!r} holds {name!r}")
+    if (found := unread_member(list(names))) is not None:
+        raise ValueError(
+            f"--input is {look.config.input!r}: {names[found]}, and annotations of archives are not read: "
+            "unpack it and give the folder; or give --source archive, which reads images and folders only"
+        )
 
 
-def _names_images(rows: list[str], names: _Names) -> bool:
-    """Whether one of the first rows names an image file, or most name an image without its extension."""
-    cells = [re.split(r'[,;|\t"\'{}\[\]]', row) for row in rows]
-    last = [[cell.strip().rpartition("/")[2] for cell in row] for row in cells]
-    files = frozenset(names.images) if rows else frozenset()
-    if any(cell in files for row in last for cell in row if is_image_name(cell)):
+def unread_member(names: Sequence[str]) -> str | None:
+    """The first file of archives that looks, by its name, like annotations or a mask of the images."""
+    images = [name for name in names if is_image_name(name)]
+    others = [name for name in names if not is_image_name(name)]
+    of_all = next(filter(_is_of_all, others), None)
+    return of_all or _of_an_image(others, set(map(name_stem, images))) or _first_mask(images)
+
+
+def _is_of_all(name: str) -> bool:
+    """Whether a file's name suggests annotations of several images."""
+    *folders, base = name.lower().split("/")
+    extension = extension_of(base)
+    if extension in _TABLES or _OF_YOLO.fullmatch(base):
         return True
-    return 2 * sum(any(cell in names.stems for cell in row if cell) for row in last) > len(rows) > 0
-
-
-def _some_images(names: _Names) -> Iterator[str]:
-    return itertools.islice(names.images, _ROWS)
-
-
-def _is_named(image: str, row: str) -> bool:
-    return bool(re.search(rf"(?<![\w.-]){re.escape(image)}(?![\w.-])", row))
-
-
-def _known(images: list[str], names: _Names) -> int:
-    """The number of names that are images of the input, with or without extension."""
-    return sum(image in names.stems or name_stem(image) in names.stems for image in images)
+    if extension not in _MAY_BE_NOTES:
+        return False
+    words = re.split(r"[-_. ]", base.removesuffix(f".{extension}"))
+    is_named = any(_WORD.fullmatch(word) or is_split_name(word) for word in words)
+    return is_named or (not _NOTES_FOLDERS.isdisjoint(folders) and "readme" not in words)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Iterator
-from typing import Any
+import functools
+import hashlib
 
 import msgspec
 
@@ -15,48 +14,41 @@ from recordmill.transforms.records import (
     BadInput,
     Failure,
     ImageRecord,
+    ImageRef,
+)
+from recordmill.transforms.sources.annotated_tree import (
+    NO_IMAGE,
+    AnnotatedTree,
+    FileAnnotations,
+    parsed,
+    split_folders,
+    split_in,
 )
 from recordmill.transforms.sources.class_tables import same_classes
-from recordmill.transforms.sources.config import (
-    SourceConfig,
-    check_input_exists,
-    check_unused,
-    readable,
-)
-from recordmill.transforms.sources.image_index import (
-    NO_IMAGE,
-)
-from recordmill.transforms.sources.labelme.labelme_json import LabelmeAnnotation, decoded, read_labelme_json
-from recordmill.transforms.sources.labelme.tree import (
-    LabelmeTree,
-    holds_annotations,
-    walk,
-    web_folders,
-)
-from recordmill.transforms.sources.labelme.web_xml import (
-    WebAnnotation,
-    WebObject,
-    is_labelme_xml,
+from recordmill.transforms.sources.config import SourceConfig, readable
+from recordmill.transforms.sources.labelme.annotation_files import (
+    decoded,
+    read_labelme_json,
     read_labelme_xml,
 )
-from recordmill.transforms.sources.names import extension_of, folder_of, is_image_name, normal_split, stem_of
-from recordmill.transforms.sources.outline import left_out
-from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection
-from recordmill.transforms.sources.small_files import first_files, head_of, read_files
-from recordmill.transforms.sources.source import (
-    Description,
-    Item,
-    Items,
-    Source,
-    limited,
+from recordmill.transforms.sources.names import (
+    extension_of,
+    folder_of,
+    is_image_name,
+    name_stem,
+    normal_split,
+    stem_of,
 )
+from recordmill.transforms.sources.outline import left_out
+from recordmill.transforms.sources.small_files import read_files
+from recordmill.transforms.sources.source import Description, Items, Source
 from recordmill.transforms.sources.tree import TreeFile
-from recordmill.transforms.storage.files import is_folder
 from recordmill.transforms.storage.spool import Spool
 
-_UNUSED = ("annotations", "image_column", "label_column", "label_pattern", "input_features", "mask_pattern")
 _MAX_BYTES = 256 << 20  # of a file, with its image in it
 _MAGIC = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpg", b"GIF8": "gif", b"BM": "bmp", b"RIFF": "webp"}
+_CLASS_FILES = ("labels.txt", "class_names.txt")
+_ANNOTATIONS = "Annotations"
 
 
 class LabelmeSource(Source):
@@ -72,170 +64,157 @@ class LabelmeSource(Source):
         example="photos/\n  1.jpg\n  1.json\n  2.jpg\n  2.json",
         annotations=("masks",),
     )
+    flags = ()
+    searches_roots = True
+    needs_folder = True
 
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        with readable("--input", config.input):
-            if not is_folder(config.input):
-                return None
-            for key, path in first_files(config, ("json", "xml")):
-                head = head_of(path)
-                if key.endswith(".json") and _is_labelme_json(head):
-                    return f"{key!r} is LabelMe JSON"
-                if key.endswith(".xml") and is_labelme_xml(head):
-                    return f"{key!r} is XML of LabelMe's web tool"
-        return None
-
-    def check(self, config: SourceConfig) -> None:
-        check_input_exists(config)
-        check_unused(config, self.name, *_UNUSED)
-        check_selection(config)
-        with readable("--input", config.input):
-            if not is_folder(config.input):
-                raise ValueError(f"--input is {config.input!r}, a file; --source labelme reads a folder")
-            if not holds_annotations(config):
-                links = left_out(config)
-                raise ValueError(f"--input is {config.input!r}: there is no .json and no .xml in it{links}")
+    def check_input(self, config: SourceConfig) -> None:
+        if not _LabelmeTree(config).holds_annotations():
+            links = left_out(config)
+            raise ValueError(f"--input is {config.input!r}: there is no .json and no .xml in it{links}")
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
         with readable("--input", config.input):
-            return tuple(sorted(set(map(normal_split, walk(config).splits()))))
+            tree = _LabelmeTree(config)
+            tree.walk()
+            return tuple(sorted(set(map(normal_split, tree.splits()))))
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("detection",)
 
-    def read(self, config: SourceConfig, scratch: str, part: Any = None) -> Iterator[Item]:
-        tree = walk(config)
-        # around the limit: what is spooled has to be put in its place there too
-        told = repr(dataclasses.replace(config, skip_dirs=()))  # other flags spool other images
-        with Spool(scratch, told, tree.version) as spool:
-            yield from limited(_Listing(config, tree, spool).items(), config.limit)
+    def items(self, config: SourceConfig, scratch: str) -> Items:
+        tree = _LabelmeTree(config)
+        tree.walk()
+        name = repr(dataclasses.replace(config, skip_dirs=()))  # other flags spool other images
+        with Spool(scratch, name, tree.version()) as spool:
+            yield from tree.items(spool)
 
 
-def _is_labelme_json(head: bytes) -> bool:
-    has_shapes = b'"shapes"' in head and any(
-        name in head for name in (b'"imagePath"', b'"shape_type"', b'"points"')
-    )
-    return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and has_shapes
+class _LabelmeTree(AnnotatedTree):
+    """The files of an input, and their items."""
 
-
-class _Listing:
-    """What a tree holds, listed."""
-
-    def __init__(self, config: SourceConfig, tree: LabelmeTree, spool: Spool) -> None:
-        self._selection = Selection(config)
-        self._tree = tree
-        self._images = tree.images
-        self._spool = spool
+    def __init__(self, config: SourceConfig) -> None:
+        super().__init__(config)
         self._with_masks = "masks" in config.include_annotations
-        self._splits = tree.splits()
+        self._annotations: list[TreeFile] = []
+        self._masks: dict[str, TreeFile] = {}  # of the web tool
         self._used_masks: set[str] = set()
 
-    def items(self) -> Items:
-        """Records, and what is none."""
-        if (classes := same_classes(self._tree.class_files)) is not None:
+    def is_annotation(self, key: str) -> bool:
+        return extension_of(key) in ("json", "xml")
+
+    def put(self, file: TreeFile) -> str | None:
+        *folders, name = file.key.split("/")
+        is_png = extension_of(name) == "png"
+        if self.is_annotation(name):
+            self._annotations.append(file)
+        elif name in _CLASS_FILES:
+            self.class_files[file.key] = file
+        elif is_png and "Scribbles" in folders:
+            return "scribbles are not read"
+        elif is_png and "Masks" in folders:
+            self._masks[file.key] = file
+        else:
+            return super().put(file)
+        return None
+
+    def version(self) -> int:
+        """A number that changes with the annotations, and with the names of the images."""
+        digest = hashlib.sha256()
+        for file in self._annotations:
+            digest.update(repr((file.key, file.size, file.version)).encode())
+        for key in self.image_keys():
+            digest.update(repr(key).encode())
+        return int.from_bytes(digest.digest()[:7], "big")
+
+    def splits(self) -> tuple[str, ...]:
+        """The split folders of the annotations, in the input or in Annotations."""
+        keys = [file.key for file in self._annotations]
+        return split_folders(keys, (key.rpartition(f"{_ANNOTATIONS}/")[2] for key in keys))
+
+    def items(self, spool: Spool) -> Items:
+        """The classes, the records, and what is not converted."""
+        if (classes := same_classes([*self.class_files.values()])) is not None:
             yield classes.names
-        yield from self._tree.unread
-        for file, data in read_files(((file, file) for file in self._tree.annotations), _MAX_BYTES):
-            yield from self._file_items(file, data)
-        for key in self._images.unclaimed():
-            excluded = not self._selection.takes(key)
-            yield Failure(key, "list", EXCLUDED if excluded else "image without annotations", skipped=True)
+        yield from self.unread
+        splits = self.splits()
+        for file, data in read_files(((file, file) for file in self._annotations), _MAX_BYTES):
+            yield from self._file_items(file, data, split_in(file.key, splits), spool)
+        yield from self.unclaimed("image without annotations")
         reason = "mask of no object" if self._with_masks else "masks are not asked for"
-        for key in sorted(self._tree.masks.keys() - self._used_masks):
+        for key in sorted(self._masks.keys() - self._used_masks):
             yield Failure(key, "list", reason, skipped=True)
 
-    def _file_items(self, file: TreeFile, data: bytes | BadInput) -> Iterator[Item]:
+    def _file_items(self, file: TreeFile, data: bytes | BadInput, split: str | None, spool: Spool) -> Items:
+        is_json = extension_of(file.key) == "json"
         try:
-            if isinstance(data, BadInput):
-                raise data
-            is_json = extension_of(file.key) == "json"
-            known = read_labelme_json(data, self._with_masks) if is_json else read_labelme_xml(data)
+            found = parsed(file, data, self._parse_json if is_json else read_labelme_xml)
         except BadInput as fault:
-            yield self._unread(file, fault)
+            above, below = _web_folders(file.key)
+            folders = (folder_of(file.key), f"{above}Images/{below}")
+            key = self.key_of_unread(file, folders, name_stem(file.key))
+            yield self.selection.item(key, functools.partial(fault.failure, key))
             return
         try:
-            if isinstance(known, WebAnnotation):
-                yield self._web_record(file, known)
-                return
-            record = self._record(file, known)
+            if is_json:
+                item = self._json_item(file, found, split, spool)
+            else:
+                item = self._web_item(file, found, split)
         except BadInput as fault:
             yield fault.failure(fault.key or file.key)
             return
-        yield record
-        if isinstance(record, ImageRecord):
-            for number, reason, detail in known.left:
+        yield item
+        if isinstance(item, ImageRecord):
+            for number, reason, detail in found.left:
                 yield Failure(f"{file.key}:shape {number}", "annotations", reason, detail, skipped=True)
 
-    def _unread(self, file: TreeFile, fault: BadInput) -> Failure:
-        """Of annotations that cannot be read: that of their image, where it is there."""
-        above, below = web_folders(file.key)
-        folders = (folder_of(file.key), f"{above}Images/{below}")
-        key = file.key
-        with contextlib.suppress(BadInput):
-            image = self._images.find("", folders, _stem(file))
-            self._images.claim(image, file.key)
-            key = image.key
-        if not self._selection.takes(key):
-            return Failure(key, "list", EXCLUDED, skipped=True)
-        return Failure(key, fault.stage, fault.reason, f"{file.key}: {fault.detail}")
+    def _parse_json(self, data: bytes) -> FileAnnotations:
+        return read_labelme_json(data, self._with_masks)
 
-    def _record(self, file: TreeFile, known: LabelmeAnnotation) -> ImageRecord | Failure:
-        annotations = Annotations(known.labels, objects=known.objects, size=known.size, upright=True)
-        try:
-            image = self._images.find(known.image_path, (folder_of(file.key),), _stem(file))
-        except BadInput as fault:
-            if known.image_data is None:
-                raise fault
-            return self._embedded(file, known, annotations)
-        return self._of_image(file, image, annotations)
-
-    def _embedded(
-        self, file: TreeFile, known: LabelmeAnnotation, annotations: Annotations
+    def _json_item(
+        self, file: TreeFile, found: FileAnnotations, split: str | None, spool: Spool
     ) -> ImageRecord | Failure:
-        data = decoded(known.image_data or "")
-        named = extension_of(known.image_path.replace("\\", "/"))
-        told = next((name for magic, name in _MAGIC.items() if data.startswith(magic)), "png")
-        key = f"{stem_of(file.key)}.{named if is_image_name(f'x.{named}') else told}"
+        annotations = Annotations(found.labels, objects=found.objects, size=found.size, upright=True)
+        try:
+            image = self.find(found.filename, (folder_of(file.key),), name_stem(file.key))
+        except BadInput:
+            if found.image_data is None:
+                raise
+        else:
+            return self.record(image, file, split, annotations)
+        data = decoded(found.image_data)
+        extension = extension_of(found.filename.replace("\\", "/"))
+        if not is_image_name(f"x.{extension}"):
+            extension = next((name for magic, name in _MAGIC.items() if data.startswith(magic)), "png")
+        key = f"{stem_of(file.key)}.{extension}"
         if not data:
             raise BadInput("annotations", NO_IMAGE, "its imageData is empty", key)
-        if not self._selection.takes(key):
-            return Failure(key, "list", EXCLUDED, skipped=True)
-        ref = self._spool.add(data)
-        return ImageRecord(key, ref, self._split(file), annotations, file.key, len(data))
+        return self.selection.item(
+            key, lambda: ImageRecord(key, spool.add(data), split, annotations, file.key, len(data))
+        )
 
-    def _web_record(self, file: TreeFile, known: WebAnnotation) -> ImageRecord | Failure:
-        above, below = web_folders(file.key)
-        inner = known.folder.replace("\\", "/").strip("/")
-        safe = f"{inner}/" if inner and ".." not in inner.split("/") else ""
-        folders = [f"{above}Images/{below}", f"{above}Images/{safe}", folder_of(file.key)]
-        image = self._images.find(known.filename, folders, _stem(file))
-        masks = f"{above}Masks/{below}"
-        objects = tuple(self._web_object(one, masks) for one in known.objects)
-        return self._of_image(file, image, Annotations(objects=objects, size=known.size))
+    def _web_item(self, file: TreeFile, found: FileAnnotations, split: str | None) -> ImageRecord | Failure:
+        above, below = _web_folders(file.key)
+        folder = found.folder.replace("\\", "/").strip("/")
+        inner = f"{folder}/" if folder and ".." not in folder.split("/") else ""
+        folders = (f"{above}Images/{below}", f"{above}Images/{inner}", folder_of(file.key))
+        image = self.find(found.filename, folders, name_stem(file.key))
+        objects = tuple(self._web_object(one, f"{above}Masks/{below}") for one in found.objects)
+        return self.record(image, file, split, Annotations(objects=objects, size=found.size))
 
-    def _web_object(self, one: WebObject, folder: str) -> AnnotatedObject:
+    def _web_object(self, one: AnnotatedObject, folder: str) -> AnnotatedObject:
         if not self._with_masks:
-            return msgspec.structs.replace(one.shape, mask=None)
-        if one.shape.mask is not None:
-            return msgspec.structs.replace(one.shape, box=None)
-        mask = self._tree.masks.get(folder + one.mask_file)
-        if mask is None:
-            raise BadInput("annotations", "mask not found", f"{folder}{one.mask_file}")
-        self._used_masks.add(mask.key)
-        return msgspec.structs.replace(one.shape, mask=mask.ref)
-
-    def _of_image(self, file: TreeFile, image: TreeFile, annotations: Annotations) -> ImageRecord | Failure:
-        self._images.claim(image, file.key)
-        if not self._selection.takes(image.key):
-            return Failure(image.key, "list", EXCLUDED, skipped=True)
-        split = self._split(file)
-        return ImageRecord(image.key, image.ref, split, annotations, file.key, image.size)
-
-    def _split(self, file: TreeFile) -> str | None:
-        return next((normal_split(part) for part in file.key.split("/")[:-1] if part in self._splits), None)
+            return msgspec.structs.replace(one, mask=None)
+        if not isinstance(one.mask, ImageRef):
+            return msgspec.structs.replace(one, box=None)
+        key = folder + one.mask.uri
+        if key not in self._masks:
+            raise BadInput("annotations", "mask not found", key)
+        self._used_masks.add(key)
+        return msgspec.structs.replace(one, mask=self._masks[key].ref)
 
 
-def _stem(file: TreeFile) -> str:
-    return stem_of(file.key.rpartition("/")[2])
+def _web_folders(key: str) -> tuple[str, str]:
+    """For an XML file: the folder that holds Annotations, and its own folder below that."""
+    above, found, below = f"/{folder_of(key)}".partition(f"/{_ANNOTATIONS}/")
+    return (f"{above}/".lstrip("/"), below) if found else (folder_of(key), "")

@@ -1,103 +1,88 @@
-"""What the values and colours of masks stand for: files of names, and tables of colours."""
+"""The classes in masks: names of ids, and tables of colours."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from recordmill.transforms.records import BadInput, ImageRef
+from recordmill.transforms.records import BadInput
+from recordmill.transforms.sources.class_tables import LABEL_MAP, UNLABELLED, Colors, color_of, read_names
 from recordmill.transforms.sources.names import clipped
+from recordmill.transforms.sources.small_files import small_text
 from recordmill.transforms.sources.tables.csv_cells import read_cells
-from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.files import is_file, open_file
 
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
 NAME_FILES = ("classes.txt", "class_names.txt", "names.txt", "labels.txt")
-COLOR_FILES = ("label_colors.txt", "class_dict.csv", "labelmap.txt")
-_UNLABELLED = "__ignore__"  # LabelMe's name of -1, which is 255 in an image
-_LARGEST = 1 << 20
-_BLACK_AND_WHITE = ((0x000000, 0), (0xFFFFFF, 1))
+COLOR_FILES = ("label_colors.txt", "class_dict.csv", LABEL_MAP)
 _ID_MODES = frozenset(("1", "L", "P", "I", "I;16"))
+_MOST_CLASSES = 64  # of a mask; a grey photograph has more values
+
+_T = TypeVar("_T")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class MaskClasses:
+class MaskClasses(NamedTuple):
     """The classes of a dataset of masks.
 
     Attributes:
-        names: by id; empty where no file tells.
-        colors: (0xRRGGBB, id); empty where no table tells.
+        names: by id; empty where no file names them.
+        colors: (0xRRGGBB, id); empty where masks have ids.
         file: the name of the file they are from; empty where there is none.
     """
 
-    names: dict[int, str] = dataclasses.field(default_factory=dict)
-    colors: tuple[tuple[int, int], ...] = ()
+    names: dict[int, str]
+    colors: Colors = ()
     file: str = ""
 
 
-def mask_classes(root: str, within: Confinement, in_colors: bool) -> MaskClasses:
-    """Reads the first of the files that are known, in a folder.
+def mask_classes(root: str, leads_to: Callable[[str], str], masks: Sequence[str]) -> MaskClasses:
+    """Reads the first of `NAME_FILES` and `COLOR_FILES` in a folder; masks in colours need one of the latter.
 
     Args:
         root: the folder.
-        within: where its files have to lie, links followed.
-        in_colors: masks are in colours: a table is needed, and files of names alone are not.
+        leads_to: as `Confinement.leads_to`.
+        masks: paths of the first masks, which show whether all are in colours, ids, or black and white.
 
     Raises:
-        ValueError: a file is not what it should be; or there is none and one is needed.
+        ValueError: a file is damaged; or there is none and one is needed.
     """
-    for name in () if in_colors else NAME_FILES:
-        if is_file(path := f"{root}/{name}"):
-            return MaskClasses(_names(path, _text(within.leads_to(path))), (), name)
-    for name in COLOR_FILES:
-        if is_file(path := f"{root}/{name}"):
-            names, colors = _color_table(path, _text(within.leads_to(path)))
-            return MaskClasses(names, colors if in_colors else (), name)
-    if in_colors:
+    in_colors = _look(masks[0], lambda image: image.mode not in _ID_MODES)
+    names: dict[int, str] = {}
+    colors: Colors = ()
+    files = COLOR_FILES if in_colors else (*NAME_FILES, *COLOR_FILES)
+    file = next((name for name in files if is_file(f"{root}/{name}")), "")
+    path = f"{root}/{file}"
+    if file in COLOR_FILES:
+        names, colors = _color_table(path, leads_to(path))
+    elif file:
+        found = read_names(leads_to(path), path)
+        names = dict(enumerate(found[found[:1] == [UNLABELLED] :]))
+    elif in_colors:
         raise ValueError(
             f"the masks are in colours, and no table in {root!r} says what these are; "
             f"it may be {', '.join(COLOR_FILES)}"
         )
-    return MaskClasses()
+    if in_colors:
+        return MaskClasses(names, colors, file)
+    if not _are_black_and_white(masks):
+        return MaskClasses(names, (), file)
+    # white would otherwise be the id 255, which trainers ignore
+    names = names if len(names) == 2 else {0: "background", 1: "foreground"}
+    return MaskClasses(names, ((0x000000, 0), (0xFFFFFF, 1)), file)
 
 
-def binary(classes: MaskClasses) -> MaskClasses:
-    """Classes of masks that are white where the object is: 255 would else be what no trainer looks at."""
-    names = (
-        classes.names if len(classes.names) == len(_BLACK_AND_WHITE) else {0: "background", 1: "foreground"}
-    )
-    return MaskClasses(names, _BLACK_AND_WHITE, classes.file)
-
-
-def are_binary(refs: Iterable[ImageRef]) -> bool:
+def _are_black_and_white(masks: Iterable[str]) -> bool:
     """Whether the values of masks, together, are 0 and 255 and no other."""
-    from PIL import Image
-
     seen: set[int] = set()
-    for ref in refs:
-        with open_file(ref.uri) as stream:
-            try:
-                with Image.open(stream) as image:
-                    if image.mode != "L":
-                        return False
-                    seen.update(value for value, count in enumerate(image.histogram()) if count)
-            except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
-                continue  # its record will say so
+    for path in masks:
+        counts = _look(path, lambda image: image.histogram() if image.mode == "L" else [])
+        if counts == []:
+            return False
+        seen.update(value for value, count in enumerate(counts or ()) if count)
     return seen == {0, 255}
-
-
-def is_in_colors(ref: ImageRef) -> bool:
-    """Whether an image has colours rather than grey or palette values, by its header."""
-    from PIL import Image
-
-    with open_file(ref.uri) as stream:
-        try:
-            with Image.open(stream) as image:
-                return image.mode not in _ID_MODES
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
-            return False  # no image: its record will say so
-
-
-_MOST_CLASSES = 64  # of a mask; a grey photograph has more values
 
 
 def is_mask_of(mask: str, image: str) -> bool:
@@ -105,76 +90,59 @@ def is_mask_of(mask: str, image: str) -> bool:
 
     The image must be in colour.
     """
+    with contextlib.suppress(OSError):
+        size = _look(mask, lambda it: it.mode in _ID_MODES and it.getcolors(_MOST_CLASSES) and it.size)
+        return bool(size) and size == _look(image, lambda it: it.mode not in _ID_MODES and it.size)
+    return False
+
+
+def _look(path: str, see: Callable[[Image], _T]) -> _T | None:
+    """What `see` finds in an image; None where it cannot be decoded, which reading its record reports."""
     from PIL import Image
 
-    found = []
-    for path in (mask, image):
-        try:
-            with open_file(path) as stream, Image.open(stream) as opened:
-                is_of_ids = opened.mode in _ID_MODES
-                if path == mask and not (is_of_ids and opened.getcolors(_MOST_CLASSES)):
-                    return False
-                found.append((is_of_ids, opened.size))
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
-            return False
-    (is_of_ids, size), (is_grey, image_size) = found
-    return is_of_ids and not is_grey and size == image_size
-
-
-def _text(path: str) -> str:
     with open_file(path) as stream:
-        data = stream.read(_LARGEST + 1)
-    if len(data) > _LARGEST:
-        raise ValueError(f"{path!r} has more than {_LARGEST} bytes, too many for names of classes")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path!r} is not UTF-8") from error
+        try:
+            with Image.open(stream) as image:
+                return see(image)
+        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+            return None
 
 
-def _names(path: str, text: str) -> dict[int, str]:
-    """One name a line, from 0."""
-    lines = [line.strip() for line in text.rstrip().splitlines()]
-    if lines and lines[0] == _UNLABELLED:
-        del lines[0]
-    if "" in lines:
-        raise ValueError(f"{path!r} has a blank line between names; each line names a class, from 0")
-    return dict(enumerate(lines))
-
-
-def _color_table(path: str, text: str) -> tuple[dict[int, str], tuple[tuple[int, int], ...]]:
+def _color_table(name: str, path: str) -> tuple[dict[int, str], Colors]:
     """Names by id, in the order of the lines, and ids by colour; colours of one name have one id."""
-    rows = list(_rows(path, text))
     ids: dict[str, int] = {}
     named: dict[int, str] = {}
-    for name, color in rows:
-        ids.setdefault(name, len(ids))
-        if named.setdefault(color, name) != name:
+    for label, color in _rows(name, small_text(path, name).splitlines()):
+        ids.setdefault(label, len(ids))
+        if named.setdefault(color, label) != label:
             raise ValueError(
-                f"{path!r} has the colour {color >> 16} {color >> 8 & 255} {color & 255} twice, "
-                f"for {clipped(named[color])!r} and {clipped(name)!r}; "
+                f"{name!r} has the colour {color >> 16} {color >> 8 & 255} {color & 255} twice, "
+                f"for {clipped(named[color])!r} and {clipped(label)!r}; "
                 "give each class a colour, or both one name"
             )
-    if not rows:
-        raise ValueError(f"{path!r} has no colours")
-    return {number: name for name, number in ids.items()}, tuple((one, ids[named[one]]) for one in named)
+    if not named:
+        raise ValueError(f"{name!r} has no colours")
+    return {number: label for label, number in ids.items()}, tuple((one, ids[named[one]]) for one in named)
 
 
-def _rows(path: str, text: str) -> Iterable[tuple[str, int]]:
-    if path.endswith(".csv"):
-        lines: Iterable[tuple[int, list[str] | BadInput]] = read_cells(text.splitlines())
-    elif path.endswith("labelmap.txt"):
-        lines = enumerate(map(_label_map_cells, text.splitlines()), 1)
-    else:
-        lines = enumerate(map(_color_cells, text.splitlines()), 1)
-    for number, cells in lines:
+def _rows(file: str, lines: list[str]) -> Iterator[tuple[str, int]]:
+    """The name and the colour in each line of a table."""
+    is_csv = file.endswith(".csv")
+    cells_of = _label_map_cells if file.endswith(LABEL_MAP) else _color_cells
+    rows: Iterable[tuple[int, list[str] | BadInput]] = (
+        read_cells(lines) if is_csv else enumerate(map(cells_of, lines), 1)
+    )
+    for number, cells in rows:
         if isinstance(cells, BadInput):
-            raise ValueError(f"{path!r}, line {number} is not CSV: {cells.detail}")
-        if not cells or not "".join(cells).strip() or cells[0].startswith("#"):
+            raise ValueError(f"{file!r}, line {number} is not CSV: {cells.detail}")
+        if not "".join(cells).strip() or cells[0].startswith("#"):
             continue
-        if number == 1 and path.endswith(".csv") and not cells[-1].strip().isdecimal():
+        if number == 1 and is_csv and not cells[-1].strip().isdecimal():
             continue  # the names of its columns
-        yield _row(path, number, cells)
+        name, color = cells[0].strip(), color_of(cells[1:4])
+        if not name or color is None:
+            raise ValueError(f"{file!r}, line {number} is not a name with three numbers from 0 to 255")
+        yield name, color
 
 
 def _label_map_cells(line: str) -> list[str]:
@@ -187,15 +155,3 @@ def _color_cells(line: str) -> list[str]:
     """Of CamVid's `r g b name`."""
     cells = line.split(maxsplit=3)
     return [cells[3], *cells[:3]] if len(cells) == 4 else [line] if cells else []
-
-
-def _row(path: str, number: int, cells: list[str]) -> tuple[str, int]:
-    name, values = cells[0].strip(), [cell.strip() for cell in cells[1:4]]
-    if (
-        not name
-        or len(values) < 3
-        or not all(len(one) < 4 and one.isdecimal() and int(one) < 256 for one in values)
-    ):
-        raise ValueError(f"{path!r}, line {number} is not a name with three numbers from 0 to 255")
-    red, green, blue = map(int, values)
-    return name, red << 16 | green << 8 | blue

@@ -2,91 +2,51 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from recordmill.transforms.sources.masks.pattern import MaskPattern
 from recordmill.transforms.sources.names import extension_of, is_split_name, name_stem, stem_of
 from recordmill.transforms.sources.pairs import (
     IMAGE_FOLDERS,
     without_folder,
 )
 
-MASK_FOLDERS = frozenset(
-    (
-        "masks",
-        "mask",
-        "labels",
-        "label",
-        "annotations",
-        "annotation",
-        "annot",
-        "annots",
-        "segmentationclass",
-        "segmentationclasspng",
-        "segmentationclassraw",
-        "segmentation",
-        "segmentations",
-        "segmentation_masks",
-        "semantic",
-        "semantic_masks",
-        "seg",
-        "gt",
-        "gtfine",
-        "gtcoarse",
-        "groundtruth",
-        "ground_truth",
-    )
-)
+_MASK_FOLDERS = """
+    masks mask labels label annotations annotation annot annots segmentationclass segmentationclasspng
+    segmentationclassraw segmentation segmentations segmentation_masks semantic semantic_masks seg gt gtfine
+    gtcoarse groundtruth ground_truth
+"""
+MASK_FOLDERS = frozenset(_MASK_FOLDERS.split())
 """Names, in lower case, of folders of masks."""
 
 LOSSLESS = frozenset(("png", "gif", "bmp", "dib", "tif", "tiff"))
 """Extensions of files that masks can be in: their values survive."""
 
-ENDINGS = (
-    "",
-    "_gtFine_labelIds",
-    "_gtCoarse_labelIds",
-    "_labelIds",
-    "_mask",
-    "-mask",
-    "_masks",
-    "_label",
-    "_labels",
-    "_gt",
-    "_GT",
-    "_L",
-    "_P",
-    "_seg",
-    "_segmentation",
-    "_annotation",
-    "_annotations",
-    "_labelTrainIds",
-    "_gtFine_labelTrainIds",
-)
-"""What follows the name of the image in that of its mask; the first there is counts."""
+_ENDINGS = """
+    _gtFine_labelIds _gtCoarse_labelIds _labelIds _mask -mask _masks _label _labels _gt _GT _L _P _seg
+    _segmentation _annotation _annotations _labelTrainIds _gtFine_labelTrainIds
+"""
+ENDINGS = ("", *_ENDINGS.split())
+"""What follows the name of the image in that of its mask; of several, the first in this order counts."""
 
 _ONLY_SET = "default"  # what CVAT and Datumaro call the images where there are no splits
 _OTHER = ("_color", "_instanceIds", "_instanceTrainIds")  # Cityscapes' other pictures of the same
 _IMAGE_ENDING = "_leftImg8bit"
-_BESIDE = re.compile(r"(.+?)[-_ ]?(annots?|annotations?|masks?|labels?|gt)", re.IGNORECASE)
+_NEXT_TO = re.compile(r"(.+?)[-_ ]?(annots?|annotations?|masks?|labels?|gt)", re.IGNORECASE)
+
+_FIELD = re.compile(r"\{([^{}]*)\}")
+_FIELDS = {"stem": "[^/]+", "name": "[^/]+", "folder": ".*"}
 
 
 class Matched(NamedTuple):
-    """Files by what they are.
-
-    Attributes:
-        images: keys of files that may be images, in order.
-        masks: the keys of the masks of each image that has any; several where they cannot be told apart.
-        orphans: keys of masks without an image.
-        others: keys of masks that are not used, and why.
-    """
+    """Keys of images and masks."""
 
     images: list[str]
-    masks: dict[str, list[str]]
-    orphans: list[str]
-    others: dict[str, str]
+    masks: dict[str, list[str]]  # of each image that has any; several where they cannot be told apart
+    orphans: list[str]  # masks without an image
+    others: dict[str, str]  # masks that are not used, and why
 
 
 def mask_path(key: str) -> str | None:
@@ -99,11 +59,12 @@ def mask_path(key: str) -> str | None:
         return shorter
     *folders, name = stem.split("/")
     for at in range(len(folders) - 1, -1, -1):
-        match = _BESIDE.fullmatch(folders[at])
-        if match and (is_split_name(match[1]) or match[1].lower() == _ONLY_SET):
-            return "/".join((*folders[:at], match[1], *folders[at + 1 :], name))
-        if match and match[1].lower() in IMAGE_FOLDERS:
-            return "/".join((*folders[:at], *folders[at + 1 :], name))
+        if (match := _NEXT_TO.fullmatch(folders[at])) is None:
+            continue
+        is_split = is_split_name(match[1]) or match[1].lower() == _ONLY_SET
+        if is_split or match[1].lower() in IMAGE_FOLDERS:
+            folders[at : at + 1] = [match[1]] if is_split else []
+            return "/".join((*folders, name))
     return None
 
 
@@ -112,8 +73,54 @@ def image_path(key: str) -> str:
     return without_folder(stem_of(key), IMAGE_FOLDERS).removesuffix(_IMAGE_ENDING)
 
 
+class MaskPattern:
+    """A path below the input with `{stem}`, `{name}` and `{folder}` of the image.
+
+    Raises:
+        ValueError: it names no image, or something else than these, or leads out of the input.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        said = f"--mask_pattern is {pattern!r}"
+        fields = set(_FIELD.findall(pattern))
+        if unknown := sorted(fields - _FIELDS.keys()):
+            raise ValueError(
+                f"{said}, which has {{{unknown[0]}}}; it may have {{stem}}, {{name}}, {{folder}}"
+            )
+        if "{" in (rest := _FIELD.sub("", pattern)) or "}" in rest:
+            raise ValueError(f"{said}, which has a brace without the other")
+        if not fields & {"stem", "name"}:
+            raise ValueError(f"{said}, which is the same for all images; put {{stem}} or {{name}} in it")
+        if pattern.startswith("/") or "://" in pattern:
+            raise ValueError(f"{said}; it is a path below --input, such as masks/{{stem}}.png")
+        if ".." in pattern.replace("{folder}/../", "").split("/"):
+            raise ValueError(f"{said}; .. may follow {{folder}}/ alone")
+        self._pattern = pattern
+        tokens = re.split(r"(\{folder\}/(?:\.\./)?|\{[^{}]*\})", pattern)
+        self._regex = re.compile("".join(map(_token_regex, tokens)))
+
+    def mask_of(self, key: str) -> str | None:
+        """The key of the mask of an image; None where it would be outside the input."""
+        folder, _, name = key.rpartition("/")
+        values = {"stem": name_stem(key), "name": name, "folder": folder}
+        path = _FIELD.sub(lambda match: values[match[1]], self._pattern).lstrip("/")
+        found = posixpath.normpath(path)
+        return None if found.startswith("../") else found
+
+    def may_be_mask(self, key: str) -> bool:
+        """Whether a file lies where masks do."""
+        return bool(self._regex.fullmatch(key))
+
+
+def _token_regex(token: str) -> str:
+    if token.startswith("{folder}/"):
+        return "(?:.*/)?"
+    match = _FIELD.fullmatch(token)
+    return _FIELDS[match[1]] if match else re.escape(token)
+
+
 def match_masks(keys: Iterable[str], apart: Collection[str], pattern: MaskPattern | None) -> Matched:
-    """Tells images from masks, and pairs them.
+    """Divides files into images and masks, and pairs them.
 
     Args:
         keys: of image files.
@@ -126,8 +133,15 @@ def match_masks(keys: Iterable[str], apart: Collection[str], pattern: MaskPatter
     paths = {key: path for key in every if key not in apart and (path := mask_path(key)) is not None}
     if not paths and apart:
         paths = {key: stem_of(key) for key in every if key not in apart}
-    if not paths:
-        paths = _by_endings(every)
+    if not paths:  # masks next to their images: `1_mask.png` where there is `1.jpg`
+        stems = {key: stem_of(key) for key in every}
+        known = set(stems.values())
+        lossless = (key for key in every if extension_of(key) in LOSSLESS)
+        paths = {
+            key: stems[key]
+            for key in lossless
+            if any(base in known for rank, base in _without_ending(stems[key]) if rank)
+        }
     images = [key for key in every if key not in paths]
     matched = _by_paths({key: image_path(key) for key in images}, paths)
     if not matched.masks and paths:
@@ -136,49 +150,40 @@ def match_masks(keys: Iterable[str], apart: Collection[str], pattern: MaskPatter
     return matched
 
 
-def _by_endings(keys: list[str]) -> dict[str, str]:
-    """The masks that lie beside their images: `1_mask.png` where there is `1.jpg`."""
-    stems = {stem_of(key) for key in keys}
-    return {
-        key: stem
-        for key in keys
-        if extension_of(key) in LOSSLESS
-        and any(
-            stem.removesuffix(ending) in stems
-            for ending in ENDINGS[1:]
-            if (stem := stem_of(key)).endswith(ending)
-        )
-    }
+def _without_ending(path: str) -> Iterator[tuple[int, str]]:
+    """A path without each of the endings that it has, and the rank of the ending."""
+    return ((rank, path.removesuffix(end)) for rank, end in enumerate(ENDINGS) if path.endswith(end))
 
 
 def _by_paths(images: Mapping[str, str], masks: Mapping[str, str]) -> Matched:
     """Pairs by paths without folders and extensions; those of masks may have an ending."""
     known = set(images.values())
-    found: dict[str, list[tuple[int, str]]] = {}
+    found: dict[str, tuple[int, list[str]]] = {}
     orphans, others = [], {}
     for key, path in masks.items():
-        ranked = ((rank, path.removesuffix(end)) for rank, end in enumerate(ENDINGS) if path.endswith(end))
-        best = next(((rank, one) for rank, one in ranked if one in known), None)
-        if best is not None:
-            found.setdefault(best[1], []).append((best[0], key))
-        elif path.endswith(_OTHER):
-            others[key] = "not a mask of classes"
+        rank, base = next(((rank, base) for rank, base in _without_ending(path) if base in known), (-1, ""))
+        if rank < 0:
+            if path.endswith(_OTHER):
+                others[key] = "not a mask of classes"
+            else:
+                orphans.append(key)
+            continue
+        best, chosen = found.setdefault(base, (rank, []))
+        if rank > best:
+            others[key] = "another mask of the same image"
+        elif rank == best:
+            chosen.append(key)
         else:
-            orphans.append(key)
-    chosen = {}
-    for path, ranked_keys in found.items():
-        first = min(rank for rank, _ in ranked_keys)
-        chosen[path] = [key for rank, key in ranked_keys if rank == first]
-        others.update({key: "another mask of the same image" for rank, key in ranked_keys if rank > first})
+            others.update(dict.fromkeys(chosen, "another mask of the same image"))
+            found[base] = rank, [key]
     return Matched(
-        list(images), {key: chosen[path] for key, path in images.items() if path in chosen}, orphans, others
+        list(images), {key: found[path][1] for key, path in images.items() if path in found}, orphans, others
     )
 
 
 def _by_pattern(keys: list[str], apart: Collection[str], pattern: MaskPattern) -> Matched:
-    known = set(keys)
     masks = {key for key in keys if key not in apart and pattern.may_be_mask(key)}
     images = [key for key in keys if key not in masks]
-    found = {key: [mask] for key in images if (mask := pattern.mask_of(key)) in known and mask in masks}
+    found = {key: [mask] for key in images if (mask := pattern.mask_of(key)) in masks and mask is not None}
     used = {mask for (mask,) in found.values()}
     return Matched(images, found, [key for key in keys if key in masks - used], {})

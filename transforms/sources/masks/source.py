@@ -1,59 +1,58 @@
 """Source `masks`: images, and an image of class ids or colours for each.
 
 Sibling folders (`images` and `masks`, `JPEGImages` and `SegmentationClass`, CamVid's `train` and
-`trainannot`, Cityscapes' `leftImg8bit` and `gtFine`), names beside each other (`1.jpg`, `1_mask.png`), or
+`trainannot`, Cityscapes' `leftImg8bit` and `gtFine`), names next to each other (`1.jpg`, `1_mask.png`), or
 `--mask_pattern`.
 """
 
 from __future__ import annotations
 
 import collections
+import functools
 import heapq
-import os
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+import re
+from collections.abc import Iterable, Mapping
 
-from recordmill.transforms.records import Annotations, ClassNames, Failure, ImageRecord, JobError, MaskImage
-from recordmill.transforms.sources.config import (
-    SourceConfig,
-    check_input_exists,
-    check_unused,
-    readable,
+from recordmill.transforms.records import (
+    Annotations,
+    BadInput,
+    ClassNames,
+    Failure,
+    ImageRecord,
+    JobError,
+    MaskImage,
 )
-from recordmill.transforms.sources.masks.classes import (
-    COLOR_FILES,
-    NAME_FILES,
-    MaskClasses,
-    are_binary,
-    binary,
-    is_in_colors,
-    mask_classes,
+from recordmill.transforms.sources.config import SourceConfig, readable
+from recordmill.transforms.sources.masks.classes import COLOR_FILES, NAME_FILES, MaskClasses, mask_classes
+from recordmill.transforms.sources.masks.match import LOSSLESS, MaskPattern, match_masks
+from recordmill.transforms.sources.names import (
+    NOT_AN_IMAGE,
+    extension_of,
+    is_image_name,
+    normal_split,
+    skipped,
+    stem_of,
 )
-from recordmill.transforms.sources.masks.lists import is_split_list, listed_pairs, split_lists
-from recordmill.transforms.sources.masks.match import LOSSLESS, Matched, match_masks
-from recordmill.transforms.sources.masks.pattern import MaskPattern
-from recordmill.transforms.sources.masks.sniff import why_masks
-from recordmill.transforms.sources.names import extension_of, is_image_name
 from recordmill.transforms.sources.outline import links_outside
 from recordmill.transforms.sources.pairs import (
     ORPHAN,
+    ROOT_NAMES,
+    ImageSet,
+    Listed,
     folder_split,
+    images_of_splits,
     input_files,
+    is_split_list,
     root_of,
 )
-from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection
-from recordmill.transforms.sources.source import (
-    Description,
-    Item,
-    Items,
-    Source,
-)
+from recordmill.transforms.sources.selection import Selection
+from recordmill.transforms.sources.source import Description, Items, Source
 from recordmill.transforms.sources.tree import TreeFile
-from recordmill.transforms.storage.confinement import Confinement
+from recordmill.transforms.storage.confinement import OUTSIDE, Confinement
 from recordmill.transforms.storage.file_system import file_system
-from recordmill.transforms.storage.files import is_file, is_folder
+from recordmill.transforms.storage.files import is_file, names_in
 
-_LOOKED_AT = 8  # masks that tell what the values of all are
+_LOOKED_AT = 8  # masks that show what the values of all are
 
 
 class MasksSource(Source):
@@ -68,183 +67,163 @@ class MasksSource(Source):
         example="roads/\n  images/\n    1.jpg\n  masks/\n    1.png\n  classes.txt",
         annotations=("masks",),
     )
+    flags = ("mask_pattern",)
+    searches_roots = True
+    needs_folder = True
 
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        with readable("--input", config.input):
-            return why_masks(config)
-
-    def check(self, config: SourceConfig) -> None:
-        check_input_exists(config)
-        unused = ("annotations", "image_column", "label_column", "label_pattern", "input_features")
-        check_unused(config, self.name, *unused)
-        check_selection(config)
-        if others := [one for one in config.include_annotations if one != "masks"]:
-            raise ValueError(f"--include_annotations has {others[0]!r}, and --source masks has masks alone")
-        with readable("--input", config.input):
-            if not is_folder(config.input):
-                raise ValueError(f"--input is {config.input!r}; --source masks wants a folder")
-            listing = _listing(config)
-            if not listing.matched.masks:
-                remedy = links_outside(config) or (
-                    "; put them in images/ and masks/ under the same names, or give the masks' path with "
-                    "--mask_pattern"
-                )
-                raise ValueError(f"--input is {config.input!r}: no image has a mask{remedy}")
-            _classes(config, listing)
+    def check_input(self, config: SourceConfig) -> None:
+        if not _Masks(config).matched.masks:
+            remedy = links_outside(config) or (
+                "; put them in images/ and masks/ under the same names, or give the masks' path with "
+                "--mask_pattern"
+            )
+            raise ValueError(f"--input is {config.input!r}: no image has a mask{remedy}")
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
         with readable("--input", config.input):
-            if lists := split_lists(root_of(config)):
+            if lists := _split_lists(root_of(config)):
                 return tuple(sorted(set(lists.values())))
-            splits = {folder_split(image) for image in _listing(config).matched.masks}
+            splits = {folder_split(image) for image in _Masks(config).matched.masks}
             return tuple(sorted(filter(None, splits)))
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("segmentation",)
 
     def items(self, config: SourceConfig, scratch: str) -> Items:
-        yield from _items(config)
+        try:
+            found = _Masks(config)
+        except ValueError as error:
+            raise JobError(str(error)) from error
+        if found.classes.names:
+            yield ClassNames(found.classes.names)
+        yield from found.failures
+        selection = Selection(config)
+        matched = found.matched
+        taken = (masks for image, masks in matched.masks.items() if selection.takes(image))
+        images_of = collections.Counter(mask for masks in taken for mask in masks)
+        for item in images_of_splits(matched.images, found.sets, found.find):
+            if isinstance(item, Failure):
+                yield item
+            else:
+                yield selection.item(item.key, functools.partial(found.record, item, images_of))
+        yield from (skipped(key, reason) for key, reason in matched.others.items())
+        for key in matched.orphans:
+            yield Failure(key, "annotations", ORPHAN, "no image has its name")
 
 
-class _Listing(NamedTuple):
-    """The files of an input."""
+class _Masks:
+    """The files of an input, the masks of the images, and their classes.
 
-    files: Mapping[str, TreeFile]
-    matched: Matched
-    failures: list[Failure]
-
-
-def _listing(config: SourceConfig) -> _Listing:
-    root = root_of(config)
-    files: dict[str, TreeFile] = {}
-    apart: set[str] = set()
-    others: list[TreeFile] = []
-    failures: list[Failure] = []
-    for item in input_files(config):
-        if isinstance(item, Failure):
-            failures.append(item)
-        elif is_image_name(item.key):
-            files[item.key] = item
-            if config.image_roots and _is_apart(root, item):
-                apart.add(item.key)
-        else:
-            others.append(item)
-    pattern = None if config.mask_pattern is None else MaskPattern(config.mask_pattern)
-    matched = match_masks(files, apart, pattern)
-    used = {*NAME_FILES, *COLOR_FILES, *map(os.path.basename, split_lists(root))}
-    if outside := [one for one in failures if one.key in used]:
-        raise ValueError(f"--input is {config.input!r}: {outside[0].key} is {outside[0].reason}")
-    file = _classes(config, _Listing(files, matched, [])).file if matched.masks else ""
-    for item in others:
-        if item.key != file and not is_split_list(item.key):
-            failures.append(Failure(item.key, "list", "not an image by name", skipped=True))
-    return _Listing(files, matched, failures)
-
-
-def _is_apart(root: str, file: TreeFile) -> bool:
-    """Whether a file lies below an image root, and not in the input or behind a link in it."""
-    path = f"{root}/{file.key}"
-    return file.path != path and not (file_system(root).has_links and is_file(path))
-
-
-def _within(config: SourceConfig) -> Confinement:
-    return Confinement((root_of(config), *config.image_roots))
-
-
-def _classes(config: SourceConfig, listing: _Listing) -> MaskClasses:
-    """The classes; the first masks tell whether they are colours, ids, or black and white."""
-    every = (mask for masks in listing.matched.masks.values() for mask in masks)
-    first = [listing.files[mask].ref for mask in heapq.nsmallest(_LOOKED_AT, every)]
-    try:
-        classes = mask_classes(root_of(config), _within(config), is_in_colors(first[0]))
-    except ValueError as error:
-        raise ValueError(f"--input is {config.input!r}: {error}") from error
-    return binary(classes) if not classes.colors and are_binary(first) else classes
-
-
-def _items(config: SourceConfig) -> Iterator[Item]:
-    try:
-        listing = _listing(config)
-        classes = _classes(config, listing) if listing.matched.masks else MaskClasses()
-    except ValueError as error:
-        raise JobError(str(error)) from error
-    if classes.names:
-        yield ClassNames(classes.names)
-    yield from listing.failures
-    matched = listing.matched
-    selection = Selection(config)
-    sharing = _sharing({image: masks for image, masks in matched.masks.items() if selection.takes(image)})
-    for pair in _pairs(config, listing):
-        if isinstance(pair, Failure):
-            yield pair
-        elif not selection.takes(pair.key):
-            yield Failure(pair.key, "list", EXCLUDED, skipped=True)
-        elif pair.key in sharing and not pair.is_given:
-            detail = f"{pair.masks[0]} may belong to each; --exclude all but one"
-            yield Failure(pair.key, "annotations", "several images of one name", detail)
-        else:
-            yield _record(listing.files, pair, classes)
-    for key, reason in matched.others.items():
-        yield Failure(key, "list", reason, skipped=True)
-    for key in matched.orphans:
-        yield Failure(key, "annotations", ORPHAN, "no image has its name")
-
-
-class _Pair(NamedTuple):
-    """An image and its masks.
-
-    Attributes:
-        key: of the image.
-        masks: keys of the masks with the name of the image, or of the mask that a list gives.
-        split: of the image.
-        origin: the line of a list; empty without a list.
-        is_given: whether a list gives the mask.
+    Raises:
+        ValueError: a table of classes or a list is damaged, or lies outside the input.
     """
 
-    key: str
-    masks: list[str]
-    split: str | None
-    origin: str
-    is_given: bool = False
-
-
-def _sharing(masks: Mapping[str, list[str]]) -> frozenset[str]:
-    """The images that share a mask with another image."""
-    images = collections.Counter(mask for found in masks.values() for mask in found)
-    return frozenset(image for image, found in masks.items() if any(images[mask] > 1 for mask in found))
-
-
-def _pairs(config: SourceConfig, listing: _Listing) -> Iterator[_Pair | Failure]:
-    matched = listing.matched
-    lists, within = split_lists(root_of(config)), _within(config)
-    seen: set[str] = set()
-    for path, split in lists.items():
-        for found in listed_pairs(path, within, matched.images, listing.files):
-            if isinstance(found, Failure):
-                yield found
+    def __init__(self, config: SourceConfig) -> None:
+        self._root = root_of(config)
+        self.files: dict[str, TreeFile] = {}
+        self.failures: list[Failure] = []
+        apart: set[str] = set()
+        others: list[str] = []
+        for item in input_files(config):
+            if isinstance(item, Failure):
+                self.failures.append(item)
+            elif not is_image_name(item.key):
+                others.append(item.key)
             else:
-                seen.add(found.key)
-                masks = [found.mask] if found.mask else matched.masks.get(found.key, [])
-                yield _Pair(found.key, masks, split, found.origin, bool(found.mask))
-    for key in matched.images:
-        if not lists:
-            yield _Pair(key, matched.masks.get(key, []), folder_split(key), "")
-        elif key not in seen:
-            yield Failure(key, "list", "image in no split", skipped=True)
+                self.files[item.key] = item
+                if config.image_roots and self._is_apart(item):
+                    apart.add(item.key)
+        pattern = None if config.mask_pattern is None else MaskPattern(config.mask_pattern)
+        self.matched = match_masks(self.files, apart, pattern)
+        lists = _split_lists(self._root)
+        used = {*NAME_FILES, *COLOR_FILES, *lists}
+        if outside := next((one for one in self.failures if one.key in used), None):
+            raise ValueError(f"--input is {config.input!r}: {outside.key} is {outside.reason}")
+        leads_to = Confinement((self._root, *config.image_roots)).leads_to
+        self.sets = [ImageSet(lists[one], one, one, leads_to(f"{self._root}/{one}")) for one in lists]
+        self.classes = MaskClasses({})
+        if self.matched.masks:
+            masks = (mask for found in self.matched.masks.values() for mask in found)
+            first = [self.files[mask].path for mask in heapq.nsmallest(_LOOKED_AT, masks)]
+            try:
+                self.classes = mask_classes(self._root, leads_to, first)
+            except ValueError as error:
+                raise ValueError(f"--input is {config.input!r}: {error}") from error
+        unread = (key for key in others if key != self.classes.file and not is_split_list(key))
+        self.failures += (skipped(key, NOT_AN_IMAGE) for key in unread)
+
+    def _is_apart(self, file: TreeFile) -> bool:
+        """Whether a file lies below an image root, and not in the input or behind a link in it."""
+        path = f"{self._root}/{file.key}"
+        return file.path != path and not (file_system(self._root).has_links and is_file(path))
+
+    @functools.cached_property
+    def _listed_names(self) -> tuple[dict[str, str | None], dict[str, str | None]]:
+        return _listed_names(self.matched.images), _listed_names(self.files)
+
+    def find(self, line: str, listed: ImageSet) -> tuple[str, str | None]:
+        """The key of the image in a line of a list, and that of its mask if the line has one.
+
+        Raises:
+            BadInput: a file is not there, or the path leads outside.
+        """
+        images, files = self._listed_names
+        if ".." in re.split(r"[/\s]", line):
+            raise BadInput("annotations", OUTSIDE)
+        if key := _look_up(line, images):
+            return key, None
+        first, _, mask = re.sub(r"[\s,]+", "\n", line, count=1).partition("\n")
+        if (key := _look_up(first, images)) is None:
+            raise BadInput("annotations", "not found")
+        found = _look_up(mask, files) if "/" in mask else None
+        if "/" in mask and found is None:
+            raise BadInput("annotations", "mask not found")
+        return key, found
+
+    def record(self, item: Listed, images_of: Mapping[str, int]) -> ImageRecord | Failure:
+        """The record of an image; `images_of` counts the images of each mask.
+
+        Raises:
+            BadInput: stage `annotations`; it has no mask of its own.
+        """
+        masks = [item.annotation] if item.annotation else self.matched.masks.get(item.key, [])
+        if not item.annotation and any(images_of[mask] > 1 for mask in masks):
+            detail = f"{masks[0]} may belong to each; --exclude all but one"
+            raise BadInput("annotations", "several images of one name", detail)
+        if not masks:
+            return Failure(item.key, "annotations", "image without a mask", skipped=True)
+        if len(masks) > 1:
+            detail = f"{masks[0]} and {masks[1]} are both called like it"
+            raise BadInput("annotations", "several annotations of one name", detail)
+        if extension_of(masks[0]) not in LOSSLESS:
+            detail = f"{masks[0]}: JPEG and its like change the ids; masks are PNG, GIF, BMP or TIFF"
+            raise BadInput("annotations", "mask is not lossless", detail)
+        image = self.files[item.key]
+        annotations = Annotations(masks={"class": MaskImage(self.files[masks[0]].ref, self.classes.colors)})
+        return ImageRecord(item.key, image.ref, item.split, annotations, item.origin, image.size)
 
 
-def _record(files: Mapping[str, TreeFile], pair: _Pair, classes: MaskClasses) -> ImageRecord | Failure:
-    if not pair.masks:
-        return Failure(pair.key, "annotations", "image without a mask", skipped=True)
-    if len(pair.masks) > 1:
-        detail = f"{pair.masks[0]} and {pair.masks[1]} are both called like it"
-        return Failure(pair.key, "annotations", "several annotations of one name", detail)
-    (mask,) = pair.masks
-    if extension_of(mask) not in LOSSLESS:
-        detail = f"{mask}: JPEG and its like change the ids; masks are PNG, GIF, BMP or TIFF"
-        return Failure(pair.key, "annotations", "mask is not lossless", detail)
-    image = files[pair.key]
-    annotations = Annotations(masks={"class": MaskImage(files[mask].ref, classes.colors)})
-    return ImageRecord(pair.key, image.ref, pair.split, annotations, pair.origin, image.size)
+def _split_lists(root: str) -> dict[str, str]:
+    """The splits of the lists of images in a folder, by file name."""
+    names = sorted(filter(is_split_list, names_in(root, ROOT_NAMES)))
+    return {name: normal_split(stem_of(name)) for name in names}
+
+
+def _listed_names(keys: Iterable[str]) -> dict[str, str | None]:
+    """Keys by their names in lists: the path, its last two parts, the name; with extension or without.
+
+    None where several files have a name.
+    """
+    found: dict[str, str | None] = {}
+    for key in keys:
+        parts = key.split("/")
+        names = {key, "/".join(parts[-2:]), parts[-1]}
+        for one in names | set(map(stem_of, names)):
+            found[one] = key if found.get(one, key) == key else None
+        found[key] = key
+    return found
+
+
+def _look_up(path: str, names: Mapping[str, str | None]) -> str | None:
+    path = path.strip().lstrip("/").removeprefix("./")
+    return names.get(path) or names.get("/".join(path.split("/")[-2:]))

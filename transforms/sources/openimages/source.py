@@ -1,33 +1,61 @@
-"""Source `openimages`: the CSV files of Open Images beside the images that were downloaded.
+"""Source `openimages`: the CSV files of Open Images next to the images that were downloaded.
 
 https://storage.googleapis.com/openimages/web/download_v7.html
+
+Images that exist are listed first. Rows of the CSV files, which are in no order and may be millions, go to a
+file on disk, from which the records are made image by image.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import functools
+import math
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 
-from recordmill.transforms.sources.config import (
-    SourceConfig,
-    check_input_exists,
-    check_unused,
-    readable,
+import msgspec
+
+from recordmill.transforms.records import (
+    AnnotatedObject,
+    Annotations,
+    BadInput,
+    Box,
+    ClassNames,
+    Failure,
+    FeatureValue,
+    ImageRecord,
+    ImageRef,
 )
-from recordmill.transforms.sources.names import split_named
-from recordmill.transforms.sources.openimages.files import csv_files, folders_called
-from recordmill.transforms.sources.openimages.listing import MASKS, Reading
-from recordmill.transforms.sources.outline import check_roots_used
-from recordmill.transforms.sources.selection import check_selection
-from recordmill.transforms.sources.source import (
-    Description,
-    Item,
-    Items,
-    Source,
+from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.entries_by_image import EntriesByImage
+from recordmill.transforms.sources.names import (
+    NOT_AN_IMAGE,
+    is_image_name,
+    is_split_name,
+    name_stem,
+    normal_split,
+    skipped,
+    split_named,
 )
+from recordmill.transforms.sources.openimages.files import CsvFile, csv_files, folders_called
+from recordmill.transforms.sources.selection import EXCLUDED, Selection
+from recordmill.transforms.sources.source import Description, Item, Items, Source
+from recordmill.transforms.sources.tables.values import box_of, check_unit, is_empty
+from recordmill.transforms.sources.tree import Tree, TreeFile
+from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.files import is_folder, names_in
 from recordmill.transforms.storage.paths import real_path
 
-_IMAGES = "images"
+_IMAGES, _MASKS = "images", "masks"
+_FLAGS = ("occluded", "truncated", "group_of", "depiction", "inside")
+_FLAG_COLUMNS = tuple(f"Is{name.title().replace('_', '')}" for name in _FLAGS)
+_LISTED, _ANNOTATED = 1, 2
+_MISSING = "where only a part of the images is meant to be there, raise --max_failure_ratio"
+_NO_MASKS = "masks are not taken"
+_SAME = 1e-5  # of a box in two files
+_CELL = 4 * _SAME  # the sums of two such boxes differ by no more
 
 
 class OpenImagesSource(Source):
@@ -43,81 +71,316 @@ class OpenImagesSource(Source):
         example="open_images/\n  annotations/\n    class-descriptions-boxable.csv\n"
         "    validation-annotations-bbox.csv\n  images/\n    validation/\n      0001eeaf4aed83f9.jpg\n"
         "  masks/\n    validation/\n      0001eeaf4aed83f9_m0cmf2_ea5e2f5e.png",
-        annotations=("masks",),
+        annotations=(_MASKS,),
     )
+    needs_folder = True
 
-    def sniff(self, config: SourceConfig) -> str | None:
-        with readable("--input", config.input):
-            if config.annotations or not is_folder(config.input):
-                return None
-            found = [file for file in csv_files(config) if file.kind != "classes"]
-            for file in found:
-                try:
-                    header = file.header()
-                except ValueError:
-                    continue
-                if "ImageID" in header:
-                    return f"{file.manifest.name} is a file of Open Images by name and columns"
-        return None
-
-    def check(self, config: SourceConfig) -> None:
-        check_input_exists(config)
-        unused = (
-            "annotations",
-            "image_column",
-            "label_column",
-            "input_features",
-            "mask_pattern",
-        )
-        check_unused(config, self.name, *unused)
-        check_roots_used(config, self.name)
-        check_selection(config)
-        others = [name for name in config.include_annotations if name != MASKS]
-        if others:
+    def check_input(self, config: SourceConfig) -> None:
+        files = csv_files(config)
+        if all(file.kind in ("classes", "machine") for file in files):
             raise ValueError(
-                f"--include_annotations is {', '.join(config.include_annotations)!r}; "
-                f"--source {self.name} has {MASKS}"
+                f"--input is {config.input!r}, where neither it nor annotations/ has a CSV file of Open "
+                "Images, such as validation-annotations-bbox.csv"
             )
-        with readable("--input", config.input):
-            if not is_folder(config.input):
-                raise ValueError(
-                    f"--input is {config.input!r}, a file; --source {self.name} wants the folder"
-                )
-            found = [file for file in csv_files(config) if file.kind not in ("classes", "machine")]
-            if not found:
-                raise ValueError(
-                    f"--input is {config.input!r}, where neither it nor annotations/ has a CSV file of Open "
-                    "Images, such as validation-annotations-bbox.csv"
-                )
-            for file in csv_files(config):
+        for file in files:
+            try:
                 if file.kind == "classes":
                     next(file.classes(), None)  # raises where it cannot be read
-            for file in found:
-                try:
+                elif file.kind != "machine":
                     file.header()
-                except ValueError as error:
-                    raise ValueError(f"--input is {config.input!r}: {error}") from error
+            except ValueError as error:
+                raise ValueError(f"--input is {config.input!r}: {error}") from error
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...] | None:
         root = real_path(config.input)
         top = names_in(root)
-        listed = {f"{root}/{folder}": None for folder in folders_called(_IMAGES, root, top)} | {root: top}
-        names = {
-            split
-            for place, inner in listed.items()
-            for name in (names_in(place) if inner is None else inner)
-            if (split := split_named(name)) is not None and is_folder(f"{place}/{name}")
-        }
+        folders = folders_called(_IMAGES, root, top)
+        inner = (f"{folder}/{name}" for folder in folders for name in names_in(f"{root}/{folder}"))
+        found = ((split_named(key.rpartition("/")[2]), key) for key in (*top, *inner))
+        names = {split for split, key in found if split is not None and is_folder(f"{root}/{key}")}
         return tuple(sorted(names)) if names else None
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         kinds = {file.kind for file in csv_files(config)}
-        has_boxes = "boxes" in kinds or ("masks" in kinds and MASKS in config.include_annotations)
+        has_boxes = "boxes" in kinds or ("masks" in kinds and _MASKS in config.include_annotations)
         return ("detection",) if has_boxes else ()
 
     def items(self, config: SourceConfig, scratch: str) -> Items:
-        yield from _items(config)
+        with contextlib.closing(EntriesByImage()) as entries:
+            yield from _Reading(config, entries).items()
 
 
-def _items(config: SourceConfig) -> Iterator[Item]:
-    yield from Reading(config).items()
+class _Row(msgspec.Struct, frozen=True, array_like=True):
+    """A row as it is stored on disk."""
+
+    kind: str  # boxes, masks; present or absent: a label that the image has or has not
+    label: str
+    box: Box = Box(0, 0, 0, 0)  # normalised to [0, 1]
+    flags: tuple[int | None, ...] = ()  # in the order of _FLAGS
+    mask: str = ""  # path of its image
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Row).decode
+
+
+class _Classes:
+    """Labels of classes: names, where no two classes share one, or else ids."""
+
+    def __init__(self, files: Sequence[CsvFile]) -> None:
+        self._names: dict[str, str] = {}
+        for file in files:
+            for mid, name in file.classes() if file.kind == "classes" else ():
+                self._names.setdefault(mid, name or mid)
+        names = set(self._names.values())
+        self._by_name = len(names) == len(self._names) and names.isdisjoint(self._names)
+        self._undescribed: set[str] = set()
+
+    def label(self, mid: str) -> str:
+        """The label of a class of a row."""
+        if mid not in self._names:
+            self._undescribed.add(mid)
+            return mid
+        return self._names[mid] if self._by_name else mid
+
+    def class_names(self) -> ClassNames | None:
+        """Ids count from 1 in the order of the descriptions; other classes of rows follow."""
+        if not self._names:
+            return None
+        labels = (*map(self.label, self._names), *sorted(self._undescribed))
+        return ClassNames(dict(enumerate(labels, 1)), {} if self._by_name else self._names)
+
+
+class _Reading:
+    """Reads the input once. Image ids are numbered; those of images that exist come first."""
+
+    def __init__(self, config: SourceConfig, entries: EntriesByImage) -> None:
+        self._config = config
+        self._entries = entries
+        self._selection = Selection(config)
+        self._root = real_path(config.input)
+        self._confinement = Confinement((self._root, *config.image_roots))
+        names = names_in(self._root)
+        self._files = csv_files(config, names)
+        self._classes = _Classes(self._files)
+        self._mask_folders = folders_called(_MASKS, self._root, names)
+        self._takes_masks = _MASKS in config.include_annotations
+        self._images: list[TreeFile] = []
+        self._split_folders: dict[str, dict[str, None]] = {}  # names of folders, by split
+        self._numbers: dict[str, int] = {}
+        self._splits: list[str | None] = []  # by number
+        self._states = bytearray()  # likewise: _LISTED, _ANNOTATED
+        self._rotations: dict[int, int] = {}
+        self._faults: dict[int, BadInput] = {}
+
+    def items(self) -> Iterator[Item]:
+        yield from self._list_images()
+        for file in self._files:
+            if file.kind != "classes" and not self._unread(file):
+                yield from self._read(file)
+        if (names := self._classes.class_names()) is not None:
+            yield names
+        for number, image in enumerate(self._images):
+            if self._states[number] or not self._selection.takes(image.key):
+                yield self._selection.item(image.key, functools.partial(self._record, number))
+            else:
+                yield Failure(image.key, "annotations", "image without annotations", skipped=True)
+        yield from self._missing()
+
+    def _unread(self, file: CsvFile) -> str:
+        """Why a file is not read; empty if it is."""
+        if file.kind == "machine":
+            return "labels by machine are not taken"
+        return _NO_MASKS if file.kind == "masks" and not self._takes_masks else ""
+
+    def _list_images(self) -> Iterator[Failure]:
+        """Numbers the images that exist; yields the other files."""
+        for folder in self._mask_folders if not self._takes_masks else ():
+            yield skipped(f"{folder}/", _NO_MASKS)
+        masks = [real_path(f"{self._root}/{folder}") for folder in self._mask_folders]
+        csv_by_key = {file.manifest.name: file for file in self._files}
+        for item in Tree(self._root, self._config.image_roots, (*self._config.skip_dirs, *masks)).files():
+            if isinstance(item, Failure):
+                yield item
+            elif item.key in csv_by_key:
+                if reason := self._unread(csv_by_key[item.key]):
+                    yield skipped(item.key, reason)
+            elif not is_image_name(item.key):
+                yield skipped(item.key, NOT_AN_IMAGE)
+            elif (image := name_stem(item.key)) in self._numbers:
+                detail = f"the other is {self._images[self._numbers[image]].key}"
+                yield Failure(item.key, "annotations", "two images have one id", detail)
+            else:
+                number = self._number(image)
+                self._images.append(item)
+                if folder := next(filter(is_split_name, reversed(item.key.split("/")[:-1])), ""):
+                    self._split_folders.setdefault(normal_split(folder), {})[folder] = None
+                    self._set_split(number, normal_split(folder))
+
+    def _number(self, image: str) -> int:
+        number = self._numbers.setdefault(image, len(self._numbers))
+        if number == len(self._states):
+            self._states.append(0)
+            self._splits.append(None)
+        return number
+
+    def _set_split(self, number: int, split: str | None) -> None:
+        """Sets the split of an image, unless it has one."""
+        if split and self._splits[number] is None:
+            self._splits[number] = sys.intern(split)
+
+    def _read(self, file: CsvFile) -> Iterator[Failure]:
+        """Takes the rows of a file; yields those of no image, and what is not taken."""
+        header = file.header()
+        fractions = 0
+        for line, cells in file.rows():
+            if isinstance(cells, BadInput):
+                yield cells.failure(file.manifest.row_key(line))
+                continue
+            row: dict[str, str] = dict(zip(header, cells, strict=False))
+            image = row.get("ImageID", "").strip()
+            if not image:
+                yield Failure(file.manifest.row_key(line), "annotations", "row without an image")
+                continue
+            number = self._number(image)
+            if file.kind == "images":
+                self._states[number] |= _LISTED
+                self._set_split(number, normal_split(row.get("Subset", "").strip()))
+                rotation = row.get("Rotation", "").strip()
+                if number < len(self._images) and re.fullmatch(r"-?\d{1,3}(\.0*)?", rotation):
+                    self._rotations[number] = int(float(rotation))
+                continue
+            self._states[number] |= _ANNOTATED
+            self._set_split(number, file.split)
+            if number >= len(self._images):
+                continue
+            try:
+                if len(cells) != len(header):
+                    detail = f"{len(cells)}, the header has {len(header)}"
+                    raise BadInput("annotations", "wrong number of cells", detail)
+                found = self._row(file, row)
+            except BadInput as fault:
+                detail = f"{file.manifest.origin(line)}: {fault.detail}"
+                self._faults.setdefault(number, BadInput(fault.stage, fault.reason, detail))
+                continue
+            fractions += found is None
+            if found is not None:
+                self._entries.add(number, _encode(found))
+        if fractions:
+            reason = "labels that nobody has verified are not taken"
+            yield Failure(file.manifest.name, "annotations", reason, f"{fractions} rows", skipped=True)
+
+    def _row(self, file: CsvFile, row: Mapping[str, str]) -> _Row | None:
+        """What a row says; None for a label that nobody has verified."""
+        if is_empty(row["LabelName"]):
+            raise BadInput("annotations", "row without a label", "LabelName is empty")
+        confidence = _confidence(row["Confidence"]) if file.kind == "labels" else 1
+        if 0 < confidence < 1:
+            return None
+        label = self._classes.label(row["LabelName"].strip())
+        if file.kind == "labels":
+            return _Row("present" if confidence else "absent", label)
+        if file.kind == "masks":
+            return _Row(file.kind, label, _box(row, "Box"), mask=row["MaskPath"].strip())
+        flags = tuple(_flag(cell) if (cell := row.get(name)) else None for name in _FLAG_COLUMNS)
+        return _Row(file.kind, label, _box(row, ""), flags)
+
+    def _record(self, number: int) -> ImageRecord:
+        if number in self._faults:
+            raise self._faults[number]
+        file, split = self._images[number], self._splits[number]
+        rows = [_decode(data) for data in self._entries.of(number)]
+        features: dict[str, FeatureValue] = {}
+        if absent := tuple(dict.fromkeys(row.label for row in rows if row.kind == "absent")):
+            features["labels_absent"] = absent
+        if rotation := self._rotations.get(number):
+            features["rotation"] = rotation
+        present = tuple(dict.fromkeys(row.label for row in rows if row.kind == "present"))
+        labels = self._selection.labels(file.key, present)
+        objects = []
+        for row, mask in _with_masks(rows):
+            given = zip(_FLAGS, row.flags, strict=False)
+            attributes = {name: flag for name, flag in given if flag is not None}
+            ref = None if mask is None else self._mask(mask.mask, split)
+            objects.append(AnnotatedObject(row.label, row.box, ref, attributes=attributes))
+        annotations = Annotations(
+            labels, features, tuple(objects), relative=bool(objects), source_id=name_stem(file.key)
+        )
+        return ImageRecord(file.key, file.ref, split, annotations, size=file.size)
+
+    def _mask(self, path: str, split: str | None) -> ImageRef:
+        names = {**self._split_folders.get(split, {}), split: None} if split else {}
+        masks = [f"{self._root}/{folder}" for folder in self._mask_folders or (_MASKS,)]
+        found = self._confinement.find(path, [*(f"{one}/{name}" for one in masks for name in names), *masks])
+        return ImageRef(found.path, version=found.version)
+
+    def _missing(self) -> Iterator[Failure]:
+        """The images of rows that do not exist."""
+        for image in sorted(self._numbers):
+            number = self._numbers[image]
+            if number < len(self._images):
+                continue
+            # its name where all of the dataset is downloaded: what --include and --exclude are about
+            key = "/".join(filter(None, (_IMAGES, self._splits[number], f"{image}.jpg")))
+            if not self._selection.takes(key):
+                yield skipped(key, EXCLUDED)
+            elif self._states[number] & _ANNOTATED:
+                yield Failure(key, "annotations", "not found", _MISSING)
+            else:
+                reason = "listed image that is not there and has no annotation"
+                yield Failure(key, "annotations", reason, skipped=True)
+
+
+def _confidence(cell: str) -> float:
+    try:
+        value = float(cell)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 1:
+        raise BadInput("annotations", "confidence is not a number from 0 to 1", cell[:40])
+    return value
+
+
+def _flag(cell: str) -> int:
+    if cell.strip() not in ("-1", "0", "1"):
+        raise BadInput("annotations", "attribute of a box is not -1, 0 or 1", cell[:40])
+    return int(cell)
+
+
+def _box(row: Mapping[str, str], prefix: str) -> Box:
+    box = box_of([row[f"{prefix}{name}"] for name in ("XMin", "YMin", "XMax", "YMax")], sides=False)
+    if box is None:
+        raise BadInput("annotations", "box is not four numbers", "all are empty")
+    check_unit(box, relative=True)
+    return box
+
+
+def _with_masks(rows: Sequence[_Row]) -> Iterator[tuple[_Row, _Row | None]]:
+    """Each box with the first mask that has its label and coordinates; then the masks without such a box.
+
+    Masks are found by the sum of their coordinates: an image may have any number of both.
+    """
+    cells: dict[tuple[str, int], dict[int, _Row]] = {}
+    for number, row in enumerate(rows):
+        if row.kind == "masks":
+            cells.setdefault((row.label, _cell(row.box)), {})[number] = row
+    for row in rows:
+        if row.kind != "boxes":
+            continue
+        found = []
+        for at in range(_cell(row.box) - 1, _cell(row.box) + 2):
+            cell = cells.get((row.label, at), {})
+            first = next((number for number, mask in cell.items() if _is_same(mask.box, row.box)), None)
+            found += [(first, at)] if first is not None else []
+        number, at = min(found, default=(-1, 0))
+        yield row, cells[row.label, at].pop(number) if found else None
+    left = {number: mask for cell in cells.values() for number, mask in cell.items()}
+    yield from ((left[number], left[number]) for number in sorted(left))
+
+
+def _cell(box: Box) -> int:
+    return math.floor(sum(box) / _CELL)
+
+
+def _is_same(one: Box, other: Box) -> bool:
+    return all(abs(first - second) < _SAME for first, second in zip(one, other, strict=True))

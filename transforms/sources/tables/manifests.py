@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 from recordmill.transforms.flags import flag_with
@@ -18,7 +18,7 @@ from recordmill.transforms.sources.config import (
     readable,
 )
 from recordmill.transforms.sources.names import extension_of, is_unicode, printable, split_named, splits_in
-from recordmill.transforms.sources.outline import Outline
+from recordmill.transforms.sources.outline import Look
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_folder, may_be_there, open_file
 from recordmill.transforms.storage.paths import absolute, below, is_absolute, real_path
@@ -61,11 +61,7 @@ class Manifest:
 
 
 class ManifestLines:
-    """The lines of an open manifest, each with its line end.
-
-    Attributes:
-        fault: why the lines since it was last cleared cannot be used; empty where they can.
-    """
+    """The lines of an open manifest; `fault` is why those since it was last cleared cannot be used."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -103,14 +99,16 @@ def input_root(config: SourceConfig) -> str:
 
 
 def manifests(config: SourceConfig) -> list[Manifest]:
-    """The manifests of a call, in the order given."""
+    """The manifests of a call, in the order given: below the working directory, or else the input."""
     if not config.annotations:
         return [Manifest(config.input, printable(os.path.basename(config.input)), real_path(config.input))]
     folder = input_root(config)
     root = real_path(folder)
     found = []
     for given in config.annotations:
-        path = given if is_absolute(given) else _beside_or_inside(given, config.input)
+        inside = os.path.join(config.input, given)
+        is_inside = not is_absolute(given) and not may_be_there(given) and may_be_there(inside)
+        path = inside if is_inside else given
         name = (
             below(root, file := real_path(path))
             or below(absolute(folder), absolute(path))  # a link that leads out of the input
@@ -120,18 +118,10 @@ def manifests(config: SourceConfig) -> list[Manifest]:
     return found
 
 
-def _beside_or_inside(given: str, input_folder: str) -> str:
-    """A relative path, from the working directory, or from the input where it is there alone."""
-    inside = os.path.join(input_folder, given)
-    return given if may_be_there(given) or not may_be_there(inside) else inside
-
-
 def splits_by_name(config: SourceConfig) -> dict[str, str]:
-    """The splits of several manifests, by path: from a part of the file's name, or else from its folder.
+    """The splits of several manifests, by path: in the file name (`train_labels.csv`), or its folder.
 
-    Returns:
-        A split for each, as for `train_labels.csv` and `test_labels.csv`, or `train/_annotations.csv` and
-        `test/_annotations.csv`; empty if a manifest has no split, or two.
+    Empty if a manifest has no split, or two.
     """
     found = manifests(config) if len(config.annotations) > 1 else []
     splits = {}
@@ -150,7 +140,9 @@ def flag_of(config: SourceConfig) -> str:
     return "--annotations" if config.annotations else "--input"
 
 
-def check_manifests(config: SourceConfig, source: str, takes_utf16: bool = True) -> None:
+def check_manifests(
+    config: SourceConfig, source: str, extensions: Sequence[str] = (), takes_utf16: bool = True
+) -> None:
     """Raises ValueError if a manifest is missing, or is not text in an encoding that the source reads."""
     check_input_exists(config)
     if config.annotations and not is_folder(config.input):
@@ -161,7 +153,7 @@ def check_manifests(config: SourceConfig, source: str, takes_utf16: bool = True)
     if not config.annotations and is_folder(config.input):
         raise ValueError(
             f"--input is {config.input!r}, a folder; --source {source} wants the manifest: "
-            f"{_call_for(config, source) or 'name it with --annotations, or as --input itself'}"
+            f"{_call_for(config, extensions) or 'name it with --annotations, or as --input itself'}"
         )
     names: dict[str, str] = {}
     for manifest in manifests(config):
@@ -170,12 +162,11 @@ def check_manifests(config: SourceConfig, source: str, takes_utf16: bool = True)
             raise ValueError(f"--annotations has {other!r} and {manifest.path!r}, which have the same name")
 
 
-def _call_for(config: SourceConfig, source: str) -> str:
+def _call_for(config: SourceConfig, extensions: Sequence[str]) -> str:
     """The flags that read the manifests in and below the input; empty if there are none."""
-    extensions = ("csv", "tsv") if source == "csv" else ("jsonl", "ndjson", "jsonlines")
     paths = [
         os.path.join(config.input, key, name)
-        for key, level in Outline(config).walk(depth=_LOOKED_INTO)
+        for key, level in Look(config).walk(depth=_LOOKED_INTO)
         for name in sorted(level.others)
         if extension_of(name) in extensions
     ]

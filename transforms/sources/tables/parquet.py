@@ -1,7 +1,8 @@
 """Source `parquet`: tables of images, as Hugging Face datasets has them.
 
-Images are bytes in the table, or paths beside it. A table is read a few rows at a time; the bytes of its
-images are unpacked once.
+Images are bytes in the table, or paths of files near it. A table is read a few rows at a time; the bytes of
+its images are unpacked once. An image is a struct of `bytes` and `path`, and the metadata of the schema
+names the classes of a ClassLabel.
 """
 
 from __future__ import annotations
@@ -9,75 +10,77 @@ from __future__ import annotations
 import collections
 import contextlib
 import itertools
+import json
+import os
 import re
-from collections.abc import Generator, Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from recordmill.transforms.flags import flag_with
-from recordmill.transforms.records import BadInput, Failure, ImageRecord, JobError
-from recordmill.transforms.sources.config import (
-    SourceConfig,
-    check_input_exists,
-    check_unused,
-    readable,
+from recordmill.transforms.records import (
+    Annotations,
+    BadInput,
+    ClassNames,
+    Failure,
+    FeatureValue,
+    ImageRecord,
+    ImageRef,
+    JobError,
+    MaskImage,
+    Scalar,
 )
+from recordmill.transforms.sources.config import SourceConfig, readable
 from recordmill.transforms.sources.names import (
+    extension_of,
     failed,
-    is_image_name,
     one_line,
     skipped,
     split_named,
     splits_in,
+    stem_of,
 )
 from recordmill.transforms.sources.outline import left_out
-from recordmill.transforms.sources.selection import check_selection
-from recordmill.transforms.sources.source import (
-    Description,
-    Item,
-    Items,
-    Source,
-    listing_faults,
+from recordmill.transforms.sources.selection import Selection
+from recordmill.transforms.sources.source import Description, Items, Source, listing_faults
+from recordmill.transforms.sources.tables.columns import (
+    LABEL_COLUMNS,
+    Columns,
+    asked_labels,
+    asked_name,
+    names_images,
+    usual_name,
 )
-from recordmill.transforms.sources.tables.parquet_columns import (
-    TableColumns,
-    is_binary,
-    is_float_label,
-    is_image_struct,
-    looks_like_image,
-    pick,
+from recordmill.transforms.sources.tables.rows import RowMapper
+from recordmill.transforms.sources.tables.values import (
+    Labels,
+    ValueKind,
+    feature_value,
+    is_label,
+    is_missing,
+    whole,
 )
-from recordmill.transforms.sources.tables.parquet_rows import TableRows, cells, not_parquet
-from recordmill.transforms.sources.tables.rows import is_missing
-from recordmill.transforms.sources.tree import Tree
+from recordmill.transforms.sources.tree import Tree, TreeFile
+from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.files import is_file, open_file, status_of
 from recordmill.transforms.storage.paths import real_path
 from recordmill.transforms.storage.spool import Spool
 
 if TYPE_CHECKING:
+    import pyarrow
     import pyarrow.parquet
 
-_NOT_PARQUET = "not a Parquet file by name"
 _SHARD = re.compile(r"(.+?)-\d{5}-of-\d{5}.*")
 _SNIFFED = 1_000
 _PEEKED = 8
 _PEEKED_LABELS = 1024
 _BUFFER = 1 << 20
-
-
-class Table(NamedTuple):
-    """One Parquet file.
-
-    Attributes:
-        path: real path, or URI.
-        key: path below the input, without its extension.
-        split: that its name, or a folder that it is in, names.
-        version: of the whole file, as of `Status`.
-    """
-
-    path: str
-    key: str
-    split: str | None
-    version: int
+_BATCH_ROWS = 16
+_BATCH_FEATURES = 1024
+_LABELS = ("label", "labels", "class", "fine_label", "coarse_label", *LABEL_COLUMNS)
+_MASKS = frozenset(("mask", "annotation", "segmentation_mask", "semantic_mask", "seg", "label"))
+_CATEGORIES = ("category", "categories", "label", "labels", "category_id", "class")
+_BOXES = ("bbox", "bboxes", "boxes")
+_MAGIC = (b"\xff\xd8\xff", b"\x89PNG\r\n", b"GIF8", b"BM", b"II*\0", b"MM\0*")
 
 
 class ParquetSource(Source):
@@ -93,87 +96,79 @@ class ParquetSource(Source):
         "    test-00000-of-00001.parquet",
         annotations=("masks",),
     )
+    flags = ("image_column", "label_column", "label_pattern")
+    searches_roots = True
 
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        found = None
-        with readable("--input", config.input):
-            for item in itertools.islice(_tables(config), _SNIFFED):
-                if isinstance(item, Table):
-                    found = found or item
-                elif is_image_name(item.key) or item.key.lower().endswith(".tar"):
-                    return None  # img2dataset has a table of what is in each .tar beside it
-        return None if found is None else f"{found.path.rpartition('/')[2]!r} is a Parquet file by name"
-
-    def check(self, config: SourceConfig) -> None:
-        check_input_exists(config)
-        check_unused(config, self.name, "annotations", "input_features", "mask_pattern")
-        check_selection(config)
-        with readable("--input", config.input):
-            self._first_columns(config)
+    def check_input(self, config: SourceConfig) -> None:
+        self._first_columns(config)
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
         with readable("--input", config.input):
-            tables = [item for item in _tables(config) if isinstance(item, Table)]
-        return tuple(sorted({table.split for table in tables if table.split is not None}))
+            keys = [item.key for item in _tables(config) if isinstance(item, TreeFile)]
+        return tuple(sorted(set(filter(None, map(_split_of, keys)))))
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
-        return () if self._first_columns(config).objects is None else ("detection",)
+        return ("detection",) if self._first_columns(config).has_boxes else ()
 
-    def items(self, config: SourceConfig, scratch: str) -> Items:
-        yield from _items(config, scratch, _tables(config))
-
-    def parts(self, config: SourceConfig, most: int) -> Iterator[Table | Failure]:
+    def parts(self, config: SourceConfig, most: int) -> Iterator[TreeFile | Failure]:
         with listing_faults():
             yield from _tables(config)
 
-    def part_items(self, config: SourceConfig, scratch: str, part: Table | Failure) -> Items:
-        yield from _items(config, scratch, (part,))
-
-    def _first_columns(self, config: SourceConfig) -> TableColumns:
-        """The columns of the first table. Raises ValueError where it is none, or they do not fit."""
-        first = next((item for item in _tables(config) if isinstance(item, Table)), None)
-        if first is None:
-            hint = "; convert .arrow files to Parquet" if _has_arrow(config) else ""
-            raise ValueError(
-                f"--input is {config.input!r}: no file there is called .parquet{hint or left_out(config)}"
-            )
+    def part_items(self, config: SourceConfig, scratch: str, part: TreeFile | Failure) -> Items:
+        if isinstance(part, Failure):
+            yield part
+            return
         try:
-            with open_table(first.path) as table:
-                return columns_of(table, config)
+            # By the key too: what is taken of a table that has two, by a link, differs between them.
+            name = f"{part.path}\0{stem_of(part.key)}"
+            with _open(part.path) as opened, Spool(scratch, name, part.version) as spool:
+                rows = _Rows(part, opened, config, spool)
+                try:
+                    yield from rows.items()
+                except _faults() as error:  # here, so that what is before stays unpacked
+                    yield _damaged(part, error)
+        except _faults() as error:
+            yield _damaged(part, error)
+
+    def _first_columns(self, config: SourceConfig) -> Columns:
+        """The columns of the first table. Raises ValueError where it is none, or they do not fit."""
+        first = next((item for item in _tables(config) if isinstance(item, TreeFile)), None)
+        if first is None:
+            others = (
+                item for item in itertools.islice(_tables(config), _SNIFFED) if isinstance(item, Failure)
+            )
+            has_arrow = any(item.key.lower().endswith(".arrow") for item in others)
+            hint = "; convert .arrow files to Parquet" if has_arrow else left_out(config)
+            raise ValueError(f"--input is {config.input!r}: no file there is called .parquet{hint}")
+        try:
+            with _open(first.path) as table:
+                return _columns_of(table, config)
         except _faults() as error:
             if type(error) is ValueError or (isinstance(error, OSError) and error.errno is not None):
                 raise
-            what = one_line(error)
-            raise ValueError(f"{first.path!r} is not a Parquet file that can be read: {what}") from error
+            reason = one_line(error)
+            raise ValueError(f"{first.path!r} is not a Parquet file that can be read: {reason}") from error
 
 
-def _has_arrow(config: SourceConfig) -> bool:
-    found = itertools.islice(_tables(config), _SNIFFED)
-    return any(isinstance(item, Failure) and item.key.lower().endswith(".arrow") for item in found)
-
-
-def _tables(config: SourceConfig) -> Iterator[Table | Failure]:
+def _tables(config: SourceConfig) -> Iterator[TreeFile | Failure]:
     """The tables of a call, and what else lies there."""
+    files: Iterable[TreeFile | Failure]
     if is_file(config.input):
         path = real_path(config.input)
-        yield _table(path, path.rpartition("/")[2], status_of(path).version)
-        return
-    for file in Tree(config.input, config.image_roots, config.skip_dirs).files():
-        yield file if isinstance(file, Failure) else _table(file.path, file.key, file.version)
-
-
-def _table(path: str, key: str, version: int) -> Table | Failure:
-    stem, dot, extension = key.rpartition(".")
-    if not dot or extension.lower() not in ("parquet", "pq"):
-        return skipped(key, _NOT_PARQUET)
-    return Table(path, stem, _split_of(stem), version)
+        status = status_of(path)
+        files = [TreeFile(path.rpartition("/")[2], path, status.size, status.version)]
+    else:
+        files = Tree(config.input, config.image_roots, config.skip_dirs).files()
+    for file in files:
+        if isinstance(file, Failure) or extension_of(file.key) in ("parquet", "pq"):
+            yield file
+        else:
+            yield skipped(file.key, "not a Parquet file by name")
 
 
 def _split_of(key: str) -> str | None:
     """The split of a file: `train` of `train-00000-of-00002`, of `x-train` or of `train/0000`."""
-    *folders, name = key.split("/")
+    *folders, name = stem_of(key).split("/")
     shard = _SHARD.fullmatch(name)
     named = splits_in(name)
     if len(named) == 1:
@@ -185,7 +180,7 @@ def _split_of(key: str) -> str | None:
 
 
 @contextlib.contextmanager
-def open_table(path: str) -> Iterator[pyarrow.parquet.ParquetFile]:
+def _open(path: str) -> Iterator[pyarrow.parquet.ParquetFile]:
     """Opens a Parquet file so that little of it is held at a time."""
     import pyarrow.parquet
 
@@ -196,114 +191,305 @@ def open_table(path: str) -> Iterator[pyarrow.parquet.ParquetFile]:
         yield table
 
 
-def columns_of(table: pyarrow.parquet.ParquetFile, config: SourceConfig) -> TableColumns:
-    """What the columns of a table are. Raises ValueError where the flags do not fit them."""
-    schema = table.schema_arrow
-    asked = config.image_column
-    if twice := sorted(name for name, count in collections.Counter(schema.names).items() if count > 1):
-        raise ValueError(f"--input is {config.input!r}: two columns are called {twice[0]!r}; rename one")
-    binary = [name for name in schema.names if is_binary(schema.field(name).type)]
-    peeked = [name for name in schema.names if name in binary or _is_text(schema, name)]
-    rows = next(table.iter_batches(_PEEKED, columns=peeked, use_threads=False), None) if peeked else None
-    seen = {name: rows.column(name).to_pylist() for name in peeked} if rows is not None else {}
-    images = [name for name in binary if any(map(looks_like_image, seen.get(name, ())))]
-    found = pick(schema, images, asked, config.label_column, _whole_floats(table))
-    if asked is not None and not (
-        asked in binary or asked in peeked or is_image_struct(schema.field(asked).type)
-    ):
-        raise ValueError(
-            f"--image_column is {asked!r}, of type {schema.field(asked).type}: no images, nor paths of them"
-        )
-    if found.image is None:
-        if found.unread:
-            raise ValueError(
-                f"--input is {config.input!r}: no column has images, and {found.unread[0]!r} has lists of "
-                "them; save a row for each image"
-            )
-        for name in peeked:
-            values = [value for value in seen.get(name, ()) if isinstance(value, str) and value]
-            if 2 * sum(map(is_image_name, values)) > len(values):
-                raise ValueError(
-                    f"--input is {config.input!r}: no column has images, and {name!r} has names of "
-                    f"some, such as {values[0][:100]!r}; give {flag_with('--image_column', name)}"
-                )
-        if config.image_roots:
-            listed = ", ".join(schema.names)[:1000]
-            raise ValueError(f"--image_root is given, and no column has images; the columns are {listed}")
-    return found
-
-
-def _whole_floats(table: pyarrow.parquet.ParquetFile) -> list[str]:
-    """Columns of floats with names of labels whose first values are integers: pandas stores them so."""
-    names = [name for name in table.schema_arrow.names if is_float_label(table.schema_arrow.field(name))]
-    rows = next(table.iter_batches(_PEEKED_LABELS, columns=names, use_threads=False), None) if names else None
-    found = {} if rows is None else {name: rows.column(name).to_pylist() for name in names}
-    values = {name: [one for one in column if not is_missing(one)] for name, column in found.items()}
-    return [name for name, column in values.items() if column and all(map(float.is_integer, column))]
-
-
-def _is_text(schema: pyarrow.Schema, name: str) -> bool:
-    return str(schema.field(name).type) in ("string", "large_string", "string_view")
-
-
-def _items(
-    config: SourceConfig, scratch: str, found: Iterable[Table | Failure]
-) -> Generator[Item, None, None]:
-    told: set[tuple[str, ...]] = set()
-    for item in found:
-        if isinstance(item, Failure):
-            yield item
-            continue
-        try:
-            yield from _table_items(item, config, scratch, told)
-        except _faults() as error:
-            yield _damaged(item, error)
-
-
 def _faults() -> tuple[type[Exception], ...]:
-    """What pyarrow raises of a damaged table, or of values that Python has not.
+    """What pyarrow raises of a damaged table, or of values that Python has not."""
+    import pyarrow
 
-    An OSError with a number is the file system's.
-    """
-    return (*not_parquet(), ValueError, OSError, MemoryError, OverflowError)
+    damaged = (pyarrow.ArrowInvalid, pyarrow.ArrowException, EOFError)
+    return (*damaged, ValueError, OSError, MemoryError, OverflowError)
 
 
-def _damaged(table: Table, error: Exception) -> Failure:
+def _damaged(table: TreeFile, error: Exception) -> Failure:
     """The failure of a damaged table. Raises `error` where it is the file system's."""
     if isinstance(error, OSError) and error.errno is not None:
         raise error
-    return failed(table.key, BadInput("list", "damaged Parquet file", f"{table.path}: {one_line(error)}"))
+    return failed(
+        stem_of(table.key), BadInput("list", "damaged Parquet file", f"{table.path}: {one_line(error)}")
+    )
 
 
-def _table_items(
-    table: Table, config: SourceConfig, scratch: str, told: set[tuple[str, ...]]
-) -> Iterator[Item]:
-    """The records of one table, and the classes it names. Raises one of `not_parquet()`."""
-    with open_table(table.path) as opened:
+class _Rows:
+    """The rows of one table as records. Raises JobError where its columns do not fit the flags."""
+
+    def __init__(
+        self, table: TreeFile, opened: pyarrow.parquet.ParquetFile, config: SourceConfig, spool: Spool
+    ) -> None:
         try:
-            columns = columns_of(opened, config)
+            columns = _columns_of(opened, config)
         except ValueError as error:
             if type(error) is not ValueError:
                 raise
             raise JobError(f"{table.path!r}: {error}") from error
-        rows = TableRows(table.path, table.key, table.split, columns, config)
-        yield from rows.classes(told)
+        self._key = stem_of(table.key)
+        self._split = _split_of(table.key)
+        self._opened = opened
+        self._spool = spool
+        self._columns = columns
+        self._mask = columns.mask if "masks" in config.include_annotations else None
+        labels = () if config.label_pattern else columns.labels
+        self._mapper = RowMapper(columns._replace(image=None, labels=labels), _kind(columns.classes))
+        unread = {*columns.unread, columns.mask, *columns.labels} - {self._mask, *labels}
+        self._wanted = [name for name in opened.schema_arrow.names if name not in unread]
+        self._selection = Selection(config)
+        folder = os.path.dirname(table.path)
+        root = folder if is_file(config.input) else real_path(config.input)
+        self._bases = tuple(dict.fromkeys((folder, root, *map(real_path, config.image_roots))))
+        self._confinement = Confinement(self._bases if folder.startswith(root) else self._bases[1:])
+
+    def items(self) -> Iterator[ImageRecord | Failure | ClassNames]:
+        """The classes that the table names, the columns that are not read, and the records."""
+        columns = self._columns
+        named = (columns.classes.get(column or "", ()) for column in (*columns.labels, columns.objects))
+        for names in dict.fromkeys(filter(None, named)):
+            yield ClassNames(dict(enumerate(names)))
         for name in columns.unread:
-            yield skipped(f"{table.key}:{name}", "column not read", "it has further images")
-        # By the key too: what is taken of a table that has two, by a link, differs between them.
-        with Spool(scratch, f"{table.path}\0{table.key}", table.version) as spool:
-            try:
-                yield from _rows(opened, rows, spool)
-            except _faults() as error:  # here, so that what is before stays unpacked
-                yield _damaged(table, error)
+            yield skipped(f"{self._key}:{name}", "column not read", "it has further images")
+        count = _BATCH_FEATURES if columns.image is None else _BATCH_ROWS
+        number = 0
+        for batch in self._opened.iter_batches(count, columns=self._wanted, use_threads=False):
+            values = {name: _cells(batch.column(name)) for name in self._wanted}
+            for at in range(batch.num_rows):
+                yield self._item(number, {name: column[at] for name, column in values.items()})
+                number += 1
+
+    def _item(self, number: int, values: dict[str, Any]) -> ImageRecord | Failure:
+        key = f"{self._key}/{number:08}"
+
+        def record() -> ImageRecord:
+            mask = None if self._mask is None else values.pop(self._mask)
+            stored = None if self._columns.image is None else values.pop(self._columns.image)
+            row = self._mapper.row(values)
+            if row.fault is not None:
+                raise row.fault
+            labels = self._selection.labels(key, row.labels)
+            masks = {} if mask is None else {"class": MaskImage(self._stored(mask)[0])}
+            annotations = Annotations(labels, row.features, row.objects, masks=masks)
+            image, size = (None, 0) if self._columns.image is None else self._stored(stored)
+            return ImageRecord(key, image, self._split, annotations, f"{self._key}, row {number}", size)
+
+        return self._selection.item(key, record)
+
+    def _stored(self, value: Any) -> tuple[ImageRef, int]:
+        """Where an image is, and its size: its bytes, or the file that its path means."""
+        data, path = (value.get("bytes"), value.get("path")) if isinstance(value, dict) else (value, None)
+        if isinstance(data, str):
+            data, path = None, data
+        if data:
+            return self._spool.add(data), len(data)
+        if not path:
+            raise BadInput("annotations", "no image", "the row has neither bytes nor path")
+        if not isinstance(path, str):
+            raise BadInput("annotations", "path is not text", repr(path)[:100])
+        found = self._confinement.find(path, self._bases)
+        return ImageRef(found.path, version=found.version), found.size
 
 
-def _rows(
-    opened: pyarrow.parquet.ParquetFile, rows: TableRows, spool: Spool
-) -> Iterator[ImageRecord | Failure]:
-    number = 0
-    for batch in opened.iter_batches(rows.batch_rows, columns=rows.wanted, use_threads=False):
-        values = {name: cells(batch.column(name)) for name in rows.wanted}
-        for at in range(batch.num_rows):
-            yield rows.item(number, {name: column[at] for name, column in values.items()}, spool)
-            number += 1
+def _cells(column: pyarrow.Array) -> list[Any]:
+    """The values of a column; nanoseconds, which `datetime` does not have, as text."""
+    import pyarrow
+
+    kind = column.type
+    if pyarrow.types.is_timestamp(kind) and kind.unit == "ns":
+        texts: list[str | None] = column.cast(pyarrow.string()).to_pylist()
+        return [text and text.replace(" ", "T", 1) for text in texts]
+    if kind in (pyarrow.time64("ns"), pyarrow.duration("ns")):
+        return list(column.cast(pyarrow.int64()).to_pylist())
+    return list(column.to_pylist())
+
+
+def _isoformat(value: Any) -> Any:
+    """Text of a date, decimal and the like; what JSON has as it is."""
+    if isinstance(value, str | int | float | bytes | list | dict):
+        return value
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _kind(classes: Mapping[str, tuple[str, ...]]) -> ValueKind:
+    """How values of Arrow are read.
+
+    Labels are the names of classes where a column has some; null is no label, nor is -1 among classes.
+    Features that are dates, decimals and the like are text.
+    """
+
+    def labels(value: Any, column: str) -> Labels:
+        names = classes.get(column, ())
+        found: list[str | int] = []
+        for label in map(whole, value if isinstance(value, list) else [value]):
+            if is_missing(label) or (names and label == -1):
+                continue
+            if not is_label(label):
+                detail = f"{column}: {label!r}"
+                raise BadInput("annotations", "label is neither whole number nor text", detail)
+            if names and isinstance(label, int):
+                if not 0 <= label < len(names):
+                    detail = f"{column}: {label} of {len(names)} classes"
+                    raise BadInput("annotations", "label without a name", detail)
+                label = names[label]
+            found.append(label)
+        return tuple(found)
+
+    def features(values: Mapping[str, Any]) -> dict[str, FeatureValue]:
+        found = ((name, value) for name, value in values.items() if value is not None)
+        return {name: feature_value(_isoformat(value)) for name, value in found}
+
+    def attributes(values: Mapping[str, Any]) -> dict[str, Scalar]:
+        found = {
+            name: value for name, value in values.items() if isinstance(value, str | int | float | bytes)
+        }
+        return {"is_crowd" if name == "iscrowd" else name: value for name, value in found.items()}
+
+    return ValueKind(False, labels, features, attributes)
+
+
+def _columns_of(table: pyarrow.parquet.ParquetFile, config: SourceConfig) -> Columns:
+    """What the columns of a table are: by the flags, or else by type and name.
+
+    Raises:
+        ValueError: a flag names a column that is not there, or images are meant and no column has them.
+    """
+    import pyarrow
+
+    schema = table.schema_arrow
+    where = f"--input is {config.input!r}"
+    if twice := sorted(name for name, count in collections.Counter(schema.names).items() if count > 1):
+        raise ValueError(f"{where}: two columns are called {twice[0]!r}; rename one")
+    types = {name: schema.field(name).type for name in schema.names}
+    binary = [name for name, kind in types.items() if _is_binary(kind)]
+    texts = [name for name, kind in types.items() if str(kind) in ("string", "large_string", "string_view")]
+    seen = _first_values(table, [name for name in types if name in (*binary, *texts)], _PEEKED)
+    images = [
+        name
+        for name, kind in types.items()
+        if _is_image_struct(kind) or (name in binary and any(map(_looks_like_image, seen.get(name, ()))))
+    ]
+    asked = asked_name(config.image_column, "--image_column", schema.names, config.input)
+    if asked is not None and asked not in (*images, *binary, *texts):
+        raise ValueError(f"--image_column is {asked!r}, of type {types[asked]}: no images, nor paths of them")
+    image = asked or next(iter(images), None)
+    objects, object_names = _objects_in(types) if image is not None else (None, ("", None))
+    described = _hugging_face_features(schema)
+    classes = {name: found for name in types if (found := _class_names(described.get(name)))}
+    if objects is not None and object_names[1] is not None:
+        classes[objects] = _class_names(described.get(objects), object_names[1])
+    images = [name for name in images if name != image]
+    mask = next((name for name in images if name.lower() in _MASKS), None)
+    lists = [
+        name
+        for name, kind in types.items()
+        if name not in (image, objects) and _is_list(kind) and _is_image_struct(kind.value_type)
+    ]
+    unread = (*(name for name in images if name != mask), *lists)
+    rest = [name for name in types if name not in (image, objects, *images, *unread)]
+    labels = tuple(
+        str(asked_name(one, "--label_column", rest, config.input)) for one in asked_labels(config, rest)
+    )
+    if config.label_column is None and image is not None and objects is None:
+        floats = [
+            name
+            for name, kind in types.items()
+            if name.lower() in _LABELS and pyarrow.types.is_floating(kind)
+        ]
+        values = _first_values(table, floats, _PEEKED_LABELS)
+        fitting = [name for name in rest if _is_label_type(types[name]) or _are_whole(values.get(name, ()))]
+        named = [name for name in rest if name in classes]
+        label = usual_name(_LABELS, named) or next(iter(named), None) or usual_name(_LABELS, fitting)
+        labels = () if label is None else (label,)
+    if image is None and unread:
+        raise ValueError(
+            f"{where}: no column has images, and {unread[0]!r} has lists of them; save a row for each image"
+        )
+    for name in texts if image is None else ():
+        if (example := names_images(seen.get(name, ()))) is not None:
+            raise ValueError(
+                f"{where}: no column has images, and {name!r} has names of some, such as {example!r}; "
+                f"give {flag_with('--image_column', name)}"
+            )
+    if image is None and config.image_roots:
+        shown = ", ".join(types)[:1000]
+        raise ValueError(f"--image_root is given, and no column has images; the columns are {shown}")
+    columns = Columns(image, labels, objects=objects, object_names=object_names)
+    return columns._replace(mask=mask, unread=unread, classes=classes)
+
+
+def _first_values(table: pyarrow.parquet.ParquetFile, columns: list[str], count: int) -> dict[str, list[Any]]:
+    """The values of columns in the first rows."""
+    batches = table.iter_batches(count, columns=columns, use_threads=False) if columns else iter(())
+    rows = next(batches, None)
+    return {} if rows is None else {name: rows.column(name).to_pylist() for name in columns}
+
+
+def _are_whole(values: Sequence[Any]) -> bool:
+    """Whether floats are integers: pandas stores integers so where some are absent."""
+    present = [value for value in values if not is_missing(value)]
+    return bool(present) and all(map(float.is_integer, present))
+
+
+def _looks_like_image(data: bytes | None) -> bool:
+    return data is not None and (
+        data.startswith(_MAGIC) or (data[:4] == b"RIFF" and data[8:12] == b"WEBP") or data[4:8] == b"ftyp"
+    )
+
+
+def _is_list(kind: pyarrow.DataType) -> bool:
+    import pyarrow
+
+    return bool(pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind))
+
+
+def _fields(kind: pyarrow.DataType) -> dict[str, pyarrow.DataType]:
+    """The fields of a struct; none of any other type."""
+    import pyarrow
+
+    is_struct = pyarrow.types.is_struct(kind)
+    return {kind.field(at).name: kind.field(at).type for at in range(kind.num_fields)} if is_struct else {}
+
+
+def _is_image_struct(kind: pyarrow.DataType) -> bool:
+    fields = _fields(kind)
+    return fields.keys() <= {"bytes", "path"} and _is_binary(fields.get("bytes"))
+
+
+def _is_binary(kind: pyarrow.DataType | None) -> bool:
+    import pyarrow
+
+    return kind is not None and (pyarrow.types.is_binary(kind) or pyarrow.types.is_large_binary(kind))
+
+
+def _is_label_type(kind: pyarrow.DataType) -> bool:
+    import pyarrow
+
+    kind = kind.value_type if _is_list(kind) else kind
+    kind = kind.value_type if pyarrow.types.is_dictionary(kind) else kind
+    is_text = pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)
+    return bool(is_text or pyarrow.types.is_integer(kind))
+
+
+def _objects_in(types: Mapping[str, pyarrow.DataType]) -> tuple[str | None, tuple[str, str | None]]:
+    """The column of objects, and the names of boxes and classes in it."""
+    for name, kind in types.items():
+        fields = _fields(kind.value_type if _is_list(kind) else kind)
+        if (box := usual_name(_BOXES, fields)) is not None:
+            return name, (box, usual_name(_CATEGORIES, fields))
+    return None, ("", None)
+
+
+def _hugging_face_features(schema: pyarrow.Schema) -> dict[str, Any]:
+    """The features that the metadata describes, by column; none where there is none of that kind."""
+    try:
+        features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return {}
+    return features if isinstance(features, dict) else {}
+
+
+def _class_names(feature: Any, inner: str | None = None) -> tuple[str, ...]:
+    """The names of a ClassLabel, or of a list of them; with `inner`, of that field of a struct."""
+    if isinstance(feature, list) and len(feature) == 1:
+        feature = feature[0]
+    if not isinstance(feature, dict):
+        return ()
+    if inner is not None and inner in feature:
+        return _class_names(feature[inner])
+    if inner is None and feature.get("_type") == "ClassLabel" and isinstance(feature.get("names"), list):
+        return tuple(map(str, feature["names"]))
+    return _class_names(feature["feature"], inner) if "feature" in feature else ()

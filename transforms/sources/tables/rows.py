@@ -1,289 +1,280 @@
-"""Rows of a manifest as records: columns by their names, paths, labels, splits. Shared by csv and jsonl."""
+"""Maps rows, dicts by column, to records: the same for CSV, JSON Lines and Parquet.
+
+Rows of boxes become one record an image, wherever in the manifests they stand.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import itertools
 import json
-import os
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
-from urllib.parse import unquote
 
-from recordmill.transforms.flags import flag_with
+import msgspec
+
 from recordmill.transforms.records import (
     AnnotatedObject,
     Annotations,
     BadInput,
+    Box,
     Failure,
     FeatureValue,
     ImageRecord,
     ImageRef,
+    Scalar,
 )
 from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.names import (
-    clipped,
-    is_hidden,
-    is_image_name,
-    is_split_name,
-    normal_split,
-    printable,
-    split_of_folders,
-    splits_in,
+from recordmill.transforms.sources.names import failed, printable, split_of_folders
+from recordmill.transforms.sources.selection import EXCLUDED, Selection
+from recordmill.transforms.sources.tables.columns import (
+    LABEL_COLUMNS,
+    LIST_COLUMN,
+    OBJECTS,
+    VERTEX_BOXES,
+    VERTEX_IMAGE,
+    Columns,
+    list_of_boxes,
+    usual_name,
 )
-from recordmill.transforms.sources.outline import links_outside
-from recordmill.transforms.sources.pairs import (
-    IMAGE_FOLDERS,
+from recordmill.transforms.sources.tables.images import ImageFinder
+from recordmill.transforms.sources.tables.manifests import Manifest
+from recordmill.transforms.sources.tables.values import (
+    Labels,
+    ValueKind,
+    box_in,
+    box_label,
+    check_unit,
+    is_empty,
+    labels_in,
+    shown,
+    size_of,
+    split_in,
+    take,
 )
-from recordmill.transforms.sources.selection import EXCLUDED, Selection, label_pattern
-from recordmill.transforms.sources.tables.manifests import Manifest, flag_of, input_root
-from recordmill.transforms.storage.confinement import OUTSIDE, Confinement, LocatedFile, not_local
-from recordmill.transforms.storage.file_system import file_system, scheme_of
-from recordmill.transforms.storage.files import is_folder, names_in
-from recordmill.transforms.storage.paths import below, is_absolute, real_path
 
-IMAGE_COLUMNS = ("image", "image_path", "filename", "file_name", "path", "uri", "filepath")
-LABEL_COLUMNS = ("label", "class", "category", "labels", "class_name")
-SPLIT_COLUMNS = ("split", "subset", "set", "ml_use")
-_ALWAYS_SPLITS = ("split", "ml_use")  # the other names are as often those of something else
+VERTEX_TASKS = ("segmentationAnnotation", "polygonAnnotations", "polylineAnnotations")
+"""Names in rows of Vertex AI's files for tasks that are not read."""
 
-_LISTED = 10_000  # names that are listed to find folders of images, where calls wait for a service
-_LOOKED_AT = 1_000  # names without an extension that are checked for folders
-_HINTS = 100  # failed rows whose images are looked for in other folders
-_SHOWN_ROOTS = 3  # folders that a message suggests for --image_root
-_TRIED = 1_000  # columns whose values are looked for as images
-_EXTENSIONS = (".jpg", ".png", ".jpeg")  # of images that are named without
+VERTEX_LABELS = "dataItemResourceLabels"
+VERTEX_ML_USE = "aiplatform.googleapis.com/ml_use"
+VERTICES = "vertices"
+"""Where a row of Vertex AI's CSV file has its cells after the label."""
 
-VERTEX_SPLITS = {
-    "train": "train",
-    "training": "train",
-    "validation": "validation",
-    "test": "test",
-    "unassigned": None,
-    "": None,
-}
-"""Vertex AI's ml_use, in lower case, and the split it is."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Columns:
-    """Which column is what.
-
-    Attributes:
-        image: of the image's path, or None where records are features alone.
-        labels: of labels.
-        split: of the split.
-    """
-
-    image: str | None
-    labels: tuple[str, ...]
-    split: str | None
+_BOX_CELLS = 8  # the four vertices; or two that face each other, in the cells of the first and the third
+_TWO_VERTICES = (0, 1, 4, 5)
+_NO_FEATURES: Mapping[str, FeatureValue] = {}
 
 
 class Row(NamedTuple):  # a third of the time of a frozen dataclass, a million times
     """One row, read but not looked up.
 
     Attributes:
-        image: path or URI as the manifest has it; None where records are features alone.
-        labels: as the manifest has them.
+        image: path or URI as the table has it, or what else is in its cell; None for features alone.
+        labels: as the table has them.
         split: the source's own.
         features: every further column.
         objects: with their boxes.
-        size: (height, width) of the image, as the manifest declares it.
+        size: (height, width) of the image, as the table declares it.
         relative: boxes are shares of width and height.
         fault: why the image that the row is about cannot be in the dataset.
+        lists: values a step, of a sequence.
     """
 
-    image: str | None
-    labels: tuple[str | int, ...]
-    split: str | None
-    features: Mapping[str, FeatureValue]
+    image: Any
+    labels: Labels = ()
+    split: str | None = None
+    features: Mapping[str, FeatureValue] = {}
     objects: tuple[AnnotatedObject, ...] = ()
     size: tuple[int, int] | None = None
     relative: bool = False
     fault: BadInput | None = None
+    lists: Mapping[str, tuple[FeatureValue, ...]] | None = None
 
 
-def describe(columns: Columns) -> str:
-    """What was found in a manifest, for people."""
-    image = "features alone, no image" if columns.image is None else f"images: {columns.image}"
-    labels = ", ".join(columns.labels) or "none"
-    return f"{image}; labels: {labels}; splits: {columns.split or 'none'}"
-
-
-def pick_columns(
-    names: Sequence[str], first: Sequence[Mapping[str, object]], config: SourceConfig, manifest: Manifest
-) -> Columns:
-    """Finds the columns by the flags, or else by their usual names, whatever their case.
-
-    Without an image column, only `label_column` makes a label; else that is a feature like any other.
+class RowMapper:
+    """Maps the rows of one table.
 
     Args:
-        names: of the columns.
-        first: the first rows, by column.
-        config: of the source.
-        manifest: that the rows are from.
-
-    Raises:
-        ValueError: a flag names a column that is not there, or images are meant and no column has them.
+        columns: of the table.
+        kind: how values are read.
+        columns_of: the columns of one row, where rows differ.
     """
-    image = _named(config.image_column, "--image_column", names, manifest) or usual_name(IMAGE_COLUMNS, names)
-    if image is None:
-        _check_no_stems(names, first, config, manifest)
-    if image is None and (config.annotations or config.image_roots):
-        raise ValueError(
-            f"{flag_of(config)} is {manifest.path!r}, where no column is named like one of image paths "
-            f"({', '.join(IMAGE_COLUMNS)}); name it with --image_column: {_listed(names)}"
-        )
-    if image is None:
-        _check_no_images(names, first, config, manifest)
-    labels = _label_columns(names, config, manifest, image)
-    others = [name for name in names if name != image and name not in labels]
-    return Columns(image, labels, usual_name(split_columns(others, first), others))
+
+    def __init__(
+        self,
+        columns: Columns,
+        kind: ValueKind,
+        columns_of: Callable[[Mapping[str, Any]], Columns] | None = None,
+    ) -> None:
+        self._columns = columns
+        self._kind = kind
+        self._columns_of = columns_of
+
+    def row(self, values: dict[str, Any]) -> Row:
+        """The row with these values, which are used up.
+
+        Raises:
+            BadInput: the row cannot be used.
+        """
+        table, kind = self._columns, self._kind
+        if table.is_vertex and VERTEX_IMAGE in values:
+            return self._vertex_row(values)
+        columns = table if self._columns_of is None else self._columns_of(values)
+        image = None
+        if table.image is not None:
+            image = None if columns.image is None else take(values, columns.image)
+            if not isinstance(image, str):
+                name = columns.image or table.image
+                raise BadInput("manifest", "no image path", f"{name} is {shown(image)}")
+        split = None if columns.split is None else split_in(take(values, columns.split), columns.split)
+        objects: tuple[AnnotatedObject, ...] = ()
+        size = None
+        try:
+            if table.objects is not None:
+                objects = self._structs(values.pop(table.objects), table.objects)
+            elif not kind.is_text and table.image is not None and (found := list_of_boxes(values)):
+                objects, size = self._listed(values, columns, *found)
+            elif table.box and (kind.is_text or any(name in values for name in table.box)):
+                return self._box_row(image, split, values, columns)
+        except BadInput as fault:
+            return Row(image, split=split, fault=fault)
+        labels: Labels = ()
+        for name in columns.labels:
+            labels += kind.labels(take(values, name), name)
+        return Row(image, labels, split, kind.features(values), objects, size, table.relative_lists)
+
+    def _box_row(self, image: Any, split: str | None, values: dict[str, Any], columns: Columns) -> Row:
+        """A row that is a box: other columns are attributes of the object.
+
+        Where the box is empty, the row is an image without one, and a label is the image's.
+        """
+        name = columns.labels[0] if columns.labels else columns.box_label
+        label = None if name is None else take(values, name)
+        size = None if columns.size is None else size_of(*(take(values, one) for one in columns.size))
+        box = columns.box_of([take(values, one) for one in columns.box])
+        if box is None:
+            labels: Labels = ()
+            if not is_empty(label):
+                labels = self._kind.labels(label, "") if self._kind.is_text else (box_label(label, name),)
+            return Row(image, labels, split, size=size)
+        check_unit(box, columns.relative)
+        attributes = self._kind.attributes(values)
+        item = AnnotatedObject(box_label(label, name), box, attributes=attributes)
+        return Row(image, (), split, {}, (item,), size, columns.relative)
+
+    def _listed(
+        self, values: dict[str, Any], columns: Columns, name: str, boxes: list[Any]
+    ) -> tuple[tuple[AnnotatedObject, ...], tuple[int, int] | None]:
+        """Takes a list of boxes out of a row, and what goes with each; and the size."""
+        sides = name == OBJECTS
+        if sides:
+            inner = values[OBJECTS]
+            label = usual_name(("categories", *LABEL_COLUMNS), inner)
+            del inner[LIST_COLUMN]
+        else:
+            inner = {}
+            label = next(iter(columns.labels), None) or usual_name(LABEL_COLUMNS, values)
+            del values[name]
+        labels = None if label is None else take(inner if sides else values, label)
+        size = size_of(values.pop("height", None), values.pop("width", None))
+        if labels is not None and not (isinstance(labels, list) and len(labels) == len(boxes)):
+            count = len(labels) if isinstance(labels, list) else shown(labels)
+            raise BadInput("annotations", "boxes and labels differ in number", f"{len(boxes)} and {count}")
+        others = [key for key, one in inner.items() if isinstance(one, list) and len(one) == len(boxes)]
+        lists = {key: inner.pop(key) for key in others}
+        objects = []
+        for at, corners in enumerate(boxes):
+            box = box_in(corners, sides)
+            check_unit(box, columns.relative_lists)
+            named = box_label(None, None) if labels is None else box_label(labels[at], label)
+            attributes = self._kind.attributes({key: one[at] for key, one in lists.items()})
+            objects.append(AnnotatedObject(named, box, attributes=attributes))
+        return tuple(objects), size
+
+    def _structs(self, parts: Any, column: str) -> tuple[AnnotatedObject, ...]:
+        """The objects of a cell of Parquet: a list of structs, or a struct of lists."""
+        box, label = self._columns.object_names
+        if isinstance(parts, dict):
+            lists = {name: values for name, values in parts.items() if values is not None}
+            if not all(isinstance(values, list) for values in lists.values()):
+                raise BadInput("annotations", "objects are not lists of values", column)
+            if len(set(map(len, lists.values()))) > 1:
+                raise BadInput("annotations", "lists of objects differ in length", column)
+            steps = zip(*lists.values(), strict=True) if box in lists else ()
+            parts = [dict(zip(lists, values, strict=True)) for values in steps]
+        objects = []
+        for part in parts or ():
+            if not isinstance(part, dict):
+                raise BadInput("annotations", "object is not a struct", repr(part)[:100])
+            found = box_in(part.pop(box, None), sides=True)
+            value = None if label is None else part.pop(label, None)
+            labels = self._kind.labels(value, column)
+            if len(labels) != 1:
+                raise BadInput("annotations", "object without a class", f"{label or 'no column'}: {value!r}")
+            objects.append(AnnotatedObject(labels[0], found, attributes=self._kind.attributes(part)))
+        return tuple(objects)
+
+    def _vertex_row(self, values: dict[str, Any]) -> Row:
+        """A row of Vertex AI's files: https://cloud.google.com/vertex-ai/docs/image-data."""
+        other = next((task for task in VERTEX_TASKS if task in values), None)
+        if other is not None:
+            raise BadInput("manifest", "annotation not supported", other)
+        image = values.pop(VERTEX_IMAGE)
+        if not isinstance(image, str):
+            raise BadInput("manifest", "no image path", f"{VERTEX_IMAGE} is {shown(image)}")
+        several = values.pop("classificationAnnotations", None) or []
+        one = values.pop("classificationAnnotation", None)
+        parts = (several if isinstance(several, list) else [several]) + ([] if one is None else [one])
+        names = [part.get("displayName") if isinstance(part, dict) else part for part in parts]
+        labels = tuple(label for name in names for label in labels_in(name))
+        split = split_in(take(values, f"{VERTEX_LABELS}/{VERTEX_ML_USE}"), "ml_use")
+        try:
+            objects = self._vertex_objects(values.pop(VERTEX_BOXES, None) or [])
+        except BadInput as fault:
+            if not self._kind.is_text:
+                raise
+            return Row(image, split=split, fault=fault)
+        return Row(image, labels, split, self._kind.features(values), objects, relative=True)
+
+    def _vertex_objects(self, parts: Any) -> tuple[AnnotatedObject, ...]:
+        if not isinstance(parts, list):
+            raise BadInput("annotations", "boxes are not a list", f"{VERTEX_BOXES} is {shown(parts)}")
+        objects = []
+        for part in parts:
+            if not isinstance(part, dict):
+                raise BadInput("annotations", "box is not four numbers", shown(part))
+            if self._kind.is_text:
+                box, column = _box_of_vertices(part.pop(VERTICES)), "the cell after the path"
+            else:
+                corners = [part.pop(name, None) for name in ("xMin", "yMin", "xMax", "yMax")]
+                box, column = box_in(corners, sides=False), "displayName"
+            check_unit(box, relative=True)
+            label = box_label(part.pop("displayName", None), column)
+            objects.append(AnnotatedObject(label, box, attributes=self._kind.attributes(part)))
+        return tuple(objects)
 
 
-def split_columns(names: Iterable[str], first: Sequence[Mapping[str, object]]) -> tuple[str, ...]:
-    """Which of SPLIT_COLUMNS tell the split: `split` and `ml_use`, and others where they name splits."""
-    meant = {name.lower() for name in names if _names_splits(name, first)}
-    return tuple(usual for usual in SPLIT_COLUMNS if usual in _ALWAYS_SPLITS or usual in meant)
+def _box_of_vertices(cells: Sequence[str]) -> Box:
+    """The box of two opposite vertices, `xmin,ymin,,,xmax,ymax,,`, or of all four."""
+    if any(cell.strip() for cell in cells[_BOX_CELLS:]):
+        raise BadInput("annotations", "wrong number of cells", f"{len(cells) + 2} from the path on")
+    cells = cells[:_BOX_CELLS]
+    filled = tuple(at for at, cell in enumerate(cells) if cell.strip())
+    if filled == _TWO_VERTICES:
+        return box_in([cells[at] for at in filled], sides=False)
+    if len(filled) != _BOX_CELLS:
+        raise BadInput("annotations", "box is not two or four vertices", ",".join(cells)[:100])
+    halves = [box_in(list(cells[at : at + 4]), sides=False) for at in (0, 4)]
+    xs, ys = zip(*(vertex for half in halves for vertex in (half[:2], half[2:])), strict=True)
+    return Box(min(xs), min(ys), max(xs), max(ys))
 
 
-def _names_splits(name: str, first: Sequence[Mapping[str, object]]) -> bool:
-    """Whether what the first rows have in a column are names of splits."""
-    if name.lower() not in SPLIT_COLUMNS:
-        return False
-    values = [text for row in first if (text := str(row.get(name, "")).strip())]
-    return bool(values) and all(map(is_split_name, values))
-
-
-def _check_no_images(
-    names: Sequence[str], first: Sequence[Mapping[str, object]], config: SourceConfig, manifest: Manifest
-) -> None:
-    """Raises ValueError where a column of what would be features alone has mostly names of images."""
-    for name in names:
-        values = [value.strip() for row in first if isinstance(value := row.get(name), str) and value.strip()]
-        images = [value for value in values if is_image_name(value)]
-        if 2 * len(images) > len(values):
-            raise ValueError(
-                f"{flag_of(config)} is {manifest.path!r}, where no column is named like one of image paths, "
-                f"and the column {name!r} has images by name, such as {images[0][:100]!r}; "
-                f"give {flag_with('--image_column', name)}"
-            )
-
-
-def _check_no_stems(
-    names: Sequence[str], first: Sequence[Mapping[str, object]], config: SourceConfig, manifest: Manifest
-) -> None:
-    """Raises ValueError if every value of a column names an image, with or without its extension."""
-    rows = RowRecords(config, manifest)
-    for name in names[:_TRIED]:
-        images = [str(value) for row in first if not is_missing(value := row.get(name))]
-        if not images or not rows.is_anywhere(images[0]):
-            continue
-        folder = rows.find_folder(images) if len(images) == len(first) else None
-        if folder is not None or (len(images) == len(first) > 0 and rows.finds(images)):
-            where = "" if folder is None else f" {flag_with('--image_root', folder)}"
-            raise ValueError(
-                f"{flag_of(config)} is {manifest.path!r}, where no column is named like one of image paths, "
-                f"and the column {name!r} names images, such as {images[0][:100]!r}; "
-                f"give {flag_with('--image_column', name)}{where}"
-            )
-
-
-def _label_columns(
-    names: Sequence[str], config: SourceConfig, manifest: Manifest, image: str | None
-) -> tuple[str, ...]:
-    asked = config.label_column
-    if asked is None:
-        if image is None or config.label_pattern is not None:
-            return ()
-        usual = usual_name(LABEL_COLUMNS, [name for name in names if name != image])
-        return () if usual is None else (usual,)
-    parts = (asked,) if asked in names else tuple(part.strip() for part in asked.split(","))
-    found = tuple(str(_named(part, "--label_column", names, manifest)) for part in parts)
-    if image in found:
-        raise ValueError(f"--label_column is {asked!r}, which is the column of the image paths")
-    return found
-
-
-def _named(asked: str | None, flag: str, names: Sequence[str], manifest: Manifest) -> str | None:
-    if asked is None or asked in names:
-        return asked
-    found = usual_name((asked.lower(),), names)
-    if found is None:
-        raise ValueError(f"{flag} is {asked!r}; {manifest.path!r} has the columns {_listed(names)}")
-    return found
-
-
-def usual_name(usual: Iterable[str], names: Sequence[str]) -> str | None:
-    """The name, as it is written, that is the first of `usual` there is; case does not count."""
-    by_lower = {name.lower(): name for name in reversed(names)}
-    return next((by_lower[name] for name in usual if name in by_lower), None)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(clipped(name, 100) for name in names[:30]) + (
-        f", … ({len(names)})" if len(names) > 30 else ""
-    )
-
-
-def whole(value: Any) -> Any:
-    """A float without a fraction as the integer; any other value as it is."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def is_missing(value: object) -> bool:
-    """Whether a typed cell has no value: null, NaN or an empty text."""
-    return value is None or value == "" or value != value
-
-
-def labels_in(value: object, column: str = "") -> tuple[str | int, ...]:
-    """The labels of a typed cell: none, one, or a list of them.
-
-    Args:
-        value: of the cell.
-        column: named in messages.
-
-    Raises:
-        BadInput: stage `manifest`: a label is neither text nor a whole number.
-    """
-    if is_missing(value):
-        return ()
-    labels = tuple(map(whole, value if isinstance(value, list) else [value]))
-    if any(isinstance(label, bool) or not isinstance(label, str | int) for label in labels):
-        shown = json.dumps(value, ensure_ascii=False)[:100]
-        raise BadInput(
-            "manifest", "label is not text or an integer", f"{column} is {shown}" if column else shown
-        )
-    return labels
-
-
-def split_name(value: str, column: str | None) -> str | None:
-    """The normalised split that a cell names. In `ml_use`, cells have Vertex AI's names.
-
-    It may be no name for a split at all: whether that matters is known where `--splits` is.
-    """
-    if column is not None and column.lower() == "ml_use" and value.lower() in VERTEX_SPLITS:
-        return VERTEX_SPLITS[value.lower()]
-    return normal_split(value) or None
-
-
-def image_folders(place: str) -> list[str]:
-    """The only folder in a folder, or else those with names such as `images` or of splits."""
+def is_vertex_box(cells: Sequence[str]) -> bool:
+    """Whether cells after path and label are a box of Vertex AI's CSV file."""
     try:
-        listed = sorted(names_in(place, _LISTED))
-    except PermissionError:  # files in it may be readable
-        return []
-    names = (name for name in listed if "." not in name and not is_hidden(name))
-    folders = [name for name in itertools.islice(names, _LOOKED_AT) if is_folder(f"{place}/{name}")]
-    likely = [name for name in folders if splits_in(name) or not IMAGE_FOLDERS.isdisjoint(_words(name))]
-    return [f"{place}/{name}" for name in (folders if len(folders) == 1 else likely)]
-
-
-def _words(name: str) -> list[str]:
-    return re.split(r"[-_ ]", name.lower())
+        return len(cells) >= _BOX_CELLS and bool(_box_of_vertices(cells))
+    except BadInput:
+        return False
 
 
 class RowRecords:
@@ -300,90 +291,35 @@ class RowRecords:
         self, config: SourceConfig, manifest: Manifest, split: str | None = None, by_folder: bool = False
     ) -> None:
         self.manifest = manifest
-        self._config = config
+        self.images = ImageFinder(config, manifest)
         self._split = split
         self._by_folder = by_folder
         self._selection = Selection(config)
-        self._label_pattern = label_pattern(config)
-        manifest_folder = os.path.dirname(real_path(manifest.path))
-        root = real_path(input_root(config))
-        image_roots = tuple(map(real_path, config.image_roots))
-        self._copies = tuple(folder for folder in image_roots if not file_system(folder).has_latency)
-        self._bases = tuple(dict.fromkeys((manifest_folder, root, *image_roots)))
-        self._confinement = Confinement((root, *image_roots, manifest_folder))
-        inside = below(root, manifest_folder) or ""
-        above = (os.path.join(root, *inside.split("/")[:at]) for at in range(len(inside.split("/")), 0, -1))
-        self._places = (manifest_folder, *(above if inside else ()), root, *image_roots)
-        self._skip_dirs = frozenset(map(real_path, config.skip_dirs))
-        self._folders: tuple[str, ...] | None = None
-        self._hints = _HINTS
-
-    def find_folder(self, images: Sequence[str]) -> str | None:
-        """Finds the folder near the manifest that holds the images, if none lies at its path.
-
-        From then on, images are also looked for in that folder.
-
-        Args:
-            images: paths in the first rows.
-
-        Returns:
-            The only folder that holds all of them; None if no folder does, or several do.
-        """
-        if not images or any(map(self._finds, images)):
-            return None
-        bases, fitting = self._bases, []
-        for folder in self._image_folders():
-            self._bases = (folder,)
-            if all(map(self._finds, images)):
-                fitting.append(folder)
-        self._bases = (*bases, *fitting) if len(fitting) == 1 else bases
-        return fitting[0] if len(fitting) == 1 else None
-
-    def is_anywhere(self, image: str) -> bool:
-        """Whether an image exists at its path, or in one of the folders near the manifest."""
-        return self._finds(image) or any(self._is_in(folder, image) for folder in self._image_folders())
-
-    def finds(self, images: Iterable[str]) -> bool:
-        """Whether all images exist."""
-        return all(map(self._finds, images))
-
-    def _finds(self, image: str) -> bool:
-        try:
-            self._locate(image)
-        except BadInput:
-            return False
-        return True
-
-    def _image_folders(self) -> tuple[str, ...]:
-        """Folders that may hold the images: next to or above the manifest, and in image roots."""
-        if self._folders is None:
-            found = (folder for place in dict.fromkeys(self._places) for folder in image_folders(place))
-            self._folders = tuple(folder for folder in found if real_path(folder) not in self._skip_dirs)
-        return self._folders
 
     def record(self, row: Row, line: int) -> ImageRecord | Failure:
         """The record of a row that starts at `line`, or why there is none."""
+        origin = self.manifest.origin(line)
         try:
-            located = None if row.image is None else self._located(row.image)
-            key = self.manifest.row_key(line) if located is None else located.key
+            found = None if row.image is None else self.images.find(row.image)
+            key = self.manifest.row_key(line) if found is None else found.key
             if not self._selection.takes(key):
-                return Failure(key, "list", EXCLUDED, self.manifest.origin(line), skipped=True)
+                return Failure(key, "list", EXCLUDED, origin, skipped=True)
             if row.fault is not None:
                 raise row.fault
-            labels = row.labels
-            if self._label_pattern is not None:
-                labels = (self._label_pattern.label(key),)
+            annotations = Annotations(
+                self._selection.labels(key, row.labels),
+                row.features,
+                row.objects,
+                size=row.size,
+                relative=row.relative and bool(row.objects),
+            )
         except BadInput as fault:
             return self.failure(line, fault)
-        annotations = Annotations(
-            labels, row.features, row.objects, size=row.size, relative=row.relative and bool(row.objects)
-        )
         split = self.split_of(row, key)
-        origin = self.manifest.origin(line)
-        if located is None:
+        if found is None:
             return ImageRecord(key, None, split, annotations, origin)
-        image = ImageRef(located.path, version=located.version)
-        return ImageRecord(key, image, split, annotations, origin, located.size)
+        image = ImageRef(found.path, version=found.version)
+        return ImageRecord(key, image, split, annotations, origin, found.size)
 
     def split_of(self, row: Row, key: str) -> str | None:
         """The split of a row with the key of its record."""
@@ -395,77 +331,131 @@ class RowRecords:
         key = self.manifest.row_key(line)
         return Failure(key, fault.stage, fault.reason, printable(fault.detail))
 
-    def _located(self, image: str) -> LocatedFile:
-        """Like `_locate`. The first faults suggest the folder that holds the image."""
+
+class BoxRows:
+    """Collects the rows of all manifests of a call by their image.
+
+    Holds a few hundred bytes an image, and its boxes as text.
+    """
+
+    def __init__(self) -> None:
+        self._images: dict[str, _Image] = {}  # by path
+        self._columns: dict[tuple[str, ...], int] = {}  # names of attributes that objects have together
+        self._rows: RowRecords | None = None
+        self._last: tuple[str, _Image] | None = None
+        self._left_out: set[str] = set()
+
+    def add(self, rows: RowRecords, row: Row, line: int) -> Failure | None:
+        """Adds a row that starts at `line`; returns why its image is left out, at the first of its rows."""
+        if rows is not self._rows:
+            self._rows, self._last = rows, None
+            self._left_out.clear()
+        name = row.image or ""
+        if name in self._left_out:
+            return None
+        if self._last is not None and self._last[0] == name:
+            image = self._last[1]
+        else:
+            found = rows.record(row._replace(objects=(), size=None, fault=None), line)
+            if isinstance(found, Failure):
+                if name.strip():
+                    self._left_out.add(name)
+                return found
+            path = found.key if found.image is None else found.image.uri
+            image = self._images.get(path) or self._images.setdefault(path, _Image(found))
+            self._last = name, image
         try:
-            return self._locate(image)
+            image.merge(row, rows.split_of(row, image.record.key))
         except BadInput as fault:
-            if fault.reason != "not found" or not self._hints:
-                raise
-            self._hints -= 1
-            found = [folder for folder in self._image_folders() if self._is_in(folder, image)]
-            if not found:
-                raise BadInput(fault.stage, fault.reason, fault.detail + self._links_outside) from fault
-            flags = " or ".join(flag_with("--image_root", folder) for folder in found[:_SHOWN_ROOTS])
-            raise BadInput(fault.stage, fault.reason, f"{fault.detail}; {flags} finds it") from fault
-
-    def _is_in(self, folder: str, image: str) -> bool:
-        """Whether a folder has an image."""
-        bases, self._bases = self._bases, (folder,)
-        try:
-            return self._finds(image)
-        finally:
-            self._bases = bases
-
-    @functools.cached_property
-    def _links_outside(self) -> str:
-        return links_outside(self._config)
-
-    def _locate(self, image: str) -> LocatedFile:
-        if not image or image.isspace():
-            raise BadInput("manifest", "no image path")
-        if "://" in image and (scheme := scheme_of(image)):
-            return self._locate_uri(image, scheme)
-        try:
-            return self._confinement.find(image, self._bases)
-        except BadInput as fault:
-            if fault.reason != "not found":
-                raise
-            if image != image.strip():
-                return self._confinement.find(image.strip(), self._bases)
-            found = self._with_extension(image)
-            if found is None:
-                raise
-            return found
-
-    def _with_extension(self, image: str) -> LocatedFile | None:
-        """The file that an id names without its extension, as tables of ids do."""
-        for extension in () if is_image_name(image) else _EXTENSIONS:
-            try:
-                return self._confinement.find(image + extension, self._bases)
-            except BadInput as fault:
-                if fault.reason != "not found":
-                    raise
+            origin = rows.manifest.origin(line)
+            fault.detail = f"{origin}: {fault.detail}" if fault.detail else origin
+            image.fault = image.fault or failed(image.record.key, fault)
+            return None
+        for item in row.objects:
+            columns = self._columns.setdefault(tuple(item.attributes), len(self._columns))
+            values = (item.label, columns, *(item.box or ()), *item.attributes.values())
+            image.boxes += json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode() + b","
         return None
 
-    def _locate_uri(self, uri: str, scheme: str) -> LocatedFile:
-        """An object in one of the roots; or a copy of a remote image, by its bucket and path, or its path."""
-        path = uri.partition("://")[2]
-        if scheme == "file" and path.startswith("/"):
-            return self._confinement.find(unquote(path), self._bases)
-        fault = not_local(uri, "manifest")
-        if is_absolute(read_uri := f"{scheme}://{path}"):
-            try:
-                return self._confinement.find(read_uri, ())
-            except BadInput as known:
-                if known.reason != OUTSIDE:
-                    raise
-                fault = known
-        for copied in (path, path.partition("/")[2]):
-            try:
-                if copied and self._copies:
-                    return self._confinement.find(copied.lstrip("/"), self._copies)
-            except BadInput as known:
-                if known.reason != "not found":
-                    raise
-        raise fault
+    def records(self) -> Iterator[ImageRecord | Failure]:
+        """A record for each image, or why there is none, in the order of their first rows; frees them."""
+        images = list(reversed(self._images.values()))
+        self._images.clear()
+        self._last = None
+        columns = list(self._columns)
+        while images:
+            yield images.pop().made(columns)
+
+
+class _Image:
+    """What the rows of one image have so far: its record of the first row, and what others add."""
+
+    __slots__ = ("boxes", "fault", "features", "labels", "record", "relative", "size")
+
+    def __init__(self, record: ImageRecord) -> None:
+        if not record.annotations.features:
+            annotations = msgspec.structs.replace(record.annotations, features=_NO_FEATURES)
+            record = msgspec.structs.replace(record, annotations=annotations)
+        self.record = record
+        self.size: tuple[int, int] | None = None
+        self.relative: bool | None = None
+        self.boxes = bytearray()
+        self.labels: dict[str | int, None] | None = None  # with those of the record
+        self.features: dict[str, FeatureValue] | None = None  # likewise
+        self.fault: Failure | None = None
+
+    def merge(self, row: Row, split: str | None) -> None:
+        """Adds what a row has of the image itself.
+
+        Raises:
+            BadInput: stage `annotations`: the row has a fault of its own, or contradicts an earlier one.
+        """
+        if row.fault is not None:
+            raise row.fault
+        if split != self.record.split:
+            raise self._conflict("image is in two splits", split, self.record.split)
+        if row.size is not None:
+            if self.size not in (None, row.size):
+                raise self._conflict("image has two sizes", row.size, self.size)
+            self.size = row.size
+        if row.objects:
+            if self.relative not in (None, row.relative):
+                units = ("shares", "pixels") if row.relative else ("pixels", "shares")
+                raise self._conflict("boxes are in two units", *units)
+            self.relative = row.relative
+        first = self.record.annotations
+        features = first.features if self.features is None else self.features
+        for name, value in row.features.items():
+            if features.get(name, value) != value:
+                conflict = "image has two values of one feature"
+                raise self._conflict(conflict, f"{name} {value!r}", repr(features[name]))
+        if row.features.keys() - features.keys():
+            self.features = {**features, **row.features}
+        if row.labels and row.labels != first.labels:
+            self.labels = dict.fromkeys(first.labels) if self.labels is None else self.labels
+            self.labels.update(dict.fromkeys(row.labels))
+
+    def _conflict(self, reason: str, value: object, earlier: object) -> BadInput:
+        detail = f"{value}, and {earlier} before it, from {self.record.origin} on"
+        return BadInput("annotations", reason, detail)
+
+    def made(self, columns: list[tuple[str, ...]]) -> ImageRecord | Failure:
+        """The record of the image, or why there is none."""
+        if self.fault is not None:
+            return self.fault
+        first = self.record.annotations
+        more = itertools.islice(self.labels or (), len(set(first.labels)), None)
+        annotations = msgspec.structs.replace(
+            first,
+            labels=(*first.labels, *more),
+            features=first.features if self.features is None else self.features,
+            objects=tuple(_object(columns, *values) for values in json.loads(b"[%s]" % self.boxes[:-1])),
+            size=self.size,
+            relative=bool(self.relative),
+        )
+        return msgspec.structs.replace(self.record, annotations=annotations)
+
+
+def _object(columns: list[tuple[str, ...]], label: str | int, at: int, *values: Scalar) -> AnnotatedObject:
+    box = Box(*map(float, values[:4]))
+    return AnnotatedObject(label, box, attributes=dict(zip(columns[at], values[4:], strict=True)))

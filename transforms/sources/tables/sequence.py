@@ -6,10 +6,9 @@ The layout is that of the JSON of a tf.train.SequenceExample, with plain values 
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import itertools
-import json
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -23,40 +22,155 @@ from recordmill.transforms.records import (
     Scalar,
     Steps,
 )
-from recordmill.transforms.sources.config import SourceConfig, check_unused, readable
-from recordmill.transforms.sources.names import extension_of, is_image_name
-from recordmill.transforms.sources.selection import check_selection
-from recordmill.transforms.sources.source import (
-    Description,
-    Items,
-    Source,
+from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.names import is_image_name
+from recordmill.transforms.sources.source import Description
+from recordmill.transforms.sources.tables.columns import Columns, asked_labels, split_columns, usual_name
+from recordmill.transforms.sources.tables.manifest_sources import (
+    JSON_LINES,
+    JsonTable,
+    ManifestSource,
+    Values,
 )
-from recordmill.transforms.sources.tables.json_columns import flat, take
-from recordmill.transforms.sources.tables.jsonl_manifest import read_objects
-from recordmill.transforms.sources.tables.manifests import (
-    PEEKED,
-    Manifest,
-    check_manifests,
-    flag_of,
-    manifests,
-    splits_by_name,
-)
-from recordmill.transforms.sources.tables.rows import (
-    Row,
-    RowRecords,
-    labels_in,
-    split_columns,
-    split_name,
-    usual_name,
-)
+from recordmill.transforms.sources.tables.rows import Row, RowRecords
+from recordmill.transforms.sources.tables.values import flat, labels_in, shown, split_in, take
 
-_EXTENSIONS = ("jsonl", "ndjson", "jsonlines")
 _CONTEXT = "context"
 _LISTS = "feature_lists"
 _FRAMES = ("image/encoded", "frames")
 
 
-class SequenceSource(Source):
+class SequenceTable(JsonTable):
+    """A file of sequences: its columns are the values of their contexts."""
+
+    @functools.cached_property
+    def peeked(self) -> Sequence[Values]:
+        return [flat(_context_of(row), strict=False) for row in self.first]
+
+    @functools.cached_property
+    def columns(self) -> Columns:
+        names = dict.fromkeys(name for context in self.peeked for name in context)
+        split = usual_name(split_columns(names, self.peeked), names)
+        return Columns(labels=asked_labels(self.config, ()), split=split)
+
+    def mapper(self) -> Callable[[Values], Row]:
+        labels = self.columns.labels
+        names = itertools.chain.from_iterable(self.peeked)
+        splits = () if self.columns.split is None else split_columns(names, self.peeked)
+
+        def row_of(values: Values) -> Row:
+            context, lists = _parts(values)
+            column = usual_name(splits, context)
+            split = None if column is None else split_in(take(context, column), column)
+            found = tuple(label for name in labels for label in labels_in(take(context, name), name))
+            features = flat(context)
+            return Row(None, found, split, features, lists={key: _steps(key, lists[key]) for key in lists})
+
+        return row_of
+
+    def check(self) -> None:
+        if not self.first:
+            raise ValueError(
+                f"{self.where}, whose first lines are no JSON objects; a sequence is one object a line"
+            )
+        if not any(_LISTS in row or _lists_in(row) for row in self.first):
+            raise ValueError(
+                f"{self.where}, whose first objects have neither {_LISTS} nor a list; see --source jsonl"
+            )
+        missing = set(self.columns.labels)
+        for _, item in self.read() if missing else ():
+            if not isinstance(item, BadInput):
+                missing -= flat(_context_of(item), strict=False).keys()
+            if not missing:
+                return
+        if missing:
+            raise ValueError(
+                f"--label_column is {self.config.label_column!r}; no line of {self.manifest.path!r} has "
+                f"{', '.join(map(repr, sorted(missing)))} in its context"
+            )
+
+
+def _lists_in(item: Values) -> Values:
+    """The lists of an object without `context` and `feature_lists`."""
+    if _CONTEXT in item or _LISTS in item:
+        return {}
+    return {name: value for name, value in item.items() if isinstance(value, list)}
+
+
+def _context_of(item: Values) -> Values:
+    """The context of a line, as far as there is one."""
+    try:
+        return _parts(item)[0]
+    except BadInput:
+        return {}
+
+
+def _parts(item: Values) -> tuple[Values, Values]:
+    """The context and the lists of a line."""
+    if _CONTEXT not in item and _LISTS not in item:
+        lists = _lists_in(item)
+        return {name: value for name, value in item.items() if name not in lists}, lists
+    context, lists = item.get(_CONTEXT, {}), item.get(_LISTS, {})
+    for name, value in ((_CONTEXT, context), (_LISTS, lists)):
+        if not isinstance(value, dict):
+            raise BadInput("manifest", "not a sequence", f"{name} is {shown(value)}, not an object")
+    others = {name: value for name, value in item.items() if name not in (_CONTEXT, _LISTS)}
+    if twice := sorted(others.keys() & context.keys()):
+        raise BadInput("manifest", "two values have the same name", ", ".join(twice))
+    return {**others, **context}, lists
+
+
+def _steps(name: str, value: Any) -> tuple[FeatureValue, ...]:
+    """A list of steps, each a value or several."""
+
+    def fault(what: str) -> BadInput:
+        remedy = "a list has numbers or texts, one or a list of them a step"
+        return BadInput("manifest", "not a list of steps", f"{name!r} {what}; {remedy}")
+
+    if not isinstance(value, list):
+        raise fault(f"is {shown(value)}")
+    if not name.strip():
+        raise BadInput("manifest", "a value has no name")
+    kinds: set[bool] = set()
+    for number, step in enumerate(value, 1):
+        scalars: list[Scalar] = step if isinstance(step, list) else [step]
+        for scalar in scalars:
+            if not isinstance(scalar, str | int | float):
+                raise fault(f"has {shown(scalar)} in step {number}")
+            kinds.add(isinstance(scalar, str))
+    if len(kinds) > 1:
+        raise fault("has text and numbers")
+    return tuple(tuple(step) if isinstance(step, list) else step for step in value)
+
+
+class _SequenceRecords(RowRecords):
+    """Makes lines into records with their lists, of which one may be frames."""
+
+    def record(self, row: Row, line: int) -> ImageRecord | Failure:
+        record = super().record(row, line)
+        if isinstance(record, Failure):
+            return record
+        lists = dict(row.lists or {})
+        names = [name for name in _FRAMES if _are_images(lists.get(name, ()))]
+        try:
+            if len(names) > 1:
+                raise BadInput("manifest", "two lists of frames", " and ".join(map(repr, names)))
+            found = [self.images.find(str(path)) for name in names for path in lists.pop(name)]
+            if both := sorted(record.annotations.features.keys() & lists.keys()):
+                raise BadInput("manifest", "a name in the context and in the lists", ", ".join(both))
+        except BadInput as fault:
+            return self.failure(line, fault)
+        frames = tuple(ImageRef(frame.path, version=frame.version) for frame in found)
+        annotations = msgspec.structs.replace(record.annotations, steps=Steps(frames, lists=lists))
+        size = sum(frame.size for frame in found)
+        return msgspec.structs.replace(record, annotations=annotations, size=size)
+
+
+def _are_images(steps: tuple[FeatureValue, ...]) -> bool:
+    return bool(steps) and all(isinstance(step, str) and is_image_name(step) for step in steps)
+
+
+class SequenceSource(ManifestSource):
     """Lists the sequences of JSON Lines files."""
 
     name = "sequence"
@@ -69,220 +183,10 @@ class SequenceSource(Source):
         key="the file's name and the line",
         example="series.jsonl",
     )
-
-    def sniff(self, config: SourceConfig) -> str | None:
-        paths = config.annotations or (config.input,)
-        if any(extension_of(path) not in _EXTENSIONS for path in paths):
-            return None
-        try:
-            first = next((item for _, item in read_objects(manifests(config)[0])), None)
-        except OSError:  # the source of other JSON Lines says what is wrong
-            return None
-        if isinstance(first, dict) and isinstance(first.get(_LISTS), dict):
-            return f"the first line of {paths[0]!r} has {_LISTS}"
-        return None
-
-    def check(self, config: SourceConfig) -> None:
-        check_unused(
-            config, self.name, "image_column", "include_annotations", "input_features", "mask_pattern"
-        )
-        with readable("--input", config.input):
-            check_manifests(config, self.name)
-            check_selection(config)
-            for manifest in manifests(config):
-                _check_rows(manifest, config)
-
-    def split_names(self, config: SourceConfig) -> tuple[str, ...] | None:
-        try:
-            for manifest in manifests(config):
-                first = list(itertools.islice(read_objects(manifest), PEEKED + 1))
-                if len(first) > PEEKED or _split_columns(_contexts(manifest)):
-                    return None
-            return tuple(sorted(set(splits_by_name(config).values())))
-        except (OSError, ValueError):  # `check` says what is wrong
-            return None
+    flags = ("annotations", "label_column", "label_pattern")
+    table = SequenceTable
+    extensions = JSON_LINES
+    records = _SequenceRecords
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("sequence",)
-
-    def items(self, config: SourceConfig, scratch: str) -> Items:
-        yield from _sequences(config)
-
-
-def _check_rows(manifest: Manifest, config: SourceConfig) -> None:
-    """Raises ValueError where the first lines are no sequences, or none has what a flag names."""
-    where = f"{flag_of(config)} is {manifest.path!r}"
-    first = [item for _, item in itertools.islice(read_objects(manifest), PEEKED)]
-    rows = [item for item in first if isinstance(item, dict)]
-    if not rows:
-        raise ValueError(f"{where}, whose first lines are no JSON objects; a sequence is one object a line")
-    if not any(_has_lists(row) for row in rows):
-        raise ValueError(f"{where}, whose first objects have neither {_LISTS} nor a list; see --source jsonl")
-    missing = set(_label_names(config))
-    for _, item in read_objects(manifest) if missing else ():
-        if isinstance(item, dict):
-            missing -= flat(_context_of(item), strict=False).keys()
-        if not missing:
-            return
-    if missing:
-        raise ValueError(
-            f"--label_column is {config.label_column!r}; no line of {manifest.path!r} has "
-            f"{', '.join(map(repr, sorted(missing)))} in its context"
-        )
-
-
-def _has_lists(row: dict[str, Any]) -> bool:
-    return _LISTS in row or (_CONTEXT not in row and any(isinstance(value, list) for value in row.values()))
-
-
-def _label_names(config: SourceConfig) -> tuple[str, ...]:
-    asked = config.label_column
-    return () if asked is None else tuple(part.strip() for part in asked.split(","))
-
-
-def _context_of(item: dict[str, Any]) -> dict[str, Any]:
-    """The context of a line, as far as there is one."""
-    try:
-        return _parts(dict(item))[0]
-    except BadInput:
-        return {}
-
-
-def _contexts(manifest: Manifest) -> list[dict[str, FeatureValue]]:
-    """The contexts of the first lines."""
-    first = itertools.islice(read_objects(manifest), PEEKED)
-    return [flat(_context_of(item), strict=False) for _, item in first if isinstance(item, dict)]
-
-
-def _split_columns(contexts: list[dict[str, FeatureValue]]) -> tuple[str, ...]:
-    """Which names of the first contexts tell the split, in lower case."""
-    names = list(dict.fromkeys(name for context in contexts for name in context))
-    usual = split_columns(names, contexts)
-    return usual if usual_name(usual, names) is not None else ()
-
-
-def _sequences(config: SourceConfig) -> Iterator[ImageRecord | Failure]:
-    splits = splits_by_name(config)
-    for manifest in manifests(config):
-        columns = _split_columns(_contexts(manifest))
-        records = _Records(config, manifest, columns, None if columns else splits.get(manifest.path))
-        for line, item in read_objects(manifest):
-            yield records.record(line, item)
-
-
-class _Records:
-    """Makes the lines of one file into records.
-
-    Args:
-        config: of the source.
-        manifest: the file.
-        splits: names in the context that tell the split.
-        split: of the lines that name none.
-    """
-
-    def __init__(
-        self, config: SourceConfig, manifest: Manifest, splits: tuple[str, ...], split: str | None
-    ) -> None:
-        self._rows = RowRecords(config, manifest, split)
-        every = dataclasses.replace(config, include=(), exclude=(), label_pattern=None)
-        self._frames = RowRecords(every, manifest)
-        self._labels = _label_names(config)
-        self._splits = splits
-
-    def record(self, line: int, item: dict[str, Any] | BadInput) -> ImageRecord | Failure:
-        """The record of a line, or why there is none."""
-        try:
-            if isinstance(item, BadInput):
-                raise item
-            context, lists = _parts(item)
-            row = self._row(context)
-            steps = {name: _steps(name, value) for name, value in lists.items()}
-            record = self._rows.record(row, line)
-            if isinstance(record, Failure):
-                return record
-            return self._with_steps(record, line, steps)
-        except BadInput as fault:
-            return self._rows.failure(line, fault)
-
-    def _row(self, context: dict[str, Any]) -> Row:
-        split, column = None, usual_name(self._splits, list(context))
-        if column is not None:
-            value = take(context, column)
-            split = split_name("" if value is None else str(value), column)
-        labels = tuple(label for name in self._labels for label in labels_in(take(context, name), name))
-        return Row(None, labels, split, flat(context))
-
-    def _with_steps(
-        self, record: ImageRecord, line: int, lists: dict[str, tuple[FeatureValue, ...]]
-    ) -> ImageRecord | Failure:
-        """The record with its lists, of which one may be frames."""
-        names = [name for name in _FRAMES if name in lists and _are_images(lists[name])]
-        if len(names) > 1:
-            raise BadInput("manifest", "two lists of frames", " and ".join(map(repr, names)))
-        frames: list[ImageRef] = []
-        size = 0
-        for path in map(str, lists.pop(names[0])) if names else ():
-            found = self._frames.record(Row(path, (), None, {}), line)
-            if isinstance(found, Failure):
-                return found
-            assert found.image is not None
-            frames.append(found.image)
-            size += found.size
-        if record.annotations.features.keys() & lists.keys():
-            both = sorted(record.annotations.features.keys() & lists.keys())
-            raise BadInput("manifest", "a name in the context and in the lists", ", ".join(both))
-        annotations = msgspec.structs.replace(record.annotations, steps=Steps(tuple(frames), lists=lists))
-        return msgspec.structs.replace(record, annotations=annotations, size=size)
-
-
-def _parts(item: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The context and the lists of a line."""
-    if _CONTEXT not in item and _LISTS not in item:
-        lists = {name: value for name, value in item.items() if isinstance(value, list)}
-        return {name: value for name, value in item.items() if name not in lists}, lists
-    context, lists = item.get(_CONTEXT, {}), item.get(_LISTS, {})
-    for name, value in ((_CONTEXT, context), (_LISTS, lists)):
-        if not isinstance(value, dict):
-            raise BadInput("manifest", "not a sequence", f"{name} is {_shown(value)}, not an object")
-    others = {name: value for name, value in item.items() if name not in (_CONTEXT, _LISTS)}
-    if others.keys() & context.keys():
-        twice = ", ".join(sorted(others.keys() & context.keys()))
-        raise BadInput("manifest", "two values have the same name", twice)
-    return {**others, **context}, lists
-
-
-def _steps(name: str, value: Any) -> tuple[FeatureValue, ...]:
-    """A list of steps, each a value or several.
-
-    Raises:
-        BadInput: stage `manifest`, `not a list of steps`.
-    """
-    if not isinstance(value, list):
-        raise _no_steps(name, f"is {_shown(value)}")
-    if not name.strip():
-        raise BadInput("manifest", "a value has no name")
-    kinds: set[bool] = set()
-    steps: list[FeatureValue] = []
-    for number, step in enumerate(value, 1):
-        scalars: list[Scalar] = step if isinstance(step, list) else [step]
-        for scalar in scalars:
-            if not isinstance(scalar, str | int | float):
-                raise _no_steps(name, f"has {_shown(scalar)} in step {number}")
-            kinds.add(isinstance(scalar, str))
-        steps.append(tuple(step) if isinstance(step, list) else step)
-    if len(kinds) > 1:
-        raise _no_steps(name, "has text and numbers")
-    return tuple(steps)
-
-
-def _no_steps(name: str, what: str) -> BadInput:
-    remedy = "a list has numbers or texts, one or a list of them a step"
-    return BadInput("manifest", "not a list of steps", f"{name!r} {what}; {remedy}")
-
-
-def _are_images(steps: tuple[FeatureValue, ...]) -> bool:
-    return bool(steps) and all(isinstance(step, str) and is_image_name(step) for step in steps)
-
-
-def _shown(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)[:100]

@@ -1,14 +1,14 @@
-"""Files of TFRecords: their names, what splits those tell, and how they are opened."""
+"""The TFRecord files of an input, the splits in their names, and how they are opened."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import io
 import os
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from recordmill.transforms.framing import HEAD_BYTES, Readable, is_head
 from recordmill.transforms.records import Failure
@@ -17,7 +17,7 @@ from recordmill.transforms.sources.names import split_named
 from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.files import is_file, open_file, status_of
-from recordmill.transforms.storage.layout import LATEST
+from recordmill.transforms.storage.layout import LATEST, MANIFEST
 from recordmill.transforms.storage.paths import absolute, real_path
 from recordmill.transforms.storage.versions import latest_version, version_folder
 
@@ -28,17 +28,19 @@ _NAME = re.compile(
     rf"(?P<stem>.+?)(?:{_EXTENSION}{_PACKED}(?:{_SHARD})?{_PACKED}|{_SHARD}(?:{_EXTENSION})?{_PACKED})",
     re.IGNORECASE,
 )
+# Files with class names that are looked for next to an input that is one file.
+_NEXT_TO_FILE = (MANIFEST, "label_map.pbtxt", "image.class.label.labels.txt", "label.labels.txt")
 _CHUNK = 1 << 16
 _ANY_HEADER = 32 + zlib.MAX_WBITS  # gzip's or zlib's
 
 
 def is_tfrecord_name(name: str) -> bool:
-    """Whether a file is called like TFRecords."""
+    """Whether a file has a name of TFRecord files."""
     return _NAME.fullmatch(name) is not None
 
 
 def split_of(key: str) -> str | None:
-    """The split that a file's path tells: by its own name, else by the nearest folder called like a split."""
+    """The split in a file's own name, or else in that of the nearest folder."""
     *folders, name = key.split("/")
     match = _NAME.fullmatch(name)
     stem = re.sub(f"{_SHARD}$", "", match["stem"]) if match else name
@@ -48,40 +50,34 @@ def split_of(key: str) -> str | None:
     return next(filter(None, map(split_named, tried)), None)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Inputs:
-    """What there is to read.
+class Inputs(NamedTuple):
+    """The TFRecord files of an input in the order of their keys, other files by key, and failures to list."""
 
-    Attributes:
-        files: of TFRecords, in the order of their keys.
-        beside: other files by key: they may hold names of labels.
-        failures: of the folder's listing.
-    """
-
-    files: tuple[TreeFile, ...]
-    beside: dict[str, TreeFile]
-    failures: tuple[Failure, ...]
-
-
-_BESIDE = ("manifest.json", "label_map.pbtxt", "image.class.label.labels.txt", "label.labels.txt")
+    files: list[TreeFile]
+    others: dict[str, TreeFile]
+    failures: list[Failure]
 
 
 def inputs(config: SourceConfig) -> Inputs:
-    """The files of an input: those below a folder, or the one that it is and what lies beside that.
-
-    Of a folder of versions, those of the latest.
-    """
+    """The files in a folder, of a folder of versions in the latest; or one file and those next to it."""
+    found = Inputs([], {}, [])
     if is_file(config.input):
-        return _one_file(config.input, config.image_roots)
-    files, beside, failures = [], {}, []
+        folder, name = os.path.split(absolute(config.input))
+        path = real_path(config.input)
+        found.files.append(_tree_file(name, path))
+        confinement = Confinement((folder, os.path.dirname(path), *config.image_roots))
+        for other in _NEXT_TO_FILE:
+            if is_file(f"{folder}/{other}") and confinement.holds(f"{folder}/{other}"):
+                found.others[other] = _tree_file(other, confinement.leads_to(f"{folder}/{other}"))
+        return found
     for item in Tree(_latest(config), config.image_roots, config.skip_dirs).files():
         if isinstance(item, Failure):
-            failures.append(item)
+            found.failures.append(item)
         elif is_tfrecord_name(item.key.rpartition("/")[2]):
-            files.append(item)
+            found.files.append(item)
         else:
-            beside[item.key] = item
-    return Inputs(tuple(files), beside, tuple(failures))
+            found.others[item.key] = item
+    return found
 
 
 def _latest(config: SourceConfig) -> str:
@@ -91,16 +87,6 @@ def _latest(config: SourceConfig) -> str:
         if within.holds(f"{folder}/{LATEST}") and (version := latest_version(folder)) is not None:
             return within.leads_to(version_folder(folder, version))
     return folder
-
-
-def _one_file(path: str, image_roots: Sequence[str]) -> Inputs:
-    folder, name = os.path.split(absolute(path))
-    beside = {}
-    confinement = Confinement((folder, os.path.dirname(real_path(path)), *image_roots))
-    for other in _BESIDE:
-        if is_file(f"{folder}/{other}") and confinement.holds(f"{folder}/{other}"):
-            beside[other] = _tree_file(other, confinement.leads_to(f"{folder}/{other}"))
-    return Inputs((_tree_file(name, real_path(path)),), beside, ())
 
 
 def _tree_file(key: str, path: str) -> TreeFile:
@@ -145,8 +131,9 @@ def unpacked(stored: io.BufferedReader) -> tuple[Readable, bool]:
     """An open file of TFRecords, unpacked, and whether it is compressed."""
     head = stored.read(HEAD_BYTES)
     stored.seek(0)
-    # a length whose checksum is right is no chance, and may look like a compressed file's first bytes
-    if not is_head(head) and _is_packed(head):
+    is_zlib = len(head) > 1 and head[0] == 0x78 and int.from_bytes(head[:2], "big") % 31 == 0
+    # the first bytes of a valid length may look like those of a compressed file
+    if (is_zlib or head[:2] == b"\x1f\x8b") and not is_head(head):
         return Inflated(stored), True
     return stored, False
 
@@ -168,9 +155,3 @@ def looks_framed(path: str) -> bool:
         except (EOFError, zlib.error):
             return False
     return is_head(head)
-
-
-def _is_packed(head: bytes) -> bool:
-    if head[:2] == b"\x1f\x8b":
-        return True
-    return len(head) > 1 and head[0] == 0x78 and (head[0] << 8 | head[1]) % 31 == 0

@@ -1,4 +1,4 @@
-"""Names of labels that lie beside TFRecords, or in them."""
+"""Class names in files next to TFRecords: manifest.json, label_map.pbtxt and *.labels.txt."""
 
 from __future__ import annotations
 
@@ -11,29 +11,26 @@ from recordmill.transforms.records import ClassNames, JobError
 from recordmill.transforms.sources.names import clipped
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.storage.files import open_file
+from recordmill.transforms.storage.layout import MANIFEST
 
-MANIFEST = "manifest.json"
-
+# Features of TFDS that may have a label file, the likeliest first.
 _LABELS_TXT = ("image.class.label", "label", "labels", "class", "image.object.class.label", "image.label")
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|#[^\n]*|[{}:;,<>\[\]]|[^\s{}:;,<>\[\]"\'#]+')
-_ESCAPE = re.compile(rb"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|.)", re.DOTALL)
+_ESCAPE = re.compile(rb"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))", re.DOTALL)
 _ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r"}
 _METADATA = (MANIFEST, "features.json", "dataset_info.json", "failures.jsonl")
 _MOST_BYTES = 64 << 20
 
 
 def is_metadata_name(name: str) -> bool:
-    """Whether a file is called like those that tell of the TFRecords beside it."""
+    """Whether a file has the name of one that describes TFRecords."""
     return name in _METADATA or name.endswith(("label_map.pbtxt", ".labels.txt", ".idx"))
 
 
 class Manifest(NamedTuple):
-    """The manifest.json of a dataset of ours.
+    """The manifest.json of a dataset of ours: splits by key of the file, and class names by id.
 
-    Attributes:
-        folder: key of the folder it lies in, ending in `/`, or empty.
-        splits: of each file it lists, by key.
-        labels: names by id.
+    The key of its folder ends in `/`, or is empty.
     """
 
     folder: str
@@ -41,74 +38,65 @@ class Manifest(NamedTuple):
     labels: Mapping[int, str]
 
 
-def manifests(beside: Mapping[str, TreeFile]) -> list[Manifest]:
-    """The manifests of ours that lie beside TFRecords; files of that name that are none are passed over."""
+def read_manifests(files: Mapping[str, TreeFile]) -> list[Manifest]:
+    """The manifests of ours among files; other files of that name are ignored."""
     found = []
-    for key, file in sorted(beside.items()):
-        folder, _, name = key.rpartition("/")
-        if name == MANIFEST and (read := _manifest(file, f"{folder}/" if folder else "")) is not None:
-            found.append(read)
+    for key, file in sorted(files.items()):
+        folder = key[: key.rfind("/") + 1]
+        if key != f"{folder}{MANIFEST}":
+            continue
+        try:
+            content: Any = json.loads(_text(file))
+            splits = {
+                f"{folder}{shard['file']}": str(split)
+                for split, described in content["splits"].items()
+                for shard in described["shards"]
+            }
+            labels = {int(number): str(name) for number, name in content["labels"].items()}
+            if "format_version" in content:
+                found.append(Manifest(folder, splits, labels))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            continue
     return found
 
 
-def _manifest(file: TreeFile, folder: str) -> Manifest | None:
-    try:
-        content: Any = json.loads(_text(file))
-        splits = {
-            f"{folder}{shard['file']}": str(split)
-            for split, described in content["splits"].items()
-            for shard in described["shards"]
-        }
-        labels = {int(number): str(name) for number, name in content["labels"].items()}
-        return Manifest(folder, splits, labels) if "format_version" in content else None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
-
-
-def names_beside(beside: Mapping[str, TreeFile], found: Iterable[Manifest]) -> ClassNames | None:
-    """The classes that a manifest of ours, else label maps, else a label file of TFDS define.
+def defined_classes(files: Mapping[str, TreeFile], found: Iterable[Manifest]) -> ClassNames | None:
+    """The classes that manifests of ours, else label maps, else a label file of TFDS define.
 
     Raises:
         JobError: two of them name a class differently, or one cannot be read.
     """
-    names = [ClassNames(manifest.labels) for manifest in found if manifest.labels]
-    if not names:
-        maps = (file for key, file in sorted(beside.items()) if key.endswith("label_map.pbtxt"))
-        names = [_label_map(file) for file in maps]
-    if not names:
-        names = [_label_file(file) for file in _label_files(beside)]
-    return _joined(names) if names else None
-
-
-def _joined(found: list[ClassNames]) -> ClassNames:
+    defined = [ClassNames(manifest.labels) for manifest in found if manifest.labels]
+    if not defined:
+        defined = [_label_map(files[key]) for key in sorted(files) if key.endswith("label_map.pbtxt")]
+    for feature in _LABELS_TXT:
+        if not defined:
+            same = (key for key in sorted(files) if key.rpartition("/")[2] == f"{feature}.labels.txt")
+            defined = [_labels_txt(files[key]) for key in same]
     names: dict[int, str] = {}
     texts: dict[str, str] = {}
-    for one in found:
-        texts.update(one.texts)
-        for number, name in one.names.items():
-            add_name(names, number, name)
-    return ClassNames(names, texts)
+    for one in defined:
+        add_classes(names, texts, one)
+    return ClassNames(names, texts) if defined else None
 
 
-def add_name(names: dict[int, str], number: int, name: str) -> None:
-    """Takes in the name of a class. Raises JobError where it has another already."""
-    if names.setdefault(number, name) != name:
-        raise JobError(
-            f"class {number} is called {names[number]!r} and {name!r} in the input; "
-            "convert the parts of it apart"
-        )
+def add_classes(names: dict[int, str], texts: dict[str, str], found: ClassNames) -> None:
+    """Adds classes to names by id and display texts by name.
+
+    Raises:
+        JobError: a class has another name already.
+    """
+    for number, name in found.names.items():
+        if names.setdefault(number, name) != name:
+            raise JobError(
+                f"class {number} is called {names[number]!r} and {name!r} in the input; "
+                "convert the parts of it apart"
+            )
+    for name, text in found.texts.items():
+        texts[name] = min(text, texts.get(name, text))  # whatever the order
 
 
-def _label_files(beside: Mapping[str, TreeFile]) -> list[TreeFile]:
-    """The label files of the likeliest feature that has any."""
-    for feature in _LABELS_TXT:
-        name = f"{feature}.labels.txt"
-        if files := [file for key, file in sorted(beside.items()) if key.rpartition("/")[2] == name]:
-            return files
-    return []
-
-
-def _label_file(file: TreeFile) -> ClassNames:
+def _labels_txt(file: TreeFile) -> ClassNames:
     lines = _text(file).removeprefix("\ufeff").rstrip().split("\n")
     return ClassNames({number: line.strip() for number, line in enumerate(lines) if line.strip()})
 
@@ -121,10 +109,11 @@ def _label_map(file: TreeFile) -> ClassNames:
 
 
 def read_label_map(text: str) -> ClassNames:
-    """The classes of a label_map.pbtxt: items of the TF Object Detection API, as text.
+    """The classes of a label_map.pbtxt of the TF Object Detection API.
 
     Raises:
         ValueError: it has no item, or one without an id or a name.
+        JobError: two items name a class differently.
     """
     names: dict[int, str] = {}
     texts: dict[str, str] = {}
@@ -132,16 +121,15 @@ def read_label_map(text: str) -> ClassNames:
         number, name = item.get("id", ""), item.get("name", item.get("display_name", ""))
         if not re.fullmatch(r"-?[0-9]{1,18}", number) or not name:
             raise ValueError(f"an item has the id {clipped(number)!r} and the name {clipped(name)!r}")
-        add_name(names, int(number), name)
-        if item.get("display_name", name) != name:
-            texts[name] = item["display_name"]
+        shown = item.get("display_name", name)
+        add_classes(names, texts, ClassNames({int(number): name}, {name: shown} if shown != name else {}))
     if not names:
         raise ValueError("it has no item")
     return ClassNames(names, texts)
 
 
 def _items(text: str) -> list[dict[str, str]]:
-    """The fields of each item, those of messages within it left out."""
+    """The fields of each item, without those of messages in it."""
     items: list[dict[str, str]] = []
     depth, last, field = 0, "", ""
     for token in _TOKEN.findall(text):
@@ -173,16 +161,13 @@ def _unquoted(token: str) -> str:
 
 
 def _escaped(match: re.Match[bytes]) -> bytes:
-    code = match[1]
-    if code[:1] == b"x" and len(code) > 1:
-        return bytes((int(code[1:], 16),))
-    if code.isdigit() and code[0] < ord("8"):
-        return bytes((int(code, 8) & 0xFF,))
-    return _ESCAPES.get(code, code)
+    hexadecimal, octal, letter = match.groups()
+    if letter:
+        return _ESCAPES.get(letter, letter)
+    return bytes((int(hexadecimal, 16) if hexadecimal else int(octal, 8) & 0xFF,))
 
 
 def _text(file: TreeFile) -> str:
-    """The text of a small file. Raises JobError where it is not UTF-8."""
     with open_file(file.path) as stored:
         data = stored.read(_MOST_BYTES)
     try:

@@ -1,7 +1,7 @@
-"""The features of a serialised tf.train.Example or SequenceExample, their bytes told by where they lie.
+"""Reads serialised tf.train.Example, SequenceExample and TensorProto messages.
 
-Sources of the format: tensorflow/core/example/{example,feature}.proto and Protocol Buffers' guide to its
-encoding. Nothing is copied but numbers: an image is referred to as a range of its record.
+Bytes are not copied: a value of bytes is a range of its record. Sources of the format:
+tensorflow/core/example/{example,feature}.proto and the Protocol Buffers encoding guide.
 """
 
 from __future__ import annotations
@@ -17,31 +17,21 @@ NOT_AN_EXAMPLE = "not a tf.train.Example"
 Kind = Literal["bytes", "float", "int64"]
 
 _VARINT, _FIXED64, _LENGTH, _START_GROUP, _END_GROUP, _FIXED32 = range(6)
+_FIXED = {_FIXED32: 4, _FIXED64: 8}
 _KINDS: dict[int, Kind] = {1: "bytes", 2: "float", 3: "int64"}
 _DEEPEST = 100  # groups within groups, as Protocol Buffers' own readers have it
 _MASK64 = (1 << 64) - 1
 
 
 class Span(NamedTuple):
-    """Where bytes lie in their record.
-
-    Attributes:
-        start: the first.
-        stop: after the last.
-    """
+    """A range of bytes of a record; `stop` is exclusive."""
 
     start: int
     stop: int
 
 
 class Feature(NamedTuple):
-    """One tf.train.Feature.
-
-    Attributes:
-        kind: of its list; None where it has none.
-        numbers: of a list of floats or of int64.
-        spans: of a list of bytes.
-    """
+    """One tf.train.Feature: numbers, or ranges of bytes. Its kind is None where it has no list."""
 
     kind: Kind | None
     numbers: tuple[int | float, ...] = ()
@@ -57,41 +47,47 @@ def read_example(record: bytes) -> dict[str, Feature]:
     Raises:
         BadInput: stage `manifest`, `not a tf.train.Example`.
     """
-    found: dict[str, Feature] = {}
-    for features in _messages(record, Span(0, len(record)), 1):
-        for name, value in _entries(record, features):
-            found[name] = _feature(record, value)
-    return found
+    return {name: _feature(record, parts) for name, parts in _entries(record, 1)}
 
 
 def read_feature_lists(record: bytes) -> dict[str, list[Feature]]:
-    """The feature lists of a SequenceExample, a feature a step; none where it is an Example.
+    """The feature lists of a SequenceExample, a feature a step. Raises BadInput as `read_example`."""
+    return {
+        name: [_feature(record, [step]) for part in parts for step in _values(record, part, 1)]
+        for name, parts in _entries(record, 2)
+    }
 
-    Raises:
-        BadInput: as `read_example`.
+
+def read_tensor(record: bytes, span: Span) -> tuple[int, list[int], Span]:
+    """The DataType, shape and content of a TensorProto. Raises BadInput as `read_example`.
+
+    Source of the format: tensorflow/core/framework/{tensor,tensor_shape}.proto.
     """
-    found: dict[str, list[Feature]] = {}
-    for lists in _messages(record, Span(0, len(record)), 2):
-        for name, value in _entries(record, lists):
-            steps = (step for part in value for step in _messages(record, part, 1))
-            found[name] = [_feature(record, [step]) for step in steps]
-    return found
+    shapes = [*_values(record, span, 2)]
+    shape = [_integer(record, dimension) for one in shapes[-1:] for dimension in _values(record, one, 2)]
+    return _integer(record, span), shape, [Span(0, 0), *_values(record, span, 4)][-1]
 
 
-def _entries(record: bytes, span: Span) -> Iterator[tuple[str, list[Span]]]:
-    """Keys of a map, and the parts of the message that each leads to; of equal keys the last one counts."""
-    for entry in _messages(record, span, 1):
-        key = Span(0, 0)
-        parts: list[Span] = []
-        for number, wire_type, value in fields(record, entry):
-            if wire_type == _LENGTH and number == 1:
-                key = value
-            elif wire_type == _LENGTH and number == 2:
-                parts.append(value)
-        try:
-            yield record[key.start : key.stop].decode(), parts
-        except UnicodeDecodeError as error:
-            raise _damaged(key.start, "a name is not UTF-8") from error
+def _integer(record: bytes, span: Span) -> int:
+    """Field 1 of a message; 0 where it has none."""
+    return [0, *_integers(record, span)][-1]
+
+
+def _entries(record: bytes, field: int) -> Iterator[tuple[str, list[Span]]]:
+    """The names and values in a map; a value is in parts, which are merged."""
+    for features in _values(record, Span(0, len(record)), field):
+        for entry in _values(record, features, 1):
+            key = Span(0, 0)
+            parts: list[Span] = []
+            for number, wire_type, value in fields(record, entry):
+                if wire_type == _LENGTH and number == 1:
+                    key = value
+                elif wire_type == _LENGTH and number == 2:
+                    parts.append(value)
+            try:
+                yield record[key.start : key.stop].decode(), parts
+            except UnicodeDecodeError as error:
+                raise _damaged(key.start, "a name is not UTF-8") from error
 
 
 def _feature(record: bytes, parts: list[Span]) -> Feature:
@@ -107,95 +103,68 @@ def _feature(record: bytes, parts: list[Span]) -> Feature:
             if found != kind:
                 kind, numbers, spans = found, [], []
             if found == "bytes":
-                spans.extend(_messages(record, value, 1))
+                spans.extend(_values(record, value, 1))
             else:
                 numbers.extend(_floats(record, value) if found == "float" else _integers(record, value))
     return Feature(kind, tuple(numbers), tuple(spans))
 
 
 def _floats(record: bytes, span: Span) -> Iterator[float]:
-    for number, wire_type, value in fields(record, span):
-        if number != 1 or wire_type not in (_LENGTH, _FIXED32):
-            continue
-        count, rest = divmod(value.stop - value.start, 4)
+    for start, stop in _values(record, span, 1, _FIXED32):
+        count, rest = divmod(stop - start, 4)
         if rest:
-            raise _damaged(value.start, "a list of floats ends within one")
-        yield from struct.unpack_from(f"<{count}f", record, value.start)
+            raise _damaged(start, "a list of floats ends within one")
+        yield from struct.unpack_from(f"<{count}f", record, start)
 
 
 def _integers(record: bytes, span: Span) -> Iterator[int]:
-    for number, wire_type, value in fields(record, span):
-        if number != 1 or wire_type not in (_LENGTH, _VARINT):
-            continue
-        at = value.start
-        while at < value.stop:
-            unsigned, at = _varint(record, at, value.stop)
+    for at, stop in _values(record, span, 1, _VARINT):
+        while at < stop:
+            unsigned, at = _varint(record, at, stop)
             yield unsigned - (1 << 64) if unsigned >> 63 else unsigned
 
 
-def _messages(record: bytes, span: Span, wanted: int) -> Iterator[Span]:
-    """The values of a field that holds bytes or messages."""
+def _values(record: bytes, span: Span, field: int, unpacked: int = _LENGTH) -> Iterator[Span]:
+    """The values of a field of bytes, messages or packed numbers; `unpacked` is the wire type of others."""
     for number, wire_type, value in fields(record, span):
-        if number == wanted and wire_type == _LENGTH:
+        if number == field and wire_type in (_LENGTH, unpacked):
             yield value
 
 
 def fields(record: bytes, span: Span) -> Iterator[tuple[int, int, Span]]:
-    """Number, wire type and value of each field of the message in `span`; groups are passed over.
-
-    Raises:
-        BadInput: stage `manifest`, `not a tf.train.Example`: it is no message.
-    """
+    """Number, wire type and value of each field but groups. Raises BadInput as `read_example`."""
     at, stop = span
+    groups: list[int] = []
     while at < stop:
-        number, wire_type, value, at = _field(record, at, stop)
-        if wire_type == _END_GROUP:
-            raise _damaged(at, "a group ends that has not begun")
-        if wire_type == _START_GROUP:
-            at = _after_group(record, at, stop, number)
-        else:
-            yield number, wire_type, value
-
-
-def varint(record: bytes, span: Span) -> int:
-    """The value of a field of wire type 0, unsigned."""
-    return _varint(record, *span)[0]
-
-
-def _field(record: bytes, at: int, stop: int) -> tuple[int, int, Span, int]:
-    """One field, and where the next begins; the value of a group's start or end is empty."""
-    tag, start = _varint(record, at, stop)
-    number, wire_type = tag >> 3, tag & 7
-    if not 0 < number < 1 << 29:
-        raise _damaged(at, f"there can be no field {number}")
-    after = start
-    if wire_type == _VARINT:
-        after = _varint(record, start, stop)[1]
-    elif wire_type == _LENGTH:
-        size, start = _varint(record, start, stop)
-        after = start + size
-    elif wire_type in (_FIXED32, _FIXED64):
-        after = start + (4 if wire_type == _FIXED32 else 8)
-    elif wire_type not in (_START_GROUP, _END_GROUP):
-        raise _damaged(at, f"there is no wire type {wire_type}")
-    if after > stop:
-        raise _damaged(at, f"a field ends {after - stop} bytes behind its message")
-    return number, wire_type, Span(start, after), after
-
-
-def _after_group(record: bytes, at: int, stop: int, group: int) -> int:
-    """Where a group ends that begins at `at`."""
-    begun = [group]
-    while begun:
-        if at >= stop or len(begun) > _DEEPEST:
-            raise _damaged(at, "a group has no end")
-        start = at
-        number, wire_type, _, at = _field(record, at, stop)
-        if wire_type == _START_GROUP:
-            begun.append(number)
-        elif wire_type == _END_GROUP and begun.pop() != number:
-            raise _damaged(start, "a group ends that has not begun")
-    return at
+        begin, tag = at, record[at]
+        at += 1
+        if tag >= 0x80:
+            tag, at = _varint(record, begin, stop)
+        start, number, wire_type = at, tag >> 3, tag & 7
+        if not 0 < number < 1 << 29:
+            raise _damaged(begin, f"there can be no field {number}")
+        if wire_type == _LENGTH:
+            short = at < stop and record[at] < 0x80  # as most are
+            size, start = (record[at], at + 1) if short else _varint(record, at, stop)
+            at = start + size
+        elif wire_type == _VARINT:
+            at = _varint(record, at, stop)[1]
+        elif wire_type in _FIXED:
+            at += _FIXED[wire_type]
+        elif wire_type == _START_GROUP:
+            groups.append(number)
+        elif wire_type != _END_GROUP:
+            raise _damaged(begin, f"there is no wire type {wire_type}")
+        elif not groups or groups.pop() != number:
+            raise _damaged(begin, "a group ends that has not begun")
+        if at > stop:
+            raise _damaged(begin, f"a field ends {at - stop} bytes behind its message")
+        if len(groups) > _DEEPEST:
+            break
+        if not groups and wire_type != _END_GROUP:
+            yield number, wire_type, Span(start, at)
+    if groups:
+        raise _damaged(at, "a group has no end")
 
 
 def _varint(record: bytes, at: int, stop: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""The XML of PASCAL VOC: what is in an image, a file an image.
+"""The XML of PASCAL VOC, a file for each image.
 
 The format is that of VOCdevkit (http://host.robots.ox.ac.uk/pascal/VOC/), with what CVAT (attributes) and
 Roboflow (polygons) add to it. Coordinates are kept as they are.
@@ -6,22 +6,21 @@ Roboflow (polygons) add to it. Coordinates are kept as they are.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element
 
 from recordmill.transforms.internal_errors import internal_errors
-from recordmill.transforms.records import AnnotatedObject, BadInput, Box, Part, Polygons, Scalar
+from recordmill.transforms.records import AnnotatedObject, BadInput, Box, Part, Scalar
+from recordmill.transforms.sources.annotated_tree import FileAnnotations
 from recordmill.transforms.sources.small_files import parse_xml
 
 _RESERVED = """
     area bbox class depiction difficult group_of is_crowd keypoint label mask occluded text truncated
     view weight
 """
-RESERVED_ATTRIBUTES = frozenset(_RESERVED.split())
-"""Names of attributes that mean something of their own in a record."""
+_RESERVED_ATTRIBUTES = frozenset(_RESERVED.split())
 
 _FLAGS = ("difficult", "truncated", "occluded")
 _TRUTH = {"1": 1, "true": 1, "yes": 1, "0": 0, "false": 0, "no": 0}
@@ -30,47 +29,24 @@ _ROOT = re.compile(rb"<([A-Za-z_][\w.-]*)[\s/>]")
 _COORDINATE = re.compile(r"([xy])([1-9][0-9]{0,5})")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class VocAnnotation:
-    """What a VOC XML file says.
-
-    Attributes:
-        filename: of the image; empty where it is not told.
-        folder: of the image; empty where it is not told.
-        size: (height, width), or None where it is not told.
-        depth: channels, or None.
-        segmented: whether there are masks of the image, by what the file says.
-        objects: with box, or else polygons; both where there are both.
-    """
-
-    filename: str
-    folder: str
-    size: tuple[int, int] | None
-    depth: int | None
-    segmented: bool
-    objects: tuple[AnnotatedObject, ...]
-
-
 @internal_errors("annotations")
-def read_voc_xml(data: bytes) -> VocAnnotation:
-    """Reads an XML file.
+def read_voc_xml(data: bytes) -> FileAnnotations:
+    """Reads an XML file; its objects have a box, polygons or both.
 
     Raises:
-        BadInput: stage `annotations`; `not VOC XML`, and what is wrong; or that of `parse_xml`.
+        BadInput: stage `annotations`; `not VOC XML`, or as `parse_xml`.
     """
     root = parse_xml(data)
     if root.tag != "annotation":
         other = what_else(data[:1024])
-        known = f", which is {other}; export it as PASCAL VOC" if other else ""
-        raise _not_voc(f"its root is <{root.tag}>, not <annotation>{known}")
-    size = (_count(root, "size/height"), _count(root, "size/width"))
-    return VocAnnotation(
-        filename=text_of(root, "filename"),
-        folder=text_of(root, "folder"),
-        size=(size[0], size[1]) if size[0] and size[1] else None,
-        depth=_count(root, "size/depth"),
-        segmented=_TRUTH.get(text_of(root, "segmented").lower(), 0) == 1,
-        objects=tuple(_object(one, number) for number, one in enumerate(root.iterfind("object"), 1)),
+        remedy = f", which is {other}; export it as PASCAL VOC" if other else ""
+        raise _not_voc(f"its root is <{root.tag}>, not <annotation>{remedy}")
+    height, width, _ = (_count(root, f"size/{name}") for name in ("height", "width", "depth"))
+    return FileAnnotations(
+        text_of(root, "filename"),
+        text_of(root, "folder"),
+        (height, width) if height and width else None,
+        tuple(_object(one, f"object {number}") for number, one in enumerate(root.iterfind("object"), 1)),
     )
 
 
@@ -98,8 +74,7 @@ def text_of(element: Element, path: str) -> str:
     return (element.findtext(path) or "").strip()
 
 
-def _object(element: Element, number: int) -> AnnotatedObject:
-    where = f"object {number}"
+def _object(element: Element, where: str) -> AnnotatedObject:
     label = text_of(element, "name")
     if not label:
         raise _not_voc(f"{where} has no name")
@@ -157,13 +132,13 @@ def _attributes(element: Element, where: str) -> dict[str, Scalar]:
         known["view"] = view
     for attribute in element.iterfind("attributes/attribute"):
         name = text_of(attribute, "name")
-        if name and "/" not in name and name not in RESERVED_ATTRIBUTES:
+        if name and "/" not in name and name not in _RESERVED_ATTRIBUTES:
             known[name] = text_of(attribute, "value")
     return known
 
 
 def _count(element: Element, path: str) -> int | None:
-    """A number of pixels or channels; None where it is not told, or is 0."""
+    """A number of pixels or channels; None if it is missing or 0."""
     text = text_of(element, path)
     if not text:
         return None
@@ -174,21 +149,19 @@ def _count(element: Element, path: str) -> int | None:
 
 
 def _number(text: str, where: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
+    if (value := finite(text)) is None:
         raise _not_voc(f"{where} is {text!r}, not a number")
     return value
 
 
+def finite(text: str) -> float | None:
+    """The number that a text means, or None."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
 def _not_voc(detail: str) -> BadInput:
     return BadInput("annotations", "not VOC XML", detail)
-
-
-def box_around(polygons: Polygons) -> Box:
-    """The box around polygons."""
-    xs = [x for polygon in polygons for x in polygon[::2]]
-    ys = [y for polygon in polygons for y in polygon[1::2]]
-    return Box(min(xs), min(ys), max(xs), max(ys))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
+import functools
+import itertools
 import os
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from recordmill.transforms.records import JobError
+from recordmill.transforms.records import BadInput
+from recordmill.transforms.sources.class_tables import read_names
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import (
     clipped,
@@ -17,147 +20,285 @@ from recordmill.transforms.sources.names import (
     is_hidden,
     is_image_name,
     is_split_name,
+    is_unicode,
     normal_split,
+    stem_of,
 )
-from recordmill.transforms.sources.pairs import (
-    root_of,
-)
-from recordmill.transforms.storage.confinement import GIVE_ROOT, Confinement
+from recordmill.transforms.sources.pairs import ROOT_NAMES, ImageSet, is_split_list, root_of
+from recordmill.transforms.sources.small_files import small_text
+from recordmill.transforms.storage.confinement import GIVE_ROOT, OUTSIDE, Confinement
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_file, is_folder, may_be_there, names_in, open_file
 from recordmill.transforms.storage.paths import absolute, below, is_absolute, real_path
 
 USUAL_NAMES = ("data.yaml", "data.yml", "dataset.yaml")
-"""What a YAML file that describes a dataset is called."""
+"""Names of YAML files that describe a dataset."""
+
+LABEL_FOLDERS = frozenset(("labels", "label", "annotations", "annotation"))
+"""Names, in lower case, of folders of label files."""
 
 CLASS_FILES = ("obj.names", "classes.txt", "_darknet.labels")
-_SPLIT_KEYS = ("train", "val", "test")
-_DARKNET_KEYS = ("train", "valid", "val", "test")
-_LARGEST = 1 << 22  # bytes of what describes a dataset
-_ROOT_NAMES = 10_000
+_SPLITS = ("train", "val", "test")
+_DARKNET_SPLITS = ("train", "valid", "val", "test")
 _MOST_YAML = 200_000  # scalars, lists and ends of them
 _DEEPEST_YAML = 100
 _LARGEST_ID = (1 << 31) - 2  # that still fits an int32 where ids are counted from 1
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ImageSet:
-    """Images of one split.
-
-    Attributes:
-        split: as the description calls it.
-        where: path below a root: of a folder (empty for the root), or of a list of images.
-        is_list: it is a list.
-        text: what the description has.
-    """
-
-    split: str
-    where: str
-    is_list: bool
-    text: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class YoloDataset:
-    """What is known of a dataset before its images are looked at.
+    """The description of a dataset, read from the first level of the input alone.
 
     Attributes:
         names: of the classes by id; empty where there are none.
         keypoints: (number, values each) of poses.
-        sets: that the splits consist of; none where folders tell.
-        missing: (split, path) that a description names and that is not there, beside others that are.
-        base: the folder that paths in lists begin at, below the root, as the description has it.
-        files: paths below the root of the files that all this is from.
+        sets: of the splits; none where folders name these.
+        files: paths below the root of the files that describe the dataset.
+
+    Raises:
+        ValueError: it is damaged, or names a path outside the input, or one image in two splits.
+        OSError: one of its files leads outside the input.
     """
 
-    names: Mapping[int, str] = dataclasses.field(default_factory=dict)
-    keypoints: tuple[int, int] | None = None
-    sets: tuple[ImageSet, ...] = ()
-    missing: tuple[tuple[str, str], ...] = ()
-    base: str = ""
-    files: frozenset[str] = frozenset()
+    def __init__(self, config: SourceConfig) -> None:
+        self.names: dict[int, str] = {}
+        self.keypoints: tuple[int, int] | None = None
+        self.sets: list[ImageSet] = []
+        self._input = config.input
+        self._root = root_of(config)
+        self._roots = (self._root, *map(real_path, config.image_roots))
+        self._written = (*self._roots, absolute(config.input))
+        # a link that is itself the input may lead anywhere
+        self._confinement = Confinement((*self._roots, real_path(config.input)))
+        self._names_in = functools.cache(lambda path: names_in(path, ROOT_NAMES) if is_folder(path) else [])
+        self._base = ""  # path below the root at which paths in lists may begin
+        names = sorted(self._names_in(self._root))
+        yaml = self._yaml_in(names) if is_folder(config.input) else os.path.basename(config.input)
+        self._description = yaml or next((name for name in names if extension_of(name) == "data"), "")
+        self.files = {self._description}
+        if yaml:
+            self._read_yaml(self._file(yaml))
+        elif self._description:
+            self._read_darknet(self._file(self._description))
+        if not self.names:
+            self._read_class_file(names)
+        if not yaml and all(one.key is None for one in self.sets):
+            lists = filter(self._is_image_list, names)
+            found = [ImageSet(normal_split(stem_of(name)), name, name, self._file(name)) for name in lists]
+            self.sets = [*found, *self.sets]
+        self.files.update(one.key or "" for one in self.sets if one.list_path)
+        self._check_apart()
 
     @property
     def labels(self) -> Mapping[int, str | int]:
-        """What objects of each class are labelled with: the names, or ids where two classes share one."""
-        unique = len(set(self.names.values())) == len(self.names)
-        return {number: name if unique else number for number, name in self.names.items()}
+        """The labels of the classes by id: names, or ids where two classes share a name."""
+        is_unique = len(set(self.names.values())) == len(self.names)
+        return {number: name if is_unique else number for number, name in self.names.items()}
 
+    def image_of(self, line: str, listed: ImageSet, images: Container[str]) -> tuple[str, None]:
+        """The key of an image that a list names.
 
-def yolo_dataset(config: SourceConfig) -> YoloDataset:
-    """Reads what describes the dataset, in the input's first level alone.
+        A relative path may begin at another folder, and an absolute path may be of another computer: the
+        first folders may be missing on disk.
 
-    Raises:
-        ValueError: it is not what it should be, names a place outside the input, or one in two splits.
-    """
-    root = root_of(config)
-    is_lone = not is_folder(real_path(config.input))
-    names = sorted(names_in(root, _ROOT_NAMES))
-    yaml_name = os.path.basename(config.input) if is_lone else yaml_of(root, names, config)
-    places = _Places(config, root, yaml_name or "")
-    if yaml_name is not None:
-        found = _from_yaml(places, yaml_name)
-    else:
-        data = sorted(name for name in names if extension_of(name) == "data")
-        found = _from_darknet(places, data[0]) if data else YoloDataset()
-    if not found.names:
-        found = _with_class_file(found, places, names)
-    if not found.sets and yaml_name is None:
-        lists = [name for name in names if _is_image_list(places, name)]
-        sets = tuple(ImageSet(normal_split(name.rpartition(".")[0]), name, True, name) for name in lists)
-        found = dataclasses.replace(found, sets=sets, files=found.files | frozenset(lists))
-    _check_apart(found.sets, config)
-    for key in _lists(found.sets):
-        places.file(key)
-    return found
+        Raises:
+            BadInput: there is no such image, or the path leads outside.
+        """
+        path = line if "/" in line else line.replace("\\", "/")
+        bases = dict.fromkeys((posixpath.dirname(listed.key or ""), self._base, ""))
+        inner = self._inner(path, bases)
+        tails = ("/".join((base, *parts)).lstrip("/") for parts in _tails(path) for base in bases)
+        key = next((key for key in itertools.chain(inner, tails) if key in images), None)
+        if key is None or not is_unicode(line):
+            raise BadInput("annotations", "not found" if inner or key else OUTSIDE)
+        return key, None
 
+    def _inner(self, path: str, bases: Iterable[str] = ("",)) -> list[str]:
+        """The paths below a root that a path from one of the bases may mean; none where it leads outside."""
+        if is_absolute(path):
+            path = f"{absolute(path)}/"
+            rests = [below(root, path) for root in self._written]
+        else:
+            rests = [posixpath.join(base, path) for base in bases]
+        tidy = [posixpath.normpath(rest) for rest in rests if rest is not None]
+        return ["" if one == "." else one for one in tidy if one != ".." and not one.startswith("../")]
 
-def yaml_of(root: str, names: list[str], config: SourceConfig) -> str | None:
-    """The YAML file of a folder that names classes; `data.yaml` before others.
+    def _file(self, key: str) -> str:
+        """The real path of a file that describes the dataset.
 
-    Raises:
-        ValueError: there are several.
-    """
-    yamls = [name for name in names if extension_of(name) in ("yaml", "yml") and not name.startswith(".")]
-    for usual in USUAL_NAMES:
-        if usual in yamls:
+        Raises:
+            OSError: it is a link that leads outside, and is not the input itself; or leads to nothing.
+        """
+        paths = (f"{root}/{key}" for root in self._roots)
+        return self._confinement.leads_to(next(filter(is_file, paths), f"{self._root}/{key}"))
+
+    def _find(self, path: str, complete: str = "") -> tuple[str | None, bool]:
+        """The key of a file or folder, and whether it is a file; None if it is not below a root.
+
+        A path of another computer, or one that differs in case, is found by as many of its last parts as
+        possible. The last part alone is enough only for a file, or a folder named like a split: the folder
+        `images` of `/data/train/images` may hold every split.
+        """
+        complete = complete or path
+        if "\0" in complete:
+            return None, False
+        for key in dict.fromkeys((*self._inner(complete), *self._inner(path))):
+            for root in self._roots:
+                inner = f"{root}/{key}" if key else root
+                if (is_there := is_folder(inner)) or is_file(inner):
+                    return key, not is_there
+        for parts in _tails(complete):
+            for root in self._roots:
+                for folder in self._around(root):
+                    found = self._in_any_case(f"{root}/{folder}".rstrip("/"), parts)
+                    key = f"{folder}/{found}".lstrip("/")
+                    is_list = found is not None and is_file(f"{root}/{key}")
+                    if found is not None and (is_list or len(parts) > 1 or is_split_name(found)):
+                        return key, is_list
+        return None, False
+
+    def _around(self, root: str) -> list[str]:
+        """Keys of the folders in which a path may begin: the root, one named like the YAML, an only one."""
+        names = self._names_in(root)
+        folders = [name for name in names if not is_hidden(name) and is_folder(f"{root}/{name}")]
+        likely = [name for name in folders if len(folders) == 1 or name == stem_of(self._description)]
+        return ["", *(name for name in likely if not name.lower().startswith(("label", "annotation")))]
+
+    def _in_any_case(self, folder: str, parts: Sequence[str]) -> str | None:
+        """The path below a folder that equals `parts`, apart from case."""
+        alike = [name for name in self._names_in(folder) if name.lower() == parts[0].lower()]
+        for name in sorted(alike, key=lambda name: (name != parts[0], name)):
+            if len(parts) == 1:
+                return name
+            if (rest := self._in_any_case(f"{folder}/{name}", parts[1:])) is not None:
+                return f"{name}/{rest}"
+        return None
+
+    def _yaml_in(self, names: list[str]) -> str | None:
+        """The YAML file of the folder that names classes; `data.yaml` before others."""
+        yamls = [name for name in names if extension_of(name) in ("yaml", "yml") and not name.startswith(".")]
+        if usual := next((name for name in USUAL_NAMES if name in yamls), None):
             return usual
-    inside = Confinement((root, *config.image_roots))
-    found = [
-        name
-        for name in yamls
-        if inside.holds(path := f"{root}/{name}") and _names_classes(inside.leads_to(path))
-    ]
-    if len(found) > 1:
-        raise ValueError(
-            f"--input is {config.input!r}, where {' and '.join(map(repr, found[:2]))} both name classes; "
-            "give the one that is meant as --input"
-        )
-    return found[0] if found else None
+        found = []
+        for name in yamls:
+            with contextlib.suppress(ValueError):
+                path = f"{self._root}/{name}"
+                if self._confinement.holds(path) and "names" in read_yaml(self._confinement.leads_to(path)):
+                    found.append(name)
+        if len(found) > 1:
+            raise ValueError(
+                f"--input is {self._input!r}, where {' and '.join(map(repr, found[:2]))} both name classes; "
+                "give the one that is meant as --input"
+            )
+        return found[0] if found else None
+
+    def _read_yaml(self, path: str) -> None:
+        found = read_yaml(path)
+        base = found.get("path")
+        base = base if isinstance(base, str) else ""
+        self._base = next(iter(self._inner(base)), "")
+        self.names = _yaml_names(found.get("names"), path)
+        count = found.get("nc")
+        if isinstance(found.get("names"), list) and count is not None and count != str(len(self.names)):
+            raise ValueError(f"{path!r} has {len(self.names)} names, and nc is {count}")
+        self.keypoints = _keypoint_shape(found.get("kpt_shape"), path)
+        texts = [(split, text) for split in _SPLITS for text in _texts(found.get(split), path, split)]
+        self._take_sets(base, texts, may_be_missing=False)
+
+    def _read_darknet(self, path: str) -> None:
+        """Reads obj.data: `key = value` lines. Paths begin at the folder darknet is run in, often `data/`."""
+        lines = (line.partition("=") for line in small_text(path, path).splitlines())
+        found = {key.strip(): value.strip() for key, equals, value in lines if equals}
+        texts = [(split, found[split]) for split in _DARKNET_SPLITS if found.get(split)]
+        self._take_sets("", texts, may_be_missing=True)
+        key, is_list = self._find(found.get("names", ""))
+        if key and is_list:
+            self._read_names(key)
+
+    def _read_class_file(self, names: list[str]) -> None:
+        """Reads names from a class file at the root, or in a folder of labels, as labelImg leaves them."""
+        tried = [name for name in CLASS_FILES if name in names]
+        tried += [name for name in names if extension_of(name) == "names"]
+        tried += [f"{name}/classes.txt" for name in names if name.lower() in ("labels", "annotations")]
+        if found := next((key for key in tried if is_file(f"{self._root}/{key}")), None):
+            self._read_names(found)
+
+    def _read_names(self, key: str) -> None:
+        path = self._file(key)
+        self.names = dict(enumerate(read_names(path, path)))
+        self.files.add(key)
+
+    def _take_sets(self, base: str, texts: list[tuple[str, str]], may_be_missing: bool) -> None:
+        missing = []
+        for split, text in texts:
+            path = text.replace("\\", "/")
+            complete = path if is_absolute(path) else posixpath.join(base, path)
+            key, is_list = self._find(path, complete)
+            if key is None:
+                missing.append((ImageSet(split, text, None), complete))
+            else:
+                self.sets.append(ImageSet(split, text, key, self._file(key) if is_list else ""))
+        for one, complete in missing if not may_be_missing else ():
+            # templates name a `test`; and image roots may hold the images of all splits together
+            is_allowed = one.split == "test" if self.sets else len(self._roots) > 1
+            said = f"--input is {self._input!r}: {self._description}"
+            path, text = posixpath.join(clipped(base), clipped(one.text)), clipped(one.text)
+            is_there = file_system(complete).has_latency or may_be_there(posixpath.join(self._root, complete))
+            if is_there and not self._inner(complete):
+                raise ValueError(f"{said} names {path!r}, outside the input; {GIVE_ROOT}")
+            if not is_allowed:
+                raise ValueError(
+                    f"{said} has {one.split}: {text!r}, and neither {path!r} nor the end of that path is "
+                    f"below {' and '.join(map(repr, self._roots))}; correct or remove {one.split} in "
+                    f"{self._description}, or give --image_root the folder that the path begins in"
+                )
+        self.sets += [one for one, _ in missing]
+
+    def _is_image_list(self, name: str) -> bool:
+        """Whether a file is named like a split, and its first line like an image."""
+        if not is_split_list(name):
+            return False
+        with open_file(self._file(name)) as stream:
+            start = stream.read(1 << 12)
+        return is_image_name(start.decode("utf-8", "replace").split("\n")[0].strip())
+
+    def _check_apart(self) -> None:
+        found = [(one, one.key) for one in self.sets if one.key is not None]
+        for (one, key), (other, other_key) in itertools.combinations(found, 2):
+            if one.split == other.split or one.list_path != other.list_path:
+                continue
+            if one.list_path or posixpath.commonpath((key, other_key)) in (key, other_key):
+                raise ValueError(
+                    f"--input is {self._input!r}: {one.split} ({one.text}) and {other.split} ({other.text}) "
+                    "name the same images; take one of them out, and give --splits to divide them"
+                )
 
 
-def _names_classes(path: str) -> bool:
-    try:
-        return "names" in read_yaml(path)
-    except ValueError:
-        return False
+def _tails(path: str) -> Iterator[list[str]]:
+    """The parts of a path; then without its first, its first two, …"""
+    parts = [part for part in path.split("/") if part not in ("", ".", "..")]
+    return (parts[at:] for at in range(len(parts)))
 
 
 def read_yaml(path: str) -> dict[str, Any]:
     """A mapping in YAML whose scalars are all text, as written: `no` stays a class called `no`.
 
-    Args:
-        path: a real one.
-
     Raises:
-        ValueError: it is none.
+        ValueError: it is something else.
     """
     import yaml
 
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # makes text, lists and mappings alone
-    text = _read_text(path)
+    text = small_text(path, path)
+    depth = 0
     try:
-        _check_yaml(path, yaml.parse(text, Loader=loader))  # before C calls itself for what is nested
+        events = yaml.parse(text, Loader=loader)  # before C recurses into what is nested
+        for number, event in enumerate(events):
+            kind = type(event).__name__
+            depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
+            if depth > _DEEPEST_YAML or number > _MOST_YAML:
+                raise ValueError(
+                    f"{path!r} is nested more than {_DEEPEST_YAML} deep, or has more than {_MOST_YAML} values"
+                )
         found = yaml.load(text, Loader=loader)
     except (yaml.YAMLError, RecursionError) as error:
         said = " ".join(str(error).split())[:200]
@@ -165,155 +306,6 @@ def read_yaml(path: str) -> dict[str, Any]:
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
         raise ValueError(f"{path!r} is not YAML of a mapping")
     return found
-
-
-def _check_yaml(path: str, events: Iterator[Any]) -> None:
-    """Raises ValueError where YAML is too much, or too deep, to describe a dataset."""
-    depth = 0
-    for number, event in enumerate(events):
-        kind = type(event).__name__
-        depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
-        if depth > _DEEPEST_YAML:
-            raise ValueError(f"{path!r} is nested more than {_DEEPEST_YAML} deep")
-        if number > _MOST_YAML:
-            raise ValueError(f"{path!r} has more than {_MOST_YAML} values, too many to describe a dataset")
-
-
-def _read_text(path: str) -> str:
-    with open_file(path) as stream:
-        data = stream.read(_LARGEST + 1)
-    if len(data) > _LARGEST:
-        raise ValueError(f"{path!r} has more than {_LARGEST} bytes, too many to describe a dataset")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path!r} is not UTF-8") from error
-
-
-class _Places:
-    """Finds what a description names, below the input or an image root.
-
-    Args:
-        config: of the source.
-        root: the folder of the description.
-        name: of the description; empty if there is none.
-    """
-
-    def __init__(self, config: SourceConfig, root: str, name: str) -> None:
-        self.root = root
-        self.name = name
-        self.input = config.input
-        self._listed: dict[str, list[str]] = {}
-        self.roots = (root, *map(real_path, config.image_roots))
-        # a link that the caller gives as the input may lead anywhere
-        self._confinement = Confinement((*self.roots, real_path(config.input)))
-        self._written = absolute(config.input) if is_folder(root) else root
-
-    def key(self, path: str) -> str | None:
-        """A path as one below the root; None where it leads outside."""
-        if is_absolute(path):
-            tidy = absolute(path)
-            inside = (below(root, f"{tidy}/") for root in (*self.roots, self._written))
-            found = next((one for one in inside if one is not None), None)
-            path = "." if found == "" else found or ".."
-        tidy = posixpath.normpath(path)
-        if tidy == ".." or tidy.startswith("../") or "\0" in tidy:
-            return None
-        return "" if tidy == "." else tidy
-
-    def find(self, base: str, path: str) -> tuple[str, bool] | None:
-        """The key of a file or folder, and whether it is a file; None if it is not below the input.
-
-        A path of another computer, or one that differs in case, is found by its last parts.
-        """
-        whole, path = self._whole(base, path), path.replace("\\", "/")
-        for key in dict.fromkeys((self.key(whole), self.key(path))):
-            for root in self.roots if key is not None else ():
-                place = f"{root}/{key}" if key else root
-                if is_folder(place):
-                    return key or "", False
-                if is_file(place):
-                    return key or "", True
-        return self._by_tail(whole)
-
-    def file(self, key: str) -> str:
-        """The real path of a file that describes the dataset.
-
-        Raises:
-            OSError: it is a link that leads outside, and is not the input itself; or leads to nothing.
-        """
-        paths = (f"{root}/{key}" for root in self.roots)
-        path = next(filter(is_file, paths), f"{self.root}/{key}")
-        return self._confinement.leads_to(path)
-
-    def leads_outside(self, base: str, path: str) -> bool:
-        """Whether a path leads to an existing file or folder outside the input."""
-        whole = self._whole(base, path)
-        if self.key(whole) is not None:
-            return False
-        if not is_absolute(whole):
-            return may_be_there(f"{self.root}/{whole}")
-        return file_system(whole).has_latency or may_be_there(whole)
-
-    def _whole(self, base: str, path: str) -> str:
-        path = path.replace("\\", "/")
-        return path if is_absolute(path) else posixpath.join(base, path)
-
-    def _by_tail(self, path: str) -> tuple[str, bool] | None:
-        """Finds a path by as many of its last parts as possible, in any case.
-
-        The last part alone is enough only for a file, or a folder named like a split: the folder `images` of
-        `/data/train/images` may hold every split.
-        """
-        parts = [part for part in path.split("/") if part not in ("", ".", "..")]
-        for at in range(len(parts)):
-            for root in self.roots:
-                for folder in self._around(root):
-                    found = self._in_any_case(f"{root}/{folder}".rstrip("/"), parts[at:])
-                    key = f"{folder}/{found}".lstrip("/")
-                    if found is not None and is_file(f"{root}/{key}"):
-                        return key, True
-                    if found is not None and (at + 1 < len(parts) or is_split_name(found)):
-                        return key, False
-        return None
-
-    def _around(self, root: str) -> list[str]:
-        """Keys of the folders in which a path may begin: the root, one named like the YAML, an only one."""
-        folders = [name for name in self._names(root) if not is_hidden(name) and is_folder(f"{root}/{name}")]
-        likely = [name for name in folders if len(folders) == 1 or name == self.name.rpartition(".")[0]]
-        return ["", *(name for name in likely if not name.lower().startswith(("label", "annotation")))]
-
-    def _in_any_case(self, place: str, parts: list[str]) -> str | None:
-        """The path below a folder that equals `parts`, apart from case."""
-        lower = parts[0].lower()
-        alike = [name for name in self._names(place) if name.lower() == lower]
-        for name in sorted(alike, key=lambda name: (name != parts[0], name)):
-            if len(parts) == 1:
-                return name
-            if (rest := self._in_any_case(f"{place}/{name}", parts[1:])) is not None:
-                return f"{name}/{rest}"
-        return None
-
-    def _names(self, folder: str) -> list[str]:
-        if folder not in self._listed:
-            self._listed[folder] = names_in(folder, _ROOT_NAMES) if is_folder(folder) else []
-        return self._listed[folder]
-
-
-def _from_yaml(places: _Places, name: str) -> YoloDataset:
-    path = places.file(name)
-    found = read_yaml(path)
-    base = found.get("path")
-    base = base if isinstance(base, str) else ""
-    entries = [(split, text) for split in _SPLIT_KEYS for text in _texts(found.get(split), path, split)]
-    names = _yaml_names(found.get("names"), path)
-    count = found.get("nc")
-    if isinstance(found.get("names"), list) and count is not None and count != str(len(names)):
-        raise ValueError(f"{path!r} has {len(names)} names, and nc is {count}")
-    shape = _keypoint_shape(found.get("kpt_shape"), path)
-    sets, missing = _sets(places, base, entries)
-    _check_found(places, base, sets, missing)
-    return YoloDataset(names, shape, sets, missing, places.key(base) or "", frozenset((name, *_lists(sets))))
 
 
 def _texts(value: object, path: str, split: str) -> list[str]:
@@ -331,7 +323,7 @@ def _yaml_names(value: object, path: str) -> dict[int, str]:
         raise ValueError(f"{path!r}: names is neither a list nor a mapping of ids to names")
     found = {}
     for number, name in value.items() if isinstance(value, dict) else enumerate(value):
-        if not (isinstance(number, int) or (isinstance(number, str) and re.fullmatch(r"\d{1,20}", number))):
+        if not re.fullmatch(r"\d{1,20}", str(number)):
             raise ValueError(f"{path!r}: names has the id {str(number)[:40]!r}, not a whole number from 0")
         if not isinstance(name, str) or not name:
             raise ValueError(f"{path!r}: the name of class {number} is not text")
@@ -342,133 +334,12 @@ def _yaml_names(value: object, path: str) -> dict[int, str]:
 
 
 def _keypoint_shape(value: object, path: str) -> tuple[int, int] | None:
-    if value is None:
-        return None
-    numbers = value if isinstance(value, list) else []
-    if len(numbers) != 2 or not all(isinstance(one, str) and one.isdecimal() for one in numbers):
-        raise ValueError(f"{path!r}: kpt_shape is not two numbers, such as [17, 3]")
-    number, each = map(int, numbers)
-    if number < 1 or each not in (2, 3):
-        raise ValueError(f"{path!r}: kpt_shape is [{number}, {each}]; each keypoint has 2 or 3 numbers")
-    return number, each
-
-
-def _from_darknet(places: _Places, name: str) -> YoloDataset:
-    """obj.data: `key = value` lines. Paths begin at the folder darknet is run in, often `data/`."""
-    path = places.file(name)
-    found = {}
-    for line in _read_text(path).splitlines():
-        key, equals, value = line.partition("=")
-        if equals:
-            found[key.strip()] = value.strip()
-    entries = [(split, found[split]) for split in _DARKNET_KEYS if found.get(split)]
-    sets, missing = _sets(places, "", entries)
-    dataset = YoloDataset({}, None, sets, missing, "", frozenset((name, *_lists(sets))))
-    if "names" in found and (located := places.find("", found["names"])) and located[1]:
-        names = read_names(places.file(located[0]))
-        return dataclasses.replace(dataset, names=names, files=dataset.files | {located[0]})
-    return dataset
-
-
-def _lists(sets: tuple[ImageSet, ...]) -> Iterator[str]:
-    return (one.where for one in sets if one.is_list)
-
-
-def _sets(
-    places: _Places, base: str, entries: list[tuple[str, str]]
-) -> tuple[tuple[ImageSet, ...], tuple[tuple[str, str], ...]]:
-    """The sets that exist, and the (split, path) of those that do not."""
-    sets, missing = [], []
-    for split, text in entries:
-        located = places.find(base, text)
-        if located is None:
-            missing.append((split, text))
-        else:
-            sets.append(ImageSet(split, *located, text))
-    return tuple(sets), tuple(missing)
-
-
-def _check_found(
-    places: _Places, base: str, sets: tuple[ImageSet, ...], missing: tuple[tuple[str, str], ...]
-) -> None:
-    """Raises ValueError if a split is missing. A missing `test` is allowed: templates name one."""
-    for split, text in missing:
-        is_outside, text = places.leads_outside(base, text), clipped(text)
-        path = posixpath.join(clipped(base), text)
-        if is_outside:
-            raise ValueError(
-                f"--input is {places.input!r}: {places.name} names {path!r}, outside the input; {GIVE_ROOT}"
-            )
-        # If none of the named folders exists, image roots may hold the images of all splits together.
-        if (split != "test" or not sets) and (sets or len(places.roots) == 1):
-            where = " and ".join(map(repr, places.roots))
-            raise ValueError(
-                f"--input is {places.input!r}: {places.name} has {split}: {text!r}, and neither "
-                f"{path!r} nor the end of that path is below {where}; correct or remove {split} in "
-                f"{places.name}, or give --image_root the folder that the path begins in"
-            )
-
-
-def _with_class_file(found: YoloDataset, places: _Places, names: list[str]) -> YoloDataset:
-    """Names from a class file at the root, or in a folder of labels, as labelImg leaves them."""
-    tried = [name for name in CLASS_FILES if name in names]
-    tried += [name for name in names if extension_of(name) == "names"]
-    tried += [f"{name}/classes.txt" for name in names if name.lower() in ("labels", "annotations")]
-    for key in tried:
-        if is_file(f"{places.root}/{key}"):
-            known = read_names(places.file(key))
-            return dataclasses.replace(found, names=known, files=found.files | {key})
-    return found
-
-
-def read_names(path: str) -> dict[int, str]:
-    """Names of classes, one a line, from 0.
-
-    Args:
-        path: a real one.
-
-    Raises:
-        ValueError: a line between others is blank, so that the ids after it are in doubt.
-    """
-    lines = [line.strip() for line in _read_text(path).rstrip().splitlines()]
-    if "" in lines:
-        raise ValueError(f"{path!r}, line {lines.index('') + 1} is blank; each line names a class")
-    return dict(enumerate(lines))
-
-
-def _is_image_list(places: _Places, name: str) -> bool:
-    """Whether a file is called like a split and has images by name."""
-    if extension_of(name) != "txt" or not is_split_name(name.rpartition(".")[0]):
-        return False
-    with open_file(places.file(name)) as stream:
-        start = stream.read(1 << 12)
-    return is_image_name(next(iter(start.decode("utf-8", "replace").split("\n")), "").strip())
-
-
-def _check_apart(sets: tuple[ImageSet, ...], config: SourceConfig) -> None:
-    for at, one in enumerate(sets):
-        for other in sets[:at]:
-            if one.split != other.split and _overlap(one, other):
-                raise ValueError(
-                    f"--input is {config.input!r}: {other.split} ({other.text}) and {one.split} ({one.text}) "
-                    "name the same images; take one of them out, and give --splits to divide them"
-                )
-
-
-def _overlap(one: ImageSet, other: ImageSet) -> bool:
-    if one.is_list or other.is_list:
-        return one.is_list and other.is_list and one.where == other.where
-    first, second = f"{one.where}/".lstrip("/"), f"{other.where}/".lstrip("/")
-    return first.startswith(second) or second.startswith(first)
-
-
-def read_dataset(config: SourceConfig) -> YoloDataset:
-    """As `yolo_dataset`, of an input that `check` has passed.
-
-    Raises:
-        JobError: it has changed since.
-    """
-    try:
-        return yolo_dataset(config)
-    except ValueError as error:
-        raise JobError(str(error)) from error
+    match value:
+        case None:
+            return None
+        case [str(count), "2" | "3" as each] if count.isdecimal() and int(count):
+            return int(count), int(each)
+    shown = clipped(str(value).replace("'", ""))
+    raise ValueError(
+        f"{path!r}: kpt_shape is {shown}, not two numbers such as [17, 3]; each keypoint has 2 or 3 numbers"
+    )

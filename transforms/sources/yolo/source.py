@@ -6,59 +6,49 @@ Ultralytics' data.yaml, darknet's obj.data, Roboflow's and CVAT's exports, and b
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+import functools
+import math
+from collections.abc import Iterable, Mapping
 
-from recordmill.transforms.records import Annotations, BadInput, ClassNames, Failure, ImageRecord
-from recordmill.transforms.sources.config import (
-    SourceConfig,
-    check_input_exists,
-    check_unused,
-    readable,
-)
+from recordmill.transforms.records import Annotations, BadInput, ClassNames, Failure, ImageRecord, JobError
+from recordmill.transforms.sources.config import SourceConfig, readable
 from recordmill.transforms.sources.names import (
+    NOT_AN_IMAGE,
     extension_of,
+    folder_of,
     is_image_name,
-    is_split_name,
     name_stem,
-    printable,
+    skipped,
     stem_of,
 )
-from recordmill.transforms.sources.outline import Outline, links_outside
+from recordmill.transforms.sources.outline import Look, links_outside
 from recordmill.transforms.sources.pairs import (
     IMAGE_FOLDERS,
     ORPHAN,
-    by_stem,
-    folder_split,
+    Listed,
     folder_splits,
+    images_of_splits,
     input_files,
+    is_split_list,
     root_of,
-    text_of,
-    with_texts,
     without_folder,
 )
-from recordmill.transforms.sources.selection import EXCLUDED, Selection, check_selection
-from recordmill.transforms.sources.source import (
-    Description,
-    Item,
-    Items,
-    Source,
-)
+from recordmill.transforms.sources.selection import Selection
+from recordmill.transforms.sources.small_files import read_files
+from recordmill.transforms.sources.source import Description, Items, Source
 from recordmill.transforms.sources.tree import TreeFile
-from recordmill.transforms.sources.yolo.dataset import (
-    CLASS_FILES,
-    YoloDataset,
-    read_dataset,
-    yolo_dataset,
-)
+from recordmill.transforms.sources.yolo.dataset import CLASS_FILES, LABEL_FOLDERS, YoloDataset
 from recordmill.transforms.sources.yolo.lines import LineFormat, is_label_text
-from recordmill.transforms.sources.yolo.lists import listed_images
-from recordmill.transforms.sources.yolo.sniff import LABEL_FOLDERS, why_yolo
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_folder
 
-_LOOKED_AT = 10_000  # files among which check() looks for an image, where calls wait for a service
+_LOOKED_AT = 10_000  # files among which a check looks for an image, where calls wait for a service
+_MAX_LABEL_BYTES = 1 << 26
+
+_Files = Mapping[str, TreeFile]
+_Labels = Mapping[str, list[str]]  # keys of the label files of an image
 
 
 class YoloSource(Source):
@@ -74,56 +64,56 @@ class YoloSource(Source):
         "  labels/\n    train/\n      1.txt\n    val/\n      2.txt",
         annotations=("masks", "keypoints"),
     )
+    flags = ()
+    searches_roots = True
 
-    def sniff(self, config: SourceConfig) -> str | None:
-        if config.annotations:
-            return None
-        with readable("--input", config.input):
-            return why_yolo(config)
-
-    def check(self, config: SourceConfig) -> None:
-        check_input_exists(config)
-        unused = ("annotations", "image_column", "label_column", "label_pattern", "input_features")
-        check_unused(config, self.name, *unused, "mask_pattern")
-        check_selection(config)
-        if "captions" in config.include_annotations:
-            raise ValueError("--include_annotations has 'captions', and YOLO has masks and keypoints")
-        with readable("--input", config.input):
-            if not is_folder(config.input) and extension_of(config.input) not in ("yaml", "yml"):
-                raise ValueError(f"--input is {config.input!r}; --source yolo wants a folder, or a data.yaml")
-            yolo_dataset(config)
-            _check_has_images(config)
-            _check_has_labels(config)
+    def check_input(self, config: SourceConfig) -> None:
+        if not is_folder(config.input) and extension_of(config.input) not in ("yaml", "yml"):
+            raise ValueError(f"--input is {config.input!r}; --source yolo reads a folder, or a data.yaml")
+        YoloDataset(config)
+        most = _LOOKED_AT if file_system(config.input).has_latency else math.inf
+        files = enumerate(input_files(config))
+        if not any(is_image_name(item.key) or number >= most for number, item in files):
+            remedy = "; give --image_root the folder of the images, if they are elsewhere"
+            raise ValueError(
+                f"--input is {config.input!r}: there is no image below it{links_outside(config) or remedy}"
+            )
+        _check_has_labels(config)
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
         with readable("--input", config.input):
-            dataset = yolo_dataset(config)
-            if dataset.sets:
-                return tuple(sorted({one.split for one in dataset.sets}))
-            return folder_splits(config)
+            sets = YoloDataset(config).sets
+            return tuple(sorted({one.split for one in sets if one.key is not None})) or folder_splits(config)
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("detection",)
 
     def items(self, config: SourceConfig, scratch: str) -> Items:
-        yield from _items(config)
-
-
-class Listed(NamedTuple):
-    """An image of a split, and where that is told."""
-
-    image: TreeFile
-    split: str | None
-    origin: str
-
-
-def _check_has_images(config: SourceConfig) -> None:
-    has_latency = file_system(config.input).has_latency
-    for number, item in enumerate(input_files(config)):
-        if is_image_name(item.key) or (has_latency and number >= _LOOKED_AT):
-            return
-    remedy = links_outside(config) or "; give --image_root the folder of the images, if they are elsewhere"
-    raise ValueError(f"--input is {config.input!r}: there is no image below it{remedy}")
+        try:
+            dataset = YoloDataset(config)
+        except ValueError as error:
+            raise JobError(str(error)) from error
+        if dataset.names:
+            yield ClassNames(dataset.names)
+        images: dict[str, TreeFile] = {}
+        texts: dict[str, TreeFile] = {}
+        for item in input_files(config):
+            if isinstance(item, TreeFile) and is_image_name(item.key):
+                images[item.key] = item
+            elif item.key in dataset.files:  # the data.yaml that the input is may be a link to anywhere
+                continue
+            elif isinstance(item, Failure):
+                yield item
+            elif extension_of(item.key) == "txt":
+                texts[item.key] = item
+            else:
+                yield skipped(item.key, NOT_AN_IMAGE)
+        labels = _pair_labels(images, texts)
+        yield from _records(config, dataset, images, texts, labels)
+        used = {key for keys in labels.values() for key in keys}
+        orphans = (text for key, text in texts.items() if key not in used)
+        for text, data in read_files(((one, one if one.size else None) for one in orphans), _MAX_LABEL_BYTES):
+            yield _orphan(text, data)
 
 
 def _check_has_labels(config: SourceConfig) -> None:
@@ -131,124 +121,57 @@ def _check_has_labels(config: SourceConfig) -> None:
 
     A label file has the name of an image, or lies below a folder with a name such as `labels`.
     """
-    outline = Outline(dataclasses.replace(config, input=root_of(config)))
-    levels = list(outline.walk())
+    look = Look(dataclasses.replace(config, input=root_of(config)))
+    levels = list(look.walk())
     stems = {name_stem(name) for _, level in levels for name in level.images}
-    for key, level in levels:
-        is_of_labels = not LABEL_FOLDERS.isdisjoint(key.lower().split("/"))
-        for name in level.others:
-            if extension_of(name) != "txt" or name in CLASS_FILES or is_split_name(name_stem(name)):
-                continue
-            if is_of_labels or name_stem(name) in stems:
-                return
-    if outline.is_whole and not config.image_roots:
+    likely = (
+        name
+        for folder, level in levels
+        for name in level.others
+        if name_stem(name) in stems or not LABEL_FOLDERS.isdisjoint(folder.lower().split("/"))
+    )
+    texts = (name for name in likely if extension_of(name) == "txt" and name not in CLASS_FILES)
+    if all(map(is_split_list, texts)) and look.is_whole and not config.image_roots:
         raise ValueError(
             f"--input is {config.input!r}: there is no label file, such as labels/1.txt"
             f"{links_outside(config)}; for the images without boxes give --source folder"
         )
 
 
-def _items(config: SourceConfig) -> Iterator[Item]:
-    dataset = read_dataset(config)
-    if dataset.names:
-        yield ClassNames(dataset.names)
-    images: dict[str, TreeFile] = {}
-    texts: dict[str, TreeFile] = {}
-    for item in input_files(config):
-        if isinstance(item, Failure):
-            if item.key not in dataset.files:  # the data.yaml that the input is may be a link to anywhere
-                yield item
-        elif is_image_name(item.key):
-            images[item.key] = item
-        elif extension_of(item.key) == "txt" and item.key not in dataset.files:
-            texts[item.key] = item
-        elif item.key not in dataset.files:
-            yield Failure(item.key, "list", "not an image by name", skipped=True)
-    pairs = pair_labels(images, texts)
-    yield from _records(config, dataset, images, pairs, texts)
-    used = {key for keys in pairs.values() for key in keys}
-    yield from _orphans(text for key, text in texts.items() if key not in used)
-
-
 def _records(
-    config: SourceConfig,
-    dataset: YoloDataset,
-    images: Mapping[str, TreeFile],
-    pairs: Mapping[str, list[str]],
-    texts: Mapping[str, TreeFile],
-) -> Iterator[ImageRecord | Failure]:
+    config: SourceConfig, dataset: YoloDataset, images: _Files, texts: _Files, labels: _Labels
+) -> Items:
     """The records of the images, in the order of the sets; then images that are in none."""
     selection = Selection(config)
-    taken = frozenset(config.include_annotations)
-    lines = LineFormat(dataset.labels, dataset.keypoints, "masks" in taken, "keypoints" in taken)
-    alike = _alike(pairs)
-    failures: list[Failure] = []
+    has_masks, has_keypoints = (kind in config.include_annotations for kind in ("masks", "keypoints"))
+    lines = LineFormat(dataset.labels, dataset.keypoints, has_masks, has_keypoints)
+    shared = _shared(labels)
 
-    def wanted() -> Iterator[tuple[Listed, TreeFile | None]]:
-        for item in _listed(config, dataset, images):
-            if isinstance(item, Failure):
-                failures.append(item)
-            elif not selection.takes(item.image.key):
-                failures.append(Failure(item.image.key, "list", EXCLUDED, skipped=True))
-            elif len(labels := pairs.get(item.image.key, [])) > 1:
-                detail = f"{labels[0]} and {labels[1]} are both called like it"
-                fault = "several annotations of one name"
-                failures.append(Failure(item.image.key, "annotations", fault, detail))
-            elif item.image.key in alike:
-                fault = "several images of one name"
-                failures.append(Failure(item.image.key, "annotations", fault, f"{labels[0]} may be of each"))
-            else:
-                yield item, texts[labels[0]] if labels else None
+    def label_file(item: Listed | Failure) -> TreeFile | None:
+        found = labels.get(item.key, ()) if isinstance(item, Listed) and selection.takes(item.key) else ()
+        return texts[found[0]] if len(found) == 1 and texts[found[0]].size else None
 
-    for item, text in with_texts(wanted()):
-        yield from failures
-        failures.clear()
-        label_file = pairs.get(item.image.key, [""])[0]
-        yield _record(item, text, label_file, lines)
-    yield from failures
+    def record(item: Listed, data: bytes | BadInput) -> ImageRecord:
+        found = labels.get(item.key, [""])
+        if len(found) > 1:
+            detail = f"{found[0]} and {found[1]} are both called like it"
+            raise BadInput("annotations", "several annotations of one name", detail)
+        if found[0] in shared:
+            raise BadInput("annotations", "several images of one name", f"{found[0]} may be of each")
+        annotations = Annotations(objects=lines.objects(_text(data, found[0]), found[0]), relative=True)
+        image = images[item.key]
+        return ImageRecord(item.key, image.ref, item.split, annotations, item.origin, image.size)
 
-
-def _record(item: Listed, text: str | BadInput, label_file: str, lines: LineFormat) -> ImageRecord | Failure:
-    key = item.image.key
-    try:
-        if isinstance(text, BadInput):
-            raise text
-        annotations = Annotations(objects=lines.objects(text, label_file), relative=True)
-    except BadInput as fault:
-        return Failure(key, fault.stage, fault.reason, printable(fault.detail))
-    return ImageRecord(key, item.image.ref, item.split, annotations, item.origin, item.image.size)
+    find = functools.partial(dataset.image_of, images=images)
+    items = images_of_splits(images, dataset.sets, find)
+    for item, data in read_files(((item, label_file(item)) for item in items), _MAX_LABEL_BYTES):
+        if isinstance(item, Failure):
+            yield item
+        else:
+            yield selection.item(item.key, functools.partial(record, item, data))
 
 
-def _listed(
-    config: SourceConfig, dataset: YoloDataset, images: Mapping[str, TreeFile]
-) -> Iterator[Listed | Failure]:
-    """The images of each set; without sets, all of them."""
-    if not dataset.sets:
-        for image in images.values():
-            yield Listed(image, folder_split(image.key), "")
-        return
-    seen: set[str] = set()
-    for one in dataset.sets:
-        if one.is_list:
-            for found in listed_images(config, dataset, one, images):
-                if isinstance(found, Failure):
-                    yield found
-                else:
-                    seen.add(found.key)
-                    yield Listed(found.image, one.split, found.origin)
-            continue
-        prefix = f"{one.where}/".lstrip("/")
-        for key, image in images.items():
-            if key.startswith(prefix) and key not in seen:
-                seen.add(key)
-                yield Listed(image, one.split, "")
-    for split, text in dataset.missing:
-        yield Failure(printable(text), "list", "named images are not there", f"of {split}", skipped=True)
-    for key in sorted(images.keys() - seen):
-        yield Failure(key, "list", "image in no split", skipped=True)
-
-
-def pair_labels(images: Mapping[str, TreeFile], texts: Mapping[str, TreeFile]) -> dict[str, list[str]]:
+def _pair_labels(images: Iterable[str], texts: Iterable[str]) -> _Labels:
     """The label file of each image, by path; where no label file has the path of an image, by file name.
 
     `labels/train/1.txt`, `train/labels/1.txt` and `train/1.txt` are of `images/train/1.jpg`.
@@ -259,36 +182,44 @@ def pair_labels(images: Mapping[str, TreeFile], texts: Mapping[str, TreeFile]) -
     by_path: dict[str, list[str]] = {}
     for key in texts:
         by_path.setdefault(without_folder(stem_of(key), LABEL_FOLDERS), []).append(key)
-    found = {}
+    found: dict[str, list[str]] = {}
     for key in images:
         if labels := by_path.get(without_folder(stem_of(key), IMAGE_FOLDERS)):
-            found[key] = [_nearest(stem_of(key), labels)]
+            # as Ultralytics, prefers one in a folder of labels to one next to the image
+            others = [label for label in labels if stem_of(label) != stem_of(key)]
+            found[key] = [min(others or labels)]
     if found:
         return found
-    stems = by_stem(texts)
-    return {key: stems[stem] for key in images if (stem := name_stem(key)) in stems}
+    by_name: dict[str, list[str]] = {}
+    for key in texts:
+        by_name.setdefault(name_stem(key), []).append(key)
+    return {key: by_name[name_stem(key)] for key in images if name_stem(key) in by_name}
 
 
-def _alike(pairs: Mapping[str, list[str]]) -> frozenset[str]:
-    """The images that share a label file with one of another folder: whose it is, nothing tells."""
+def _shared(labels: _Labels) -> frozenset[str]:
+    """The label files of images of several folders: of which one, nothing says."""
     folders: dict[str, set[str]] = {}
-    for image, labels in pairs.items():
-        folders.setdefault(labels[0], set()).add(image.rpartition("/")[0])
-    return frozenset(image for image, labels in pairs.items() if len(folders[labels[0]]) > 1)
+    for image, found in labels.items():
+        folders.setdefault(found[0], set()).add(folder_of(image))
+    return frozenset(label for label, images in folders.items() if len(images) > 1)
 
 
-def _nearest(image: str, labels: list[str]) -> str:
-    """The label file in a folder of labels rather than the one beside the image, as Ultralytics has it."""
-    return min(labels, key=lambda label: (stem_of(label) == image, label))
+def _text(data: bytes | BadInput, file: str) -> str:
+    if isinstance(data, BadInput):
+        raise data
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadInput("annotations", "annotation file is not UTF-8", file) from error
 
 
-def _orphans(texts: Iterable[TreeFile]) -> Iterator[Failure]:
-    for text in texts:
-        name = text.key.rpartition("/")[2]
-        content = text_of(text)
-        is_labels = isinstance(content, BadInput) or not content.strip() or is_label_text(content)
-        is_list = name == text.key and is_split_name(stem_of(name)) and not text.size
-        if name in CLASS_FILES or is_list or name.lower().startswith("readme") or not is_labels:
-            yield Failure(text.key, "list", "not a label file", skipped=True)
-        else:
-            yield Failure(text.key, "annotations", ORPHAN, "no image has its name")
+def _orphan(file: TreeFile, data: bytes | BadInput) -> Failure:
+    name = file.key.rpartition("/")[2]
+    is_other = name in CLASS_FILES or name.lower().startswith("readme")
+    is_other = is_other or (is_split_list(file.key) and not file.size)
+    with contextlib.suppress(BadInput):
+        text = _text(data, file.key)
+        is_other = is_other or (bool(text.strip()) and not is_label_text(text))
+    if is_other:
+        return skipped(file.key, "not a label file")
+    return Failure(file.key, "annotations", ORPHAN, "no image has its name")

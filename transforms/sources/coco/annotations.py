@@ -1,37 +1,83 @@
-"""COCO's annotations of one image: objects, masks, key points, captions.
+"""COCO's annotations of one image: objects, masks, key points, captions; and the categories they refer to.
 
 The format is https://cocodataset.org/#format-data; panoptic ones follow
-https://github.com/cocodataset/panopticapi.
+https://github.com/cocodataset/panopticapi. Functions raise BadInput for a value that does not conform.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
-from recordmill.transforms.internal_errors import internal_errors
-from recordmill.transforms.records import AnnotatedObject, BadInput, Box, Polygons, Rle, Scalar, Segment
-from recordmill.transforms.sources.coco.categories import CocoClasses
-from recordmill.transforms.sources.names import is_unicode
+import msgspec
+
+from recordmill.transforms.records import (
+    AnnotatedObject,
+    BadInput,
+    Box,
+    ClassNames,
+    JobError,
+    Polygons,
+    Rle,
+    Scalar,
+    Segment,
+)
+from recordmill.transforms.sources.names import clipped, is_unicode
+
+_LARGEST = 1 << 62  # with --label_offset it still is an int64
 
 
-@internal_errors("annotations")
+class CocoClasses:
+    """The classes of a dataset; all files have to agree on them."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[str, str]] = {}  # name, and the first file that has it
+        self._stuff: set[int] = set()
+        self._repeated = False
+
+    def add(self, category: Any, file: str) -> None:
+        """Takes an entry of `categories`. Raises JobError if it is invalid, or at odds with another file."""
+        number = category.get("id") if isinstance(category, dict) else None
+        name = category.get("name") if isinstance(category, dict) else None
+        if not _is_category(number):
+            raise JobError(f"{file!r} has a category without an id of 0 to 2**62: {str(category)[:100]}")
+        if not isinstance(name, str) or not name or not is_unicode(name):
+            raise JobError(f"{file!r} has no name for the category {number}")
+        first, other = self._found.setdefault(number, (name, file))
+        if first != name:
+            raise JobError(
+                f"the category {number} is {first!r} in {other!r} and {name!r} in {file!r}: "
+                "correct one of them, or convert them one by one with --annotations"
+            )
+        if category.get("isthing") in (0, False):
+            self._stuff.add(number)
+
+    def names(self) -> ClassNames | None:
+        """The names by id, or None where no file has categories. Called between `add` and `label`."""
+        names = {number: name for number, (name, _) in sorted(self._found.items())}
+        self._repeated = len(set(names.values())) < len(names)
+        return ClassNames(names) if names else None
+
+    def label(self, category: object) -> str | int:
+        """The label of a category id: its name; its id where categories share names, or there are none."""
+        if not _is_category(category):
+            raise BadInput("annotations", "no category", f"category_id is {category!r}")
+        if not self._found:
+            return category
+        if category not in self._found:
+            raise BadInput("annotations", "category is not listed", f"category_id is {category}")
+        return category if self._repeated else self._found[category][0]
+
+    def is_thing(self, category: int) -> bool:
+        """Whether a category is of things, as it is unless its file says otherwise."""
+        return category not in self._stuff
+
+
 def object_of(annotation: Mapping[str, Any], classes: CocoClasses, taken: Sequence[str]) -> AnnotatedObject:
-    """One annotation as an object.
-
-    Args:
-        annotation: of instances, stuff or key points.
-        classes: of the dataset.
-        taken: `masks`, `keypoints`: what is taken beside the box. Where there is no box, its mask is.
-
-    Raises:
-        BadInput: a part of it is not what COCO has there.
-    """
+    """An annotation of instances, stuff or key points; without a box its mask is always read."""
     box = _box(annotation.get("bbox"))
-    mask = None
-    if box is None or "masks" in taken:
-        mask = _mask(annotation.get("segmentation"))
+    mask = _mask(annotation.get("segmentation")) if box is None or "masks" in taken else None
     keypoints = _keypoints(annotation.get("keypoints")) if "keypoints" in taken else ()
     if box is None and mask is None and not keypoints:
         raise _bad("object without box and mask", annotation.get("bbox"))
@@ -41,25 +87,23 @@ def object_of(annotation: Mapping[str, Any], classes: CocoClasses, taken: Sequen
 
 def merged(one: AnnotatedObject, other: AnnotatedObject) -> AnnotatedObject:
     """An object that two files describe: what the first lacks comes from the second."""
-    attributes = {**other.attributes, **one.attributes}
-    mask = other.mask if one.mask is None else one.mask
-    return AnnotatedObject(
-        one.label, one.box, mask, one.keypoints or other.keypoints, one.parts, attributes=attributes
+    return msgspec.structs.replace(
+        one,
+        mask=other.mask if one.mask is None else one.mask,
+        keypoints=one.keypoints or other.keypoints,
+        attributes={**other.attributes, **one.attributes},
     )
 
 
-@internal_errors("annotations")
 def caption_of(annotation: Mapping[str, Any]) -> str:
-    """The sentence of an annotation. Raises BadInput where it is none."""
-    caption = annotation["caption"]
-    if not isinstance(caption, str) or not is_unicode(caption):
+    """The sentence of an annotation."""
+    if not isinstance(caption := annotation["caption"], str) or not is_unicode(caption):
         raise _bad("caption is not text", caption)
     return caption
 
 
-@internal_errors("annotations")
 def segments_of(annotation: Mapping[str, Any], classes: CocoClasses) -> tuple[Segment, ...]:
-    """What the ids of a panoptic mask stand for. Raises BadInput where one is not told."""
+    """The segments of a panoptic mask."""
     segments = annotation["segments_info"]
     if not isinstance(segments, list):
         raise _bad("segments are not a list", segments)
@@ -164,10 +208,13 @@ def _numbers(values: object) -> tuple[float, ...] | None:
     return numbers if all(map(math.isfinite, numbers)) else None
 
 
+def _is_category(number: object) -> TypeGuard[int]:
+    return isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= _LARGEST
+
+
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _bad(reason: str, value: object) -> BadInput:
-    shown = repr(value)
-    return BadInput("annotations", reason, shown if len(shown) <= 100 else f"{shown[:100]}…")
+    return BadInput("annotations", reason, clipped(repr(value), 100))

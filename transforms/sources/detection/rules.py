@@ -1,0 +1,440 @@
+"""The detection rules: why an input looks like a source, or None. `registry.ROWS` lists them.
+
+A rule looks at names and at the first bytes of some files. What a rule reads of a format is imported when
+it is called: a worker has no use for any rule.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import itertools
+import math
+import re
+from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING
+
+from recordmill.transforms.records import BadInput, Failure, ImageRecord
+from recordmill.transforms.sources.config import SourceConfig, readable
+from recordmill.transforms.sources.masks.match import ENDINGS, LOSSLESS, MaskPattern, mask_path
+from recordmill.transforms.sources.names import (
+    IMAGE_EXTENSIONS,
+    NOT_AN_IMAGE,
+    extension_of,
+    is_image_name,
+    is_split_name,
+    stem_of,
+)
+from recordmill.transforms.sources.outline import Look, joined
+from recordmill.transforms.sources.tree import TreeFile
+from recordmill.transforms.storage.files import is_file
+
+if TYPE_CHECKING:
+    from recordmill.transforms.sources.archives.archive import Archive
+
+_COCO_DEPTH, _COCO_FILES = 2, 20
+_IMAGENET_FOLDERS = 40
+_JSON_LINES = ("jsonl", "ndjson", "jsonlines")
+_FRAMED = 16  # files that are opened
+_TEXTS = 500  # that are listed of a folder of labels
+_TRIED = 50  # label files that are opened; masks that are looked for
+_MASK_FILES = 500  # that are listed of a folder of masks
+_DESCRIBED = 1_000  # files of a folder
+_SEARCHED = 10_000  # files without an image, where calls wait for a service; else there is no limit
+_ENDINGS = tuple(ending for ending in ENDINGS if len(ending) > 2)  # shorter ones are also of other names
+
+Rule = Callable[[Look], str | None]
+
+
+def a_file(pattern: str, why: str = "it holds {!r}") -> Rule:
+    """A rule: a file in the input's folder, or the input itself, has a name that matches."""
+
+    def rule(look: Look) -> str | None:
+        names = [look.file_name] if look.file_name else look.names()
+        found = sorted(filter(re.compile(pattern).fullmatch, names), key=lambda name: name.endswith(".gz"))
+        return why.format(found[0]) if found else None
+
+    return rule
+
+
+def a_head(said: dict[str, Callable[[bytes], str]]) -> Rule:
+    """A rule: the first bytes of a file with one of the extensions say what it is."""
+
+    def rule(look: Look) -> str | None:
+        for key in look.first_files(said):
+            described = said.get(key.rpartition(".")[2])
+            if described is not None and (what := described(look.head(key))):
+                return f"{key!r} is {what}"
+        return None
+
+    return rule
+
+
+idx = a_file(r".*?[-_.]?(?:images|labels)[-_.]idx\d-[a-z0-9]+(?:\.gz)?", "{!r} is an IDX file by name")
+
+
+def numpy(look: Look) -> str | None:
+    """Arrays, and no images."""
+    from recordmill.transforms.sources.arrays.numpy_arrays import is_named
+
+    arrays = [key for key in look.first if extension_of(key) in ("npy", "npz")]
+    if not arrays or any(map(is_image_name, look.first)):
+        return None
+    found = next((key for key in arrays if is_named(key) or len(arrays) == 1), None)
+    return None if found is None else f"{found!r} has arrays by name"
+
+
+def tfrecord(look: Look) -> str | None:
+    """Files of TFRecords by name and first bytes, and no images."""
+    from recordmill.transforms.sources.tfrecord.files import is_tfrecord_name, looks_framed
+
+    if any(map(is_image_name, look.first)):
+        return None
+    files = [key for key, path in look.first.items() if path and is_tfrecord_name(key.rpartition("/")[2])]
+    found = next((key for key in files[:_FRAMED] if looks_framed(look.first[key])), None)
+    return None if found is None else f"{found!r} is a TFRecord file"
+
+
+def parquet(look: Look) -> str | None:
+    """Parquet files, and no images. img2dataset writes a table next to each .tar of what it holds."""
+    found = [key for key, path in look.first.items() if path and extension_of(key) in ("parquet", "pq")]
+    if not found or any(is_image_name(key) or extension_of(key) == "tar" for key in look.first):
+        return None
+    return f"{found[0].rpartition('/')[2]!r} is a Parquet file by name"
+
+
+def webdataset(look: Look) -> str | None:
+    """The first tar has an image and a file of the same sample."""
+    from recordmill.transforms.sources.archives.archive import first_bytes, first_names
+    from recordmill.transforms.sources.archives.webdataset import MASKS, TARS, WITH_IMAGE, sample_name
+
+    found = _first_archive(look, TARS)
+    samples = [(name, *sample_name(name)) for name in (first_names(found) if found else ())]
+    images = {sample for name, sample, extension in samples if is_image_name(name) and extension not in MASKS}
+    with_image = (one for one in samples if one[2] in WITH_IMAGE and one[1] in images)
+    name, _, extension = next(with_image, ("", "", ""))
+    if found is None or not name:
+        return None
+    if extension == "json" and re.search(rb'"shapes"\s*:\s*\[', first_bytes(found, name)):
+        return None  # LabelMe's annotations are read from folders only
+    return f"{found.path.rpartition('/')[2]!r} is a tar with an image and {name!r}, which goes with it"
+
+
+def archive(look: Look) -> str | None:
+    """The first archive holds an image."""
+    from recordmill.transforms.sources.archives.archive import first_names
+
+    found = _first_archive(look)
+    image = None if found is None else next(filter(is_image_name, first_names(found)), None)
+    if found is None or image is None:
+        return None
+    return f"{found.path.rpartition('/')[2]!r} is an archive that holds images such as {image!r}"
+
+
+def _first_archive(look: Look, kinds: str = ".+") -> Archive | None:
+    """The first archive among the first files; None if images lie there too."""
+    from recordmill.transforms.sources.archives.archive import Archive, archives
+
+    if any(map(is_image_name, look.first)):
+        return None
+    first = itertools.islice(archives(look.config, kinds), len(look.first))
+    return next((item for item in first if isinstance(item, Archive)), None)
+
+
+def coco(look: Look) -> str | None:
+    """A JSON file has the lists of COCO: one that the call names, or one of the first in the folder."""
+    from recordmill.transforms.sources.coco.files import kind_of
+    from recordmill.transforms.sources.tables.manifests import flag_of, manifests
+
+    found = None
+    if look.config.annotations or not look.is_folder:
+        paths = [manifest.file for manifest in manifests(look.config)]
+        if all(extension_of(path) == "json" for path in paths):
+            with readable(flag_of(look.config), paths[0]):
+                found = paths[0] if kind_of(paths[0], must_be=False) is not None else None
+    else:
+        for key in itertools.islice(look.first_files(("json",), _COCO_FILES, _COCO_DEPTH), _COCO_FILES):
+            with contextlib.suppress(OSError):  # whoever reads it says what is wrong
+                if kind_of(look.file(key), must_be=False) is not None:
+                    found = key
+                    break
+    return None if found is None else f"{found!r} is a COCO annotation file"
+
+
+def imagenet(look: Look) -> str | None:
+    """Folders or images have ImageNet's names, or a list has images and the numbers of classes."""
+    from recordmill.transforms.sources.imagenet.layout import Layout, find_lists
+
+    if not look.is_folder:
+        return None
+    layout = Layout(look.config, _IMAGENET_FOLDERS)
+    if len(layout.synsets) > 1:
+        return f"it has folders named by synset, such as {min(layout.synsets)!r}"
+    if layout.named:
+        return f"{layout.named!r} is named as ILSVRC's images are"
+    found = next((one.key for one in find_lists(layout) if "/" not in one.key), None)
+    return None if found is None else f"{found!r} lists images and the numbers of their classes"
+
+
+def yolo(look: Look) -> str | None:
+    """A data.yaml, darknet's files, or texts with the names of images that are labels."""
+    from recordmill.transforms.sources.yolo.dataset import LABEL_FOLDERS
+
+    if look.file_name:
+        return _data_yaml(look, look.file_name)
+    names = look.names()
+    for name in names:
+        if why := _data_yaml(look, name):
+            return why
+    for name in ("obj.data", "obj.names"):
+        if name in names:
+            return f"it has darknet's {name!r}"
+    folders = [""]
+    for name in look.folders():
+        if name.lower() in LABEL_FOLDERS:
+            folders.append(name)
+        elif is_split_name(name):
+            inner = (one for one in look.folders(name) if one.lower() in LABEL_FOLDERS)
+            folders += [name, *(f"{name}/{one}" for one in inner)]
+    labels = (_label_with_image(look, folder, LABEL_FOLDERS) for folder in folders)
+    label = next(filter(None, labels), None)
+    return None if label is None else f"{label!r} is a label file of YOLO"
+
+
+def _data_yaml(look: Look, name: str) -> str | None:
+    from recordmill.transforms.sources.yolo.dataset import USUAL_NAMES, read_yaml
+
+    key = "" if look.file_name else name
+    if extension_of(name) not in ("yaml", "yml") or not is_file(look.path(key)):
+        return None
+    if not look.is_inside(key):  # `check` refuses it
+        return f"it has {name!r}" if name in USUAL_NAMES else None
+    try:
+        found = read_yaml(look.file(key))
+    except ValueError:
+        return None
+    sets = [found[name] for name in ("train", "val", "test") if found.get(name)]
+    if not sets or any(isinstance(one, dict) for one in sets):
+        return None
+    if not found.get("names") or isinstance(found["names"], str):
+        return None
+    return f"{name!r} names classes and splits as Ultralytics' data.yaml does"
+
+
+def _label_with_image(look: Look, folder: str, label_folders: frozenset[str]) -> str | None:
+    """The key of a label file that belongs to an image, if the first texts are all label files."""
+    from recordmill.transforms.sources.yolo.dataset import CLASS_FILES
+    from recordmill.transforms.sources.yolo.lines import is_label_text
+
+    around, _, last = folder.lower().rpartition("/")
+    if last in label_folders:
+        keys: Iterator[str] = (one.key for one in look.files(folder) if isinstance(one, TreeFile))
+    else:
+        keys = (joined(folder, name) for name in look.names(folder))
+    texts = (key for key in keys if extension_of(key) == "txt" and key.rpartition("/")[2] not in CLASS_FILES)
+    first = list(itertools.islice(texts, _TEXTS))
+
+    def has_image(key: str) -> bool:
+        """Next to it, or in the folder of images that belongs to the folder of labels."""
+        stem = stem_of(key)
+        paths = [stem]
+        if last in label_folders:
+            paths.append(joined(folder[: len(around)], stem[len(folder) + 1 :]))
+        return any(look.has_image(path, (path.rpartition("/")[2],)) for path in paths)
+
+    wanted = list(filter(has_image, first))[:_TRIED]
+    is_named = last in ("labels", "label")
+    found = None
+    # The images may lie deeper than their labels: then the contents of the labels decide.
+    for key in wanted or (first[:_TRIED] if is_named else []):
+        text = look.head(key, 1 << 12).decode("utf-8", "replace")
+        if text.strip() and not is_label_text(text):
+            return None
+        found = found or (key if text.strip() else None)
+    return found or (wanted[0] if wanted and is_named else None)  # all are empty: no image has objects
+
+
+def voc(look: Look) -> str | None:
+    """XML of VOC, or masks in the folder for those of classes."""
+    from recordmill.transforms.sources.voc.tree import is_class_mask
+    from recordmill.transforms.sources.voc.xml import is_voc_xml
+
+    for key in look.first_files(("xml", "png")):
+        if is_class_mask(key):
+            return f"{key!r} is a mask of classes as VOC has them"
+        if key.endswith(".xml") and is_voc_xml(look.head(key)):
+            return f"{key!r} is VOC XML"
+    return None
+
+
+def _labelme_json(head: bytes) -> str:
+    is_object = head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
+    is_ours = any(name in head for name in (b'"imagePath"', b'"shape_type"', b'"points"'))
+    return "LabelMe JSON" if is_object and b'"shapes"' in head and is_ours else ""
+
+
+def _labelme_xml(head: bytes) -> str:
+    is_ours = any(sign in head for sign in (b"<pt>", b"LabelMe Webtool", b"<imagesize>"))
+    return "XML of LabelMe's web tool" if b"<annotation>" in head and is_ours else ""
+
+
+labelme = a_head({"json": _labelme_json, "xml": _labelme_xml})
+
+
+def openimages(look: Look) -> str | None:
+    """A CSV file with the name and the columns of one of Open Images."""
+    from recordmill.transforms.sources.openimages.files import csv_files
+
+    for file in csv_files(look.config) if look.is_folder else ():
+        try:
+            if file.kind != "classes" and "ImageID" in file.header():
+                return f"{file.manifest.name} is a file of Open Images by name and columns"
+        except ValueError:
+            continue
+    return None
+
+
+def masks(look: Look) -> str | None:
+    """Folders such as `masks` with the names of images elsewhere, or masks next to most images."""
+    if not look.is_folder:
+        return None
+    if (pattern := look.config.mask_pattern) is not None:
+        MaskPattern(pattern)
+        return f"--mask_pattern {pattern!r} is given"
+    for folder in _mask_folders(look):
+        items = itertools.islice(look.files(folder), _MASK_FILES)
+        found = [item.key for item in items if isinstance(item, TreeFile)]
+        if any(extension_of(key) in ("xml", "json") and not key.endswith("_polygons.json") for key in found):
+            continue
+        first = [key for key in found if extension_of(key) in LOSSLESS][:_TRIED]
+        matched = [key for key in first if _has_image(look, key)]
+        if first and 2 * len(matched) >= len(first):
+            return f"{folder!r} has masks such as {matched[0]!r}, which are called like images"
+    for folder in ("", *filter(is_split_name, look.folders())):
+        images = list(filter(is_image_name, look.names(folder)))
+        stems = set(map(stem_of, images))
+        beside = [name for name in images if _is_mask_of(name, stems)]
+        if beside and 3 * len(beside) >= len(images):
+            return f"{beside[0]!r} is called like the mask of an image beside it, and most images have one"
+    return None
+
+
+def _is_mask_of(name: str, stems: set[str]) -> bool:
+    stem = stem_of(name)
+    if not stem.endswith(_ENDINGS) or extension_of(name) not in LOSSLESS:
+        return False
+    return any(stem.endswith(end) and stem.removesuffix(end) in stems for end in _ENDINGS)
+
+
+def _mask_folders(look: Look) -> Iterator[str]:
+    """Folders at the first level, or in one of a split, that are called like those of masks."""
+    of_xml = (name for name in look.folders() if name.lower() == "annotations")
+    if any(extension_of(name) == "xml" for folder in of_xml for name in look.names(folder)):
+        return
+    for around in ("", *filter(is_split_name, look.folders())):
+        names = (name for name in look.folders(around) if mask_path(f"{name}/1.png") is not None)
+        yield from (joined(around, name) for name in names)
+
+
+def _has_image(look: Look, mask: str) -> bool:
+    """Whether an image is called like a mask, in one of the folders where it would be."""
+    path = mask_path(mask) or ""
+    name = path.rpartition("/")[2]
+    return look.has_image(path, {name.removesuffix(end) for end in ENDINGS if name.endswith(end)})
+
+
+def frames(look: Look) -> str | None:
+    """Every folder of images has a file of times. Numbered images are as often those of a class."""
+    from recordmill.transforms.sources.frames import TIME_FILES
+
+    why = None
+    for key in look.first_files(IMAGE_EXTENSIONS, most=1):
+        names = look.names(key.rpartition("/")[0])
+        times = next((name for name in TIME_FILES if name in names), None)
+        if times is None:
+            return None
+        why = why or f"every folder of images has times, such as {key!r} in {times!r}"
+    return why
+
+
+def csv(look: Look) -> str | None:
+    """A file that is CSV by name; what its columns mean is said as far as it can be read."""
+    from recordmill.transforms.sources.tables.manifest_sources import CsvSource
+
+    path = _manifest(look, "csv", "tsv")
+    return path and f"{path!r} is a CSV file by name{_meaning(look, CsvSource().described)}"
+
+
+def jsonl(look: Look) -> str | None:
+    """A file that is JSON Lines by name; what its keys mean is said as far as it can be read."""
+    from recordmill.transforms.sources.tables.manifest_sources import JsonlSource
+
+    path = _manifest(look, *_JSON_LINES)
+    return path and f"{path!r} is a JSON Lines file by name{_meaning(look, JsonlSource().described)}"
+
+
+def sequence(look: Look) -> str | None:
+    """The first line of JSON Lines has the two mappings of a sequence."""
+    from recordmill.transforms.sources.tables.manifest_sources import read_objects
+    from recordmill.transforms.sources.tables.manifests import manifests
+
+    path = _manifest(look, *_JSON_LINES)
+    first = None
+    with contextlib.suppress(OSError):  # the source of other JSON Lines says what is wrong
+        first = next((item for _, item in read_objects(manifests(look.config)[0])), None) if path else None
+    is_sequence = isinstance(first, dict) and isinstance(first.get("feature_lists"), dict)
+    return f"the first line of {path!r} has feature_lists" if is_sequence else None
+
+
+def _manifest(look: Look, *extensions: str) -> str | None:
+    """The first manifest, if all have one of the extensions."""
+    paths = look.config.annotations or (look.config.input,)
+    return paths[0] if all(extension_of(path) in extensions for path in paths) else None
+
+
+def _meaning(look: Look, described: Callable[[SourceConfig], str]) -> str:
+    try:
+        return f"; {described(look.config)}"
+    except (OSError, ValueError):  # `check` says what is wrong
+        return ""
+
+
+def folder(look: Look) -> str | None:
+    """Images by name; the first files show which labels and splits their folders have."""
+    from recordmill.transforms.sources.folder import FolderSource
+    from recordmill.transforms.sources.selection import label_pattern
+
+    if not look.is_folder:
+        return "it is an image file by name" if is_image_name(look.file_name) else None
+    every = dataclasses.replace(look.config, kind="folder", label_pattern=None, include=(), exclude=())
+    pattern = label_pattern(look.config)
+    labels: dict[str, None] = {}
+    example = ""
+    unread: collections.Counter[str] = collections.Counter()
+    most = _SEARCHED if look.has_latency else math.inf
+    for number, item in enumerate(FolderSource().items(every, "")):
+        if number >= (_DESCRIBED if example else most):
+            break
+        if isinstance(item, ImageRecord):
+            example = example or item.key
+            try:
+                found = item.annotations.labels if pattern is None else (pattern.label(item.key),)
+            except BadInput:
+                continue
+            labels.update(dict.fromkeys(map(str, found)))
+        elif isinstance(item, Failure) and item.reason == NOT_AN_IMAGE:
+            unread[extension_of(item.key)] += 1
+    if not example:
+        return None
+    splits = FolderSource().split_names(every) or ()
+    text = f"it holds image files such as {example!r}; splits: {_some(splits)}; labels: {_some(labels)}"
+    if not unread:
+        return text
+    others = (f"{count} {f'.{end}' if end else 'without extension'}" for end, count in unread.most_common(5))
+    return f"{text}; other files, not read: {', '.join(others)}"
+
+
+def _some(found: Collection[str]) -> str:
+    shown = ", ".join(itertools.islice(found, 5))
+    return f"{shown}, …" if len(found) > 5 else shown or "none"

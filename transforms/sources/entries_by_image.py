@@ -1,0 +1,77 @@
+"""Annotations of an input on disk, until those of one image are read together."""
+
+from __future__ import annotations
+
+import os
+import struct
+import tempfile
+from array import array
+from collections.abc import Iterator
+
+from recordmill.transforms.storage.faults import fault, naming_faults
+from recordmill.transforms.storage.scratch import scratch_folder
+
+_BUFFER = 1 << 20
+_HEAD = struct.Struct("<qI")  # offset of the previous entry of the same image, and bytes of this one
+
+
+class EntriesByImage:
+    """Entries by number of an image, in a temporary file without a name; memory is 8 bytes an image.
+
+    Each entry refers to the previous one of its image.
+    """
+
+    def __init__(self) -> None:
+        self._folder = scratch_folder()
+        with naming_faults(self._folder):
+            self._file = tempfile.TemporaryFile(dir=self._folder, buffering=_BUFFER)  # noqa: SIM115
+        self._last = array("q")
+        self._size = 0
+        self._is_flushed = True
+
+    def close(self) -> None:
+        """Removes the file."""
+        self._file.close()
+
+    def add(self, number: int, data: bytes) -> None:
+        """Adds an entry of an image. Raises JobError if the disk is full."""
+        last = self._last
+        if number >= len(last):
+            last.extend([-1] * (number + 1 - len(last)))
+        try:
+            self._file.write(_HEAD.pack(last[number], len(data)) + data)
+        except OSError as error:
+            raise fault(error, self._folder) from error
+        last[number] = self._size
+        self._size += _HEAD.size + len(data)
+        self._is_flushed = False
+
+    def has(self, number: int) -> bool:
+        """Whether an image has entries."""
+        return number < len(self._last) and self._last[number] >= 0
+
+    def offsets(self, number: int) -> list[int]:
+        """Where the entries of an image are, in the order in which they were added."""
+        if not self._is_flushed:
+            with naming_faults(self._folder):
+                self._file.flush()
+            self._is_flushed = True
+        found = []
+        offset = self._last[number] if self.has(number) else -1
+        while offset >= 0:
+            found.append(offset)
+            offset, _ = self._head(offset)
+        return found[::-1]
+
+    def at(self, offset: int) -> bytes:
+        """The entry at an offset."""
+        _, length = self._head(offset)
+        return os.pread(self._file.fileno(), length, offset + _HEAD.size)
+
+    def of(self, number: int) -> Iterator[bytes]:
+        """The entries of an image, in the order in which they were added."""
+        return map(self.at, self.offsets(number))
+
+    def _head(self, offset: int) -> tuple[int, int]:
+        previous, length = _HEAD.unpack(os.pread(self._file.fileno(), _HEAD.size, offset))
+        return previous, length

@@ -1,0 +1,305 @@
+"""LabelMe's annotation files: JSON with shapes drawn on an image, and the web tool's XML with polygons.
+
+https://github.com/wkentaro/labelme, http://labelme.csail.mit.edu
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+from xml.etree.ElementTree import Element
+
+from recordmill.transforms.internal_errors import internal_errors
+from recordmill.transforms.records import AnnotatedObject, BadInput, Box, ImageRef, Rle, Scalar
+from recordmill.transforms.sources.annotated_tree import FileAnnotations, box_around
+from recordmill.transforms.sources.class_tables import UNLABELLED
+from recordmill.transforms.sources.names import is_unicode
+from recordmill.transforms.sources.small_files import parse_xml
+from recordmill.transforms.sources.voc.xml import finite, text_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_CIRCLE_POINTS = 64
+_OUTLINES = ("polygon", "rectangle", "circle", "oriented_rectangle")
+_WITHOUT_AREA = ("point", "points", "line", "linestrip")
+_RESERVED = frozenset(
+    ("area", "bbox", "class", "depiction", "keypoint", "label", "mask", "text", "view", "weight")
+)
+_OCCLUDED = {"yes": 1, "no": 0}  # of the web tool
+_MASK_MODES = ("1", "L", "P")
+_MOST_PIXELS = 100_000_000
+
+
+class _Shape(NamedTuple):
+    """A shape with an area; without an outline it is a mask, which is None if masks are not asked for."""
+
+    label: str
+    group: object
+    box: Box
+    outline: tuple[float, ...]
+    mask: Rle | None
+    attributes: Mapping[str, Scalar]
+
+
+@internal_errors("annotations")
+def read_labelme_json(data: bytes, with_masks: bool) -> FileAnnotations:
+    """Reads a JSON file; its objects have masks, or else boxes.
+
+    Raises:
+        BadInput: stage `annotations`, `not LabelMe JSON`.
+    """
+    try:
+        found = json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise _not_labelme(str(error)) from error
+    shapes = found.get("shapes") if isinstance(found, dict) else None
+    if not isinstance(shapes, list):
+        raise _not_labelme("it has no list of shapes")
+    height, width = found.get("imageHeight"), found.get("imageWidth")
+    size = (height, width) if _is_count(height) and _is_count(width) else None
+    kept, left = [], []
+    for number, shape in enumerate(shapes):
+        read = _shape(shape, f"shape {number}", size, with_masks)
+        if isinstance(read, _Shape):
+            kept.append(read)
+        else:
+            left.append((number, *read))
+    flags = _mapping(found.get("flags"), "flags")
+    image_data = found.get("imageData")
+    return FileAnnotations(
+        filename=_text(found.get("imagePath") or "", "imagePath"),
+        folder="",
+        size=size,
+        objects=tuple(_objects(kept, with_masks)),
+        labels=tuple(_text(name, "a flag") for name, is_set in flags.items() if is_set is True),
+        image_data=image_data if isinstance(image_data, str) and image_data else None,
+        left=tuple(left),
+    )
+
+
+def decoded(text: str) -> bytes:
+    """The bytes of base64. Raises BadInput where it is none."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise _not_labelme(f"what should be base64 is not: {error}") from error
+
+
+def _shape(
+    shape: Any, where: str, size: tuple[int, int] | None, with_masks: bool
+) -> _Shape | tuple[str, str]:
+    """A shape; or why it is no object: reason, detail."""
+    if not isinstance(shape, dict):
+        raise _not_labelme(f"{where} is no object")
+    label = _text(shape.get("label"), f"{where}: label").strip()
+    if not label:
+        raise _not_labelme(f"{where} has no label")
+    kind = shape.get("shape_type") or "polygon"
+    points = _points(shape.get("points"), where)
+    if label == UNLABELLED:
+        return "labelled __ignore__", f"a {kind}"
+    needed = 3 if kind in ("polygon", "oriented_rectangle") else 2
+    if kind in _WITHOUT_AREA or (kind in _OUTLINES and len(points) < needed):
+        return "shape without an area", f"a {kind} of {len(points)} points, labelled {label!r}"
+    attributes: dict[str, Scalar] = {
+        name: int(is_set)
+        for name, is_set in _mapping(shape.get("flags"), f"{where}: flags").items()
+        if isinstance(is_set, bool) and name not in _RESERVED and "/" not in name and is_unicode(name)
+    }
+    group = shape.get("group_id")
+    if kind == "mask" and len(points) >= 2:
+        (x0, y0), (x1, y1) = points[:2]
+        box = Box(min(x0, x1), min(y0, y1), max(x0, x1) + 1, max(y0, y1) + 1)
+        text = _text(shape.get("mask") or "", f"{where}: mask")
+        rle = _mask(decoded(text), box, size, where) if with_masks else None
+        return _Shape(label, group, box, (), rle, attributes)
+    if kind not in _OUTLINES:
+        raise _not_labelme(f"{where} is a {kind!r}, which is not known")
+    outline = _outline(kind, points)
+    return _Shape(label, group, box_around((outline,)), outline, None, attributes)
+
+
+def _outline(kind: str, points: list[tuple[float, float]]) -> tuple[float, ...]:
+    if kind == "rectangle":
+        xs, ys = zip(*points, strict=True)
+        left, top, right, bottom = min(xs), min(ys), max(xs), max(ys)
+        return (left, top, right, top, right, bottom, left, bottom)
+    if kind == "circle":
+        (x, y), (other_x, other_y) = points[:2]
+        radius = math.hypot(other_x - x, other_y - y)
+        angles = (2 * math.pi * number / _CIRCLE_POINTS for number in range(_CIRCLE_POINTS))
+        turns = [(math.cos(angle), math.sin(angle)) for angle in angles]
+        return tuple(value for cos, sin in turns for value in (x + radius * cos, y + radius * sin))
+    return tuple(value for point in points for value in point)
+
+
+def _objects(shapes: Iterable[_Shape], with_masks: bool) -> Iterable[AnnotatedObject]:
+    """One object of each shape, or of each group of shapes of one label."""
+    groups: dict[object, list[_Shape]] = {}
+    for number, shape in enumerate(shapes):
+        own = ("alone", number) if shape.group is None else ("group", repr(shape.group))
+        groups.setdefault((own, shape.label, not shape.outline), []).append(shape)
+    for group in groups.values():
+        label, outlines = group[0].label, tuple(shape.outline for shape in group)
+        attributes = {name: value for shape in reversed(group) for name, value in shape.attributes.items()}
+        if not with_masks:
+            box = box_around(tuple(tuple(shape.box) for shape in group))
+            yield AnnotatedObject(label, box, attributes=attributes)
+        else:
+            masks = [shape.mask for shape in group if shape.mask is not None]
+            yield AnnotatedObject(label, mask=_union(masks) if masks else outlines, attributes=attributes)
+
+
+def _points(points: Any, where: str) -> list[tuple[float, float]]:
+    if not isinstance(points, list):
+        raise _not_labelme(f"{where} has no points")
+    for point in points:
+        if not (isinstance(point, list) and len(point) == 2 and all(map(_is_number, point))):
+            raise _not_labelme(f"{where} has a point that is not two numbers")
+    return [(float(x), float(y)) for x, y in points]
+
+
+def _is_number(value: Any) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and abs(value) < 1e15  # false for infinity and not-a-number
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 31
+
+
+def _mapping(value: Any, where: str) -> dict[str, Any]:
+    if value is not None and not isinstance(value, dict):
+        raise _not_labelme(f"{where} is not a mapping of names")
+    return value or {}
+
+
+def _text(value: Any, where: str) -> str:
+    if not isinstance(value, str) or not is_unicode(value):
+        raise _not_labelme(f"{where} is not text")
+    return value
+
+
+def _not_labelme(detail: str) -> BadInput:
+    return BadInput("annotations", "not LabelMe JSON", detail)
+
+
+def _mask(png: bytes, box: Box, size: tuple[int, int] | None, where: str) -> Rle:
+    """The mask in a PNG, which is not 0 where the object is, and covers a box in whole pixels."""
+    import numpy as np
+    from PIL import Image
+
+    if size is None:
+        raise _unreadable(f"{where}: the file has no imageHeight and imageWidth, which a mask needs")
+    left, top, right, bottom = (round(value) for value in box)
+    width, height = right - left, bottom - top
+    try:
+        with Image.open(io.BytesIO(png), formats=("PNG",)) as image:
+            if (
+                image.size != (width, height)
+                or image.mode not in _MASK_MODES
+                or width * height > _MOST_PIXELS
+            ):
+                found = f"{image.size[0]}x{image.size[1]} {image.mode}"
+                raise _unreadable(f"{where}: its PNG is {found}; its points mean {width}x{height} in grey")
+            columns, rows = np.nonzero(np.asarray(image).T)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise _unreadable(f"{where}: {error}") from error
+    columns, rows = columns.astype(np.int64) + left, rows.astype(np.int64) + top
+    inside = (rows >= 0) & (rows < size[0]) & (columns >= 0) & (columns < size[1])
+    return _rle(columns[inside] * size[0] + rows[inside], size)
+
+
+def _union(masks: Sequence[Rle]) -> Rle:
+    """The pixels of any of the masks of one picture."""
+    import numpy as np
+
+    if len(masks) == 1:
+        return masks[0]
+    found = []
+    for mask in masks:
+        ends = np.cumsum(np.asarray(mask.counts, np.int64))
+        found += [np.arange(ends[at - 1], ends[at]) for at in range(1, len(ends), 2)]
+    positions = np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
+    return _rle(positions, (masks[0].height, masks[0].width))
+
+
+def _rle(positions: NDArray[Any], size: tuple[int, int]) -> Rle:
+    """The run lengths of ascending positions, column by column."""
+    import numpy as np
+
+    breaks = np.flatnonzero(np.diff(positions) > 1)
+    starts = positions[np.concatenate(([0], breaks + 1))] if len(positions) else positions
+    ends = positions[np.concatenate((breaks, [-1]))] + 1 if len(positions) else positions
+    edges = np.stack((starts, ends), axis=1).reshape(-1)
+    counts = np.diff(np.concatenate(([0], edges, [size[0] * size[1]])))
+    return Rle(*size, tuple(counts.tolist()))
+
+
+def _unreadable(detail: str) -> BadInput:
+    return BadInput("annotations", "mask not readable", detail)
+
+
+@internal_errors("annotations")
+def read_labelme_xml(data: bytes) -> FileAnnotations:
+    """Reads an XML file; the mask of an object without polygon is the name of a file in Masks.
+
+    Raises:
+        BadInput: stage `annotations`; `not LabelMe XML`, or as `parse_xml`.
+    """
+    root = parse_xml(data)
+    if root.tag != "annotation":
+        raise _not_web_xml(f"its root is <{root.tag}>, not <annotation>")
+    texts = [text_of(root, path) for path in ("imagesize/nrows", "imagesize/ncols")]
+    height, width = (int(text) if text.isdecimal() else 0 for text in texts)
+    objects = (
+        _web_object(element, f"object {number}")
+        for number, element in enumerate(root.iterfind("object"), 1)
+        if text_of(element, "deleted") != "1"
+    )
+    return FileAnnotations(
+        text_of(root, "filename"),
+        text_of(root, "folder"),
+        (height, width) if height and width else None,
+        tuple(objects),
+    )
+
+
+def _web_object(element: Element, where: str) -> AnnotatedObject:
+    label = text_of(element, "name")
+    if not label:
+        raise _not_web_xml(f"{where} has no name")
+    occluded = _OCCLUDED.get(text_of(element, "occluded").lower())
+    attributes = {} if occluded is None else {"occluded": occluded}
+    if element.find("polygon") is not None:
+        outline = tuple(_web_outline(element, where))
+        if len(outline) < 6:
+            raise _not_web_xml(f"{where} has a polygon of less than three points")
+        return AnnotatedObject(label, box_around((outline,)), (outline,), attributes=attributes)
+    if (inner := element.find("segm/box")) is None:
+        raise _not_web_xml(f"{where} has no polygon, and no segm with a box")
+    box = Box(*(_web_number(inner, name, where) for name in Box._fields))
+    return AnnotatedObject(label, box, ImageRef(text_of(element, "segm/mask")), attributes=attributes)
+
+
+def _web_outline(element: Element, where: str) -> Iterator[float]:
+    for point in element.iterfind("polygon/pt"):
+        yield _web_number(point, "x", where)
+        yield _web_number(point, "y", where)
+
+
+def _web_number(element: Element, path: str, where: str) -> float:
+    text = text_of(element, path)
+    if (value := finite(text)) is None:
+        raise _not_web_xml(f"{where}: {text!r} is not a number")
+    return value
+
+
+def _not_web_xml(detail: str) -> BadInput:
+    return BadInput("annotations", "not LabelMe XML", detail)

@@ -1,0 +1,397 @@
+"""Which column of a table is what: found by flags, usual names and the values of the first rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from recordmill.transforms.flags import flag_with
+from recordmill.transforms.records import BadInput, Box
+from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.names import clipped, is_image_name, is_split_name
+from recordmill.transforms.sources.tables.images import ImageFinder
+from recordmill.transforms.sources.tables.manifests import PEEKED, Manifest, flag_of
+from recordmill.transforms.sources.tables.values import (
+    all_names,
+    box_in,
+    box_of,
+    flat,
+    is_empty,
+    is_missing,
+    listed,
+    look_relative,
+    number_in,
+    size_of,
+)
+
+IMAGE_COLUMNS = ("image", "image_path", "filename", "file_name", "path", "uri", "filepath")
+LABEL_COLUMNS = ("label", "class", "category", "labels", "class_name")
+SPLIT_COLUMNS = ("split", "subset", "set", "ml_use")
+CORNER_COLUMNS = (
+    ("xmin", "ymin", "xmax", "ymax"),
+    ("x_min", "y_min", "x_max", "y_max"),
+    ("bbox_xmin", "bbox_ymin", "bbox_xmax", "bbox_ymax"),
+    ("bbox_x1", "bbox_y1", "bbox_x2", "bbox_y2"),
+    ("x0", "y0", "x1", "y1"),
+    ("x1", "y1", "x2", "y2"),
+    ("left", "top", "right", "bottom"),
+)
+SIDE_COLUMNS = ("bbox_x", "bbox_y", "bbox_width", "bbox_height")
+LIST_COLUMN = "bbox"  # a corner and the lengths of the sides in one list, as COCO's `bbox`
+_HEIGHTS = ("height", "image_height", "img_height")
+_WIDTHS = ("width", "image_width", "img_width")
+_IMAGE_IDS = ("image_id", "imageid", "image_name", "img")  # names of images, or numbers of rows
+_ALWAYS_SPLITS = ("split", "ml_use")  # the other names are as often those of something else
+
+VERTEX_IMAGE = "imageGcsUri"
+VERTEX_BOXES = "boundingBoxAnnotations"
+
+OBJECTS = "objects"
+_CORNER_LISTS = ("boxes", "bboxes")
+
+_TRIED = 1_000  # columns whose values are looked for as images
+_CACHED = 1_000  # sets of names that rows have
+
+
+class Columns(NamedTuple):
+    """Which column is what.
+
+    Attributes:
+        image: of the image; None where rows are features alone.
+        labels: of labels of the image.
+        split: of the split.
+        box: four columns of boxes, or the one of lists of four; empty where no row is a box.
+        sides: boxes have width and height, not a second corner.
+        size: height and width of the image.
+        box_label: of the label of a box.
+        relative: boxes in `box` are shares of the image's sides.
+        has_lists: rows have lists of boxes.
+        relative_lists: boxes in lists are shares.
+        is_vertex: rows of Vertex AI's file have its meaning.
+        objects: of structs of boxes and classes, in Parquet.
+        object_names: what box and class are called in `objects`.
+        mask: of images whose pixels are classes.
+        unread: further columns of images, and those of lists of images.
+        classes: names of classes, by column.
+    """
+
+    image: str | None = None
+    labels: tuple[str, ...] = ()
+    split: str | None = None
+    box: tuple[str, ...] = ()
+    sides: bool = False
+    size: tuple[str, str] | None = None
+    box_label: str | None = None
+    relative: bool = False
+    has_lists: bool = False
+    relative_lists: bool = False
+    is_vertex: bool = False
+    objects: str | None = None
+    object_names: tuple[str, str | None] = ("", None)
+    mask: str | None = None
+    unread: tuple[str, ...] = ()
+    classes: Mapping[str, tuple[str, ...]] = {}
+
+    @property
+    def has_boxes(self) -> bool:
+        """Whether the first rows have boxes."""
+        return bool(self.box) or self.has_lists or self.objects is not None
+
+    def describe(self) -> str:
+        """The columns, for people."""
+        if self.image == VERTEX_IMAGE:
+            return f"Vertex AI's import file{' for object detection' if self.has_boxes else ''}"
+        image = "features alone, no image" if self.image is None else f"images: {self.image}"
+        label = self.box_label if self.box else ", ".join(self.labels)
+        found = f"columns: {image}; labels: {label or 'none'}; splits: {self.split or 'none'}"
+        if not self.box:
+            return found
+        unit = "shares of the image: no size is given and none is above 1" if self.relative else "pixels"
+        of_list = " of x, y, width, height" if len(self.box) == 1 else ""
+        return f"{found}; a row a box: {', '.join(self.box)}{of_list} ({unit})"
+
+    def box_of(self, values: Sequence[object]) -> Box | None:
+        """The box in the values of `box`; None where they are empty. Raises BadInput."""
+        return box_of(values if len(values) > 1 else listed(values[0]), self.sides)
+
+
+def usual_name(usual: Iterable[str], names: Iterable[str]) -> str | None:
+    """The name, as it is written, that is the first of `usual` there is; case does not count."""
+    by_lower = _by_lower(names)
+    return next((by_lower[name] for name in usual if name in by_lower), None)
+
+
+def _by_lower(names: Iterable[str]) -> dict[str, str]:
+    """Names by lower case, the first of those that are alike."""
+    found: dict[str, str] = {}
+    for name in names:
+        found.setdefault(name.lower(), name)
+    return found
+
+
+def asked_labels(config: SourceConfig, names: Iterable[str]) -> tuple[str, ...]:
+    """The columns that `--label_column` names: one with commas in its name, or several."""
+    asked = config.label_column
+    if asked is None:
+        return ()
+    return (asked,) if asked in names else tuple(part.strip() for part in asked.split(","))
+
+
+def asked_name(asked: str | None, flag: str, names: Sequence[str], path: str) -> str | None:
+    """The column that a flag names, as the table writes it. Raises ValueError where there is none."""
+    if asked is None or asked in names:
+        return asked
+    found = usual_name((asked.lower(),), names)
+    if found is None:
+        raise ValueError(f"{flag} is {asked!r}; {path!r} has the columns {_shown(names)}")
+    return found
+
+
+def _shown(names: Sequence[str]) -> str:
+    more = f", … ({len(names)})" if len(names) > 30 else ""
+    return ", ".join(clipped(name, 100) for name in names[:30]) + more
+
+
+def find_columns(
+    names: Sequence[str], first: Sequence[Mapping[str, object]], config: SourceConfig, manifest: Manifest
+) -> Columns:
+    """The columns of a CSV or JSON Lines file, from their names and the first rows, by column.
+
+    Without an image column, only `label_column` makes a label; else that is a feature like any other.
+
+    Raises:
+        ValueError: a flag names a column that is not there, or images are meant and no column has them.
+    """
+    image = asked_name(config.image_column, "--image_column", names, manifest.path)
+    image = image or usual_name(IMAGE_COLUMNS, names)
+    if image is None:
+        _check_no_images(names, first, config, manifest)
+    if config.label_column is not None:
+        asked = asked_labels(config, names)
+        labels = tuple(str(asked_name(one, "--label_column", names, manifest.path)) for one in asked)
+        if image in labels:
+            raise ValueError(
+                f"--label_column is {config.label_column!r}, which is the column of the image paths"
+            )
+    elif image is None or config.label_pattern is not None:
+        labels = ()
+    else:
+        usual = usual_name(LABEL_COLUMNS, [name for name in names if name != image])
+        labels = () if usual is None else (usual,)
+    others = [name for name in names if name != image and name not in labels]
+    split = usual_name(split_columns(others, first), others)
+    return with_box_columns(Columns(image, labels, split), names, first, config)
+
+
+def split_columns(names: Iterable[str], first: Sequence[Mapping[str, object]]) -> tuple[str, ...]:
+    """Which of SPLIT_COLUMNS have the split: `split` and `ml_use`, and others where they name splits."""
+    meant = set()
+    for name in names:
+        if name.lower() in SPLIT_COLUMNS:
+            values = [text for row in first if (text := str(row.get(name, "")).strip())]
+            meant |= {name.lower()} if values and all(map(is_split_name, values)) else set()
+    return tuple(usual for usual in SPLIT_COLUMNS if usual in _ALWAYS_SPLITS or usual in meant)
+
+
+def _check_no_images(
+    names: Sequence[str], first: Sequence[Mapping[str, object]], config: SourceConfig, manifest: Manifest
+) -> None:
+    """Raises ValueError where rows seem to have images, and no column is called like one of their paths."""
+    unnamed = f"{flag_of(config)} is {manifest.path!r}, where no column is named like one of image paths"
+    finder = ImageFinder(config, manifest)
+    for name in names[:_TRIED]:  # values that name images, with or without their extension
+        images = [str(value) for row in first if not is_missing(value := row.get(name))]
+        if not images or len(images) != len(first) or not finder.is_anywhere(images[0]):
+            continue
+        folder = finder.find_folder(images)
+        if folder is not None or finder.finds(images):
+            where = "" if folder is None else f" {flag_with('--image_root', folder)}"
+            raise ValueError(
+                f"{unnamed}, and the column {name!r} names images, such as {images[0][:100]!r}; "
+                f"give {flag_with('--image_column', name)}{where}"
+            )
+    if config.annotations or config.image_roots:
+        usual = ", ".join(IMAGE_COLUMNS)
+        raise ValueError(f"{unnamed} ({usual}); name it with --image_column: {_shown(names)}")
+    for name in names:
+        if (example := names_images(row.get(name) for row in first)) is not None:
+            raise ValueError(
+                f"{unnamed}, and the column {name!r} has images by name, such as {example!r}; "
+                f"give {flag_with('--image_column', name)}"
+            )
+
+
+def names_images(values: Iterable[object]) -> str | None:
+    """The first of the values, where most of its texts have names of images."""
+    texts = [text for value in values if isinstance(value, str) and (text := value.strip())]
+    images = [text for text in texts if is_image_name(text)]
+    return images[0][:100] if 2 * len(images) > len(texts) else None
+
+
+def with_box_columns(
+    columns: Columns, names: Sequence[str], first: Sequence[Mapping[str, object]], config: SourceConfig
+) -> Columns:
+    """The columns with those of boxes, if a row is a box.
+
+    Raises:
+        ValueError: boxes have a label each, and --label_column names several columns; or boxes are there,
+            and what is called like the id of an image is not named as the column of images.
+    """
+    asked = columns.labels if config.label_column is not None else ()
+    free = [name for name in names if name not in (columns.image, columns.split, *asked)]
+    by_lower = _by_lower(free)
+    usual = next((usual for usual in (*CORNER_COLUMNS, SIDE_COLUMNS) if by_lower.keys() >= set(usual)), ())
+    box = tuple(by_lower[name] for name in usual) or _list_column(by_lower.get(LIST_COLUMN), first)
+    if not box:
+        return columns
+    if columns.image is None:
+        if (image := usual_name(_IMAGE_IDS, free)) is None:
+            return columns
+        raise ValueError(
+            f"--image_column is not given, and boxes ({', '.join(box)}) want an image; "
+            f"give {flag_with('--image_column', image)}, if it names the image's file"
+        )
+    if len(asked) > 1:
+        raise ValueError(f"--label_column is {config.label_column!r}, and a row with a box has one label")
+    height, width = usual_name(_HEIGHTS, free), usual_name(_WIDTHS, free)
+    size = (height, width) if height is not None and width is not None else None
+    label = asked[0] if asked else usual_name(LABEL_COLUMNS, free)
+    columns = columns._replace(box=box, sides=usual not in CORNER_COLUMNS, size=size, box_label=label)
+    boxes, is_sized = [], False
+    for row in first:
+        try:
+            is_sized = is_sized or (
+                size is not None and size_of(row.get(size[0]), row.get(size[1])) is not None
+            )
+            boxes.append(columns.box_of([row.get(name) for name in box]))
+        except BadInput:
+            continue
+    return columns._replace(
+        relative=not is_sized and look_relative([box for box in boxes if box is not None])
+    )
+
+
+def _list_column(name: str | None, first: Iterable[Mapping[str, object]]) -> tuple[str, ...]:
+    """The column of lists of four numbers, by the first row that has something in it."""
+    if name is None:
+        return ()
+    values = listed(next((row[name] for row in first if not is_empty(row.get(name))), None))
+    return (name,) if len(values) == 4 and None not in map(number_in, values) else ()
+
+
+def list_of_boxes(item: Mapping[str, Any]) -> tuple[str, list[Any]] | None:
+    """The name of the list of boxes in a row of JSON, and the boxes; None where it has none.
+
+    Boxes in `objects` have width and height, as in metadata.jsonl of Hugging Face's image folders
+    (https://huggingface.co/docs/datasets/image_dataset#object-detection); the others have two corners.
+    """
+    inner = item.get(OBJECTS)
+    if isinstance(inner, dict) and isinstance(inner.get(LIST_COLUMN), list):
+        return OBJECTS, inner[LIST_COLUMN]
+    for name in _CORNER_LISTS:
+        value = item.get(name)
+        if not isinstance(value, list) or not all(isinstance(part, list) for part in value):
+            continue
+        if not value or any(len(part) == 4 for part in value):
+            return name, value
+    return None
+
+
+def with_lists(columns: Columns, first: Sequence[Mapping[str, Any]]) -> Columns:
+    """The columns of JSON rows, and how lists of boxes are read, by the first rows."""
+    found = [(row, has) for row in first if (has := list_of_boxes(row)) is not None]
+    if columns.image is None or not found:
+        return columns._replace(has_lists=columns.is_vertex and any(VERTEX_BOXES in row for row in first))
+    boxes: list[Box] = []
+    is_sized = False
+    for row, (name, values) in found:
+        try:
+            is_sized = is_sized or size_of(row.get("height"), row.get("width")) is not None
+            boxes += [box_in(one, name == OBJECTS) for one in values]
+        except BadInput:
+            continue
+    return columns._replace(has_lists=True, relative_lists=not is_sized and look_relative(boxes))
+
+
+class RowColumns:
+    """Finds the columns of each JSON row by itself, with the precedence that the file has.
+
+    Where two usual names of one meaning stand in a row, the better one counts and the other is a free
+    feature: in all rows, so that no row's label is another one's feature.
+    """
+
+    def __init__(self, columns: Columns, first: Sequence[Mapping[str, Any]], config: SourceConfig) -> None:
+        self._columns = columns
+        self._image = columns.image if config.image_column is not None else None
+        self._labels = columns.labels if config.label_column is not None else ()
+        self._asked = {name.lower() for name in (self._image, *self._labels) if name is not None}
+        names = {name for row in first for name in row}
+        splits = split_columns(names, [flat(row, strict=False) for row in first])
+        has_label = columns.image is not None and not (config.label_pattern or config.label_column)
+        self._usual = (
+            (() if self._image else IMAGE_COLUMNS, "--image_column says which"),
+            (LABEL_COLUMNS if has_label else (), "--label_column says which"),
+            (splits, "rename one"),
+        )
+        self._taken: set[str] = set()  # names of a meaning, in lower case, by which rows were read
+        rows = list(map(self._free, first))
+        self._features: set[str] = set()  # those that came second
+        for usual, _ in self._usual:
+            for row in rows:
+                self._features.update([one for one in usual if one in row][1:])
+        self._cached: dict[tuple[str, ...], Columns] = {}
+
+    def __call__(self, item: Mapping[str, Any]) -> Columns:
+        """The columns of one row.
+
+        Raises:
+            BadInput: it has an image where the first rows have none, or a second name of a meaning
+                that earlier rows have by itself.
+        """
+        names = tuple(item)
+        found = self._cached.get(names)
+        if found is None:
+            found = self._columns_in(self._free(names))
+            if len(self._cached) >= _CACHED:
+                self._cached.clear()
+            self._cached[names] = found
+        if not self._asked:
+            return found
+        image = found.image if self._image is None else _as_written(item, self._image)
+        labels = tuple(_as_written(item, name) for name in self._labels) or found.labels
+        return found._replace(image=image, labels=labels)
+
+    def _free(self, names: Iterable[str]) -> dict[str, str]:
+        """Names by lower case, without those that flags name."""
+        return _by_lower(name for name in names if name.lower() not in self._asked)
+
+    def _columns_in(self, names: Mapping[str, str]) -> Columns:
+        image = self._pick(names, 0)
+        late = image or names.get(VERTEX_IMAGE.lower())
+        if late is not None and self._columns.image is None:
+            raise BadInput(
+                "manifest",
+                "image column comes late",
+                f"{late!r}; the first {PEEKED} rows have none, so records are features alone; "
+                f"give {flag_with('--image_column', late)}",
+            )
+        label, split = self._pick(names, 1), self._pick(names, 2)
+        return self._columns._replace(image=image, labels=() if label is None else (label,), split=split)
+
+    def _pick(self, names: Mapping[str, str], meaning: int) -> str | None:
+        usual, remedy = self._usual[meaning]
+        found = [one for one in usual if one in names and one not in self._features]
+        if self._taken.intersection(found[1:]):
+            both = ", ".join(repr(names[one]) for one in found)
+            raise BadInput("manifest", "two columns of one meaning", f"{both}; {remedy}")
+        self._features.update(found[1:])
+        self._taken.update(found[:1])
+        return names[found[0]] if found else None
+
+
+def _as_written(item: Mapping[str, Any], name: str) -> str:
+    """How a row writes a name that a flag gives: as it is, or else in another case."""
+    if name in item:
+        return name
+    names = all_names(item)
+    return name if name in names else usual_name((name.lower(),), names) or name

@@ -1,0 +1,468 @@
+"""Sources `csv` and `jsonl`: manifests with a row an image or a row a box; or Vertex AI's import files.
+
+Vertex AI's CSV file has no header. For classification its rows are `[ml_use,]path,label[,label…]`, for object
+detection `[ml_use,]path,label,xmin,ymin,,,xmax,ymax,,`; they are read as the objects of its JSON Lines file.
+"""
+
+from __future__ import annotations
+
+import abc
+import collections
+import functools
+import itertools
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar
+
+from recordmill.transforms.records import BadInput
+from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.names import is_image_name, is_unicode
+from recordmill.transforms.sources.source import Description, Items, Source
+from recordmill.transforms.sources.tables.columns import (
+    IMAGE_COLUMNS,
+    LABEL_COLUMNS,
+    SPLIT_COLUMNS,
+    VERTEX_BOXES,
+    VERTEX_IMAGE,
+    Columns,
+    RowColumns,
+    asked_labels,
+    find_columns,
+    with_box_columns,
+    with_lists,
+)
+from recordmill.transforms.sources.tables.csv_cells import check_columns, read_cells
+from recordmill.transforms.sources.tables.manifests import (
+    PEEKED,
+    Manifest,
+    ManifestLines,
+    check_manifests,
+    flag_of,
+    manifests,
+    open_manifest,
+    splits_by_name,
+)
+from recordmill.transforms.sources.tables.rows import (
+    VERTEX_LABELS,
+    VERTEX_ML_USE,
+    VERTEX_TASKS,
+    VERTICES,
+    BoxRows,
+    Row,
+    RowMapper,
+    RowRecords,
+    is_vertex_box,
+)
+from recordmill.transforms.sources.tables.values import JSON, TEXT, VERTEX_SPLITS, all_names, flat, number_in
+from recordmill.transforms.storage.file_system import scheme_of
+
+Values = dict[str, Any]
+
+JSON_LINES = ("jsonl", "ndjson", "jsonlines")
+_DELIMITERS = (",", ";", "\t", "|")
+_MAX_DEPTH = 64  # of objects and lists in a row
+
+
+def read_rows(manifest: Manifest, delimiter: str = ",") -> Iterator[tuple[int, list[str] | BadInput]]:
+    """The rows of a CSV file: the line each starts at, and its cells or what is wrong with it.
+
+    Blank lines are no rows.
+    """
+    with open_manifest(manifest) as stream:
+        lines = ManifestLines(stream)
+        for line, cells in read_cells(lines, delimiter):
+            if lines.fault:
+                yield line, BadInput("manifest", lines.fault)
+                lines.fault = ""
+            elif cells:
+                yield line, cells
+
+
+def read_objects(manifest: Manifest) -> Iterator[tuple[int, Values | BadInput]]:
+    """The objects of JSON Lines: the line of each, and itself or what is wrong with it.
+
+    Blank lines are no rows.
+    """
+    with open_manifest(manifest) as stream:
+        lines = ManifestLines(stream)
+        for number, line in enumerate(lines, 1):
+            if lines.fault:
+                yield number, BadInput("manifest", lines.fault)
+                lines.fault = ""
+            elif not line.isspace():
+                yield number, _parse(line)
+
+
+def _parse(line: str) -> Values | BadInput:
+    try:
+        item = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return BadInput("manifest", "not JSON", str(error))
+    if not isinstance(item, dict):
+        return BadInput("manifest", "not a JSON object", f"it is a JSON {type(item).__name__}")
+    if line.count("{") + line.count("[") > _MAX_DEPTH and _is_too_deep(item):
+        return BadInput("manifest", "not JSON", f"nested more than {_MAX_DEPTH} deep")
+    # JSON can escape half of a surrogate pair, which no UTF-8 can hold
+    if "\\u" in line and not is_unicode(json.dumps(item, ensure_ascii=False)):
+        return BadInput("manifest", "row is not Unicode", "a \\u escape is half of a pair")
+    return item
+
+
+def _is_too_deep(item: Any) -> bool:
+    level = [item]
+    for _ in range(_MAX_DEPTH):
+        inner = [part.values() if isinstance(part, dict) else part for part in level]
+        level = [part for parts in inner for part in parts if isinstance(part, dict | list)]
+    return bool(level)
+
+
+class Table(abc.ABC):
+    """One manifest. Raises ValueError, as all its methods, where its first rows cannot be used."""
+
+    def __init__(self, manifest: Manifest, config: SourceConfig) -> None:
+        self.manifest = manifest
+        self.config = config
+        self.where = f"{flag_of(config)} is {manifest.path!r}"
+
+    @abc.abstractmethod
+    def read(self) -> Iterator[tuple[int, Values | BadInput]]:
+        """The rows: the line each starts at, and its values by column or what is wrong with it."""
+
+    @property
+    @abc.abstractmethod
+    def peeked(self) -> Sequence[Values]:
+        """Values of the first rows by column, without nested ones."""
+
+    @property
+    @abc.abstractmethod
+    def columns(self) -> Columns:
+        """Which column is what."""
+
+    @abc.abstractmethod
+    def check(self) -> None:
+        """Looks for rows that can be read."""
+
+    @abc.abstractmethod
+    def mapper(self) -> Callable[[Values], Row]:
+        """What makes a row of values, which it may use up; it raises BadInput."""
+
+    def first_images(self) -> list[str]:
+        """The paths of images in the first rows."""
+        name = self.columns.image
+        images = () if name is None else (row.get(name) for row in self.peeked)
+        return [image for image in images if isinstance(image, str) and image.strip()]
+
+    def rows(self) -> Iterator[tuple[int, Row | BadInput]]:
+        """The rows: the line each starts at, and itself or what is wrong with it."""
+        row_of = self.mapper()
+        for line, values in self.read():
+            try:
+                row = values if isinstance(values, BadInput) else row_of(values)
+            except BadInput as fault:
+                row = fault
+            yield line, row
+
+    def may_name_splits(self) -> bool:
+        """Whether a row may name a split: ruled out only where the first rows are all, and none does."""
+        first = list(itertools.islice(self.rows(), PEEKED + 1))
+        return len(first) > PEEKED or any(isinstance(row, Row) and row.split for _, row in first)
+
+
+class CsvTable(Table):
+    """A CSV file."""
+
+    def __init__(self, manifest: Manifest, config: SourceConfig) -> None:
+        super().__init__(manifest, config)
+        self._delimiter, first = self._first_row()
+        asked = config.image_column is not None or config.label_column is not None
+        self._is_vertex = not asked and _is_vertex_row(first)
+        self._header = () if self._is_vertex else tuple(cell.strip() for cell in first)
+        if not self._is_vertex:
+            self._check_header(self._header)
+
+    def _first_row(self) -> tuple[str, list[str]]:
+        """The first row that is not blank, split by the delimiter that gives the most cells.
+
+        `|` is tried only if no other delimiter separates cells: cells have it between several labels.
+        """
+        delimiter, best, fault = "", list[str](), ""
+        for tried in _DELIMITERS:
+            if tried == "|" and len(best) > 1:
+                break
+            _, cells = next(read_rows(self.manifest, tried), (0, ()))
+            if isinstance(cells, BadInput):  # as quoted cells are by another delimiter than theirs
+                fault = fault or _shown(cells)
+            elif len(cells) > len(best):
+                delimiter, best = tried, list(cells)
+        if fault and len(best) < 2:
+            raise ValueError(f"{self.where}, whose first row cannot be read: {fault}")
+        if not best:
+            raise ValueError(f"{self.where}, which is empty")
+        return delimiter, best
+
+    def _check_header(self, header: Sequence[str]) -> None:
+        if header[0].startswith(("{", "[")):
+            raise ValueError(f"{self.where}, which looks like JSON; --source jsonl reads a row a line")
+        check_columns(f"{self.where}, which", header)
+        unnamed = [number for number, name in enumerate(header, 1) if not name and number > 1]
+        if unnamed or not any(header):
+            raise ValueError(f"{self.where}, whose header has no name for column {(unnamed or [1])[0]}")
+        twice = [name for name, count in collections.Counter(header).items() if name and count > 1]
+        if twice:
+            raise ValueError(f"{self.where}, whose header names two columns {twice[0]!r}")
+
+    def _rows(self) -> Iterator[tuple[int, list[str] | BadInput]]:
+        """The rows below the header."""
+        return itertools.islice(read_rows(self.manifest, self._delimiter), 0 if self._is_vertex else 1, None)
+
+    @functools.cached_property
+    def _first_cells(self) -> list[list[str]]:
+        return [
+            cells for _, cells in itertools.islice(self._rows(), PEEKED) if not isinstance(cells, BadInput)
+        ]
+
+    @property
+    def peeked(self) -> Sequence[Values]:
+        cells = () if self._is_vertex else self._first_cells
+        return [dict(zip(self._header, row, strict=False)) for row in cells]
+
+    @functools.cached_property
+    def columns(self) -> Columns:
+        if not self._is_vertex:
+            names = [name for name in self._header if name]
+            return find_columns(names, self.peeked, self.config, self.manifest)
+        if any(map(_is_headless_box, self._first_cells)):
+            raise ValueError(
+                f"{self.where}, whose rows are a path, four numbers and a class; "
+                "put a header above them, such as filename,xmin,ymin,xmax,ymax,class"
+            )
+        has_boxes = any(is_vertex_box(_without_split(cells)[1][2:]) for cells in self._first_cells)
+        box = (VERTEX_BOXES,) if has_boxes else ()
+        return Columns(VERTEX_IMAGE, split="ml_use", box=box, is_vertex=True)
+
+    def may_name_splits(self) -> bool:
+        return super().may_name_splits() if self._is_vertex else self.columns.split is not None
+
+    def mapper(self) -> Callable[[Values], Row]:
+        return RowMapper(self.columns, TEXT).row
+
+    def read(self) -> Iterator[tuple[int, Values | BadInput]]:
+        header, width = self._header, len(self._header)
+        has_index = header[:1] == ("",)  # a first column without a name is the index that pandas writes
+        for line, cells in self._rows():
+            if isinstance(cells, BadInput):
+                yield line, cells
+            elif self._is_vertex:
+                yield line, self._vertex_values(cells)
+            elif len(cells) != width:
+                yield (
+                    line,
+                    BadInput("manifest", "wrong number of cells", f"{len(cells)}, the header has {width}"),
+                )
+            else:
+                values = dict(zip(header, cells, strict=True))
+                if has_index:
+                    del values[""]
+                yield line, values
+
+    def _vertex_values(self, cells: list[str]) -> Values | BadInput:
+        """A row of Vertex AI's file as its JSON Lines have it, but with the cells of a box in one list."""
+        ml_use, (path, *others) = _without_split(cells)
+        values: Values = {VERTEX_IMAGE: path.strip(), VERTEX_LABELS: {VERTEX_ML_USE: ml_use}}
+        vertices = others[1:]
+        if not self.columns.box and is_vertex_box(vertices):
+            remedy = "a row for object detection; put one before the rows without a box"
+            return BadInput("manifest", "annotation not supported", remedy)
+        if self.columns.box and any(cell.strip() for cell in vertices):
+            return {**values, VERTEX_BOXES: [{"displayName": others[0], VERTICES: vertices}]}
+        return {**values, "classificationAnnotations": [label for cell in others if (label := cell.strip())]}
+
+    def check(self) -> None:
+        fault = f"{self.where}, which has a header and no row"
+        for number, (line, cells) in enumerate(self._rows()):
+            if not isinstance(cells, BadInput):
+                return
+            if number == 0:
+                fault = (
+                    f"{self.where}, where no row below the header can be read: "
+                    f"{_shown(cells)}, in the row that starts at line {line}"
+                )
+        raise ValueError(fault)
+
+
+def _shown(fault: BadInput) -> str:
+    return f"{fault.reason}: {fault.detail}" if fault.detail else fault.reason
+
+
+def _without_split(cells: list[str]) -> tuple[str, list[str]]:
+    """The ml_use of a row of Vertex AI's file, and the cells from the path on."""
+    has_split = len(cells) > 1 and cells[0].strip().lower() in VERTEX_SPLITS
+    return (cells[0], cells[1:]) if has_split else ("", cells)
+
+
+def _is_headless_box(cells: Sequence[str]) -> bool:
+    """Whether a row is keras-retinanet's `path,x1,y1,x2,y2,class`, which are no labels of Vertex AI's."""
+    is_box = len(cells) == 6 and None not in map(number_in, cells[1:5])
+    return is_box and bool(cells[5].strip()) and number_in(cells[5]) is None
+
+
+def _is_vertex_row(cells: list[str]) -> bool:
+    """Whether a first row is data, not a header: it has an image's path where Vertex AI's file has one."""
+    path = _without_split(cells)[1][0].strip()
+    usual = {*IMAGE_COLUMNS, *LABEL_COLUMNS, *SPLIT_COLUMNS}
+    is_header = any(cell.strip().lower() in usual for cell in cells)
+    return bool(scheme_of(path)) or (is_image_name(path) and not is_header)
+
+
+class JsonTable(Table):
+    """A JSON Lines file."""
+
+    def read(self) -> Iterator[tuple[int, Values | BadInput]]:
+        return read_objects(self.manifest)
+
+    @functools.cached_property
+    def first(self) -> list[Values]:
+        """The first rows, without those that cannot be read."""
+        return [row for _, row in itertools.islice(self.read(), PEEKED) if not isinstance(row, BadInput)]
+
+    @functools.cached_property
+    def peeked(self) -> Sequence[Values]:
+        return [flat(row, strict=False) for row in self.first]
+
+    @functools.cached_property
+    def columns(self) -> Columns:
+        names = self._names()
+        asked = self.config.image_column is not None or self.config.label_column is not None
+        if not asked and any(VERTEX_IMAGE in row for row in self.first):
+            columns = with_box_columns(Columns(VERTEX_IMAGE), names, self.peeked, self.config)
+        else:
+            columns = find_columns(names, self.peeked, self.config, self.manifest)
+        is_vertex = columns.image is not None and not asked
+        return with_lists(columns._replace(is_vertex=is_vertex), self.first)
+
+    def _names(self) -> list[str]:
+        """The names in the first rows, and those that flags name and only later rows have.
+
+        Reads on while one that a flag names has not been seen: none of millions of rows may have it.
+        """
+        names = list(dict.fromkeys(name for row in self.first for name in all_names(row)))
+        check_columns(f"{self.where}, which", names)
+        asked = {self.config.image_column or "", *asked_labels(self.config, names)} - {""}
+        missing = {name.lower() for name in asked} - {name.lower() for name in names}
+        for _, item in self.read() if missing else ():
+            if not isinstance(item, BadInput):
+                late = [name for name in all_names(item) if name.lower() in missing]
+                names += late
+                missing.difference_update(map(str.lower, late))
+                if not missing:
+                    break
+        return names
+
+    def mapper(self) -> Callable[[Values], Row]:
+        return RowMapper(self.columns, JSON, RowColumns(self.columns, self.first, self.config)).row
+
+    def check(self) -> None:
+        if not self.first:
+            raise ValueError(
+                f"{self.where}, whose first lines are no JSON objects; --source jsonl wants one object a line"
+            )
+        if any(task in row for row in self.first for task in VERTEX_TASKS if VERTEX_IMAGE in row):
+            raise ValueError(
+                f"{self.where}, an import file for another task; "
+                "those for classification and object detection are read"
+            )
+
+
+class ManifestSource(Source):
+    """Lists the rows of manifests.
+
+    Attributes:
+        table: reads one of them.
+        extensions: of manifests.
+        records: makes rows into records.
+    """
+
+    table: ClassVar[type[Table]]
+    extensions: ClassVar[tuple[str, ...]]
+    records: ClassVar[type[RowRecords]] = RowRecords
+    flags: ClassVar[tuple[str, ...]] = ("annotations", "image_column", "label_column", "label_pattern")
+    searches_roots = True
+
+    def described(self, config: SourceConfig) -> str:
+        """What the columns of the first manifest are, for people. Raises OSError or ValueError."""
+        table = self.table(manifests(config)[0], config)
+        found = table.columns.describe()
+        folder = self.records(config, table.manifest).images.find_folder(table.first_images())
+        return found if folder is None else f"{found}; images are found in {folder!r}"
+
+    def check_input(self, config: SourceConfig) -> None:
+        check_manifests(config, self.name, self.extensions)
+        for manifest in manifests(config):
+            table = self.table(manifest, config)
+            table.check()
+            table.mapper()
+
+    def split_names(self, config: SourceConfig) -> tuple[str, ...] | None:
+        try:
+            if any(self.table(manifest, config).may_name_splits() for manifest in manifests(config)):
+                return None
+            return tuple(sorted(set(splits_by_name(config).values())))
+        except (OSError, ValueError):  # `check` says what is wrong
+            return None
+
+    def schemas(self, config: SourceConfig) -> tuple[str, ...]:
+        has_boxes = any(self.table(manifest, config).columns.has_boxes for manifest in manifests(config))
+        return ("detection",) if has_boxes else ()
+
+    def items(self, config: SourceConfig, scratch: str) -> Items:
+        tables = [self.table(manifest, config) for manifest in manifests(config)]
+        boxes = BoxRows() if any(table.columns.box for table in tables) else None
+        splits = splits_by_name(config)
+        for table in tables:
+            names_splits = table.columns.split is not None
+            split = None if names_splits else splits.get(table.manifest.path)
+            records = self.records(config, table.manifest, split, by_folder=not names_splits)
+            records.images.find_folder(table.first_images())
+            for line, row in table.rows():
+                if isinstance(row, BadInput):
+                    yield records.failure(line, row)
+                elif boxes is None:
+                    yield records.record(row, line)
+                elif (item := boxes.add(records, row, line)) is not None:
+                    yield item
+        if boxes is not None:
+            yield from boxes.records()
+
+
+class CsvSource(ManifestSource):
+    """Lists the rows of CSV manifests."""
+
+    name = "csv"
+    description = Description(
+        reads="`.csv`, `.tsv`: a header and a row an image, or a row a box; comma, semicolon, tab "
+        "or vertical bar; UTF-8 or UTF-16; "
+        "Vertex AI's import file without a header",
+        label="the label column",
+        split="the split column; else a folder of the image",
+        key="path of the image below its root",
+        example="labels.csv\nphotos/\n  1.jpg\n  2.jpg",
+    )
+    table = CsvTable
+    extensions = ("csv", "tsv")
+    untyped = True
+
+
+class JsonlSource(ManifestSource):
+    """Lists the rows of JSON Lines manifests."""
+
+    name = "jsonl"
+    description = Description(
+        reads="`.jsonl`, `.ndjson`, `.jsonlines`: an object an image, or an object a box; "
+        "Vertex AI's import file",
+        label="the label column",
+        split="the split column; else a folder of the image",
+        key="path of the image below its root",
+        example="labels.jsonl\nphotos/\n  1.jpg\n  2.jpg",
+    )
+    table = JsonTable
+    extensions = JSON_LINES

@@ -1,0 +1,316 @@
+"""Values of rows as labels, splits, boxes, sizes and free features. They are text, or typed as in JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from recordmill.transforms.internal_errors import internal_errors
+from recordmill.transforms.records import BadInput, Box, FeatureValue, Scalar
+from recordmill.transforms.sources.names import normal_split
+
+Labels = tuple[str | int, ...]
+
+VERTEX_SPLITS = {
+    "train": "train",
+    "training": "train",
+    "validation": "validation",
+    "test": "test",
+    "unassigned": None,
+    "": None,
+}
+"""Vertex AI's ml_use, in lower case, and the split it is."""
+
+_UNNAMED = "object"  # the label of boxes where no column has one
+_ATTRIBUTES = {"iscrowd": "is_crowd", "pose": "view"}
+_SCALARS = {str, int, float, bool, bytes}
+_FAR_OFF = 2.0  # more than a box sticks out whose coordinates are shares of the image
+
+
+def whole(value: Any) -> Any:
+    """A float without a fraction as the integer; any other value as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def is_missing(value: object) -> bool:
+    """Whether a typed value is absent: null, NaN or an empty text."""
+    return value is None or value == "" or value != value
+
+
+def is_empty(value: object) -> bool:
+    """Whether a value is null or blank."""
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def is_label(value: object) -> bool:
+    """Whether a value is text or an integer."""
+    return isinstance(value, str | int) and not isinstance(value, bool)
+
+
+def number_in(value: object) -> float | None:
+    """A finite number, or that in a text; else None."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    if isinstance(value, str) and "_" in value:  # which Python takes for a thousands separator
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def shown(value: object) -> str:
+    """The JSON text of a value, cut for a message."""
+    return json.dumps(value, ensure_ascii=False, default=str)[:100]
+
+
+def labels_in(value: object, column: str = "") -> Labels:
+    """The labels of a typed value: none, one, or a list of them.
+
+    Raises:
+        BadInput: stage `manifest`: a label is neither text nor a whole number.
+    """
+    if is_missing(value):
+        return ()
+    labels = tuple(map(whole, value if isinstance(value, list) else [value]))
+    if not all(map(is_label, labels)):
+        detail = f"{column} is {shown(value)}" if column else shown(value)
+        raise BadInput("manifest", "label is not text or an integer", detail)
+    return labels
+
+
+def labels_of_text(cell: str) -> Labels:
+    """The labels of a text: none, one, or those of a JSON list. Raises BadInput as `labels_in`."""
+    cell = cell.strip()
+    if cell.startswith("[") and cell.endswith("]"):
+        try:
+            labels = json.loads(cell)
+        except (ValueError, RecursionError):
+            return (cell,)
+        return labels_in(labels)
+    return (cell,) if cell else ()
+
+
+def split_in(value: object, column: str) -> str | None:
+    """The normalised split that a value names. In `ml_use` these are Vertex AI's names.
+
+    The value may be no valid name of a split: that matters only where `--splits` does not replace it.
+    """
+    text = "" if value is None else str(value).strip()
+    if column.lower() == "ml_use" and text.lower() in VERTEX_SPLITS:
+        return VERTEX_SPLITS[text.lower()]
+    return normal_split(text) or None
+
+
+def box_of(values: Sequence[object], sides: bool) -> Box | None:
+    """The box in four values, or None where all are empty.
+
+    Raises:
+        BadInput: stage `annotations`, `box is not four numbers`.
+    """
+    if all(map(is_empty, values)):
+        return None
+    numbers = [number for value in values if (number := number_in(value)) is not None]
+    if len(values) != 4 or len(numbers) != 4:
+        detail = ", ".join("" if is_empty(value) else str(value)[:40] for value in values[:8])
+        raise BadInput("annotations", "box is not four numbers", detail)
+    x, y, right, bottom = numbers
+    return Box(x, y, x + right, y + bottom) if sides else Box(x, y, right, bottom)
+
+
+def box_in(values: object, sides: bool) -> Box:
+    """The box in a list of four numbers. Raises BadInput as `box_of`, also where it is empty."""
+    box = box_of(values, sides) if isinstance(values, list) else None
+    if box is None:
+        raise BadInput("annotations", "box is not four numbers", shown(values))
+    return box
+
+
+def listed(value: object) -> Sequence[object]:
+    """The values of a list, or of its JSON text; a single value where it is neither."""
+    if is_empty(value):
+        return ()
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return (value,)
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+def look_relative(boxes: Sequence[Box]) -> bool:
+    """Whether coordinates are all from 0 to 1, and one is between."""
+    values = [value for box in boxes for value in box]
+    return all(0 <= value <= 1 for value in values) and any(0 < value < 1 for value in values)
+
+
+def check_unit(box: Box, relative: bool) -> None:
+    """Raises BadInput where a box lies so far out of the image that it cannot be in shares of its sides."""
+    if relative and any(abs(value) > _FAR_OFF for value in box):
+        raise BadInput(
+            "annotations",
+            "box is not relative",
+            f"{', '.join(map(str, box))}; other boxes of the manifest are shares of the image, from 0 to 1",
+        )
+
+
+def size_of(height: object, width: object) -> tuple[int, int] | None:
+    """Height and width of an image; None where one is empty or 0.
+
+    Raises:
+        BadInput: stage `annotations`, `size is not two whole numbers`.
+    """
+    if is_empty(height) or is_empty(width):
+        return None
+    numbers = [number for value in (height, width) if (number := number_in(value)) is not None]
+    if len(numbers) != 2 or any(number < 0 or not number.is_integer() for number in numbers):
+        raise BadInput("annotations", "size is not two whole numbers", f"height {height}, width {width}")
+    return (int(numbers[0]), int(numbers[1])) if all(numbers) else None
+
+
+def box_label(value: object, column: str | None) -> str | int:
+    """The label of a box; `object` where there is no column of labels.
+
+    Raises:
+        BadInput: stage `annotations`; it is empty, or neither text nor an integer.
+    """
+    if column is None:
+        return _UNNAMED
+    value = whole(value)
+    if isinstance(value, str) and (text := value.strip()):
+        return text
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if is_missing(value) or is_empty(value):
+        raise BadInput("annotations", "box without a label", f"{column} is empty")
+    raise BadInput("annotations", "label is not text or an integer", f"{column} is {str(value)[:100]}")
+
+
+def renamed(values: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """Attributes of an object with their usual names; the first wins where two come to one name."""
+    attributes: dict[str, Scalar] = {}
+    for column, value in values.items():
+        name = column if column in attributes else _ATTRIBUTES.get(column.lower(), column)
+        attributes[column if name in attributes else name] = value
+    return attributes
+
+
+def all_names(item: Mapping[str, Any]) -> list[str]:
+    """The names in an object, and those of inner objects as `outer/inner`."""
+    return list(dict.fromkeys((*item, *flat(item, strict=False))))
+
+
+def take(item: dict[str, Any], name: str) -> Any:
+    """Takes a value out of an object by its name, or by `outer/inner`; None where there is none."""
+    if name in item:
+        return item.pop(name)
+    for at in range(len(name)):
+        inner = item.get(name[:at]) if name[at] == "/" else None
+        if isinstance(inner, dict) and (value := take(inner, name[at + 1 :])) is not None:
+            return value
+    return None
+
+
+def feature_value(value: Any, mixed: bool = False) -> FeatureValue:
+    """A value as a free feature: itself, a list of scalars as a tuple, else JSON text.
+
+    Args:
+        value: not null.
+        mixed: scalars of a list may be of several types, not only integers among floats.
+    """
+    if isinstance(value, (str, int, float, bytes)):
+        return value
+    if isinstance(value, list):
+        kinds = set(map(type, value))
+        if kinds <= {int, float} or (kinds <= _SCALARS and (mixed or len(kinds) == 1)):
+            return tuple(value)
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def flat(item: Mapping[str, Any], strict: bool = True, mixed: bool = True) -> dict[str, FeatureValue]:
+    """The features in an object, those of inner objects as `outer/inner`; null is left out.
+
+    Raises:
+        BadInput: two values come out under one name, or one has none; not raised unless `strict`.
+    """
+    features: dict[str, FeatureValue] = {}
+    _gather(features, "", item, strict, mixed)
+    return features
+
+
+def _gather(
+    features: dict[str, FeatureValue], prefix: str, item: Mapping[str, Any], strict: bool, mixed: bool
+) -> None:
+    for inner, value in item.items():
+        name = f"{prefix}{inner}" if prefix else inner
+        if isinstance(value, dict):
+            _gather(features, f"{name}/", value, strict, mixed)
+            continue
+        if strict and (name in features or not name.strip("/")):
+            reason = "two values have the same name" if name else "a value has no name"
+            raise BadInput("manifest", reason, name)
+        if value is not None:
+            features[name] = feature_value(value, mixed)
+
+
+@internal_errors("annotations")
+def flattened(text: str) -> tuple[Labels, dict[str, FeatureValue]]:
+    """Labels (`label`, or else `class`) and free features of the JSON object of one sample.
+
+    Raises:
+        BadInput: stage `annotations`, `not JSON` or `not a JSON object`.
+    """
+    try:
+        item = json.loads(text)
+        if not isinstance(item, dict):
+            raise BadInput("annotations", "not a JSON object", f"it is {text[:40]!r}")
+        for key in ("label", "class"):
+            value = item.get(key)
+            labels = value if isinstance(value, list) else [value]
+            if labels and all(map(is_label, labels)) and "" not in labels:
+                del item[key]
+                return tuple(labels), flat(item, strict=False, mixed=False)
+        return (), flat(item, strict=False, mixed=False)
+    except (ValueError, RecursionError) as error:
+        raise BadInput("annotations", "not JSON", str(error)) from error
+
+
+class ValueKind(NamedTuple):
+    """How the values of a table are read.
+
+    Attributes:
+        is_text: values have no types.
+        labels: of a value.
+        features: of the columns that have no other meaning.
+        attributes: of an object, from the columns that have no other meaning.
+    """
+
+    is_text: bool
+    labels: Callable[[Any, str], Labels]
+    features: Callable[[Mapping[str, Any]], dict[str, FeatureValue]]
+    attributes: Callable[[Mapping[str, Any]], dict[str, Scalar]]
+
+
+def _filled(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value}
+
+
+def _scalars(values: Mapping[str, Any]) -> dict[str, Scalar]:
+    """Attributes: lists as their JSON text."""
+    found: Iterable[tuple[str, FeatureValue]] = flat(values).items()
+    return renamed(
+        {
+            name: json.dumps(value, ensure_ascii=False) if isinstance(value, tuple) else value
+            for name, value in found
+        }
+    )
+
+
+TEXT = ValueKind(True, lambda cell, _: labels_of_text(cell), _filled, lambda values: renamed(_filled(values)))
+"""Values of CSV. An empty cell is no feature."""
+
+JSON = ValueKind(False, lambda value, _: labels_in(value), flat, _scalars)
+"""Values of JSON. Features of inner objects are called `outer/inner`."""
