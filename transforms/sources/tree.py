@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
@@ -42,13 +43,14 @@ class TreeFile(NamedTuple):
 
 class _Folder(NamedTuple):
     """A folder on the way: its real path, what keys in it start with, the real paths of those that led here,
-    and how many of them were reached by a link.
+    how many of them were reached by a link, and the listings that its own is taken from.
     """
 
     path: str
     prefix: str
     lineage: frozenset[str]
     links: int
+    listings: ListingsAhead
 
 
 class Tree:
@@ -69,7 +71,7 @@ class Tree:
         passes_over: Callable[[str], str | None] | None = None,
     ) -> None:
         path = real_path(root)
-        self._root = _Folder(path, "", frozenset((path,)), 0)
+        self._root = _Folder(path, "", frozenset((path,)), 0, ListingsAhead())
         self._skip_dirs = frozenset(map(real_path, skip_dirs))
         self._confinement = Confinement((path, *image_roots))
         self._passes_over = passes_over
@@ -89,17 +91,17 @@ class Tree:
         """
         folder = self._root
         for name in prefix.rstrip("/").split("/") if prefix else ():
-            inner = self._subfolder(folder, name)
+            inner = self._subfolder(folder, name, ListingsAhead())
             if not isinstance(inner, _Folder):
                 if inner is not None:
                     yield inner
                 return
             folder = inner
-        levels = [self._visit(folder, ListingsAhead(), on_listed, keys)]
+        levels = [self._visit(folder, keys, on_listed)]
         while levels:
             for item in levels[-1]:
-                if isinstance(item, _Visit):
-                    levels.append(self._visit(item.folder, item.listings, None, keys))
+                if isinstance(item, _Folder):
+                    levels.append(self._visit(item, keys))
                     break
                 yield item
             else:
@@ -128,14 +130,11 @@ class Tree:
         return bool(name) and not is_hidden(name) and f"{self._root.path}/{path}" not in self._skip_dirs
 
     def _visit(
-        self,
-        folder: _Folder,
-        listings: ListingsAhead,
-        on_listed: Callable[[list[Entry]], None] | None,
-        keys: KeyRange,
-    ) -> Iterator[TreeFile | Failure | _Visit]:
+        self, folder: _Folder, keys: KeyRange, on_listed: Callable[[list[Entry]], None] | None = None
+    ) -> Iterator[TreeFile | Failure | _Folder]:
+        """What is in a folder; a folder in it is visited before the next item comes."""
         names = keys.within(folder.prefix)
-        listed = listings.entries(folder.path, names, is_whole=on_listed is not None)
+        listed = folder.listings.entries(folder.path, names, is_whole=on_listed is not None)
         while True:
             try:
                 found = next(listed, None)
@@ -146,26 +145,17 @@ class Tree:
                 return
             if on_listed is not None:
                 on_listed(found)
-            yield from self._visit_some(folder, found, names)
-
-    def _visit_some(
-        self, folder: _Folder, found: list[Entry], names: KeyRange
-    ) -> Iterator[TreeFile | Failure | _Visit]:
-        """Some of what is in a folder."""
-        ahead = ListingsAhead(self._to_visit(folder, found, names))
-        try:
-            for entry in found:
-                name = entry.name
-                if not name.endswith("/"):
-                    yield self._file(folder, entry)
-                elif isinstance(item := self._subfolder(folder, name[:-1]), _Folder):
-                    if names.within(name) == EVERYTHING:
-                        ahead.visit()
-                    yield _Visit(item, ahead)
-                elif item is not None and names.has(name):
-                    yield item
-        finally:
-            ahead.close()
+            with contextlib.closing(ListingsAhead(self._to_visit(folder, found, names))) as ahead:
+                for entry in found:
+                    name = entry.name
+                    if not name.endswith("/"):
+                        yield self._file(folder, entry)
+                    elif isinstance(item := self._subfolder(folder, name[:-1], ahead), _Folder):
+                        if names.within(name) == EVERYTHING:
+                            ahead.visit()
+                        yield item
+                    elif item is not None and names.has(name):
+                        yield item
 
     def _to_visit(self, folder: _Folder, found: list[Entry], names: KeyRange) -> list[str]:
         """Paths of the folders in a folder whose complete listings are requested ahead."""
@@ -175,7 +165,7 @@ class Tree:
         paths = (one.path for one in folders if one.basename and not is_hidden(one.basename))
         return [path for path in paths if path not in self._skip_dirs]
 
-    def _subfolder(self, folder: _Folder, name: str) -> _Folder | Failure | None:
+    def _subfolder(self, folder: _Folder, name: str, listings: ListingsAhead) -> _Folder | Failure | None:
         """The folder `name`, what is wrong with it, or None where it is to be left out without a word."""
         prefix = f"{folder.prefix}{name}/"
         if not name:  # in an object store alone
@@ -194,7 +184,7 @@ class Tree:
             return None
         if path in folder.lineage or links > _MAX_LINKED_FOLDERS:
             return skipped(prefix, "loop of symbolic links", f"it leads to {path}")
-        return _Folder(path, prefix, folder.lineage | {path}, links)
+        return _Folder(path, prefix, folder.lineage | {path}, links, listings)
 
     def _file(self, folder: _Folder, entry: Entry) -> TreeFile | Failure:
         key = folder.prefix + entry.name
@@ -210,10 +200,3 @@ class Tree:
             return failed(key, fault)
         except OSError as error:
             return failed(key, os_fault(error, "list"))
-
-
-class _Visit(NamedTuple):
-    """A folder that comes next, and the listings that its own is taken from."""
-
-    folder: _Folder
-    listings: ListingsAhead

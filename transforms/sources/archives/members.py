@@ -36,30 +36,14 @@ from recordmill.transforms.storage.zip_member import DEFLATED, LARGEST, LOCAL_HE
 
 DAMAGED = "damaged archive"
 _OUTWARD = re.compile(r"^/|^[A-Za-z]:|[\\\0]")
-# `tarfile` makes numbers, text and paths of what it reads without looking
-_TAR_DAMAGE = (
-    tarfile.TarError,
-    EOFError,
-    gzip.BadGzipFile,
-    zlib.error,
-    ValueError,
-    OverflowError,
-    MemoryError,
-)
 _BLOCK = 512
 _CHUNK = 1 << 20
 _LARGEST_HEADER = 16 << 20  # of pax records and of a long name: a compressed archive may claim any size
 _LONGEST_END = 64 << 20  # of zeros after the last member: compressed, there may be any number
-_ZIP_DAMAGE = (
-    zipfile.BadZipFile,
-    struct.error,
-    zlib.error,
-    lzma.LZMAError,
-    EOFError,
-    MemoryError,
-    OverflowError,
-    RuntimeError,
-    ValueError,
+# `tarfile` and `zipfile` make numbers, text and paths of what they read without looking
+_DAMAGE = (
+    *(tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, struct.error, zlib.error, lzma.LZMAError),
+    *(EOFError, MemoryError, OverflowError, RuntimeError, ValueError),
 )
 _LONGEST_EXTRA = 0xFFFF
 _ENCRYPTED, _UTF8 = 0x1, 0x800
@@ -123,7 +107,7 @@ def _tar_members(path: str, prefix: str, spool: Spool | None) -> Iterator[Member
         walk = _TarWalk(path, prefix, gzip.GzipFile(fileobj=stored) if is_gzip(path) else stored, spool)
         try:
             yield from walk.members()
-        except _TAR_DAMAGE as error:
+        except _DAMAGE as error:
             yield failed(prefix.rstrip("/") or path.rpartition("/")[2], walk.damage(error))
 
 
@@ -160,7 +144,7 @@ class _TarWalk:
         return BadInput("list", DAMAGED, f"{self._path} at byte {self._at}: {error}; what is before is read")
 
     def members(self) -> Iterator[Member | Failure]:
-        """Walks the archive. Raises one of `_TAR_DAMAGE`."""
+        """Walks the archive. Raises one of `_DAMAGE`."""
         headers: Any = _Headers(self._stream)
         archive = tarfile.TarFile(fileobj=headers, encoding="utf-8", errors="surrogateescape")
         while (info := archive.next()) is not None:
@@ -172,7 +156,7 @@ class _TarWalk:
         self._check_end()
 
     def _check_end(self) -> None:
-        """Raises one of `_TAR_DAMAGE` unless the archive ends where its members do: `tarfile` does not."""
+        """Raises one of `_DAMAGE` unless the archive ends where its members do: `tarfile` does not."""
         self._stream.seek(self._at)
         if self._stream.read(_BLOCK).strip(b"\0"):
             raise tarfile.ReadError("there is no header of a member")
@@ -224,7 +208,7 @@ class _TarWalk:
             data = self._stream.read(size)
             if len(data) < size:
                 raise EOFError(f"{len(data)} of {size} bytes are there")
-        except _TAR_DAMAGE as error:
+        except _DAMAGE as error:
             raise self.damage(error) from error
         return data
 
@@ -238,7 +222,7 @@ def naming_damage(fault: Callable[[str], Exception]) -> Iterator[None]:
     """
     try:
         yield
-    except _ZIP_DAMAGE as error:
+    except _DAMAGE as error:
         raise fault(one_line(error)) from error
     except OSError as error:  # of bz2 or gzip, or of seeking to where a directory says
         if error.errno not in (None, errno.EINVAL):
