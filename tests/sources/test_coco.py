@@ -23,7 +23,7 @@ from recordmill.transforms.records import (
     Rle,
     Segment,
 )
-from recordmill.transforms.sources.coco.json_sections import JsonSections
+from recordmill.transforms.sources.coco.files import JsonSections
 from recordmill.transforms.sources.coco.source import CocoSource
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.source import Item

@@ -9,9 +9,9 @@ import pytest
 
 from recordmill.transforms.records import AnnotatedObject, Box, ClassNames, Failure, ImageRecord, ImageRef
 from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.entries_by_image import EntriesByImage
 from recordmill.transforms.sources.openimages.source import OpenImagesSource
 from recordmill.transforms.sources.source import Item
-from recordmill.transforms.sources.spool import Spool
 from tests.buckets.server import BucketServer
 from tests.sources.sniffing import sniff
 
@@ -345,15 +345,15 @@ def test_a_bucket_gives_the_same(tmp_path: Path, bucket: str, bucket_server: Buc
 @pytest.mark.slow
 def test_rows_cost_no_memory() -> None:
     count = 50_000
-    spool = Spool()
+    entries = EntriesByImage()
     tracemalloc.start()
     for number in range(count):
-        spool.add(number * 7919 % 1000, b"%d" % number)
+        entries.add(number * 7919 % 1000, b"%d" % number)
     used = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert used < 20_000  # 8 bytes an image
-    found = [list(map(int, spool.of(number))) for number in range(1001)]
-    spool.close()
+    found = [list(map(int, entries.of(number))) for number in range(1001)]
+    entries.close()
     assert found == [
         [number for number in range(count) if number * 7919 % 1000 == image] for image in range(1001)
     ]

@@ -210,6 +210,18 @@ def test_records_that_cannot_be_used(
         pytest.fail(f"{found}")
 
 
+def test_numbers_that_are_not_finite(tmp_path: Path) -> None:
+    points = {f"image__object__keypoint__{name}": [0.5, 0.5] for name in "xy"}
+    seen = {"image__object__keypoint__visibility": [float("inf"), 2.0]}
+    image = {"image__encoded": encoded(), "image__height": float("inf"), "label": 1}
+    path = write(tmp_path / "x.tfrecord", [example(**image, **BOXES, **points, **seen)])
+    found = record_of(read(path, tmp_path)[0])
+    assert (found.image is not None, found.annotations.size) == (True, None)
+    (failure,) = read(path, tmp_path, include_annotations=("keypoints",))
+    assert isinstance(failure, Failure)
+    assert failure.reason == "visibility of a keypoint is not a number"
+
+
 def test_objects_with_all_there_is(tmp_path: Path) -> None:
     masks = [encoded(number, "PNG") for number in (1, 2)]
     record = example(

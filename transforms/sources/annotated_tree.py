@@ -45,40 +45,24 @@ _T = TypeVar("_T")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FileAnnotations:
-    """The content of an annotation file.
+    """The content of an annotation file."""
 
-    Attributes:
-        filename: path of the image; may be empty.
-        folder: of the image; may be empty.
-        size: (height, width), or None if it is not stated.
-        objects: with box, mask or both.
-        labels: of the image.
-        image_data: the image itself in base64, or None.
-        left: (number, reason, detail) of each shape that is left out.
-    """
-
-    filename: str
+    filename: str  # path of the image; filename and folder may be empty
     folder: str
-    size: tuple[int, int] | None
+    size: tuple[int, int] | None  # height, width
     objects: tuple[AnnotatedObject, ...]
     labels: tuple[str, ...] = ()
-    image_data: str | None = None
-    left: tuple[tuple[int, str, str], ...] = ()
+    image_data: str | None = None  # the image itself in base64
+    left: tuple[tuple[int, str, str], ...] = ()  # number, reason and detail of shapes that are left out
 
 
 class AnnotatedTree(abc.ABC):
-    """The files of an input with an annotation file for each image. Subclasses sort them in `put`.
-
-    Attributes:
-        selection: of the call.
-        unread: files that are neither image nor annotations, or cannot be read.
-        class_files: lists of classes.
-    """
+    """The files of an input with an annotation file for each image. Subclasses sort them in `put`."""
 
     def __init__(self, config: SourceConfig) -> None:
         self.selection = Selection(config)
-        self.unread: list[Failure] = []
-        self.class_files: dict[str, TreeFile] = {}
+        self.unread: list[Failure] = []  # neither image nor annotations, or not readable
+        self.class_files: dict[str, TreeFile] = {}  # lists of classes
         self._tree = Tree(config.input, config.image_roots, config.skip_dirs)
         self._root = real_path(config.input)
         self._image_roots = tuple(map(real_path, config.image_roots))
@@ -128,8 +112,7 @@ class AnnotatedTree(abc.ABC):
             stem: path without extension that the image has unless it is as `named`.
 
         Raises:
-            BadInput: stage `annotations`; `annotation without its image`, or `outside the input root`.
-            OSError: one that may pass, and has not.
+            BadInput: stage `annotations`; `annotation without its image`, `outside the input root`, ….
         """
         named = named.replace("\\", "/")
         if _DRIVE.match(named):
@@ -199,11 +182,7 @@ class AnnotatedTree(abc.ABC):
     def record(
         self, image: TreeFile, file: TreeFile, split: str | None, annotations: Annotations
     ) -> ImageRecord | Failure:
-        """The record of an image and its annotation file, unless it is not selected.
-
-        Raises:
-            BadInput: stage `annotations`, `image has another annotation`.
-        """
+        """The record of an image, if it is selected. Raises BadInput if it has another annotation file."""
         self._claim(image, file)
         return self.selection.item(
             image.key, lambda: ImageRecord(image.key, image.ref, split, annotations, file.key, image.size)
@@ -229,11 +208,7 @@ class AnnotatedTree(abc.ABC):
 
 
 def parsed(file: TreeFile, data: bytes | BadInput, parse: Callable[[bytes], _T]) -> _T:
-    """The parsed content of a file.
-
-    Raises:
-        BadInput: its bytes cannot be read or parsed; the detail names the file.
-    """
+    """The parsed content of a file. Raises BadInput with the file in its detail."""
     try:
         if isinstance(data, BadInput):
             raise data
@@ -243,13 +218,7 @@ def parsed(file: TreeFile, data: bytes | BadInput, parse: Callable[[bytes], _T])
 
 
 def split_folders(*choices: Iterable[str]) -> tuple[str, ...]:
-    """The folders that are named like splits, of the first choice that has any.
-
-    They are the first parts below any wrapper, and all of them are named so.
-
-    Args:
-        choices: keys of annotation files, of one folder or another.
-    """
+    """The first folders below any wrapper, if all are named like splits; of the first choice with such."""
     for keys in choices:
         parts = {tuple(folder_of(key).split("/")) for key in keys}
         firsts = {part[0] for part in parts}

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from recordmill.transforms.records import IGNORE, ClassNames, JobError
 from recordmill.transforms.sources.names import clipped
+from recordmill.transforms.sources.small_files import small_text
 from recordmill.transforms.sources.tree import TreeFile
-from recordmill.transforms.storage.files import open_file
 
 _NAMES = """
     aeroplane bicycle bird boat bottle bus car cat chair cow diningtable dog horse motorbike person
@@ -28,7 +28,6 @@ UNLABELLED = "__ignore__"
 """LabelMe's name of -1, which is 255 in an image."""
 
 _VOID = 0xE0E0C0  # the colour of the borders of VOC's objects
-_MOST_BYTES = 1 << 20
 
 
 class ClassTable(NamedTuple):
@@ -66,25 +65,17 @@ def color_of(cells: Sequence[str]) -> int | None:
     return red << 16 | green << 8 | blue
 
 
-def read_lines(path: str, name: str) -> list[str]:
-    """The lines of a small text file, stripped.
-
-    Args:
-        path: real path.
-        name: for messages.
+def read_names(path: str, name: str) -> list[str]:
+    """The names of classes in a file, one a line.
 
     Raises:
-        ValueError: it is too large, or not UTF-8.
-        OSError: it cannot be read.
+        ValueError: as `small_text`; or a line between others is blank, so that the next ids are in doubt.
     """
-    with open_file(path) as stream:
-        data = stream.read(_MOST_BYTES + 1)
-    if len(data) > _MOST_BYTES:
-        raise ValueError(f"{name!r} has more than {_MOST_BYTES} bytes, too many for names of classes")
-    try:
-        return [line.strip() for line in data.decode("utf-8-sig").splitlines()]
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{name!r} is not UTF-8 at byte {error.start}") from error
+    lines = [line.strip() for line in small_text(path, name).rstrip().splitlines()]
+    if "" in lines:
+        at = lines.index("") + 1
+        raise ValueError(f"{name!r} has a blank line between names, line {at}; each line names a class")
+    return lines
 
 
 def read_class_table(path: str, name: str) -> ClassTable:
@@ -94,7 +85,8 @@ def read_class_table(path: str, name: str) -> ClassTable:
         ValueError: it is not what it should be.
         OSError: it cannot be read.
     """
-    lines = [line for line in read_lines(path, name) if line and not line.startswith("#")]
+    lines = [line.strip() for line in small_text(path, name).splitlines()]
+    lines = [line for line in lines if line and not line.startswith("#")]
     is_map = name.rpartition("/")[2].lower() == LABEL_MAP
     table = _label_map(lines, name) if is_map else ClassTable(_listed_names(lines), voc_colors())
     names = table.names.names

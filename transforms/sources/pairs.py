@@ -25,19 +25,12 @@ _LONGEST_LINE = 1 << 16
 
 
 class ImageSet(NamedTuple):
-    """Images of one split.
+    """Images of one split: those below a folder, or in a list."""
 
-    Attributes:
-        split: its name in the description.
-        text: path in the description.
-        key: below a root, of a folder (empty for the root) or a list of images; None where there is neither.
-        list_path: real path of the list; empty for a folder.
-    """
-
-    split: str
-    text: str
-    key: str | None
-    list_path: str = ""
+    split: str  # as the description has it
+    text: str  # path in the description
+    key: str | None  # path below a root; empty for the root, None where nothing is there
+    list_path: str = ""  # real path of the list; empty for a folder
 
 
 class Listed(NamedTuple):
@@ -105,10 +98,10 @@ def folder_splits(config: SourceConfig) -> tuple[str, ...]:
         folders = [root]
         for folder in folders:
             for name in names_in(folder, ROOT_NAMES):
-                split, is_of_images = split_named(name), folder == root and name.lower() in IMAGE_FOLDERS
-                if (split or is_of_images) and is_folder(f"{folder}/{name}"):
-                    found.update([split] if split else ())
+                is_of_images = folder == root and name.lower() in IMAGE_FOLDERS
+                if (is_of_images or split_named(name)) and is_folder(f"{folder}/{name}"):
                     folders += [f"{folder}/{name}"] if is_of_images else ()
+                    found.update(filter(None, [split_named(name)]))
     return tuple(sorted(found))
 
 
@@ -118,36 +111,27 @@ def is_split_list(key: str) -> bool:
 
 
 def images_of_splits(
-    images: Collection[str],
-    sets: Sequence[ImageSet],
-    find: Callable[[str, ImageSet], tuple[str, str | None]],
+    images: Collection[str], sets: Sequence[ImageSet], find: Callable[[str, ImageSet], tuple[str, str | None]]
 ) -> Iterator[Listed | Failure]:
     """The images of each set, then those in none; without sets all images, whose splits are folders.
 
-    Args:
-        images: keys.
-        sets: of the splits.
-        find: returns the key of an image, and its annotation if the line gives one, for a line of a list;
-            raises BadInput.
+    `find` returns the key of the image in a line of a list, and of its annotation if the line has one, or
+    raises BadInput.
     """
-    if not sets:
+    if all(one.key is None for one in sets):
         yield from (Listed(key, folder_split(key)) for key in images)
         return
     seen: set[str] = set()
     for one in sets:
         if one.key is None:
             yield skipped(one.text, "named images are not there", f"of {one.split}")
-        elif one.list_path:
-            for item in _read_list(one, find):
-                if isinstance(item, Listed):
-                    seen.add(item.key)
-                yield item
-        else:
-            folder = f"{one.key}/".lstrip("/")
-            for key in images:
-                if key.startswith(folder) and key not in seen:
-                    seen.add(key)
-                    yield Listed(key, one.split)
+            continue
+        folder = f"{one.key}/".lstrip("/")
+        inner = (Listed(key, one.split) for key in images if key.startswith(folder) and key not in seen)
+        for item in _read_list(one, find) if one.list_path else inner:
+            if isinstance(item, Listed):
+                seen.add(item.key)
+            yield item
     yield from (skipped(key, "image in no split") for key in images if key not in seen)
 
 
@@ -160,15 +144,16 @@ def _read_list(
         for number, line in enumerate(iter(lambda: lines.readline(_LONGEST_LINE), ""), 1):
             if not (text := line.strip()):
                 continue
-            origin = f"{os.path.basename(one.key or '')}, line {number}"
+            origin = f"{(one.key or '').rpartition('/')[2]}, line {number}"
             try:
                 key, annotation = find(text, one)
             except BadInput as fault:
                 fault.detail = origin
                 yield failed(text, fault)
                 continue
-            if key in seen:
-                yield skipped(key, "image listed twice", origin)
-            else:
-                seen.add(key)
-                yield Listed(key, one.split, origin, annotation)
+            yield (
+                skipped(key, "image listed twice", origin)
+                if key in seen
+                else Listed(key, one.split, origin, annotation)
+            )
+            seen.add(key)

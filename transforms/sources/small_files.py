@@ -16,8 +16,6 @@ MAX_XML_BYTES = 16 << 20
 _MAX_DEPTH = 100
 _MAX_ELEMENTS = 500_000
 _MAX_TEXT_BYTES = 1 << 22
-_SNIFFED_FOLDERS = 60
-_SNIFFED_DEPTH = 5
 
 _T = TypeVar("_T")
 
@@ -85,20 +83,7 @@ def small_text(path: str, name: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{name!r} is not UTF-8") from error
-
-
-def small_names(path: str, name: str) -> list[str]:
-    """The names of classes in a file, one a line.
-
-    Raises:
-        ValueError: as `small_text`; or a line between others is blank, so that the next ids are in doubt.
-    """
-    lines = [line.strip() for line in small_text(path, name).rstrip().splitlines()]
-    if "" in lines:
-        at = lines.index("") + 1
-        raise ValueError(f"{name!r} has a blank line between names, line {at}; each line names a class")
-    return lines
+        raise ValueError(f"{name!r} is not UTF-8 at byte {error.start}") from error
 
 
 def read_files(

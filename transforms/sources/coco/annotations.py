@@ -1,7 +1,7 @@
 """COCO's annotations of one image: objects, masks, key points, captions; and the categories they refer to.
 
 The format is https://cocodataset.org/#format-data; panoptic ones follow
-https://github.com/cocodataset/panopticapi.
+https://github.com/cocodataset/panopticapi. Functions raise BadInput for a value that does not conform.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any, TypeGuard
 
 import msgspec
 
-from recordmill.transforms.internal_errors import internal_errors
 from recordmill.transforms.records import (
     AnnotatedObject,
     BadInput,
@@ -38,11 +37,7 @@ class CocoClasses:
         self._repeated = False
 
     def add(self, category: Any, file: str) -> None:
-        """Takes an entry of `categories` of a file.
-
-        Raises:
-            JobError: it has no id or name, or another file has another name for the id.
-        """
+        """Takes an entry of `categories`. Raises JobError if it is invalid, or at odds with another file."""
         number = category.get("id") if isinstance(category, dict) else None
         name = category.get("name") if isinstance(category, dict) else None
         if not _is_category(number):
@@ -65,11 +60,7 @@ class CocoClasses:
         return ClassNames(names) if names else None
 
     def label(self, category: object) -> str | int:
-        """The label of a category id: its name; its id where categories share names, or there are none.
-
-        Raises:
-            BadInput: there is no such category.
-        """
+        """The label of a category id: its name; its id where categories share names, or there are none."""
         if not _is_category(category):
             raise BadInput("annotations", "no category", f"category_id is {category!r}")
         if not self._found:
@@ -83,22 +74,10 @@ class CocoClasses:
         return category not in self._stuff
 
 
-@internal_errors("annotations")
 def object_of(annotation: Mapping[str, Any], classes: CocoClasses, taken: Sequence[str]) -> AnnotatedObject:
-    """One annotation as an object.
-
-    Args:
-        annotation: of instances, stuff or key points.
-        classes: of the dataset.
-        taken: `masks`, `keypoints`: what is read in addition to the box. Without a box, the mask always is.
-
-    Raises:
-        BadInput: a value is not of the kind that COCO has there.
-    """
+    """An annotation of instances, stuff or key points; without a box its mask is always read."""
     box = _box(annotation.get("bbox"))
-    mask = None
-    if box is None or "masks" in taken:
-        mask = _mask(annotation.get("segmentation"))
+    mask = _mask(annotation.get("segmentation")) if box is None or "masks" in taken else None
     keypoints = _keypoints(annotation.get("keypoints")) if "keypoints" in taken else ()
     if box is None and mask is None and not keypoints:
         raise _bad("object without box and mask", annotation.get("bbox"))
@@ -116,18 +95,15 @@ def merged(one: AnnotatedObject, other: AnnotatedObject) -> AnnotatedObject:
     )
 
 
-@internal_errors("annotations")
 def caption_of(annotation: Mapping[str, Any]) -> str:
-    """The sentence of an annotation. Raises BadInput where it is none."""
-    caption = annotation["caption"]
-    if not isinstance(caption, str) or not is_unicode(caption):
+    """The sentence of an annotation."""
+    if not isinstance(caption := annotation["caption"], str) or not is_unicode(caption):
         raise _bad("caption is not text", caption)
     return caption
 
 
-@internal_errors("annotations")
 def segments_of(annotation: Mapping[str, Any], classes: CocoClasses) -> tuple[Segment, ...]:
-    """The segments of a panoptic mask. Raises BadInput where one has no valid id or category."""
+    """The segments of a panoptic mask."""
     segments = annotation["segments_info"]
     if not isinstance(segments, list):
         raise _bad("segments are not a list", segments)

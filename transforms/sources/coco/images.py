@@ -7,7 +7,7 @@ import functools
 import itertools
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 
 from recordmill.transforms.flags import flag_with
 from recordmill.transforms.records import BadInput, Failure
@@ -30,12 +30,7 @@ _DRIVE = re.compile(r"[A-Za-z]:/")
 
 
 class CocoImages:
-    """Finds images and masks by the names that annotations give them.
-
-    Args:
-        config: of the source.
-        files: all annotation files: what lies below their folders may be read.
-    """
+    """Finds images and masks by the names that annotations give them: also below the annotation files."""
 
     def __init__(self, config: SourceConfig, files: Collection[CocoFile]) -> None:
         self._root = real_path(input_root(config))
@@ -48,18 +43,13 @@ class CocoImages:
             self._written.setdefault(file.split, {})[file.written_split] = None
         self._is_folder = functools.cache(is_folder)
         self._other_names = functools.cache(_other_names)
-        self._bases: dict[tuple[str, bool], tuple[str, ...]] = {}  # by annotation file, of images or masks
-        self._in_any_case: set[tuple[str, bool]] = set()
+        self._bases = functools.cache(self._existing)
         self._image_folders: dict[str, str] = {}
         self._masks: set[str] = set()
         self._hints = _HINTS
 
     def image(self, file: CocoFile, name: str) -> LocatedFile:
-        """The image that an annotation file calls `name`.
-
-        Raises:
-            BadInput: stage `annotations`; as `Confinement.find`.
-        """
+        """The image that an annotation file calls `name`. Raises BadInput as `Confinement.find`."""
         try:
             found = self._found(file, name, is_mask=False)
         except BadInput as fault:
@@ -73,23 +63,14 @@ class CocoImages:
         return found
 
     def mask(self, file: CocoFile, name: str) -> LocatedFile:
-        """The panoptic mask that an annotation file calls `name`.
-
-        Raises:
-            BadInput: stage `annotations`; as `Confinement.find`.
-        """
+        """The panoptic mask that an annotation file calls `name`. Raises BadInput as `Confinement.find`."""
         found = self._found(file, name, is_mask=True)
         if os.path.dirname(found.path) in self._image_folders.values():
             self._masks.add(found.key)
         return found
 
     def unlisted(self, listed: Collection[Collection[str]], selection: Selection) -> Iterator[Failure]:
-        """The images in the folders of those that were found that no annotation file lists.
-
-        Args:
-            listed: keys of those that are.
-            selection: of the call.
-        """
+        """The images next to those that were found whose keys are in none of `listed`."""
         for prefix, folder in sorted(self._image_folders.items()):
             for entry in entries(folder) if folder not in self._skip_dirs else ():
                 key = f"{prefix}/{entry.name}" if prefix else entry.name
@@ -110,20 +91,17 @@ class CocoImages:
 
     def _found(self, file: CocoFile, name: str, is_mask: bool) -> LocatedFile:
         """The file below the usual folders, or else below folders whose names differ from theirs in case."""
-        folders = self._mask_folders if is_mask else self._usual_folders
-        key = file.path, is_mask
-        if key not in self._bases:
-            self._bases[key] = self._existing(folders(file))
         try:
-            return self._find(name, self._bases[key])
+            return self._find(name, self._bases(file, is_mask, False))
         except BadInput as fault:
-            if key in self._in_any_case or fault.reason != "not found":
+            if fault.reason != "not found":
                 raise
-        self._in_any_case.add(key)
-        self._bases[key] = self._existing(itertools.chain.from_iterable(map(self._respelled, folders(file))))
-        return self._find(name, self._bases[key])
+        return self._find(name, self._bases(file, is_mask, True))
 
-    def _existing(self, folders: Iterable[str]) -> tuple[str, ...]:
+    def _existing(self, file: CocoFile, is_mask: bool, in_any_case: bool) -> tuple[str, ...]:
+        folders = self._mask_folders(file) if is_mask else self._usual_folders(file)
+        if in_any_case:
+            folders = itertools.chain.from_iterable(map(self._respelled, folders))
         return tuple(dict.fromkeys(filter(self._is_folder, folders)))
 
     def _respelled(self, folder: str) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """Source `coco`: the annotation files of COCO, and of all who write its format.
 
 Instances, stuff, person key points, captions, panoptic (https://cocodataset.org/#format-data), and labels of
-whole images as CVAT and Datumaro write them. The files of one split are combined image by image: their
-annotations go to a file on disk, and each record is made of those of its image.
+images as CVAT and Datumaro write them. The files of one split are combined image by image: their annotations
+go to a file on disk, and each record is made of those of its image.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from array import array
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeGuard
 
+from recordmill.transforms.internal_errors import internal_errors
 from recordmill.transforms.records import (
     AnnotatedObject,
     Annotations,
@@ -35,10 +36,10 @@ from recordmill.transforms.sources.coco.annotations import (
     object_of,
     segments_of,
 )
-from recordmill.transforms.sources.coco.files import CocoFile, find_files
+from recordmill.transforms.sources.coco.files import CocoFile, Element, JsonSections, find_files
 from recordmill.transforms.sources.coco.images import CocoImages
-from recordmill.transforms.sources.coco.json_sections import Element, JsonSections
 from recordmill.transforms.sources.config import ANNOTATIONS, SourceConfig, readable
+from recordmill.transforms.sources.entries_by_image import EntriesByImage
 from recordmill.transforms.sources.names import (
     failed,
     is_unicode,
@@ -48,7 +49,6 @@ from recordmill.transforms.sources.names import (
 from recordmill.transforms.sources.outline import left_out
 from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.source import Description, Item, Items, Source
-from recordmill.transforms.sources.spool import Spool
 from recordmill.transforms.sources.tables.manifests import check_manifests
 from recordmill.transforms.storage.confinement import LocatedFile
 from recordmill.transforms.storage.files import is_folder, open_file
@@ -105,8 +105,8 @@ class CocoSource(Source):
     def items(self, config: SourceConfig, scratch: str) -> Items:
         files, others = find_files(config)
         yield from others
-        with contextlib.closing(Spool()) as spool:
-            yield from _Reading(config, files, spool).items()
+        with contextlib.closing(EntriesByImage()) as entries:
+            yield from _Reading(config, files, entries).items()
 
 
 def _files(config: SourceConfig) -> list[CocoFile]:
@@ -116,27 +116,16 @@ def _files(config: SourceConfig) -> list[CocoFile]:
 
 @dataclasses.dataclass(slots=True)
 class _Image:
-    """An image that files of one split list.
-
-    Attributes:
-        name: in the first of the files.
-        source_id: its id there.
-        file: number of that file.
-        found: where the image is, or why it cannot be read.
-        size: (height, width), or None.
-        features: other values of its entries.
-        fault: why the image fails although it is found.
-        numbers: its numbers in the spool, one for each file that has annotations of it.
-    """
+    """An image that files of one split list; name, id and file are those of the first of them."""
 
     name: str
     source_id: int | str
-    file: int
+    file: CocoFile
     found: LocatedFile | BadInput
-    size: tuple[int, int] | None
+    size: tuple[int, int] | None  # (height, width)
     features: Mapping[str, FeatureValue]
     fault: BadInput | None = None
-    numbers: tuple[int, ...] = ()
+    numbers: tuple[int, ...] = ()  # on disk, one for each file that has annotations of it
 
     @property
     def key(self) -> str:
@@ -144,18 +133,18 @@ class _Image:
 
 
 class _Reading:
-    """Reads annotation files once: images into memory, annotations into the spool."""
+    """Reads annotation files once: images into memory, annotations to disk."""
 
-    def __init__(self, config: SourceConfig, files: list[CocoFile], spool: Spool) -> None:
+    def __init__(self, config: SourceConfig, files: list[CocoFile], entries: EntriesByImage) -> None:
         self._files = sorted(files, key=lambda file: file.split or "")  # of one split in the order found
         self._include = config.include_annotations
         self._selection = Selection(config)
         self._finder = CocoImages(config, files)
         self._classes = CocoClasses()
-        self._spool = spool
+        self._entries = entries
         self._images: list[_Image] = []
         self._rows: dict[str, int] = {}  # of the images of a split, by key
-        self._starts: list[int] = []  # the first number of each file in the spool
+        self._starts: list[int] = []  # the first number of each file
         # Of the file that is read. Image ids are numbered as they are met, in annotations too:
         self._numbers: dict[int | str, int] = {}
         self._row_of = array("i")  # by that number; -1 where the image is not listed yet
@@ -185,25 +174,28 @@ class _Reading:
                 counts[element.section] += 1
                 try:
                     if element.section == "images":
-                        self._add_image(element.value)
+                        self._add_image(file, element.value)
                     elif element.section == "annotations":
-                        number = self._number(_image_id(element.value))
-                        self._spool.add(start + number, _kept(element, self._include))
+                        number = start + self._number(_id_in(element.value, "annotation", "image_id"))
+                        self._entries.add(number, _kept(element, self._include))
                     elif element.section == "categories":
                         self._classes.add(element.value, file.name)
                 except BadInput as fault:
-                    yield failed(_entry_key(file, element, f"number {counts[element.section]}"), fault)
+                    name = _named(element.section, element.value, f"number {counts[element.section]}")
+                    yield failed(f"{file.name}:{name}", fault)
         without_image: list[int] = []
         for number, row in enumerate(self._row_of, start):
             if row < 0:
-                without_image += self._spool.offsets(number)
-            elif self._spool.has(number):
+                without_image += self._entries.offsets(number)
+            elif self._entries.has(number):
                 self._images[row].numbers += (number,)
         for offset in sorted(without_image):
-            value = json.loads(self._spool.at(offset))
-            key = _entry_key(file, Element("annotations", value, ""), f"of image {value['image_id']}")
+            value = json.loads(self._entries.at(offset))
+            name = _named("annotations", value, f"of image {value['image_id']}")
             detail = f"the file lists no image with the id {value['image_id']!r}"
-            yield failed(key, BadInput("annotations", "annotation without its image", detail))
+            yield failed(
+                f"{file.name}:{name}", BadInput("annotations", "annotation without its image", detail)
+            )
 
     def _number(self, image: int | str) -> int:
         number = self._numbers.setdefault(image, len(self._row_of))
@@ -211,12 +203,9 @@ class _Reading:
             self._row_of.append(-1)
         return number
 
-    def _add_image(self, value: Any) -> None:
+    def _add_image(self, file: CocoFile, value: Any) -> None:
         """Takes an entry of `images`. Raises BadInput where it cannot be used, or repeats another one."""
-        if not isinstance(value, dict):
-            raise BadInput("annotations", "image is not an object", str(value)[:100])
-        if (image_id := _id(value.get("id"))) is None:
-            raise BadInput("annotations", "image without an id", f"id is {value.get('id')!r}")
+        image_id = _id_in(value, "image", "id")
         name, url = value.get("file_name"), value.get("coco_url")
         if name is None and isinstance(url, str):
             name = "/".join(url.split("/")[-2:])  # LVIS has URLs alone: .../train2017/1.jpg
@@ -229,7 +218,7 @@ class _Reading:
             raise BadInput("annotations", "image id twice", detail)
         found: LocatedFile | BadInput
         try:
-            found = self._finder.image(self._files[len(self._starts) - 1], name)
+            found = self._finder.image(file, name)
             key = found.key
         except BadInput as fault:
             found, key = fault, f"\0{name}"
@@ -246,8 +235,7 @@ class _Reading:
             if key not in _NOT_FEATURES and isinstance(item, str | int | float) and is_unicode(f"{key}{item}")
         }
         if row == len(self._images):
-            image = _Image(name, image_id, len(self._starts) - 1, found, size, features or _NO_FEATURES)
-            self._images.append(image)
+            self._images.append(_Image(name, image_id, file, found, size, features or _NO_FEATURES))
             return
         image = self._images[row]
         if image.size and size and image.size != size:
@@ -263,7 +251,7 @@ class _Reading:
             raise found
         if image.fault is not None:
             raise image.fault
-        file = self._files[image.file]
+        file = image.file
         ref = ImageRef(found.path, version=found.version)
         split = split_of_folders(found.key) if file.split is None else file.split
         origin = f"{file.name}, image {image.source_id}"
@@ -275,27 +263,30 @@ class _Reading:
         captions: list[str] = []
         masks: dict[str, MaskImage] = {}
         positions: dict[tuple[object, ...], tuple[CocoFile, int]] = {}  # in objects
-        for file, value in self._values(image):
+        entries = ((number, data) for number in image.numbers for data in self._entries.of(number))
+        for number, data in entries:
+            file = self._files[bisect.bisect_right(self._starts, number) - 1]
+            value = json.loads(data)
             try:
-                if "segments_info" in value:
-                    if masks:
-                        detail = f"of {value.get('file_name')!r}"
-                        raise BadInput("annotations", "two panoptic masks", detail)
-                    masks["panoptic"] = self._panoptic(value, file)
-                elif "caption" in value:
-                    if "captions" in self._include:
-                        captions.append(caption_of(value))
-                elif any(value.get(key) is not None for key in ("bbox", "segmentation", "keypoints")):
-                    found = object_of(value, self._classes, self._include)
-                    number, position = value.get("id"), (file, len(objects))
-                    if isinstance(number, int | str):
-                        position = positions.setdefault((number, found.label, found.box), position)
-                    if position[0] is file:
-                        objects.append(found)
-                    else:  # files of key points repeat the instances
-                        objects[position[1]] = merged(objects[position[1]], found)
-                else:
-                    labels[self._classes.label(value.get("category_id"))] = None
+                with internal_errors("annotations"):
+                    if "segments_info" in value:
+                        if masks:
+                            detail = f"of {value.get('file_name')!r}"
+                            raise BadInput("annotations", "two panoptic masks", detail)
+                        masks["panoptic"] = self._panoptic(value, file)
+                    elif "caption" in value:
+                        captions += [caption_of(value)] if "captions" in self._include else []
+                    elif all(value.get(key) is None for key in ("bbox", "segmentation", "keypoints")):
+                        labels[self._classes.label(value.get("category_id"))] = None
+                    else:
+                        found = object_of(value, self._classes, self._include)
+                        position = file, len(objects)
+                        if isinstance(object_id := value.get("id"), int | str):
+                            position = positions.setdefault((object_id, found.label, found.box), position)
+                        if position[0] is file:
+                            objects.append(found)
+                        else:  # files of key points repeat the instances
+                            objects[position[1]] = merged(objects[position[1]], found)
             except BadInput as fault:
                 detail = f"annotation {value.get('id')!r} of {file.name}: {fault.detail}"
                 raise BadInput(fault.stage, fault.reason, detail) from fault
@@ -308,13 +299,6 @@ class _Reading:
             size=image.size,
             source_id=str(image.source_id),
         )
-
-    def _values(self, image: _Image) -> Iterator[tuple[CocoFile, dict[str, Any]]]:
-        """The annotations of an image, file by file, each in its order."""
-        for number in image.numbers:
-            file = self._files[bisect.bisect_right(self._starts, number) - 1]
-            for data in self._spool.of(number):
-                yield file, json.loads(data)
 
     def _panoptic(self, value: dict[str, Any], file: CocoFile) -> MaskImage:
         name = value.get("file_name")
@@ -333,19 +317,26 @@ def _is_length(side: object) -> TypeGuard[int | float]:
     return isinstance(side, int | float) and 0 < side < math.inf and side == int(side)
 
 
-def _image_id(annotation: Any) -> int | str:
-    if not isinstance(annotation, dict):
-        raise BadInput("annotations", "annotation is not an object", str(annotation)[:100])
-    if (image := _id(annotation.get("image_id"))) is None:
-        detail = f"image_id is {annotation.get('image_id')!r}"
-        raise BadInput("annotations", "annotation without an image id", detail)
-    return image
+def _id_in(value: Any, kind: str, key: str) -> int | str:
+    """The id of an image in an entry. Raises BadInput where it has none."""
+    if not isinstance(value, dict):
+        raise BadInput("annotations", f"{kind} is not an object", str(value)[:100])
+    if (found := _id(value, key)) is None:
+        reason = f"{kind} without an {key.replace('_', ' ')}"
+        raise BadInput("annotations", reason, f"{key} is {value.get(key)!r}")
+    return found
 
 
-def _id(value: object) -> int | str | None:
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        return None
-    return value if isinstance(value, int) or is_unicode(value) else None
+def _id(value: Any, key: str = "id") -> int | str | None:
+    found = value.get(key) if isinstance(value, dict) else None
+    if isinstance(found, str):
+        return found if is_unicode(found) else None
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+
+def _named(section: str, value: Any, otherwise: str) -> str:
+    number = _id(value)
+    return f"{section.removesuffix('s')} {otherwise if number is None else number}"
 
 
 def _kept(element: Element, include: tuple[str, ...]) -> bytes:
@@ -354,10 +345,3 @@ def _kept(element: Element, include: tuple[str, ...]) -> bytes:
     if "segmentation" not in value or "masks" in include or not value.get("bbox"):
         return element.text.encode()
     return json.dumps({key: item for key, item in value.items() if key != "segmentation"}).encode()
-
-
-def _entry_key(file: CocoFile, element: Element, otherwise: str) -> str:
-    """The key of an element of a list that belongs to no image: its id, where it has one."""
-    number = _id(element.value.get("id")) if isinstance(element.value, dict) else None
-    kind = element.section.removesuffix("s")
-    return f"{file.name}:{kind} {otherwise if number is None else number}"

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 
 from recordmill.transforms.records import BadInput, Failure, ImageRecord
 from recordmill.transforms.sources.config import SourceConfig, readable
-from recordmill.transforms.sources.masks.match import ENDINGS, LOSSLESS, mask_path
-from recordmill.transforms.sources.masks.pattern import MaskPattern
+from recordmill.transforms.sources.masks.match import ENDINGS, LOSSLESS, MaskPattern, mask_path
 from recordmill.transforms.sources.names import (
     IMAGE_EXTENSIONS,
     NOT_AN_IMAGE,
@@ -165,12 +164,11 @@ def coco(look: Look) -> str | None:
 
 def imagenet(look: Look) -> str | None:
     """Folders or images have ImageNet's names, or a list has images and the numbers of classes."""
-    from recordmill.transforms.sources.imagenet.labels import find_lists
-    from recordmill.transforms.sources.imagenet.layout import find_layout
+    from recordmill.transforms.sources.imagenet.layout import Layout, find_lists
 
     if not look.is_folder:
         return None
-    layout = find_layout(look.config, _IMAGENET_FOLDERS)
+    layout = Layout(look.config, _IMAGENET_FOLDERS)
     if len(layout.synsets) > 1:
         return f"it has folders named by synset, such as {min(layout.synsets)!r}"
     if layout.named:

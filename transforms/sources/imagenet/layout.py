@@ -1,13 +1,18 @@
-"""Where an ImageNet tree has what: folders of synsets, splits, boxes, and the files that tell labels."""
+"""The folders of an ImageNet tree, and its files with classes and labels."""
 
 from __future__ import annotations
 
 import collections
-import dataclasses
-import os
+import io
+import itertools
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
+from recordmill.transforms.records import AnnotatedObject, BadInput, Box, Failure
+from recordmill.transforms.sources.annotated_tree import NO_IMAGE
 from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.imagenet.meta_mat import MatClass, read_meta_mat
 from recordmill.transforms.sources.names import (
     extension_of,
     is_hidden,
@@ -15,118 +20,368 @@ from recordmill.transforms.sources.names import (
     is_split_name,
     split_named,
     split_of_folders,
+    splits_in,
 )
+from recordmill.transforms.sources.tables.csv_cells import read_cells
 from recordmill.transforms.storage.confinement import Confinement
+from recordmill.transforms.storage.files import open_file
 from recordmill.transforms.storage.listing import entries
 from recordmill.transforms.storage.paths import real_path
 
 SYNSET = re.compile(r"n[0-9]{8}")
-"""A WordNet id: what ImageNet calls a class."""
+"""A WordNet id: ImageNet's name of a class."""
 
 ILSVRC_NAME = re.compile(r"ILSVRC20[0-9]{2}_(train|val|test)_([0-9]{8})(?:_(n[0-9]{8}))?(?:\.|$)")
-"""The name of an image: split, number and, as Hugging Face has it, synset."""
+"""The name of an image: split, number and, in Hugging Face's copy, synset."""
 
-_ANNOTATION_FOLDERS = frozenset(
-    ["annotations", "annotation", "bbox", "bboxes", "bounding_boxes", "xml", "xmls"]
-)
-_NOT_LOOKED_INTO = _ANNOTATION_FOLDERS | {"imagesets"}  # whose lists number the images, not the classes
+_ANNOTATION_FOLDERS = ("annotations", "annotation", "bbox", "bboxes", "bounding_boxes", "xml", "xmls")
+_IMAGE_SETS = "imagesets"  # its lists number the images, not the classes
 _FOLDERS = 200
 _DEPTH = 6
+_CLASS_LISTS = (
+    "imagenet_lsvrc_2015_synsets.txt",
+    "synsets.txt",
+    "imagenet_synsets.txt",
+    "loc_synset_mapping.txt",
+    "synset_words.txt",
+    "wnids.txt",
+)
+_WORDS = ("loc_synset_mapping.txt", "synset_words.txt", "imagenet_metadata.txt", "words.txt")
+_ILSVRC_ORDER = "map_clsloc.txt"
+_META = "meta.mat"
+_TRUTH = re.compile(
+    r"ilsvrc20[0-9]{2}_(?:clsloc_)?validation_ground_truth\.txt|imagenet_2012_validation_synset_labels\.txt"
+)
+_SOLUTION = re.compile(r"loc_(?:train|val)_solution\.csv")
+_TINY = "val_annotations"
+_NUMBER = re.compile(r"[0-9]{1,9}")
+_LABEL = re.compile(r"(.*\S)(?:\s*,\s*|\s+)([0-9]{1,9}|n[0-9]{8})")
+_LONGEST_META = 16 << 20
+_LONGEST_LINE = 1 << 16
 
 
-@dataclasses.dataclass(slots=True)
 class Layout:
-    """What there is in the folders above the images; keys of folders are empty or end in `/`.
+    """The first `most` folders, down to those of synsets; keys of folders are empty or end in `/`."""
 
-    Attributes:
-        root: real path of the input.
-        confinement: inside which links have to lead.
-        synsets: names of folders that are synsets.
-        splits: keys of the folders of each split.
-        annotations: keys of the folders of XML.
-        files: keys of `.txt`, `.csv` and `.mat` files by name in lower case: those nearest to the root.
-        named: an image that is named as ILSVRC's are; may be empty.
-        named_splits: splits that only the names of such images tell.
-    """
+    def __init__(self, config: SourceConfig, most: int = _FOLDERS) -> None:
+        self.root = real_path(config.input)
+        self.confinement = Confinement((self.root, *config.image_roots))
+        self.synsets: set[str] = set()  # names of folders
+        self.splits: dict[str, list[str]] = {}  # keys of the folders of each split
+        self.annotations: list[str] = []  # keys of the folders of XML
+        self.files: dict[str, str] = {}  # keys by name in lower case, of .txt, .csv and .mat near the root
+        self.named = ""  # an image named as ILSVRC's are
+        self.named_splits: set[str] = set()  # splits that only the names of such images have
+        skipped = (None, *map(real_path, config.skip_dirs))
+        self._waiting = collections.deque([""])
+        for _ in range(most):
+            if not self._waiting:
+                break
+            prefix = self._waiting.popleft()
+            is_in_split = any(map(is_split_name, prefix.split("/")))
+            for entry in entries(self.path(prefix)):
+                name = entry.name.removesuffix("/")
+                if not name or is_hidden(name):
+                    continue
+                if name == entry.name:
+                    self._note_file(prefix, name, is_in_split)
+                elif self.confinement.followed(self.path(prefix + name)) not in skipped:
+                    self._note_folder(prefix, name, is_in_split)
 
-    root: str
-    confinement: Confinement
-    synsets: set[str] = dataclasses.field(default_factory=set)
-    splits: dict[str, list[str]] = dataclasses.field(default_factory=dict)
-    annotations: list[str] = dataclasses.field(default_factory=list)
-    files: dict[str, str] = dataclasses.field(default_factory=dict)
-    named: str = ""
-    named_splits: set[str] = dataclasses.field(default_factory=set)
+    def _note_file(self, prefix: str, name: str, is_in_split: bool) -> None:
+        if extension_of(name) in ("txt", "csv", "mat"):
+            self.files.setdefault(name.lower(), prefix + name)
+        elif (match := ILSVRC_NAME.match(name)) and is_image_name(name):
+            self.named = self.named or prefix + name
+            if not is_in_split:
+                self.named_splits.add(match[1])
+
+    def _note_folder(self, prefix: str, name: str, is_in_split: bool) -> None:
+        key = f"{prefix}{name}/"
+        if SYNSET.fullmatch(name):
+            self.synsets.add(name)
+            return
+        if (split := split_named(name)) is not None and not is_in_split:
+            self.splits.setdefault(split, []).append(key)
+        if name.lower() in _ANNOTATION_FOLDERS:
+            self.annotations.append(key)
+        elif name.lower() != _IMAGE_SETS and key.count("/") < _DEPTH:
+            self._waiting.append(key)
 
     def path(self, key: str) -> str:
         """The path of a file or folder by its key."""
         return f"{self.root}/{key}".rstrip("/")
 
     def file(self, key: str) -> str:
-        """The real path of a file by its key. Raises OSError where that is outside the roots."""
+        """The real path of a file by its key. Raises OSError if that is outside the roots."""
         return self.confinement.leads_to(self.path(key))
 
 
 def split_of(key: str) -> str | None:
-    """The split that the folders of an image tell, or else its name."""
+    """The split in the folders of an image, or else in its name."""
     found = split_of_folders(key)
     if found is None and (match := ILSVRC_NAME.match(key.rpartition("/")[2])):
         return match[1]
     return found
 
 
-def find_layout(config: SourceConfig, most: int = _FOLDERS) -> Layout:
-    """Looks at the folders of a tree, down to those of synsets, which are not looked into.
+class ListedRow(NamedTuple):
+    """A row of a list: path of an image, labels, the box of Tiny ImageNet, and the line number."""
 
-    Args:
-        config: of the source.
-        most: folders that are looked at.
+    path: str
+    labels: tuple[str | int, ...]
+    box: Box | None
+    line: int
+
+
+class ImageList(NamedTuple):
+    """A list of images and the numbers or synsets of their classes; its name may name a split."""
+
+    layout: Layout
+    key: str
+    split: str | None
+
+    def rows(self) -> Iterator[ListedRow]:
+        """The rows. Raises ValueError or OSError if the file cannot be read."""
+        for number, line in enumerate(_text_lines(self.layout, self.key), 1):
+            text, labels = line.strip(), list[str | int]()
+            while match := _LABEL.fullmatch(text):  # labels are at the end
+                text = match[1]
+                labels.insert(0, int(match[2]) if _NUMBER.fullmatch(match[2]) else match[2])
+            synset, *numbers = labels or (0,)
+            if text and isinstance(synset, str) and len(numbers) == 4:
+                yield ListedRow(text.strip('"'), (synset,), Box(*map(float, numbers)), number)
+            elif text:
+                yield ListedRow(text.strip('"'), tuple(labels), None, number)
+
+
+class _LabelFile:
+    """The labels in a file by image, the rows that cannot be read, and the images that were not there."""
+
+    def __init__(
+        self, key: str, separator: str, rows: Mapping[Any, str], unread: Iterable[Failure] = ()
+    ) -> None:
+        self.key = key
+        self.rows = rows
+        self._separator = separator
+        self._unread = unread
+        self._unused = set(rows)
+
+    def take(self, image: int | str) -> str | None:
+        """The label of an image, if there is one."""
+        self._unused.discard(image)
+        return self.rows.get(image)
+
+    def unused(self) -> Iterator[Failure]:
+        """Reports the rows without a record; or the file if its rows have no image at all."""
+        yield from self._unread
+        if len(self._unused) == len(self.rows):
+            yield Failure(self.key, "annotations", "ground truth without its images", skipped=True)
+            return
+        for image in sorted(self._unused):
+            yield Failure(f"{self.key}{self._separator}{image}", "annotations", NO_IMAGE)
+
+
+class Labels:
+    """The classes and labels in all files but the XML.
+
+    Attributes:
+        listed_classes: in the order of their list; empty without a list.
+        classes: the same, or else all that folders and files name, sorted.
+        words: the display names of classes, by synset.
+        files: keys of the files that were read.
 
     Raises:
-        OSError: one of them cannot be.
+        ValueError: a file cannot be used.
     """
-    root = real_path(config.input)
-    confinement = Confinement((root, *config.image_roots))
-    layout = Layout(root, confinement)
-    skipped = frozenset(map(real_path, config.skip_dirs))
-    waiting = collections.deque([""])
-    for _ in range(most):
-        if not waiting:
-            break
-        prefix = waiting.popleft()
-        for name in (entry.name for entry in entries(layout.path(prefix))):
-            if is_hidden(name[:-1] if name[-1] == "/" else name):
-                continue
-            if name[-1] != "/":
-                _note_file(layout, prefix, name)
-            elif _is_visited(layout.path(prefix + name), skipped, confinement):
-                _note_folder(layout, prefix, name[:-1], waiting)
-    return layout
+
+    def __init__(self, layout: Layout, lists: Sequence[ImageList]) -> None:
+        self._layout = layout
+        self._files = layout.files
+        self._kit = self._read_kit()
+        names = sorted(self._files)
+        lists_of_classes = (*_CLASS_LISTS, *(one for one in names if re.fullmatch(r"synsets.*\.txt", one)))
+        class_list = next((self._files[one] for one in lists_of_classes if one in self._files), None)
+        self.listed_classes = () if class_list is None else self._read_classes(class_list)
+        truths = (self._read_truth(self._files[one]) for one in names if _TRUTH.fullmatch(one))
+        self._truth = next(truths, _LabelFile("", "", {}))
+        self._solutions = [self._read_solution(self._files[one]) for one in names if _SOLUTION.fullmatch(one)]
+        self._label_files = [one for one in (self._truth, *self._solutions) if one.key]
+        named = {text.partition(" ")[0] for file in self._label_files for text in file.rows.values()} - {""}
+        named.update(*(self._synsets_in(one) for one in lists))
+        self.classes = self.listed_classes or tuple(sorted(layout.synsets | named))
+        self.words = self._read_words()
+        used = {*map(self._files.get, (*_WORDS, _ILSVRC_ORDER, _META)), class_list}
+        self.files = {*used, *(file.key for file in self._label_files), *(one.key for one in lists)}
+
+    def true_label(self, name: str) -> str | None:
+        """The synset of an image of the flat validation set. Raises BadInput if it has no line."""
+        match = ILSVRC_NAME.match(name)
+        if not self._truth.key or match is None or match[1] != "val":
+            return None
+        found = self._truth.take(int(match[2]))
+        if found is None:
+            detail = f"{self._truth.key} has {len(self._truth.rows)}"
+            raise BadInput("annotations", "no line in the ground truth", detail)
+        return found
+
+    def solved(self, stem: str) -> tuple[AnnotatedObject, ...]:
+        """The objects of an image in Kaggle's solutions. Raises BadInput if its row cannot be read."""
+        if not self._solutions:
+            return ()
+        texts = [file.take(stem) for file in self._solutions]
+        cells = next((text for text in reversed(texts) if text is not None), "").split()
+        try:
+            boxes = [Box(*map(float, cells[at + 1 : at + 5])) for at in range(0, len(cells), 5)]
+        except (TypeError, ValueError) as error:
+            detail = "it is a synset, xmin, ymin, xmax and ymax for each box"
+            raise BadInput("annotations", "not a prediction string", detail) from error
+        return tuple(map(AnnotatedObject, cells[::5], boxes))
+
+    def class_of(self, label: str | int) -> str | int:
+        """The class of a label in a list. Raises BadInput for a number beyond the list of classes."""
+        if isinstance(label, str) or not self.listed_classes:
+            return label
+        if label >= len(self.listed_classes):
+            detail = f"{label}; there are {len(self.listed_classes)} classes, the first one is 0"
+            raise BadInput("annotations", "number of no class", detail)
+        return self.listed_classes[label]
+
+    def unused(self) -> Iterator[Failure]:
+        """Reports labels without their image, and rows that cannot be read."""
+        return itertools.chain(*(file.unused() for file in self._label_files))
+
+    def _synset_lines(self, key: str) -> Iterator[tuple[str, str]]:
+        """The lines of a file: a synset and the text after it, or a name of another kind."""
+        for line in filter(None, map(str.strip, _text_lines(self._layout, key))):
+            first, *rest = line.split(maxsplit=1)
+            yield (first, rest[0] if rest else "") if SYNSET.fullmatch(first) else (line, "")
+
+    def _read_classes(self, key: str) -> tuple[str, ...]:
+        classes = tuple(synset for synset, _ in self._synset_lines(key))
+        if len(set(classes)) < len(classes) or not classes:
+            raise ValueError(f"{key!r} names {'a class twice' if classes else 'no class'}")
+        return classes
+
+    def _read_kit(self) -> dict[str, list[MatClass]]:
+        """The ids, synsets and words in `map_clsloc.txt` (`n02119789 1 kit_fox`) and `meta.mat`, by file."""
+        kit = {}
+        if (key := self._files.get(_ILSVRC_ORDER)) is not None:
+            rows = ((synset, *text.partition(" ")[::2]) for synset, text in self._synset_lines(key))
+            kit[key] = [
+                MatClass(int(number) if number.isdecimal() else 0, synset, words.replace("_", " "))
+                for synset, number, words in rows
+            ]
+        if (key := self._files.get(_META)) is not None:
+            with open_file(self._layout.file(key)) as stream:
+                data = stream.read(_LONGEST_META)
+            try:
+                kit[key] = read_meta_mat(data)
+            except ValueError as error:
+                raise ValueError(f"{key!r}: {error}") from error
+        return kit
+
+    def _read_truth(self, key: str) -> _LabelFile:
+        lines = [line.strip() for line in _text_lines(self._layout, key)]
+        while lines and not lines[-1]:
+            lines.pop()
+        if not all(map(SYNSET.fullmatch, lines)):
+            order = self._ilsvrc_order()
+            for at, line in enumerate(lines):
+                if not _NUMBER.fullmatch(line) or not 1 <= int(line) <= len(order):
+                    allowed = f"1 to {len(order)}, or all synsets"
+                    raise ValueError(f"{key!r}, line {at + 1} is {line[:50]!r}; it may be {allowed}")
+                lines[at] = order[int(line) - 1]
+        return _LabelFile(key, ":", dict(enumerate(lines, 1)))
+
+    def _ilsvrc_order(self) -> tuple[str, ...]:
+        """The synsets in the order of ILSVRC's ids, from 1, which is not that of the alphabet."""
+        for key, found in self._kit.items():
+            if sorted(one.number for one in found) != list(range(1, len(found) + 1)):
+                raise ValueError(f"{key!r} has not the ids 1 to {len(found)}, each once")
+            return tuple(one.synset for one in sorted(found))
+        if list(self.listed_classes) != sorted(self.listed_classes):
+            return self.listed_classes
+        raise ValueError(
+            "the ground truth has ILSVRC's ids, which are not in the order of the alphabet; put beside it "
+            "meta.mat or map_clsloc.txt of the development kit, or take a ground truth of synsets "
+            "(imagenet_2012_validation_synset_labels.txt)"
+        )
+
+    def _read_solution(self, key: str) -> _LabelFile:
+        rows = read_cells(_text_lines(self._layout, key))
+        if next(rows, (0, None))[1] != ["ImageId", "PredictionString"]:
+            raise ValueError(f"{key!r}: its first line is not ImageId,PredictionString")
+        found: dict[str, str] = {}
+        unread = []
+        for line, row in rows:
+            if isinstance(row, BadInput):
+                raise ValueError(f"{key!r}, line {line}: {row.detail}")
+            if len(row) == 2 and row[0] not in found:
+                found[row[0]] = row[1]
+            elif row:
+                reason = "image listed twice" if len(row) == 2 else "row has not two cells"
+                unread.append(Failure(f"{key}:{line}", "annotations", reason, row[0]))
+        return _LabelFile(key, ": ", found, unread)
+
+    def _synsets_in(self, one: ImageList) -> set[str]:
+        """The synsets in a list. Raises ValueError if its class numbers begin with 1."""
+        labels = {label for row in one.rows() for label in row.labels}
+        synsets = {label for label in labels if isinstance(label, str)}
+        numbers = {label for label in labels if isinstance(label, int)}
+        count = len(self.listed_classes)
+        if count and numbers and 0 not in numbers and max(numbers) == count:
+            raise ValueError(
+                f"{one.key!r} has the class numbers {min(numbers)} to {max(numbers)}, and there are "
+                f"{count} classes; the first one is 0: take 1 from each"
+            )
+        return synsets
+
+    def _read_words(self) -> dict[str, str]:
+        """The display names of the classes: each from the first file that has it."""
+        classes, words = set(self.classes), dict[str, str]()
+        files = [self._synset_lines(self._files[name]) for name in _WORDS if name in self._files]
+        kit = ((one.synset, one.words) for found in self._kit.values() for one in found)
+        for synset, text in itertools.chain(*files, kit):
+            if synset in classes and text:
+                words.setdefault(synset, text)
+        return words
 
 
-def _note_file(layout: Layout, prefix: str, name: str) -> None:
-    if extension_of(name) in ("txt", "csv", "mat"):
-        layout.files.setdefault(name.lower(), prefix + name)
-    elif (match := ILSVRC_NAME.match(name)) and is_image_name(name):
-        layout.named = layout.named or prefix + name
-        if not any(map(is_split_name, prefix.split("/"))):
-            layout.named_splits.add(match[1])
+def find_lists(layout: Layout) -> list[ImageList]:
+    """The lists of a tree, by their names and their first lines."""
+    found = []
+    for name, key in sorted(layout.files.items()):
+        stem = name.removesuffix(".txt")
+        if stem != name and (is_split_name(stem) or stem.endswith("_map") or stem == _TINY):
+            splits = splits_in(stem)
+            one = ImageList(layout, key, splits.pop() if len(splits) == 1 else None)
+            if _is_list(one):
+                found.append(one)
+    return found
 
 
-def _note_folder(layout: Layout, prefix: str, name: str, waiting: collections.deque[str]) -> None:
-    key = f"{prefix}{name}/"
-    if SYNSET.fullmatch(name):
-        layout.synsets.add(name)
-        return
-    split = split_named(name)
-    if split is not None and not any(map(is_split_name, prefix.split("/"))):
-        layout.splits.setdefault(split, []).append(key)
-    if name.lower() in _ANNOTATION_FOLDERS:
-        layout.annotations.append(key)
-    if name.lower() not in _NOT_LOOKED_INTO and key.count("/") < _DEPTH:
-        waiting.append(key)
+def _is_list(one: ImageList) -> bool:
+    """Whether the first rows have labels other than a running number, as ILSVRC's ImageSets have."""
+    try:
+        rows = list(itertools.islice(one.rows(), 3))
+    except ValueError:
+        return False
+    if not rows or not all(row.labels for row in rows):
+        return False
+    counts = all(row.labels == (row.line,) and not is_image_name(row.path) for row in rows)
+    return not (counts and len(rows) > 1) and all(
+        is_image_name(row.path) or ILSVRC_NAME.match(row.path) or SYNSET.match(row.path) for row in rows
+    )
 
 
-def _is_visited(path: str, skipped: frozenset[str], confinement: Confinement) -> bool:
-    """Whether a folder is part of the input, as the walk over it has it."""
-    return bool(os.path.basename(path)) and confinement.followed(path) not in (None, *skipped)
+def _text_lines(layout: Layout, key: str) -> Iterator[str]:
+    """The lines of a text file. Raises ValueError if it is not UTF-8 or has a very long line."""
+    try:
+        with io.TextIOWrapper(open_file(layout.file(key)), encoding="utf-8-sig") as stream:
+            while line := stream.readline(_LONGEST_LINE):
+                if len(line) == _LONGEST_LINE:
+                    raise ValueError(f"{key!r} has a line of more than {_LONGEST_LINE} characters")
+                yield line
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{key!r} is not UTF-8: {error.reason}") from error

@@ -14,7 +14,7 @@ from typing import NamedTuple
 _LONGEST = 32 << 20
 _HEADER = 128
 _MATRIX, _COMPRESSED = 14, 15
-_STRUCT = 2
+_STRUCT, _CHARACTERS = 2, 4  # classes of matrices
 _NUMBERS = {1: "b", 2: "B", 3: "h", 4: "H", 5: "i", 6: "I", 7: "f", 9: "d", 12: "q", 13: "Q"}
 _TEXTS = {1: "latin-1", 2: "latin-1", 4: "utf-16-le", 16: "utf-8", 17: "utf-16-le"}
 _FIELDS = ("ILSVRC2012_ID", "WNID", "words")
@@ -29,17 +29,17 @@ class MatClass(NamedTuple):
 
 
 def read_meta_mat(data: bytes) -> list[MatClass]:
-    """The classes of a meta.mat.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """The classes of a meta.mat. Raises ValueError if it is none."""
     if len(data) < _HEADER or data[126:128] != b"IM":
         raise ValueError("it is not a little-endian MATLAB 5 file")
     try:
         for kind, element in _elements(data[_HEADER:]):
             if kind == _COMPRESSED:
-                kind, element = next(_elements(_unpacked(element)))
+                unpacker = zlib.decompressobj()
+                unpacked = unpacker.decompress(element, _LONGEST)
+                if unpacker.unconsumed_tail:
+                    raise ValueError(f"it has more than {_LONGEST} bytes in one variable")
+                kind, element = next(_elements(unpacked))
             if kind == _MATRIX and (found := _classes(element)):
                 return found
     except (struct.error, zlib.error, LookupError, StopIteration, ArithmeticError, UnicodeError) as error:
@@ -47,16 +47,8 @@ def read_meta_mat(data: bytes) -> list[MatClass]:
     raise ValueError(f"it has no struct with the fields {', '.join(_FIELDS)}")
 
 
-def _unpacked(data: bytes) -> bytes:
-    unpacker = zlib.decompressobj()
-    found = unpacker.decompress(data, _LONGEST)
-    if unpacker.unconsumed_tail:
-        raise ValueError(f"it has more than {_LONGEST} bytes in one variable")
-    return found
-
-
 def _elements(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The data elements one after the other: type and bytes; short ones have both in their tag."""
+    """Type and bytes of each data element; a short one has its bytes in the tag."""
     at = 0
     while at + 8 <= len(data):
         kind, size = struct.unpack_from("<II", data, at)
@@ -71,23 +63,20 @@ def _elements(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _classes(matrix: bytes) -> list[MatClass]:
-    """The classes of a struct that has their fields; none of another variable."""
-    parts = _elements(matrix)
-    flags, dimensions = next(parts)[1], next(parts)[1]
-    next(parts)  # its name
+    """The classes in a struct with their fields; none in another variable."""
+    parts = (data for _, data in _elements(matrix))
+    flags, dimensions, _ = next(parts), next(parts), next(parts)
     if flags[0] != _STRUCT:
         return []
-    (width,) = struct.unpack("<i", next(parts)[1])
-    names = next(parts)[1]
+    (width,), names = struct.unpack("<i", next(parts)), next(parts)
     if width < 1:
         raise ValueError("it is damaged: names of fields have no length")
     fields = [names[at : at + width].partition(b"\0")[0].decode() for at in range(0, len(names), width)]
     if not set(_FIELDS) <= set(fields):
         return []
-    count = math.prod(struct.unpack(f"<{len(dimensions) // 4}i", dimensions))
     found = []
-    for _ in range(count):
-        cells = {name: next(parts)[1] for name in fields}
+    for _ in range(math.prod(struct.unpack(f"<{len(dimensions) // 4}i", dimensions))):
+        cells = {name: next(parts) for name in fields}
         number, synset, words = [_value(cells[name]) for name in _FIELDS]
         found.append(MatClass(int(number), str(synset), str(words)))
     return found
@@ -96,9 +85,8 @@ def _classes(matrix: bytes) -> list[MatClass]:
 def _value(matrix: bytes) -> str | float:
     """A text, or a single number."""
     parts = _elements(matrix)
-    flags = next(parts)[1]
-    next(parts), next(parts)  # dimensions, name
+    (_, flags), _, _ = next(parts), next(parts), next(parts)
     kind, data = next(parts, (16, b""))
-    if flags[0] == 4:  # characters
+    if flags[0] == _CHARACTERS:
         return data.decode(_TEXTS[kind])
     return float(struct.unpack_from(f"<{_NUMBERS[kind]}", data)[0])

@@ -26,8 +26,11 @@ from recordmill.transforms.sources.annotated_tree import (
 )
 from recordmill.transforms.sources.class_tables import same_classes
 from recordmill.transforms.sources.config import SourceConfig, readable
-from recordmill.transforms.sources.labelme.labelme_json import decoded, read_labelme_json
-from recordmill.transforms.sources.labelme.web_xml import read_labelme_xml
+from recordmill.transforms.sources.labelme.annotation_files import (
+    decoded,
+    read_labelme_json,
+    read_labelme_xml,
+)
 from recordmill.transforms.sources.names import (
     extension_of,
     folder_of,

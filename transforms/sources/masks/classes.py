@@ -7,22 +7,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from recordmill.transforms.records import BadInput
+from recordmill.transforms.sources.class_tables import LABEL_MAP, UNLABELLED, Colors, color_of, read_names
 from recordmill.transforms.sources.names import clipped
-from recordmill.transforms.sources.small_files import small_names, small_text
+from recordmill.transforms.sources.small_files import small_text
 from recordmill.transforms.sources.tables.csv_cells import read_cells
-from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.files import is_file, open_file
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 NAME_FILES = ("classes.txt", "class_names.txt", "names.txt", "labels.txt")
-COLOR_FILES = ("label_colors.txt", "class_dict.csv", "labelmap.txt")
-_UNLABELLED = "__ignore__"  # LabelMe's name of -1, which is 255 in an image
+COLOR_FILES = ("label_colors.txt", "class_dict.csv", LABEL_MAP)
 _ID_MODES = frozenset(("1", "L", "P", "I", "I;16"))
 _MOST_CLASSES = 64  # of a mask; a grey photograph has more values
 
-Colors = tuple[tuple[int, int], ...]
 _T = TypeVar("_T")
 
 
@@ -40,12 +38,12 @@ class MaskClasses(NamedTuple):
     file: str = ""
 
 
-def mask_classes(root: str, within: Confinement, masks: Sequence[str]) -> MaskClasses:
+def mask_classes(root: str, leads_to: Callable[[str], str], masks: Sequence[str]) -> MaskClasses:
     """Reads the first of `NAME_FILES` and `COLOR_FILES` in a folder; masks in colours need one of the latter.
 
     Args:
         root: the folder.
-        within: roots in which its files have to lie, links followed.
+        leads_to: as `Confinement.leads_to`.
         masks: paths of the first masks, which show whether all are in colours, ids, or black and white.
 
     Raises:
@@ -56,11 +54,12 @@ def mask_classes(root: str, within: Confinement, masks: Sequence[str]) -> MaskCl
     colors: Colors = ()
     files = COLOR_FILES if in_colors else (*NAME_FILES, *COLOR_FILES)
     file = next((name for name in files if is_file(f"{root}/{name}")), "")
+    path = f"{root}/{file}"
     if file in COLOR_FILES:
-        names, colors = _color_table(f"{root}/{file}", within.leads_to(f"{root}/{file}"))
+        names, colors = _color_table(path, leads_to(path))
     elif file:
-        found = small_names(within.leads_to(f"{root}/{file}"), f"{root}/{file}")
-        names = dict(enumerate(found[found[:1] == [_UNLABELLED] :]))
+        found = read_names(leads_to(path), path)
+        names = dict(enumerate(found[found[:1] == [UNLABELLED] :]))
     elif in_colors:
         raise ValueError(
             f"the masks are in colours, and no table in {root!r} says what these are; "
@@ -91,15 +90,9 @@ def is_mask_of(mask: str, image: str) -> bool:
 
     The image must be in colour.
     """
-
-    def size_of_mask(found: Image) -> tuple[int, int] | None:
-        return found.size if found.mode in _ID_MODES and found.getcolors(_MOST_CLASSES) else None
-
     with contextlib.suppress(OSError):
-        size = _look(mask, size_of_mask)
-        return size is not None and size == _look(
-            image, lambda found: None if found.mode in _ID_MODES else found.size
-        )
+        size = _look(mask, lambda it: it.mode in _ID_MODES and it.getcolors(_MOST_CLASSES) and it.size)
+        return bool(size) and size == _look(image, lambda it: it.mode not in _ID_MODES and it.size)
     return False
 
 
@@ -135,7 +128,7 @@ def _color_table(name: str, path: str) -> tuple[dict[int, str], Colors]:
 def _rows(file: str, lines: list[str]) -> Iterator[tuple[str, int]]:
     """The name and the colour in each line of a table."""
     is_csv = file.endswith(".csv")
-    cells_of = _label_map_cells if file.endswith("labelmap.txt") else _color_cells
+    cells_of = _label_map_cells if file.endswith(LABEL_MAP) else _color_cells
     rows: Iterable[tuple[int, list[str] | BadInput]] = (
         read_cells(lines) if is_csv else enumerate(map(cells_of, lines), 1)
     )
@@ -146,12 +139,10 @@ def _rows(file: str, lines: list[str]) -> Iterator[tuple[str, int]]:
             continue
         if number == 1 and is_csv and not cells[-1].strip().isdecimal():
             continue  # the names of its columns
-        name, values = cells[0].strip(), [cell.strip() for cell in cells[1:4]]
-        are_bytes = all(len(one) < 4 and one.isdecimal() and int(one) < 256 for one in values)
-        if not name or len(values) < 3 or not are_bytes:
+        name, color = cells[0].strip(), color_of(cells[1:4])
+        if not name or color is None:
             raise ValueError(f"{file!r}, line {number} is not a name with three numbers from 0 to 255")
-        red, green, blue = map(int, values)
-        yield name, red << 16 | green << 8 | blue
+        yield name, color
 
 
 def _label_map_cells(line: str) -> list[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from recordmill.transforms.sources.masks.pattern import MaskPattern
 from recordmill.transforms.sources.names import extension_of, is_split_name, name_stem, stem_of
 from recordmill.transforms.sources.pairs import (
     IMAGE_FOLDERS,
@@ -36,21 +36,17 @@ _OTHER = ("_color", "_instanceIds", "_instanceTrainIds")  # Cityscapes' other pi
 _IMAGE_ENDING = "_leftImg8bit"
 _NEXT_TO = re.compile(r"(.+?)[-_ ]?(annots?|annotations?|masks?|labels?|gt)", re.IGNORECASE)
 
+_FIELD = re.compile(r"\{([^{}]*)\}")
+_FIELDS = {"stem": "[^/]+", "name": "[^/]+", "folder": ".*"}
+
 
 class Matched(NamedTuple):
-    """Files by what they are.
-
-    Attributes:
-        images: keys of files that may be images, in order.
-        masks: the keys of the masks of each image that has any; several where they cannot be told apart.
-        orphans: keys of masks without an image.
-        others: keys of masks that are not used, and why.
-    """
+    """Keys of images and masks."""
 
     images: list[str]
-    masks: dict[str, list[str]]
-    orphans: list[str]
-    others: dict[str, str]
+    masks: dict[str, list[str]]  # of each image that has any; several where they cannot be told apart
+    orphans: list[str]  # masks without an image
+    others: dict[str, str]  # masks that are not used, and why
 
 
 def mask_path(key: str) -> str | None:
@@ -75,6 +71,52 @@ def mask_path(key: str) -> str | None:
 def image_path(key: str) -> str:
     """The path of an image without the folder that says it is one."""
     return without_folder(stem_of(key), IMAGE_FOLDERS).removesuffix(_IMAGE_ENDING)
+
+
+class MaskPattern:
+    """A path below the input with `{stem}`, `{name}` and `{folder}` of the image.
+
+    Raises:
+        ValueError: it names no image, or something else than these, or leads out of the input.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        said = f"--mask_pattern is {pattern!r}"
+        fields = set(_FIELD.findall(pattern))
+        if unknown := sorted(fields - _FIELDS.keys()):
+            raise ValueError(
+                f"{said}, which has {{{unknown[0]}}}; it may have {{stem}}, {{name}}, {{folder}}"
+            )
+        if "{" in (rest := _FIELD.sub("", pattern)) or "}" in rest:
+            raise ValueError(f"{said}, which has a brace without the other")
+        if not fields & {"stem", "name"}:
+            raise ValueError(f"{said}, which is the same for all images; put {{stem}} or {{name}} in it")
+        if pattern.startswith("/") or "://" in pattern:
+            raise ValueError(f"{said}; it is a path below --input, such as masks/{{stem}}.png")
+        if ".." in pattern.replace("{folder}/../", "").split("/"):
+            raise ValueError(f"{said}; .. may follow {{folder}}/ alone")
+        self._pattern = pattern
+        tokens = re.split(r"(\{folder\}/(?:\.\./)?|\{[^{}]*\})", pattern)
+        self._regex = re.compile("".join(map(_token_regex, tokens)))
+
+    def mask_of(self, key: str) -> str | None:
+        """The key of the mask of an image; None where it would be outside the input."""
+        folder, _, name = key.rpartition("/")
+        values = {"stem": name_stem(key), "name": name, "folder": folder}
+        path = _FIELD.sub(lambda match: values[match[1]], self._pattern).lstrip("/")
+        found = posixpath.normpath(path)
+        return None if found.startswith("../") else found
+
+    def may_be_mask(self, key: str) -> bool:
+        """Whether a file lies where masks do."""
+        return bool(self._regex.fullmatch(key))
+
+
+def _token_regex(token: str) -> str:
+    if token.startswith("{folder}/"):
+        return "(?:.*/)?"
+    match = _FIELD.fullmatch(token)
+    return _FIELDS[match[1]] if match else re.escape(token)
 
 
 def match_masks(keys: Iterable[str], apart: Collection[str], pattern: MaskPattern | None) -> Matched:

@@ -11,7 +11,7 @@ import collections
 import functools
 import heapq
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from recordmill.transforms.records import (
     Annotations,
@@ -24,8 +24,7 @@ from recordmill.transforms.records import (
 )
 from recordmill.transforms.sources.config import SourceConfig, readable
 from recordmill.transforms.sources.masks.classes import COLOR_FILES, NAME_FILES, MaskClasses, mask_classes
-from recordmill.transforms.sources.masks.match import LOSSLESS, match_masks
-from recordmill.transforms.sources.masks.pattern import MaskPattern
+from recordmill.transforms.sources.masks.match import LOSSLESS, MaskPattern, match_masks
 from recordmill.transforms.sources.names import (
     NOT_AN_IMAGE,
     extension_of,
@@ -83,7 +82,7 @@ class MasksSource(Source):
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
         with readable("--input", config.input):
             if lists := _split_lists(root_of(config)):
-                return tuple(sorted(set(map(_split_of, lists))))
+                return tuple(sorted(set(lists.values())))
             splits = {folder_split(image) for image in _Masks(config).matched.masks}
             return tuple(sorted(filter(None, splits)))
 
@@ -102,7 +101,7 @@ class MasksSource(Source):
         matched = found.matched
         taken = (masks for image, masks in matched.masks.items() if selection.takes(image))
         images_of = collections.Counter(mask for masks in taken for mask in masks)
-        for item in images_of_splits(matched.images, list(found.lists()), found.find):
+        for item in images_of_splits(matched.images, found.sets, found.find):
             if isinstance(item, Failure):
                 yield item
             else:
@@ -121,7 +120,6 @@ class _Masks:
 
     def __init__(self, config: SourceConfig) -> None:
         self._root = root_of(config)
-        self._within = Confinement((self._root, *config.image_roots))
         self.files: dict[str, TreeFile] = {}
         self.failures: list[Failure] = []
         apart: set[str] = set()
@@ -137,32 +135,27 @@ class _Masks:
                     apart.add(item.key)
         pattern = None if config.mask_pattern is None else MaskPattern(config.mask_pattern)
         self.matched = match_masks(self.files, apart, pattern)
-        used = {*NAME_FILES, *COLOR_FILES, *_split_lists(self._root)}
+        lists = _split_lists(self._root)
+        used = {*NAME_FILES, *COLOR_FILES, *lists}
         if outside := next((one for one in self.failures if one.key in used), None):
             raise ValueError(f"--input is {config.input!r}: {outside.key} is {outside.reason}")
+        leads_to = Confinement((self._root, *config.image_roots)).leads_to
+        self.sets = [ImageSet(lists[one], one, one, leads_to(f"{self._root}/{one}")) for one in lists]
         self.classes = MaskClasses({})
         if self.matched.masks:
             masks = (mask for found in self.matched.masks.values() for mask in found)
             first = [self.files[mask].path for mask in heapq.nsmallest(_LOOKED_AT, masks)]
             try:
-                self.classes = mask_classes(self._root, self._within, first)
+                self.classes = mask_classes(self._root, leads_to, first)
             except ValueError as error:
                 raise ValueError(f"--input is {config.input!r}: {error}") from error
-        self.failures += [
-            skipped(key, NOT_AN_IMAGE)
-            for key in others
-            if key != self.classes.file and not is_split_list(key)
-        ]
+        unread = (key for key in others if key != self.classes.file and not is_split_list(key))
+        self.failures += (skipped(key, NOT_AN_IMAGE) for key in unread)
 
     def _is_apart(self, file: TreeFile) -> bool:
         """Whether a file lies below an image root, and not in the input or behind a link in it."""
         path = f"{self._root}/{file.key}"
         return file.path != path and not (file_system(self._root).has_links and is_file(path))
-
-    def lists(self) -> Iterator[ImageSet]:
-        """The lists of the images of splits."""
-        for name in _split_lists(self._root):
-            yield ImageSet(_split_of(name), name, name, self._within.leads_to(f"{self._root}/{name}"))
 
     @functools.cached_property
     def _listed_names(self) -> tuple[dict[str, str | None], dict[str, str | None]]:
@@ -188,11 +181,7 @@ class _Masks:
         return key, found
 
     def record(self, item: Listed, images_of: Mapping[str, int]) -> ImageRecord | Failure:
-        """The record of an image.
-
-        Args:
-            item: the image.
-            images_of: the number of images of each mask.
+        """The record of an image; `images_of` counts the images of each mask.
 
         Raises:
             BadInput: stage `annotations`; it has no mask of its own.
@@ -214,12 +203,10 @@ class _Masks:
         return ImageRecord(item.key, image.ref, item.split, annotations, item.origin, image.size)
 
 
-def _split_lists(root: str) -> list[str]:
-    return sorted(filter(is_split_list, names_in(root, ROOT_NAMES)))
-
-
-def _split_of(name: str) -> str:
-    return normal_split(stem_of(name))
+def _split_lists(root: str) -> dict[str, str]:
+    """The splits of the lists of images in a folder, by file name."""
+    names = sorted(filter(is_split_list, names_in(root, ROOT_NAMES)))
+    return {name: normal_split(stem_of(name)) for name in names}
 
 
 def _listed_names(keys: Iterable[str]) -> dict[str, str | None]:

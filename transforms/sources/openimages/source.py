@@ -29,6 +29,7 @@ from recordmill.transforms.records import (
     ImageRef,
 )
 from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.entries_by_image import EntriesByImage
 from recordmill.transforms.sources.names import (
     NOT_AN_IMAGE,
     is_image_name,
@@ -41,7 +42,6 @@ from recordmill.transforms.sources.names import (
 from recordmill.transforms.sources.openimages.files import CsvFile, csv_files, folders_called
 from recordmill.transforms.sources.selection import EXCLUDED, Selection
 from recordmill.transforms.sources.source import Description, Item, Items, Source
-from recordmill.transforms.sources.spool import Spool
 from recordmill.transforms.sources.tables.box_columns import box_of, check_unit, is_empty
 from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.storage.confinement import Confinement
@@ -94,13 +94,10 @@ class OpenImagesSource(Source):
     def split_names(self, config: SourceConfig) -> tuple[str, ...] | None:
         root = real_path(config.input)
         top = names_in(root)
-        listed = {f"{root}/{folder}": None for folder in folders_called(_IMAGES, root, top)} | {root: top}
-        names = {
-            split
-            for folder, inner in listed.items()
-            for name in (names_in(folder) if inner is None else inner)
-            if (split := split_named(name)) is not None and is_folder(f"{folder}/{name}")
-        }
+        folders = folders_called(_IMAGES, root, top)
+        inner = (f"{folder}/{name}" for folder in folders for name in names_in(f"{root}/{folder}"))
+        found = ((split_named(key.rpartition("/")[2]), key) for key in (*top, *inner))
+        names = {split for split, key in found if split is not None and is_folder(f"{root}/{key}")}
         return tuple(sorted(names)) if names else None
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
@@ -109,26 +106,18 @@ class OpenImagesSource(Source):
         return ("detection",) if has_boxes else ()
 
     def items(self, config: SourceConfig, scratch: str) -> Items:
-        with contextlib.closing(Spool()) as spool:
-            yield from _Reading(config, spool).items()
+        with contextlib.closing(EntriesByImage()) as entries:
+            yield from _Reading(config, entries).items()
 
 
 class _Row(msgspec.Struct, frozen=True, array_like=True):
-    """A row as the spool has it.
+    """A row as it is stored on disk."""
 
-    Attributes:
-        kind: `boxes`, `masks`, `present` or `absent`: a label that the image has or has not.
-        label: of the box or the image.
-        box: in shares of the image's sides.
-        flags: of _FLAGS, in their order; None where a flag is not given.
-        mask: path of the mask's image.
-    """
-
-    kind: str
+    kind: str  # boxes, masks; present or absent: a label that the image has or has not
     label: str
-    box: Box = Box(0, 0, 0, 0)
-    flags: tuple[int | None, ...] = ()
-    mask: str = ""
+    box: Box = Box(0, 0, 0, 0)  # normalised to [0, 1]
+    flags: tuple[int | None, ...] = ()  # in the order of _FLAGS
+    mask: str = ""  # path of its image
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -165,9 +154,9 @@ class _Classes:
 class _Reading:
     """Reads the input once. Image ids are numbered; those of images that exist come first."""
 
-    def __init__(self, config: SourceConfig, spool: Spool) -> None:
+    def __init__(self, config: SourceConfig, entries: EntriesByImage) -> None:
         self._config = config
-        self._spool = spool
+        self._entries = entries
         self._selection = Selection(config)
         self._root = real_path(config.input)
         self._confinement = Confinement((self._root, *config.image_roots))
@@ -255,7 +244,11 @@ class _Reading:
                 continue
             number = self._number(image)
             if file.kind == "images":
-                self._take_listed(number, row)
+                self._states[number] |= _LISTED
+                self._set_split(number, normal_split(row.get("Subset", "").strip()))
+                rotation = row.get("Rotation", "").strip()
+                if number < len(self._images) and re.fullmatch(r"-?\d{1,3}(\.0*)?", rotation):
+                    self._rotations[number] = int(float(rotation))
                 continue
             self._states[number] |= _ANNOTATED
             self._set_split(number, file.split)
@@ -272,17 +265,10 @@ class _Reading:
                 continue
             fractions += found is None
             if found is not None:
-                self._spool.add(number, _encode(found))
+                self._entries.add(number, _encode(found))
         if fractions:
             reason = "labels that nobody has verified are not taken"
             yield Failure(file.manifest.name, "annotations", reason, f"{fractions} rows", skipped=True)
-
-    def _take_listed(self, number: int, row: Mapping[str, str]) -> None:
-        self._states[number] |= _LISTED
-        self._set_split(number, normal_split(row.get("Subset", "").strip()))
-        rotation = row.get("Rotation", "").strip()
-        if number < len(self._images) and re.fullmatch(r"-?\d{1,3}(\.0*)?", rotation):
-            self._rotations[number] = int(float(rotation))
 
     def _row(self, file: CsvFile, row: Mapping[str, str]) -> _Row | None:
         """What a row says; None for a label that nobody has verified."""
@@ -303,7 +289,7 @@ class _Reading:
         if number in self._faults:
             raise self._faults[number]
         file, split = self._images[number], self._splits[number]
-        rows = [_decode(data) for data in self._spool.of(number)]
+        rows = [_decode(data) for data in self._entries.of(number)]
         features: dict[str, FeatureValue] = {}
         if absent := tuple(dict.fromkeys(row.label for row in rows if row.kind == "absent")):
             features["labels_absent"] = absent

@@ -51,13 +51,7 @@ def split_of(key: str) -> str | None:
 
 
 class Inputs(NamedTuple):
-    """The files of an input.
-
-    Attributes:
-        files: of TFRecords, in the order of their keys.
-        others: by key; they may contain class names.
-        failures: of the folder's listing.
-    """
+    """The TFRecord files of an input in the order of their keys, other files by key, and failures to list."""
 
     files: list[TreeFile]
     others: dict[str, TreeFile]

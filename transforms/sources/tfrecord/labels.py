@@ -16,7 +16,7 @@ from recordmill.transforms.storage.layout import MANIFEST
 # Features of TFDS that may have a label file, the likeliest first.
 _LABELS_TXT = ("image.class.label", "label", "labels", "class", "image.object.class.label", "image.label")
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|#[^\n]*|[{}:;,<>\[\]]|[^\s{}:;,<>\[\]"\'#]+')
-_ESCAPE = re.compile(rb"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|.)", re.DOTALL)
+_ESCAPE = re.compile(rb"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))", re.DOTALL)
 _ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r"}
 _METADATA = (MANIFEST, "features.json", "dataset_info.json", "failures.jsonl")
 _MOST_BYTES = 64 << 20
@@ -28,12 +28,9 @@ def is_metadata_name(name: str) -> bool:
 
 
 class Manifest(NamedTuple):
-    """The manifest.json of a dataset of ours.
+    """The manifest.json of a dataset of ours: splits by key of the file, and class names by id.
 
-    Attributes:
-        folder: key of its folder, ending in `/`, or empty.
-        splits: of each file it lists, by key.
-        labels: names by id.
+    The key of its folder ends in `/`, or is empty.
     """
 
     folder: str
@@ -164,12 +161,10 @@ def _unquoted(token: str) -> str:
 
 
 def _escaped(match: re.Match[bytes]) -> bytes:
-    code = match[1]
-    if code[:1] == b"x" and len(code) > 1:
-        return bytes((int(code[1:], 16),))
-    if code.isdigit() and code[0] < ord("8"):
-        return bytes((int(code, 8) & 0xFF,))
-    return _ESCAPES.get(code, code)
+    hexadecimal, octal, letter = match.groups()
+    if letter:
+        return _ESCAPES.get(letter, letter)
+    return bytes((int(hexadecimal, 16) if hexadecimal else int(octal, 8) & 0xFF,))
 
 
 def _text(file: TreeFile) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from recordmill.transforms.records import (
@@ -33,20 +33,12 @@ from recordmill.transforms.sources.tfrecord.wire import (
 )
 
 Pixels = tuple[int, int, int]
+Refer = Callable[[Span, Pixels | None], ImageRef]
 _Labels = tuple[str | int, ...]
 _T = TypeVar("_T")
 
-IMAGE_KEYS = (
-    "image/encoded",
-    "image_raw",
-    "image",
-    "img",
-    "image/raw",
-    "image_bytes",
-    "encoded",
-    "jpeg",
-    "png",
-)
+OUR_IMAGE_KEYS = ("image/encoded", "image_raw")
+IMAGE_KEYS = (*OUR_IMAGE_KEYS, "image", "img", "image/raw", "image_bytes", "encoded", "jpeg", "png")
 LABEL_KEYS = ("image/class/label", "label", "labels", "class")
 TEXT, SYNSET = "image/class/text", "image/class/synset"
 FILENAME, SOURCE_ID = "image/filename", "image/source_id"
@@ -69,12 +61,14 @@ _OBJECT_TEXTS = "image/object/class/text"
 _OBJECT_MASK = "image/object/mask"
 _KEYPOINT = "image/object/keypoint/"
 # The writer makes these anew for every record with an image.
-_WRITTEN_ANEW = re.compile(
-    "(?:image/)?(?:height|width|channels|depth|dtype|jpeg_quality)|image/(?:colorspace|format|key/sha256)"
-    "|image/(?:segmentation/class|panoptic/category|panoptic/instance)/format"
-)
+_SIZES = ("height", "width", "channels", "depth", "dtype", "jpeg_quality")
+_FORMATS = ("segmentation/class/format", "panoptic/category/format", "panoptic/instance/format", "format")
+_OTHERS = (*_SIZES, *_FORMATS, "colorspace", "key/sha256")
+_WRITTEN_ANEW = frozenset((*_SIZES, *(f"image/{name}" for name in _OTHERS)))
 _VISIBLE = 2
 _FARTHEST = 10.0  # sides of boxes are shares of width and height; larger numbers must be pixels
+_NOT_UINT8 = "pixels are not uint8"
+_REMEDY = "--input_features OLD=image/height,… tells what features are the shape, or the image"
 _UNEVEN = "lists of different lengths"
 _NO_FEATURE = Feature(None)
 
@@ -91,12 +85,7 @@ _MOST_BYTES_OF_HEADER = 64  # of a TensorProto, before its content
 
 
 class Shape(NamedTuple):
-    """The shape and format of an image by other features of its record; None where they have none.
-
-    Attributes:
-        image_format: in lower case; may be empty.
-        dtype: of pixels.
-    """
+    """The shape and format of an image by other features of its record; None or empty where absent."""
 
     height: int | None = None
     width: int | None = None
@@ -133,7 +122,7 @@ def image_within(record: bytes, span: Span, shape: Shape) -> tuple[Span, Pixels 
         count, rest = divmod(length, 1 if shape.dtype == "uint8" else _DTYPE_BYTES.get(shape.dtype, 4))
         pixels = None if rest else shape.pixels(count)
         if pixels is not None and shape.dtype != "uint8":
-            raise _not_uint8(f"they are {shape.dtype}")
+            raise BadInput("manifest", _NOT_UINT8, f"they are {shape.dtype}; write them as uint8, or as PNG")
         if pixels is not None:
             return span, pixels
     tensor = _tensor(record, span)
@@ -158,15 +147,10 @@ def _tensor(record: bytes, span: Span) -> tuple[Span, Pixels] | None:
         return None
     dtype = _TENSOR_DTYPES.get(data_type, f"of the type {data_type}")
     if dtype != "uint8":
-        raise _not_uint8(f"the tensor is {dtype}")
+        raise BadInput("manifest", _NOT_UINT8, f"the tensor is {dtype}; write it as uint8, or as PNG")
     height, width, channels = (*sizes, 1)[:3]
     fits = length == math.prod((height, width, channels)) and 1 <= channels <= 4
     return (content, (height, width, channels)) if fits else None
-
-
-def _not_uint8(found: str) -> BadInput:
-    written = "it" if found.startswith("the tensor") else "them"
-    return BadInput("manifest", "pixels are not uint8", f"{found}; write {written} as uint8, or as PNG")
 
 
 def _refer_to_record(span: Span, pixels: Pixels | None) -> ImageRef:
@@ -176,12 +160,7 @@ def _refer_to_record(span: Span, pixels: Pixels | None) -> ImageRef:
 class Fields:
     """The features of one record, or of one step of a sequence; those that were not asked for are free.
 
-    Args:
-        record: bytes.
-        features: of it, under our names.
-        lists: of a SequenceExample, a feature a step.
-        refer: makes a reference of a range of the record, which holds an image file, or raw pixels of a
-            shape; by default one into the record.
+    `refer` makes the reference of an image file, or raw pixels of a shape, in a range of the record.
     """
 
     def __init__(
@@ -189,17 +168,13 @@ class Fields:
         record: bytes,
         features: Mapping[str, Feature],
         lists: Mapping[str, list[Feature]] | None = None,
-        refer: Callable[[Span, Pixels | None], ImageRef] = _refer_to_record,
+        refer: Refer = _refer_to_record,
     ) -> None:
         self.record = record
         self.features = features
         self.lists = lists or {}
         self.refer = refer
         self._used: set[str] = set()
-
-    def use(self, names: Iterable[str]) -> None:
-        """Marks features as not free."""
-        self._used.update(names)
 
     def take(self, name: str) -> Feature:
         """A feature that is not free; one without values where there is none."""
@@ -236,45 +211,32 @@ class Fields:
 
     def free_names(self, has_image: bool) -> list[str]:
         """The names of the features that were not asked for."""
-        return sorted(
-            name
-            for name, feature in self.features.items()
-            if name not in self._used
-            and feature.kind is not None
-            and not (has_image and _WRITTEN_ANEW.fullmatch(name))
-        )
+        names = self.features.keys() - self._used - (_WRITTEN_ANEW if has_image else frozenset())
+        return sorted(name for name in names if self.features[name].kind is not None)
 
-    def shape(self, default: Shape | None = None) -> Shape:
+    def shape(self, default: Shape = Shape()) -> Shape:  # noqa: B008 (immutable)
         """The shape of the image; `default` has what this record or step does not."""
-        default = default or Shape()
         return Shape(
             self._first_integer(default.height, "image/height", "height"),
             self._first_integer(default.width, "image/width", "width"),
             self._first_integer(default.channels, "image/channels", "image/depth", "channels", "depth"),
-            self._first_text("image/format") or default.image_format,
-            self._first_text("image/dtype", "dtype") or default.dtype,
+            self._first_text(default.image_format, "image/format"),
+            self._first_text(default.dtype, "image/dtype", "dtype"),
         )
 
     def _first_integer(self, default: int | None, *names: str) -> int | None:
-        for name in names:
-            for number in self.features.get(name, _NO_FEATURE).numbers[:1]:
-                if float(number).is_integer():
-                    return int(number)
-        return default
+        firsts = (number for feature in self._named(names) for number in feature.numbers[:1])
+        return next((int(number) for number in firsts if float(number).is_integer()), default)
 
-    def _first_text(self, *names: str) -> str:
-        for name in names:
-            for span in self.features.get(name, _NO_FEATURE).spans[:1]:
-                if isinstance(found := self.scalar(span), str):
-                    return found.lower()
-        return ""
+    def _first_text(self, default: str, *names: str) -> str:
+        firsts = (self.scalar(span) for feature in self._named(names) for span in feature.spans[:1])
+        return next((text.lower() for text in firsts if isinstance(text, str)), "") or default
+
+    def _named(self, names: Iterable[str]) -> Iterator[Feature]:
+        return (self.features[name] for name in names if name in self.features)
 
 
-def read_fields(
-    record: bytes,
-    renames: Mapping[str, str],
-    refer: Callable[[Span, Pixels | None], ImageRef] = _refer_to_record,
-) -> Fields:
+def read_fields(record: bytes, renames: Mapping[str, str], refer: Refer = _refer_to_record) -> Fields:
     """The features of a record under our names; `renames` has our name by the stored one.
 
     Raises:
@@ -307,95 +269,75 @@ def read_record(
     """The record that features describe, and the names of the classes that it contains.
 
     Args:
-        fields: of an Example or a SequenceExample.
-        origin: names the record, and is its key where it has none of its own.
-        split: of its file.
-        is_ours: `image/filename`, or `sequence/key`, is its key.
-        include: `masks`, `keypoints` and `captions` that are read.
+        origin: the key of a record that has none of its own; `is_ours` allows `image/filename` as one.
+        include: those of `masks`, `keypoints` and `captions` that are read.
 
     Raises:
         BadInput: it cannot be used.
     """
-    key = (is_ours and fields.text(_SEQUENCE_KEY if fields.lists else FILENAME)) or origin
-    if fields.lists:
-        annotations, classes = _sequence(fields, key)
-        return ImageRecord(key, None, split, annotations, origin), classes
+    name_key = _SEQUENCE_KEY if fields.lists else FILENAME
+    key = (is_ours and fields.text(name_key)) or origin
     shape = fields.shape()
-    image, masks = _image(fields, shape), _masks(fields, shape)
     names: dict[int, str] = {}
     texts: dict[str, str] = {}
-    labels = _labels(fields, names, texts)
-    objects, object_names = _objects(fields, labels, include)
-    captions = [caption for name in _CAPTIONS for caption in fields.texts(name)]
+    image, masks, steps = None, {}, None
+    objects: tuple[AnnotatedObject, ...] = ()
+    captions: tuple[str, ...] = ()
+    if fields.lists:
+        labels = _labels(fields, names, texts)
+        steps = _steps(fields, shape, names, texts)
+    else:
+        image, masks = _image(fields, shape), _masks(fields, shape)
+        labels = _labels(fields, names, texts)
+        objects, object_names = _objects(fields, labels, include)
+        names = {**object_names, **names}
+        captions = tuple(caption for name in _CAPTIONS for caption in fields.texts(name))
+    filename = fields.text(name_key)
+    source_ids = [str(one) for one in fields.values(fields.take(SOURCE_ID)) if not isinstance(one, bytes)]
+    for name in _CAPTIONS:
+        fields.take(name)
+    free: dict[str, FeatureValue] = {}
+    for name in fields.free_names(bool(image or (steps and steps.frames))):
+        values = fields.values(fields.features[name])
+        free[name] = values[0] if len(values) == 1 else values
+    if filename not in ("", key):
+        free["source_filename"] = filename
     size = (shape.height or 0, shape.width or 0)
     annotations = Annotations(
         labels=labels,
-        features=_free(fields, key, FILENAME, image is not None),
+        features=free,
         objects=objects,
-        captions=tuple(captions) if "captions" in include else (),
+        captions=captions if "captions" in include else (),
         masks=masks,
         size=size if (objects or masks) and min(size) > 0 else None,
         relative=bool(objects),
-        source_id=_source_id(fields, key),
+        source_id="".join(one for one in source_ids[:1] if one != key),
+        steps=steps,
     )
     stored = (image.length or 0) if image else 0
     record = ImageRecord(key, image, split, annotations, origin, stored)
-    return record, ClassNames({**object_names, **names}, texts, optional=True)
+    return record, ClassNames(names, texts, optional=True)
 
 
-def _sequence(fields: Fields, key: str) -> tuple[Annotations, ClassNames]:
-    """A SequenceExample; its labels and features are those of its context."""
-    names: dict[int, str] = {}
-    texts: dict[str, str] = {}
-    labels = _labels(fields, names, texts)
+def _steps(context: Fields, shape: Shape, names: dict[int, str], texts: dict[str, str]) -> Steps:
+    """The steps of a SequenceExample; `names` and `texts` are as for `_labels`."""
     steps = []
-    for at in range(max(map(len, fields.lists.values()))):
-        features = {name: values[at] for name, values in fields.lists.items() if at < len(values)}
-        steps.append(Fields(fields.record, features, refer=fields.refer))
-    context = fields.shape()
-    images = [_image(step, step.shape(context)) for step in steps]
+    for at in range(max(map(len, context.lists.values()))):
+        features = {name: values[at] for name, values in context.lists.items() if at < len(values)}
+        steps.append(Fields(context.record, features, refer=context.refer))
+    images = [_image(step, step.shape(shape)) for step in steps]
     frames = tuple(image for image in images if image is not None)
     if 0 < len(frames) < len(images):
         detail = f"{len(images)} steps, of which {len(frames)} have an image"
         raise BadInput("manifest", "step without an image", detail)
-    step_labels = tuple(_labels(step, names, texts) for step in steps)
-    annotations = Annotations(
-        labels=labels,
-        features=_free(fields, key, _SEQUENCE_KEY, bool(frames)),
-        source_id=_source_id(fields, key),
-        steps=Steps(
-            frames, step_labels if any(step_labels) else (), _free_lists(fields, steps, bool(frames))
-        ),
-    )
-    return annotations, ClassNames(names, texts, optional=True)
-
-
-def _free(fields: Fields, key: str, name: str, has_image: bool) -> dict[str, FeatureValue]:
-    """The free features. The file's name, in the feature `name`, is one of them unless it is the key."""
-    filename = fields.text(name)
-    fields.use((SOURCE_ID, *_CAPTIONS))
-    free: dict[str, FeatureValue] = {}
-    for free_name in fields.free_names(has_image):
-        values = fields.values(fields.features[free_name])
-        free[free_name] = values[0] if len(values) == 1 else values
-    return {**free, "source_filename": filename} if filename and filename != key else free
-
-
-def _free_lists(fields: Fields, steps: list[Fields], has_frames: bool) -> dict[str, tuple[FeatureValue, ...]]:
-    """The free lists: each step's one value as itself, or else tuples."""
-    for step in steps:
-        step.use(LABEL_KEYS[:1])
-    found: dict[str, tuple[FeatureValue, ...]] = {}
-    for name in sorted({name for step in steps for name in step.free_names(has_frames)}):
-        values = [fields.values(feature) for feature in fields.lists[name]]
+    labels = tuple(_labels(step, names, texts) for step in steps)
+    lists: dict[str, tuple[FeatureValue, ...]] = {}
+    free = {name for step in steps for name in step.free_names(bool(frames))}
+    for name in sorted(free - {LABEL_KEYS[0]}):
+        values = [context.values(feature) for feature in context.lists[name]]
         single = all(len(value) == 1 for value in values)
-        found[name] = tuple(value[0] if single else value for value in values)
-    return found
-
-
-def _source_id(fields: Fields, key: str) -> str:
-    texts = [str(value) for value in fields.values(fields.take(SOURCE_ID)) if not isinstance(value, bytes)]
-    return texts[0] if texts and texts[0] != key else ""
+        lists[name] = tuple(value[0] if single else value for value in values)
+    return Steps(frames, labels if any(labels) else (), lists)
 
 
 def _image(fields: Fields, shape: Shape) -> ImageRef | None:
@@ -412,10 +354,13 @@ def _image(fields: Fields, shape: Shape) -> ImageRef | None:
             found, pixels = image_within(fields.record, spans[0], shape)
         except BadInput as error:
             # text under another name than these is a path or a caption, and a free feature
-            if name in IMAGE_KEYS[:2] or not _is_text(fields.scalar(spans[0])):
-                fault = fault or _naming(error, name, fields)
+            if fault is None and (name in OUR_IMAGE_KEYS or not _is_text(fields.scalar(spans[0]))):
+                detail = f"the feature {name!r}: {error.detail}"
+                if error.reason == PIXELS_UNKNOWN:
+                    detail += f"; features: {', '.join(sorted(fields.features))}; {_REMEDY}"
+                fault = BadInput(error.stage, error.reason, detail)
             continue
-        fields.use((name,))
+        fields.take(name)
         return fields.refer(found, pixels)
     if fault is not None:
         raise fault
@@ -424,14 +369,6 @@ def _image(fields: Fields, shape: Shape) -> ImageRef | None:
 
 def _is_text(value: str | bytes) -> bool:
     return isinstance(value, str) and all(letter.isprintable() or letter in "\t\n\r" for letter in value)
-
-
-def _naming(error: BadInput, name: str, fields: Fields) -> BadInput:
-    detail = f"the feature {name!r}: {error.detail}"
-    if error.reason == PIXELS_UNKNOWN:
-        remedy = "--input_features OLD=image/height,… tells what features are the shape, or the image"
-        detail = f"{detail}; features: {', '.join(sorted(fields.features))}; {remedy}"
-    return BadInput(error.stage, error.reason, detail)
 
 
 def _masks(fields: Fields, shape: Shape) -> dict[str, MaskImage]:
@@ -445,9 +382,8 @@ def _masks(fields: Fields, shape: Shape) -> dict[str, MaskImage]:
         pixels = None
         if not is_encoded(fields.record[start : min(stop, start + 16)]):
             if not (shape.height and shape.width and stop - start == shape.height * shape.width):
-                detail = (
-                    f"the feature {name!r} has {stop - start} bytes; a PNG is read, or height x width bytes"
-                )
+                found_bytes = f"the feature {name!r} has {stop - start} bytes"
+                detail = f"{found_bytes}; a PNG is read, or height x width bytes"
                 raise BadInput("annotations", "mask of no known format", detail)
             pixels = (shape.height, shape.width, 1)
         found.setdefault(kind, MaskImage(fields.refer(spans[0], pixels)))
@@ -455,12 +391,9 @@ def _masks(fields: Fields, shape: Shape) -> dict[str, MaskImage]:
 
 
 def _labels(fields: Fields, names: dict[int, str], texts: dict[str, str]) -> _Labels:
-    """The labels of the image: ids if there are any, or else text.
+    """The labels of a record or step: ids if there are any, or else text.
 
-    Args:
-        fields: of a record or step.
-        names: is given the names of classes by id.
-        texts: is given the texts of classes whose names are synsets, by name.
+    Adds class names by id to `names`, and to `texts` display texts of synsets.
     """
     found, synsets = fields.texts(TEXT), fields.texts(SYNSET)
     ids: tuple[int, ...] = ()
@@ -468,7 +401,7 @@ def _labels(fields: Fields, names: dict[int, str], texts: dict[str, str]) -> _La
     for name in LABEL_KEYS:
         feature = fields.features.get(name, _NO_FEATURE)
         if not feature:
-            fields.use((name,))
+            fields.take(name)
         elif feature.kind != "float" and not is_found:
             is_found = True
             if feature.kind == "int64":
@@ -554,12 +487,16 @@ def _boxes(fields: Fields) -> list[Box]:
 
 def _keypoints(fields: Fields, count: int, included: bool) -> list[tuple[tuple[float, float, int], ...]]:
     x, y, seen = (fields.take(f"{_KEYPOINT}{name}").numbers for name in ("x", "y", "visibility"))
-    fields.use(name for name in fields.features if name.startswith(_KEYPOINT))
+    for name in fields.features:
+        if name.startswith(_KEYPOINT):
+            fields.take(name)
     if not included or not count or not x:
         return [()] * count
     if len(x) != len(y) or len(seen) not in (0, len(x)) or len(x) % count:
         detail = f"{count} boxes, and {len(x)} x, {len(y)} y and {len(seen)} visibility of keypoints"
         raise BadInput("annotations", _UNEVEN, detail)
+    if not all(map(math.isfinite, seen)):
+        raise BadInput("annotations", "visibility of a keypoint is not a number", f"{seen}"[:100])
     points = list(zip(map(float, x), map(float, y), map(int, seen or [_VISIBLE] * len(x)), strict=True))
     each = len(x) // count
     return [tuple(points[at * each : (at + 1) * each]) for at in range(count)]
@@ -575,7 +512,7 @@ def _attributes(fields: Fields, count: int) -> list[dict[str, Any]]:
         if len(values) not in (0, count) and "/" in name:
             continue  # a list of something else is a free feature
         _check_count(count, values, key)
-        fields.use((key,))
+        fields.take(key)
         for attribute, value in zip(attributes, values, strict=False):
             attribute[name] = value
     return attributes

@@ -9,39 +9,18 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
 from recordmill.transforms.framing import HEAD_BYTES, DamagedRecordError, Frame, read_frames
 from recordmill.transforms.records import BadInput, ClassNames, Failure, ImageRecord, ImageRef
 from recordmill.transforms.sources.config import ANNOTATIONS, SourceConfig, readable
-from recordmill.transforms.sources.names import failed
+from recordmill.transforms.sources.names import failed, skipped
 from recordmill.transforms.sources.outline import left_out
-from recordmill.transforms.sources.selection import Selection
+from recordmill.transforms.sources.selection import EXCLUDED, Selection
 from recordmill.transforms.sources.source import Description, Item, Items, Source
-from recordmill.transforms.sources.tfrecord.files import (
-    Inputs,
-    inputs,
-    opened_input,
-    split_of,
-)
-from recordmill.transforms.sources.tfrecord.labels import (
-    Manifest,
-    add_classes,
-    defined_classes,
-    is_metadata_name,
-    read_manifests,
-)
-from recordmill.transforms.sources.tfrecord.records import (
-    BOX_KEYS,
-    IMAGE_KEYS,
-    MASK_KEYS,
-    SYNSET,
-    Pixels,
-    read_fields,
-    read_record,
-)
+from recordmill.transforms.sources.tfrecord import files, labels, records
 from recordmill.transforms.sources.tfrecord.wire import Feature, Span
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.storage.faults import os_fault
@@ -84,7 +63,7 @@ class TfrecordSource(Source):
     flags = ("label_pattern", "input_features")
 
     def check_input(self, config: SourceConfig) -> None:
-        found = inputs(config)
+        found = files.inputs(config)
         if not found.files:
             raise ValueError(
                 f"--input is {config.input!r}: no file is called like TFRecords, such as "
@@ -100,28 +79,28 @@ class TfrecordSource(Source):
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
         with readable("--input", config.input):
-            found = inputs(config)
-            parts = list(_files(found, read_manifests(found.others), False))
-        splits = {part.split for part in parts if isinstance(part, FilePart)}
-        return tuple(sorted(split for split in splits if split is not None))
+            found = files.inputs(config)
+            parts = list(_files(found, labels.read_manifests(found.others), False))
+        splits = (part.split for part in parts if isinstance(part, FilePart))
+        return tuple(sorted({split for split in splits if split is not None}))
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
-        features, lists = _first_features(inputs(config), dict(config.input_features))
+        features, lists = _first_features(files.inputs(config), dict(config.input_features))
         if lists:
             return ("sequence",)
-        has_boxes = not features.keys().isdisjoint(BOX_KEYS)
-        if has_boxes and SYNSET in features:
+        has_boxes = not features.keys().isdisjoint(records.BOX_KEYS)
+        if has_boxes and records.SYNSET in features:
             return ("imagenet",)
-        has_masks = not features.keys().isdisjoint(MASK_KEYS)
+        has_masks = not features.keys().isdisjoint(records.MASK_KEYS)
         found = ("detection",) * has_boxes + ("segmentation",) * has_masks
-        has_image = any(len(features[key].spans) == 1 for key in IMAGE_KEYS if key in features)
+        has_image = any(len(features[key].spans) == 1 for key in records.IMAGE_KEYS if key in features)
         return found or ("classification",) * has_image
 
     def parts(self, config: SourceConfig, most: int) -> Iterator[Item | FilePart]:
-        found = inputs(config)
+        found = files.inputs(config)
         yield from found.failures
-        manifests = read_manifests(found.others)
-        defined = defined_classes(found.others, manifests)
+        manifests = labels.read_manifests(found.others)
+        defined = labels.defined_classes(found.others, manifests)
         if defined is not None:
             # labels from keys may be other classes than those of the records
             yield dataclasses.replace(defined, optional=config.label_pattern is not None)
@@ -145,26 +124,30 @@ def _records(config: SourceConfig, part: FilePart, spool: Spool) -> Items:
     texts: dict[str, str] = {}
     try:
         generation = status_of(file.path).generation  # before its bytes are read
-        with opened_input(file.path) as (stream, packed):
+        with files.opened_input(file.path) as (stream, packed):
             for number, frame in enumerate(read_frames(stream, LARGEST)):
                 origin = f"{file.key}/{number:08}"
                 refer = _refer(file.path, generation, frame, spool if packed else None)
                 try:
-                    fields = read_fields(frame.payload, renames, refer)
-                    record, classes = read_record(
-                        fields, origin, part.split, part.is_ours, config.include_annotations
-                    )
+                    fields = records.read_fields(frame.payload, renames, refer)
+                    include = config.include_annotations
+                    record, classes = records.read_record(fields, origin, part.split, part.is_ours, include)
+                    if not selection.takes(record.key):
+                        yield skipped(record.key, EXCLUDED)
+                        continue
+                    if config.label_pattern is not None:
+                        yield _labelled(record, selection)
+                        continue
                 except BadInput as fault:
-                    yield failed(origin, fault)
+                    yield failed(fault.key or origin, fault)
                     continue
-                item = _selected(record, selection)
-                if isinstance(item, ImageRecord) and config.label_pattern is None:
-                    if part.is_defined:
-                        classes = ClassNames({}, classes.texts, optional=True)
-                    add_classes(names, texts, classes)
-                    if config.limit is not None and (classes.names or classes.texts):
+                if part.is_defined:
+                    classes = ClassNames({}, classes.texts, optional=True)
+                if not (classes.names.items() <= names.items() and classes.texts.items() <= texts.items()):
+                    labels.add_classes(names, texts, classes)
+                    if config.limit is not None:
                         yield classes  # the listing may end with this record
-                yield item
+                yield record
     except (DamagedRecordError, EOFError, zlib.error) as error:
         detail = f"{error}; {_unread(file, error)}"
         yield Failure(f"{file.key}/{number + 1:08}", "manifest", "damaged TFRecord", detail)
@@ -174,12 +157,16 @@ def _records(config: SourceConfig, part: FilePart, spool: Spool) -> Items:
         yield ClassNames(names, texts, optional=True)
 
 
-def _refer(
-    path: str, generation: int, frame: Frame, spool: Spool | None
-) -> Callable[[Span, Pixels | None], ImageRef]:
+def _labelled(record: ImageRecord, selection: Selection) -> ImageRecord:
+    label = selection.labels(record.key, ())
+    annotations = msgspec.structs.replace(record.annotations, labels=label)
+    return msgspec.structs.replace(record, annotations=annotations)
+
+
+def _refer(path: str, generation: int, frame: Frame, spool: Spool | None) -> records.Refer:
     """A function that refers to ranges of a record: in its file, or unpacked into a spool."""
 
-    def refer(span: Span, pixels: Pixels | None) -> ImageRef:
+    def refer(span: Span, pixels: records.Pixels | None) -> ImageRef:
         start, stop = span
         if spool is not None:
             return spool.add(frame.payload[start:stop], pixels)
@@ -188,28 +175,17 @@ def _refer(
     return refer
 
 
-def _selected(record: ImageRecord, selection: Selection) -> ImageRecord | Failure:
-    def labelled() -> ImageRecord:
-        annotations = record.annotations
-        labels = selection.labels(record.key, annotations.labels)
-        if labels is annotations.labels:
-            return record
-        return msgspec.structs.replace(
-            record, annotations=msgspec.structs.replace(annotations, labels=labels)
-        )
-
-    return selection.item(record.key, labelled)
-
-
 def _unread(file: TreeFile, error: Exception) -> str:
     if isinstance(error, DamagedRecordError) and error.offset < file.size:
-        with opened_input(file.path) as (_, packed):
+        with files.opened_input(file.path) as (_, packed):
             if not packed:
                 return f"the {file.size - error.offset} bytes from there on are not read"
     return "what follows is not read"
 
 
-def _files(found: Inputs, manifests: list[Manifest], is_defined: bool) -> Iterator[Failure | FilePart]:
+def _files(
+    found: files.Inputs, manifests: list[labels.Manifest], is_defined: bool
+) -> Iterator[Failure | FilePart]:
     """The files to read; one next to a manifest of ours that does not list it is skipped."""
     splits = {key: split for manifest in reversed(manifests) for key, split in manifest.splits.items()}
     folders = {manifest.folder for manifest in manifests}
@@ -219,13 +195,13 @@ def _files(found: Inputs, manifests: list[Manifest], is_defined: bool) -> Iterat
         elif file.key[: file.key.rfind("/") + 1] in folders:
             yield Failure(file.key, "list", f"not listed in {MANIFEST}", skipped=True)
         else:
-            yield FilePart(file, split_of(file.key), False, is_defined)
+            yield FilePart(file, files.split_of(file.key), False, is_defined)
 
 
-def _other_files(found: Inputs, manifests: list[Manifest]) -> Iterator[Failure]:
+def _other_files(found: files.Inputs, manifests: list[labels.Manifest]) -> Iterator[Failure]:
     """Files that are neither TFRecords nor metadata of them, and missing files of manifests."""
     for key in sorted(found.others):
-        if not is_metadata_name(key.rpartition("/")[2]):
+        if not labels.is_metadata_name(key.rpartition("/")[2]):
             yield Failure(key, "list", "not a TFRecord file by name", skipped=True)
     keys = {file.key for file in found.files}
     for manifest in manifests:
@@ -234,7 +210,7 @@ def _other_files(found: Inputs, manifests: list[Manifest]) -> Iterator[Failure]:
 
 
 def _first_features(
-    found: Inputs, renames: dict[str, str]
+    found: files.Inputs, renames: dict[str, str]
 ) -> tuple[dict[str, Feature], dict[str, list[Feature]]]:
     """The features, and the feature lists, of the first records of some files.
 
@@ -245,9 +221,9 @@ def _first_features(
     lists: dict[str, list[Feature]] = {}
     for file in found.files[:_LOOKED_AT]:
         try:
-            with opened_input(file.path) as (stream, _):
+            with files.opened_input(file.path) as (stream, _):
                 for frame in itertools.islice(read_frames(stream, LARGEST), 1):
-                    first = read_fields(frame.payload, renames)
+                    first = records.read_fields(frame.payload, renames)
                     features = {**first.features, **features}
                     lists = {**first.lists, **lists}
         except (BadInput, DamagedRecordError, EOFError, zlib.error):

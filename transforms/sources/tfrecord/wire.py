@@ -31,13 +31,7 @@ class Span(NamedTuple):
 
 
 class Feature(NamedTuple):
-    """One tf.train.Feature.
-
-    Attributes:
-        kind: of its list; None where it has none.
-        numbers: of a list of floats or of int64.
-        spans: of a list of bytes.
-    """
+    """One tf.train.Feature: numbers, or ranges of bytes. Its kind is None where it has no list."""
 
     kind: Kind | None
     numbers: tuple[int | float, ...] = ()
@@ -57,11 +51,7 @@ def read_example(record: bytes) -> dict[str, Feature]:
 
 
 def read_feature_lists(record: bytes) -> dict[str, list[Feature]]:
-    """The feature lists of a SequenceExample, a feature a step; none where it is an Example.
-
-    Raises:
-        BadInput: as `read_example`.
-    """
+    """The feature lists of a SequenceExample, a feature a step. Raises BadInput as `read_example`."""
     return {
         name: [_feature(record, [step]) for part in parts for step in _values(record, part, 1)]
         for name, parts in _entries(record, 2)
@@ -69,29 +59,18 @@ def read_feature_lists(record: bytes) -> dict[str, list[Feature]]:
 
 
 def read_tensor(record: bytes, span: Span) -> tuple[int, list[int], Span]:
-    """The DataType, shape and content of a TensorProto.
+    """The DataType, shape and content of a TensorProto. Raises BadInput as `read_example`.
 
     Source of the format: tensorflow/core/framework/{tensor,tensor_shape}.proto.
-
-    Raises:
-        BadInput: as `read_example`.
     """
-    data_type, shape, content = 0, [], Span(0, 0)
-    for number, wire_type, value in fields(record, span):
-        if (number, wire_type) == (1, _VARINT):
-            data_type = _varint(record, *value)[0]
-        elif (number, wire_type) == (2, _LENGTH):
-            shape = [_dimension(record, dimension) for dimension in _values(record, value, 2)]
-        elif (number, wire_type) == (4, _LENGTH):
-            content = value
-    return data_type, shape, content
+    shapes = [*_values(record, span, 2)]
+    shape = [_integer(record, dimension) for one in shapes[-1:] for dimension in _values(record, one, 2)]
+    return _integer(record, span), shape, [Span(0, 0), *_values(record, span, 4)][-1]
 
 
-def _dimension(record: bytes, span: Span) -> int:
-    sizes = [
-        value for number, wire_type, value in fields(record, span) if (number, wire_type) == (1, _VARINT)
-    ]
-    return _varint(record, *sizes[-1])[0] if sizes else 0
+def _integer(record: bytes, span: Span) -> int:
+    """Field 1 of a message; 0 where it has none."""
+    return [0, *_integers(record, span)][-1]
 
 
 def _entries(record: bytes, field: int) -> Iterator[tuple[str, list[Span]]]:
@@ -131,46 +110,42 @@ def _feature(record: bytes, parts: list[Span]) -> Feature:
 
 
 def _floats(record: bytes, span: Span) -> Iterator[float]:
-    for number, wire_type, value in fields(record, span):
-        if number == 1 and wire_type in (_LENGTH, _FIXED32):
-            count, rest = divmod(value.stop - value.start, 4)
-            if rest:
-                raise _damaged(value.start, "a list of floats ends within one")
-            yield from struct.unpack_from(f"<{count}f", record, value.start)
+    for start, stop in _values(record, span, 1, _FIXED32):
+        count, rest = divmod(stop - start, 4)
+        if rest:
+            raise _damaged(start, "a list of floats ends within one")
+        yield from struct.unpack_from(f"<{count}f", record, start)
 
 
 def _integers(record: bytes, span: Span) -> Iterator[int]:
-    for number, wire_type, (at, stop) in fields(record, span):
-        if number == 1 and wire_type in (_LENGTH, _VARINT):
-            while at < stop:
-                unsigned, at = _varint(record, at, stop)
-                yield unsigned - (1 << 64) if unsigned >> 63 else unsigned
+    for at, stop in _values(record, span, 1, _VARINT):
+        while at < stop:
+            unsigned, at = _varint(record, at, stop)
+            yield unsigned - (1 << 64) if unsigned >> 63 else unsigned
 
 
-def _values(record: bytes, span: Span, wanted: int) -> Iterator[Span]:
-    """The values of a field that holds bytes or messages."""
+def _values(record: bytes, span: Span, field: int, unpacked: int = _LENGTH) -> Iterator[Span]:
+    """The values of a field of bytes, messages or packed numbers; `unpacked` is the wire type of others."""
     for number, wire_type, value in fields(record, span):
-        if number == wanted and wire_type == _LENGTH:
+        if number == field and wire_type in (_LENGTH, unpacked):
             yield value
 
 
 def fields(record: bytes, span: Span) -> Iterator[tuple[int, int, Span]]:
-    """Number, wire type and value of each field of the message in `span`; groups are passed over.
-
-    Raises:
-        BadInput: stage `manifest`, `not a tf.train.Example`: it is no message.
-    """
+    """Number, wire type and value of each field but groups. Raises BadInput as `read_example`."""
     at, stop = span
     groups: list[int] = []
     while at < stop:
-        begin = at
-        tag, start = _varint(record, at, stop)
-        number, wire_type = tag >> 3, tag & 7
+        begin, tag = at, record[at]
+        at += 1
+        if tag >= 0x80:
+            tag, at = _varint(record, begin, stop)
+        start, number, wire_type = at, tag >> 3, tag & 7
         if not 0 < number < 1 << 29:
-            raise _damaged(at, f"there can be no field {number}")
-        at = start
+            raise _damaged(begin, f"there can be no field {number}")
         if wire_type == _LENGTH:
-            size, start = _varint(record, at, stop)
+            short = at < stop and record[at] < 0x80  # as most are
+            size, start = (record[at], at + 1) if short else _varint(record, at, stop)
             at = start + size
         elif wire_type == _VARINT:
             at = _varint(record, at, stop)[1]

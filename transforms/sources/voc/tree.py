@@ -37,24 +37,15 @@ _IN_FOLDER = re.compile(rf"(?:.*/)?(?:{'|'.join(IMAGE_FOLDERS)}|Annotations)/(.*
 
 @dataclasses.dataclass(slots=True)
 class VocRoot:
-    """A folder such as VOC2012/. Files go by their path below their own folder, without extension.
+    """A folder such as VOC2012/. Files go by their path below their own folder, without extension."""
 
-    Attributes:
-        prefix: key of the folder; empty, or ending in `/`.
-        xmls: of Annotations, or next to the images.
-        masks: of SegmentationClass and SegmentationObject, by kind.
-        lists: the files of each folder in ImageSets, by the folder's name in lower case.
-        image_spellings: names of image folders that differ in case from `IMAGE_FOLDERS`.
-        xml_folder: key of the folder of the XML.
-    """
-
-    prefix: str
+    prefix: str  # its key: empty, or ending in `/`
     xmls: dict[str, TreeFile] = dataclasses.field(default_factory=dict)
     masks: dict[str, dict[str, TreeFile]] = dataclasses.field(
         default_factory=lambda: {kind: {} for kind in _MASK_FOLDERS.values()}
     )
-    lists: dict[str, list[TreeFile]] = dataclasses.field(default_factory=dict)
-    image_spellings: dict[str, None] = dataclasses.field(default_factory=dict)
+    lists: dict[str, list[TreeFile]] = dataclasses.field(default_factory=dict)  # by folder in ImageSets
+    image_spellings: dict[str, None] = dataclasses.field(default_factory=dict)  # of `IMAGE_FOLDERS`
     xml_folder: str = ""
 
     def __contains__(self, name: str) -> bool:
@@ -81,11 +72,7 @@ class VocRoot:
         return tuple(dict.fromkeys(one for start in found for one in (start + folder_of(name), start)))
 
     def read_lists(self, masked_only: bool) -> ImageLists | None:
-        """Reads the lists of splits: those of Main, or of Segmentation if only masks are converted.
-
-        Raises:
-            BadInput: a list cannot be read.
-        """
+        """Reads the lists in Main, or in Segmentation for masks. Raises BadInput if one cannot be read."""
         order = ("segmentation", "main") if masked_only or not self.xmls else ("main", "segmentation")
         found = (_split_lists(self.lists.get(one, [])) for one in (*order, "layout", "action", ""))
         names = {*self.xmls, *self.masks["class"], *self.masks["instance"]}
@@ -94,17 +81,11 @@ class VocRoot:
 
 
 class ImageLists(NamedTuple):
-    """The content of the lists, by the names of images without extension.
-
-    Attributes:
-        splits: of each image.
-        several: all splits of images in the lists of several ones.
-        listed: key of the first list with an image.
-    """
+    """The content of the lists, by the names of images without extension."""
 
     splits: dict[str, str]
-    several: dict[str, tuple[str, ...]]
-    listed: dict[str, str]
+    several: dict[str, tuple[str, ...]]  # images in the lists of several splits
+    listed: dict[str, str]  # the key of the first list
 
 
 class VocTree(AnnotatedTree):
@@ -190,12 +171,7 @@ def _split_lists(files: Sequence[TreeFile]) -> dict[str, TreeFile]:
 
 
 def _read_lists(files: dict[str, TreeFile], known: Container[str]) -> ImageLists:
-    """Reads lists: those named like splits, then others, then `trainval`, which holds two splits.
-
-    Args:
-        files: by name.
-        known: names of images with annotations.
-    """
+    """Reads lists: those named like splits, then others, then `trainval`, which holds two splits."""
     lists = ImageLists({}, {}, {})
     ranked = sorted(files, key=lambda name: (2 if name == BOTH else 0 if is_split_name(name) else 1, name))
     for name, data in read_files((name, files[name]) for name in ranked if files[name].size):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import os
@@ -11,6 +12,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from recordmill.transforms.records import BadInput
+from recordmill.transforms.sources.class_tables import read_names
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import (
     clipped,
@@ -23,7 +25,7 @@ from recordmill.transforms.sources.names import (
     stem_of,
 )
 from recordmill.transforms.sources.pairs import ROOT_NAMES, ImageSet, is_split_list, root_of
-from recordmill.transforms.sources.small_files import small_names, small_text
+from recordmill.transforms.sources.small_files import small_text
 from recordmill.transforms.storage.confinement import GIVE_ROOT, OUTSIDE, Confinement
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_file, is_folder, may_be_there, names_in, open_file
@@ -64,6 +66,7 @@ class YoloDataset:
         self._input = config.input
         self._root = root_of(config)
         self._roots = (self._root, *map(real_path, config.image_roots))
+        self._written = (*self._roots, absolute(config.input))
         # a link that is itself the input may lead anywhere
         self._confinement = Confinement((*self._roots, real_path(config.input)))
         self._names_in = functools.cache(lambda path: names_in(path, ROOT_NAMES) if is_folder(path) else [])
@@ -78,11 +81,10 @@ class YoloDataset:
             self._read_darknet(self._file(self._description))
         if not self.names:
             self._read_class_file(names)
-        if not self.sets and not yaml:
+        if not yaml and all(one.key is None for one in self.sets):
             lists = filter(self._is_image_list, names)
-            self.sets = [
-                ImageSet(normal_split(stem_of(name)), name, name, self._file(name)) for name in lists
-            ]
+            found = [ImageSet(normal_split(stem_of(name)), name, name, self._file(name)) for name in lists]
+            self.sets = [*found, *self.sets]
         self.files.update(one.key or "" for one in self.sets if one.list_path)
         self._check_apart()
 
@@ -102,7 +104,7 @@ class YoloDataset:
             BadInput: there is no such image, or the path leads outside.
         """
         path = line if "/" in line else line.replace("\\", "/")
-        bases = (posixpath.dirname(listed.key or ""), self._base, "")
+        bases = dict.fromkeys((posixpath.dirname(listed.key or ""), self._base, ""))
         inner = self._inner(path, bases)
         tails = ("/".join((base, *parts)).lstrip("/") for parts in _tails(path) for base in bases)
         key = next((key for key in itertools.chain(inner, tails) if key in images), None)
@@ -113,10 +115,10 @@ class YoloDataset:
     def _inner(self, path: str, bases: Iterable[str] = ("",)) -> list[str]:
         """The paths below a root that a path from one of the bases may mean; none where it leads outside."""
         if is_absolute(path):
-            roots = (*self._roots, absolute(self._input))
-            rests = [below(root, f"{absolute(path)}/") for root in roots]
+            path = f"{absolute(path)}/"
+            rests = [below(root, path) for root in self._written]
         else:
-            rests = [posixpath.join(base, path) for base in dict.fromkeys(bases)]
+            rests = [posixpath.join(base, path) for base in bases]
         tidy = [posixpath.normpath(rest) for rest in rests if rest is not None]
         return ["" if one == "." else one for one in tidy if one != ".." and not one.startswith("../")]
 
@@ -129,22 +131,21 @@ class YoloDataset:
         paths = (f"{root}/{key}" for root in self._roots)
         return self._confinement.leads_to(next(filter(is_file, paths), f"{self._root}/{key}"))
 
-    def _find(self, base: str, path: str) -> tuple[str, bool] | None:
+    def _find(self, path: str, complete: str = "") -> tuple[str | None, bool]:
         """The key of a file or folder, and whether it is a file; None if it is not below a root.
 
         A path of another computer, or one that differs in case, is found by as many of its last parts as
         possible. The last part alone is enough only for a file, or a folder named like a split: the folder
         `images` of `/data/train/images` may hold every split.
         """
-        path = path.replace("\\", "/")
-        complete = _joined(base, path)
+        complete = complete or path
         if "\0" in complete:
-            return None
+            return None, False
         for key in dict.fromkeys((*self._inner(complete), *self._inner(path))):
             for root in self._roots:
-                place = f"{root}/{key}" if key else root
-                if is_folder(place) or is_file(place):
-                    return key, not is_folder(place)
+                inner = f"{root}/{key}" if key else root
+                if (is_there := is_folder(inner)) or is_file(inner):
+                    return key, not is_there
         for parts in _tails(complete):
             for root in self._roots:
                 for folder in self._around(root):
@@ -153,7 +154,7 @@ class YoloDataset:
                     is_list = found is not None and is_file(f"{root}/{key}")
                     if found is not None and (is_list or len(parts) > 1 or is_split_name(found)):
                         return key, is_list
-        return None
+        return None, False
 
     def _around(self, root: str) -> list[str]:
         """Keys of the folders in which a path may begin: the root, one named like the YAML, an only one."""
@@ -177,8 +178,12 @@ class YoloDataset:
         yamls = [name for name in names if extension_of(name) in ("yaml", "yml") and not name.startswith(".")]
         if usual := next((name for name in USUAL_NAMES if name in yamls), None):
             return usual
-        inner = [name for name in yamls if self._confinement.holds(f"{self._root}/{name}")]
-        found = [name for name in inner if _names_classes(self._file(name))]
+        found = []
+        for name in yamls:
+            with contextlib.suppress(ValueError):
+                path = f"{self._root}/{name}"
+                if self._confinement.holds(path) and "names" in read_yaml(self._confinement.leads_to(path)):
+                    found.append(name)
         if len(found) > 1:
             raise ValueError(
                 f"--input is {self._input!r}, where {' and '.join(map(repr, found[:2]))} both name classes; "
@@ -205,9 +210,9 @@ class YoloDataset:
         found = {key.strip(): value.strip() for key, equals, value in lines if equals}
         texts = [(split, found[split]) for split in _DARKNET_SPLITS if found.get(split)]
         self._take_sets("", texts, may_be_missing=True)
-        names = self._find("", found.get("names", "")) if "names" in found else None
-        if names and names[1]:
-            self._read_names(names[0])
+        key, is_list = self._find(found.get("names", ""))
+        if key and is_list:
+            self._read_names(key)
 
     def _read_class_file(self, names: list[str]) -> None:
         """Reads names from a class file at the root, or in a folder of labels, as labelImg leaves them."""
@@ -219,37 +224,34 @@ class YoloDataset:
 
     def _read_names(self, key: str) -> None:
         path = self._file(key)
-        self.names = dict(enumerate(small_names(path, path)))
+        self.names = dict(enumerate(read_names(path, path)))
         self.files.add(key)
 
     def _take_sets(self, base: str, texts: list[tuple[str, str]], may_be_missing: bool) -> None:
-        sets = []
+        missing = []
         for split, text in texts:
-            key, is_list = self._find(base, text) or (None, False)
-            sets.append(ImageSet(split, text, key, self._file(key) if key and is_list else ""))
-        found = [one for one in sets if one.key is not None]
-        missing = [one for one in sets if one.key is None]
-        for one in missing if not may_be_missing else ():
+            path = text.replace("\\", "/")
+            complete = path if is_absolute(path) else posixpath.join(base, path)
+            key, is_list = self._find(path, complete)
+            if key is None:
+                missing.append((ImageSet(split, text, None), complete))
+            else:
+                self.sets.append(ImageSet(split, text, key, self._file(key) if is_list else ""))
+        for one, complete in missing if not may_be_missing else ():
             # templates name a `test`; and image roots may hold the images of all splits together
-            is_allowed = one.split == "test" if found else len(self._roots) > 1
-            self._check_missing(one, base, is_allowed)
-        self.sets = [*found, *missing] if found else []
-
-    def _check_missing(self, one: ImageSet, base: str, is_allowed: bool) -> None:
-        complete, text = _joined(base, one.text.replace("\\", "/")), clipped(one.text)
-        path = posixpath.join(clipped(base), text)
-        if not self._inner(complete) and _may_be_there(self._root, complete):
-            raise ValueError(
-                f"--input is {self._input!r}: {self._description} names {path!r}, outside the input; "
-                f"{GIVE_ROOT}"
-            )
-        if not is_allowed:
-            roots = " and ".join(map(repr, self._roots))
-            raise ValueError(
-                f"--input is {self._input!r}: {self._description} has {one.split}: {text!r}, and neither "
-                f"{path!r} nor the end of that path is below {roots}; correct or remove {one.split} in "
-                f"{self._description}, or give --image_root the folder that the path begins in"
-            )
+            is_allowed = one.split == "test" if self.sets else len(self._roots) > 1
+            said = f"--input is {self._input!r}: {self._description}"
+            path, text = posixpath.join(clipped(base), clipped(one.text)), clipped(one.text)
+            is_there = file_system(complete).has_latency or may_be_there(posixpath.join(self._root, complete))
+            if is_there and not self._inner(complete):
+                raise ValueError(f"{said} names {path!r}, outside the input; {GIVE_ROOT}")
+            if not is_allowed:
+                raise ValueError(
+                    f"{said} has {one.split}: {text!r}, and neither {path!r} nor the end of that path is "
+                    f"below {' and '.join(map(repr, self._roots))}; correct or remove {one.split} in "
+                    f"{self._description}, or give --image_root the folder that the path begins in"
+                )
+        self.sets += [one for one, _ in missing]
 
     def _is_image_list(self, name: str) -> bool:
         """Whether a file is named like a split, and its first line like an image."""
@@ -260,17 +262,15 @@ class YoloDataset:
         return is_image_name(start.decode("utf-8", "replace").split("\n")[0].strip())
 
     def _check_apart(self) -> None:
-        found = [one for one in self.sets if one.key is not None]
-        for one, other in itertools.combinations(found, 2):
-            if one.split != other.split and _overlap(one, other):
+        found = [(one, one.key) for one in self.sets if one.key is not None]
+        for (one, key), (other, other_key) in itertools.combinations(found, 2):
+            if one.split == other.split or one.list_path != other.list_path:
+                continue
+            if one.list_path or posixpath.commonpath((key, other_key)) in (key, other_key):
                 raise ValueError(
                     f"--input is {self._input!r}: {one.split} ({one.text}) and {other.split} ({other.text}) "
                     "name the same images; take one of them out, and give --splits to divide them"
                 )
-
-
-def _joined(base: str, path: str) -> str:
-    return path if is_absolute(path) else posixpath.join(base, path)
 
 
 def _tails(path: str) -> Iterator[list[str]]:
@@ -279,31 +279,8 @@ def _tails(path: str) -> Iterator[list[str]]:
     return (parts[at:] for at in range(len(parts)))
 
 
-def _may_be_there(root: str, path: str) -> bool:
-    if not is_absolute(path):
-        return may_be_there(f"{root}/{path}")
-    return file_system(path).has_latency or may_be_there(path)
-
-
-def _overlap(one: ImageSet, other: ImageSet) -> bool:
-    if one.list_path or other.list_path:
-        return one.list_path == other.list_path
-    first, second = (f"{each.key}/".lstrip("/") for each in (one, other))
-    return first.startswith(second) or second.startswith(first)
-
-
-def _names_classes(path: str) -> bool:
-    try:
-        return "names" in read_yaml(path)
-    except ValueError:
-        return False
-
-
 def read_yaml(path: str) -> dict[str, Any]:
     """A mapping in YAML whose scalars are all text, as written: `no` stays a class called `no`.
-
-    Args:
-        path: a real one.
 
     Raises:
         ValueError: it is something else.
@@ -312,18 +289,15 @@ def read_yaml(path: str) -> dict[str, Any]:
 
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # makes text, lists and mappings alone
     text = small_text(path, path)
+    depth = 0
     try:
-        depth = 0
-        for number, event in enumerate(
-            yaml.parse(text, Loader=loader)
-        ):  # before C recurses into what is nested
+        events = yaml.parse(text, Loader=loader)  # before C recurses into what is nested
+        for number, event in enumerate(events):
             kind = type(event).__name__
             depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
-            if depth > _DEEPEST_YAML:
-                raise ValueError(f"{path!r} is nested more than {_DEEPEST_YAML} deep")
-            if number > _MOST_YAML:
+            if depth > _DEEPEST_YAML or number > _MOST_YAML:
                 raise ValueError(
-                    f"{path!r} has more than {_MOST_YAML} values, too many to describe a dataset"
+                    f"{path!r} is nested more than {_DEEPEST_YAML} deep, or has more than {_MOST_YAML} values"
                 )
         found = yaml.load(text, Loader=loader)
     except (yaml.YAMLError, RecursionError) as error:
@@ -360,12 +334,12 @@ def _yaml_names(value: object, path: str) -> dict[int, str]:
 
 
 def _keypoint_shape(value: object, path: str) -> tuple[int, int] | None:
-    if value is None:
-        return None
     match value:
+        case None:
+            return None
         case [str(count), "2" | "3" as each] if count.isdecimal() and int(count):
             return int(count), int(each)
-    shown = clipped(str(value))
+    shown = clipped(str(value).replace("'", ""))
     raise ValueError(
-        f"{path!r}: kpt_shape is {shown}, not two numbers such as [17, 3]; a keypoint has 2 or 3 numbers"
+        f"{path!r}: kpt_shape is {shown}, not two numbers such as [17, 3]; each keypoint has 2 or 3 numbers"
     )

@@ -1,48 +1,35 @@
-"""Lines of YOLO label files: boxes, polygons and poses, in shares of the image's width and height.
+"""Lines of YOLO label files: boxes, polygons and poses, normalised to the image's width and height.
 
 The formats are Ultralytics': https://docs.ultralytics.com/datasets/
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from recordmill.transforms.internal_errors import internal_errors
 from recordmill.transforms.records import AnnotatedObject, BadInput, Box
 
-_SHARES = (-1.0, 2.0)  # a coordinate beyond is in pixels, not in shares of the image
 _BOX = 4
 _SMALLEST_POLYGON = 6
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class LineFormat:
-    """What the lines of a dataset mean.
+class LineFormat(NamedTuple):
+    """The meaning of the lines of a dataset; where masks are not taken, polygons become boxes around them."""
 
-    Attributes:
-        labels: of the classes by id, their names if they differ; empty where none are known.
-        keypoints: (number, 2 or 3 values each) of poses; None where lines have none.
-        takes_masks: polygons become masks, else the boxes around them.
-        takes_keypoints: those of poses are kept.
-    """
-
-    labels: Mapping[int, str | int] = dataclasses.field(default_factory=dict)
-    keypoints: tuple[int, int] | None = None
+    labels: Mapping[int, str | int] = {}  # of the classes by id; empty where none have a name
+    keypoints: tuple[int, int] | None = None  # (number, 2 or 3 values each) of poses
     takes_masks: bool = False
     takes_keypoints: bool = False
 
     @internal_errors("annotations")
     def objects(self, text: str, file: str) -> tuple[AnnotatedObject, ...]:
-        """The objects of a label file.
-
-        Args:
-            text: of the file.
-            file: its name, for messages.
+        """The objects in the text of a label file, whose name is for messages.
 
         Raises:
-            BadInput: stage `annotations`; a line is not what YOLO has, or its class has no name.
+            BadInput: stage `annotations`; a line is not YOLO's, or its class has no name.
         """
         found = []
         for number, line in enumerate(text.splitlines(), 1):
@@ -56,16 +43,16 @@ class LineFormat:
 
     def _object(self, words: Sequence[str]) -> AnnotatedObject:
         label = self._label(words[0])
-        values = _numbers(words[1:])
+        values = [_number(word) for word in words[1:]]
         if self.keypoints is not None and len(values) == _BOX + math.prod(self.keypoints):
-            points = self._points(values[_BOX:]) if self.takes_keypoints else ()
+            points = _points(values[_BOX:], self.keypoints[1]) if self.takes_keypoints else ()
             return AnnotatedObject(label, _box(values), keypoints=points)
         if len(values) in (_BOX, _BOX + 1):
             extra = {"confidence": values[_BOX]} if len(values) > _BOX else {}
             return AnnotatedObject(label, _box(values), attributes=extra)
         if len(values) < _SMALLEST_POLYGON or len(values) % 2:
             raise BadInput("annotations", "not a YOLO line", f"a class and {len(values)} numbers")
-        _check_shares(values)
+        _check_normalised(values)
         if self.takes_masks:
             return AnnotatedObject(label, mask=(tuple(values),))
         xs, ys = values[::2], values[1::2]
@@ -76,53 +63,46 @@ class LineFormat:
         if value != int(value) or value < 0:
             raise BadInput("annotations", "not a YOLO line", f"the class is {word!r}, not 0 or more")
         label = int(value)
-        if not self.labels:
-            return label
-        if label not in self.labels:
+        if self.labels and label not in self.labels:
             detail = f"class {label}; the names are of {min(self.labels)} to {max(self.labels)}"
             raise BadInput("annotations", "class id is not among the names", detail)
-        return self.labels[label]
-
-    def _points(self, values: Sequence[float]) -> tuple[tuple[float, float, int], ...]:
-        assert self.keypoints is not None
-        step = self.keypoints[1]
-        points = []
-        for at in range(0, len(values), step):
-            x, y = values[at : at + 2]
-            visibility = values[at + 2] if step == 3 else 2
-            if visibility not in (0, 1, 2):
-                raise BadInput("annotations", "not a YOLO line", f"a keypoint's visibility is {visibility:g}")
-            points.append((x, y, int(visibility)) if visibility else (0.0, 0.0, 0))
-        return tuple(points)
+        return self.labels.get(label, label)
 
 
 def is_label_text(text: str) -> bool:
     """Whether a text is lines of boxes, polygons or poses, by the first that is not blank."""
-    words = next((words for line in text.splitlines() if (words := line.split())), None)
-    if words is None or not words[0].isdecimal() or len(words) <= _BOX:
+    words = next((words for line in text.splitlines() if (words := line.split())), [])
+    if len(words) <= _BOX or not words[0].isdecimal():
         return False
     try:
-        _check_shares(_numbers(words[1 : _BOX + 1]))
+        _check_normalised([_number(word) for word in words[1 : _BOX + 1]])
     except BadInput:
         return False
     return True
 
 
+def _points(values: Sequence[float], step: int) -> tuple[tuple[float, float, int], ...]:
+    points = []
+    for at in range(0, len(values), step):
+        x, y = values[at : at + 2]
+        visibility = values[at + 2] if step == 3 else 2
+        if visibility not in (0, 1, 2):
+            raise BadInput("annotations", "not a YOLO line", f"a keypoint's visibility is {visibility:g}")
+        points.append((x, y, int(visibility)) if visibility else (0.0, 0.0, 0))
+    return tuple(points)
+
+
 def _box(values: Sequence[float]) -> Box:
     x, y, width, height = values[:_BOX]
-    _check_shares(values[:_BOX])
+    _check_normalised(values[:_BOX])
     return Box(x - width / 2, y - height / 2, x + width / 2, y + height / 2)
 
 
-def _check_shares(values: Sequence[float]) -> None:
+def _check_normalised(values: Sequence[float]) -> None:
     for value in values:
-        if not _SHARES[0] <= value <= _SHARES[1]:
+        if not -1 <= value <= 2:  # far beyond the image: pixels
             detail = f"{value:g}; coordinates are from 0 to 1, not pixels"
             raise BadInput("annotations", "coordinates are not shares of the image", detail)
-
-
-def _numbers(words: Sequence[str]) -> list[float]:
-    return [_number(word) for word in words]
 
 
 def _number(word: str) -> float:

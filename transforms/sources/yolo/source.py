@@ -6,9 +6,11 @@ Ultralytics' data.yaml, darknet's obj.data, Roboflow's and CVAT's exports, and b
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Mapping
 
 from recordmill.transforms.records import Annotations, BadInput, ClassNames, Failure, ImageRecord, JobError
 from recordmill.transforms.sources.config import SourceConfig, readable
@@ -45,6 +47,9 @@ from recordmill.transforms.storage.files import is_folder
 _LOOKED_AT = 10_000  # files among which a check looks for an image, where calls wait for a service
 _MAX_LABEL_BYTES = 1 << 26
 
+_Files = Mapping[str, TreeFile]
+_Labels = Mapping[str, list[str]]  # keys of the label files of an image
+
 
 class YoloSource(Source):
     """Lists images with the objects of their label files."""
@@ -66,7 +71,13 @@ class YoloSource(Source):
         if not is_folder(config.input) and extension_of(config.input) not in ("yaml", "yml"):
             raise ValueError(f"--input is {config.input!r}; --source yolo reads a folder, or a data.yaml")
         YoloDataset(config)
-        _check_has_images(config)
+        most = _LOOKED_AT if file_system(config.input).has_latency else math.inf
+        files = enumerate(input_files(config))
+        if not any(is_image_name(item.key) or number >= most for number, item in files):
+            remedy = "; give --image_root the folder of the images, if they are elsewhere"
+            raise ValueError(
+                f"--input is {config.input!r}: there is no image below it{links_outside(config) or remedy}"
+            )
         _check_has_labels(config)
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
@@ -97,21 +108,12 @@ class YoloSource(Source):
                 texts[item.key] = item
             else:
                 yield skipped(item.key, NOT_AN_IMAGE)
-        labels = pair_labels(images, texts)
-        yield from _records(config, dataset, images, labels, texts)
+        labels = _pair_labels(images, texts)
+        yield from _records(config, dataset, images, texts, labels)
         used = {key for keys in labels.values() for key in keys}
         orphans = (text for key, text in texts.items() if key not in used)
         for text, data in read_files(((one, one if one.size else None) for one in orphans), _MAX_LABEL_BYTES):
             yield _orphan(text, data)
-
-
-def _check_has_images(config: SourceConfig) -> None:
-    has_latency = file_system(config.input).has_latency
-    for number, item in enumerate(input_files(config)):
-        if is_image_name(item.key) or (has_latency and number >= _LOOKED_AT):
-            return
-    remedy = links_outside(config) or "; give --image_root the folder of the images, if they are elsewhere"
-    raise ValueError(f"--input is {config.input!r}: there is no image below it{remedy}")
 
 
 def _check_has_labels(config: SourceConfig) -> None:
@@ -119,18 +121,17 @@ def _check_has_labels(config: SourceConfig) -> None:
 
     A label file has the name of an image, or lies below a folder with a name such as `labels`.
     """
-    outline = Look(dataclasses.replace(config, input=root_of(config)))
-    levels = list(outline.walk())
+    look = Look(dataclasses.replace(config, input=root_of(config)))
+    levels = list(look.walk())
     stems = {name_stem(name) for _, level in levels for name in level.images}
-    for folder, level in levels:
-        is_of_labels = not LABEL_FOLDERS.isdisjoint(folder.lower().split("/"))
-        texts = (name for name in level.others if extension_of(name) == "txt")
-        if any(
-            (is_of_labels or name_stem(name) in stems) and name not in CLASS_FILES and not is_split_list(name)
-            for name in texts
-        ):
-            return
-    if outline.is_whole and not config.image_roots:
+    likely = (
+        name
+        for folder, level in levels
+        for name in level.others
+        if name_stem(name) in stems or not LABEL_FOLDERS.isdisjoint(folder.lower().split("/"))
+    )
+    texts = (name for name in likely if extension_of(name) == "txt" and name not in CLASS_FILES)
+    if all(map(is_split_list, texts)) and look.is_whole and not config.image_roots:
         raise ValueError(
             f"--input is {config.input!r}: there is no label file, such as labels/1.txt"
             f"{links_outside(config)}; for the images without boxes give --source folder"
@@ -138,12 +139,8 @@ def _check_has_labels(config: SourceConfig) -> None:
 
 
 def _records(
-    config: SourceConfig,
-    dataset: YoloDataset,
-    images: Mapping[str, TreeFile],
-    labels: Mapping[str, list[str]],
-    texts: Mapping[str, TreeFile],
-) -> Iterator[ImageRecord | Failure]:
+    config: SourceConfig, dataset: YoloDataset, images: _Files, texts: _Files, labels: _Labels
+) -> Items:
     """The records of the images, in the order of the sets; then images that are in none."""
     selection = Selection(config)
     has_masks, has_keypoints = (kind in config.include_annotations for kind in ("masks", "keypoints"))
@@ -174,7 +171,7 @@ def _records(
             yield selection.item(item.key, functools.partial(record, item, data))
 
 
-def pair_labels(images: Mapping[str, TreeFile], texts: Mapping[str, TreeFile]) -> dict[str, list[str]]:
+def _pair_labels(images: Iterable[str], texts: Iterable[str]) -> _Labels:
     """The label file of each image, by path; where no label file has the path of an image, by file name.
 
     `labels/train/1.txt`, `train/labels/1.txt` and `train/1.txt` are of `images/train/1.jpg`.
@@ -199,7 +196,7 @@ def pair_labels(images: Mapping[str, TreeFile], texts: Mapping[str, TreeFile]) -
     return {key: by_name[name_stem(key)] for key in images if name_stem(key) in by_name}
 
 
-def _shared(labels: Mapping[str, list[str]]) -> frozenset[str]:
+def _shared(labels: _Labels) -> frozenset[str]:
     """The label files of images of several folders: of which one, nothing says."""
     folders: dict[str, set[str]] = {}
     for image, found in labels.items():
@@ -217,13 +214,12 @@ def _text(data: bytes | BadInput, file: str) -> str:
 
 
 def _orphan(file: TreeFile, data: bytes | BadInput) -> Failure:
-    try:
-        text = _text(data, file.key)
-        is_labels = not text.strip() or is_label_text(text)
-    except BadInput:
-        is_labels = True
     name = file.key.rpartition("/")[2]
-    is_list = is_split_list(file.key) and not file.size
-    if name in CLASS_FILES or is_list or name.lower().startswith("readme") or not is_labels:
+    is_other = name in CLASS_FILES or name.lower().startswith("readme")
+    is_other = is_other or (is_split_list(file.key) and not file.size)
+    with contextlib.suppress(BadInput):
+        text = _text(data, file.key)
+        is_other = is_other or (bool(text.strip()) and not is_label_text(text))
+    if is_other:
         return skipped(file.key, "not a label file")
     return Failure(file.key, "annotations", ORPHAN, "no image has its name")

@@ -1,4 +1,7 @@
-"""LabelMe's JSON (https://github.com/wkentaro/labelme): shapes drawn on an image, a file an image."""
+"""LabelMe's annotation files: JSON with shapes drawn on an image, and the web tool's XML with polygons.
+
+https://github.com/wkentaro/labelme, http://labelme.csail.mit.edu
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,17 @@ import binascii
 import io
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
+from xml.etree.ElementTree import Element
 
 from recordmill.transforms.internal_errors import internal_errors
-from recordmill.transforms.records import AnnotatedObject, BadInput, Box, Rle, Scalar
+from recordmill.transforms.records import AnnotatedObject, BadInput, Box, ImageRef, Rle, Scalar
 from recordmill.transforms.sources.annotated_tree import FileAnnotations, box_around
 from recordmill.transforms.sources.class_tables import UNLABELLED
 from recordmill.transforms.sources.names import is_unicode
+from recordmill.transforms.sources.small_files import parse_xml
+from recordmill.transforms.sources.voc.xml import finite, text_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,6 +31,7 @@ _WITHOUT_AREA = ("point", "points", "line", "linestrip")
 _RESERVED = frozenset(
     ("area", "bbox", "class", "depiction", "keypoint", "label", "mask", "text", "view", "weight")
 )
+_OCCLUDED = {"yes": 1, "no": 0}  # of the web tool
 _MASK_MODES = ("1", "L", "P")
 _MOST_PIXELS = 100_000_000
 
@@ -237,3 +244,62 @@ def _rle(positions: NDArray[Any], size: tuple[int, int]) -> Rle:
 
 def _unreadable(detail: str) -> BadInput:
     return BadInput("annotations", "mask not readable", detail)
+
+
+@internal_errors("annotations")
+def read_labelme_xml(data: bytes) -> FileAnnotations:
+    """Reads an XML file; the mask of an object without polygon is the name of a file in Masks.
+
+    Raises:
+        BadInput: stage `annotations`; `not LabelMe XML`, or as `parse_xml`.
+    """
+    root = parse_xml(data)
+    if root.tag != "annotation":
+        raise _not_web_xml(f"its root is <{root.tag}>, not <annotation>")
+    texts = [text_of(root, path) for path in ("imagesize/nrows", "imagesize/ncols")]
+    height, width = (int(text) if text.isdecimal() else 0 for text in texts)
+    objects = (
+        _web_object(element, f"object {number}")
+        for number, element in enumerate(root.iterfind("object"), 1)
+        if text_of(element, "deleted") != "1"
+    )
+    return FileAnnotations(
+        text_of(root, "filename"),
+        text_of(root, "folder"),
+        (height, width) if height and width else None,
+        tuple(objects),
+    )
+
+
+def _web_object(element: Element, where: str) -> AnnotatedObject:
+    label = text_of(element, "name")
+    if not label:
+        raise _not_web_xml(f"{where} has no name")
+    occluded = _OCCLUDED.get(text_of(element, "occluded").lower())
+    attributes = {} if occluded is None else {"occluded": occluded}
+    if element.find("polygon") is not None:
+        outline = tuple(_web_outline(element, where))
+        if len(outline) < 6:
+            raise _not_web_xml(f"{where} has a polygon of less than three points")
+        return AnnotatedObject(label, box_around((outline,)), (outline,), attributes=attributes)
+    if (inner := element.find("segm/box")) is None:
+        raise _not_web_xml(f"{where} has no polygon, and no segm with a box")
+    box = Box(*(_web_number(inner, name, where) for name in Box._fields))
+    return AnnotatedObject(label, box, ImageRef(text_of(element, "segm/mask")), attributes=attributes)
+
+
+def _web_outline(element: Element, where: str) -> Iterator[float]:
+    for point in element.iterfind("polygon/pt"):
+        yield _web_number(point, "x", where)
+        yield _web_number(point, "y", where)
+
+
+def _web_number(element: Element, path: str, where: str) -> float:
+    text = text_of(element, path)
+    if (value := finite(text)) is None:
+        raise _not_web_xml(f"{where}: {text!r} is not a number")
+    return value
+
+
+def _not_web_xml(detail: str) -> BadInput:
+    return BadInput("annotations", "not LabelMe XML", detail)

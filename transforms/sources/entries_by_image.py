@@ -15,7 +15,7 @@ _BUFFER = 1 << 20
 _HEAD = struct.Struct("<qI")  # offset of the previous entry of the same image, and bytes of this one
 
 
-class Spool:
+class EntriesByImage:
     """Entries by number of an image, in a temporary file without a name; memory is 8 bytes an image.
 
     Each entry refers to the previous one of its image.
