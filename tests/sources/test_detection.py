@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import io
 import json
@@ -426,6 +427,16 @@ def test_links_to_one_dataset_are_one_dataset(tmp_path: Path) -> None:
     (tmp_path / "in/latest").symlink_to("v1")
     (tmp_path / "in/loop").symlink_to(".")
     assert found(place)[0].kind == "yolo"
+
+
+def test_each_folder_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By all rules together; what is read afterwards lists again."""
+    place = grow(tmp_path / "in", {f"{at:03}/{at}.jpg": b"x" for at in range(100)})
+    listed: collections.Counter[str] = collections.Counter()
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: listed.update([str(path)]) or scandir(path))
+    assert found(place)[0].kind == "folder"
+    assert listed.pop(place) <= 3 and set(listed.values()) == {1}
 
 
 def test_few_folders_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

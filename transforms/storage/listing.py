@@ -68,9 +68,11 @@ def entries(folder: str, most: int | None = None) -> list[Entry]:
     if _cache is not None and folder in _cache.folders:
         return _cache.folders[folder][:most]
     system = file_system(folder)
-    if _cache is None or most is not None:
+    if _cache is None:
         return list(system.list(folder, most=most))
-    return _cache.hold(folder, list(system.list(folder, most=_LISTED if system.has_latency else None)))
+    limit = most or (_LISTED if system.has_latency else None)
+    found = list(system.list(folder, most=limit))
+    return found if most is not None and len(found) >= most else _cache.hold(folder, found)
 
 
 def located(entry: Entry, confinement: Confinement) -> tuple[str, int, int]:
