@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from recordmill.transforms.examples.label_map_items import map_items
 from recordmill.transforms.records import ClassNames, JobError
-from recordmill.transforms.sources.names import clipped
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.storage.files import open_file
 from recordmill.transforms.storage.layout import MANIFEST
 
 # Features of TFDS that may have a label file, the likeliest first.
 _LABELS_TXT = ("image.class.label", "label", "labels", "class", "image.object.class.label", "image.label")
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|#[^\n]*|[{}:;,<>\[\]]|[^\s{}:;,<>\[\]"\'#]+')
-_ESCAPE = re.compile(rb"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))", re.DOTALL)
-_ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r"}
 _METADATA = (MANIFEST, "features.json", "dataset_info.json", "failures.jsonl")
 _MOST_BYTES = 64 << 20
 
@@ -112,59 +108,15 @@ def read_label_map(text: str) -> ClassNames:
     """The classes of a label_map.pbtxt of the TF Object Detection API.
 
     Raises:
-        ValueError: it has no item, or one without an id or a name.
+        ValueError: names the line, from 1, and its error.
         JobError: two items name a class differently.
     """
     names: dict[int, str] = {}
     texts: dict[str, str] = {}
-    for item in _items(text):
-        number, name = item.get("id", ""), item.get("name", item.get("display_name", ""))
-        if not re.fullmatch(r"-?[0-9]{1,18}", number) or not name:
-            raise ValueError(f"an item has the id {clipped(number)!r} and the name {clipped(name)!r}")
-        shown = item.get("display_name", name)
-        add_classes(names, texts, ClassNames({int(number): name}, {name: shown} if shown != name else {}))
-    if not names:
-        raise ValueError("it has no item")
+    for _, item in map_items(text):
+        shown = item.display not in ("", item.name)
+        add_classes(names, texts, ClassNames({item.number: item.name}, {item.name: item.display} if shown else {}))
     return ClassNames(names, texts)
-
-
-def _items(text: str) -> list[dict[str, str]]:
-    """The fields of each item, without those of messages in it."""
-    items: list[dict[str, str]] = []
-    depth, last, field = 0, "", ""
-    for token in _TOKEN.findall(text):
-        if token.startswith("#") or token in ",;[]":
-            continue
-        if token in "{<":
-            depth += 1
-            if depth == 1 and (field or last) == "item":
-                items.append({})
-            last = field = ""
-        elif token in "}>":
-            depth -= 1
-            last = field = ""
-        elif token == ":":
-            field = last
-        elif field:
-            if depth == 1 and items:
-                items[-1][field] = _unquoted(token)
-            last = field = ""
-        else:
-            last = token
-    return items
-
-
-def _unquoted(token: str) -> str:
-    if token[0] not in "\"'":
-        return token
-    return _ESCAPE.sub(_escaped, token[1:-1].encode()).decode(errors="replace")
-
-
-def _escaped(match: re.Match[bytes]) -> bytes:
-    hexadecimal, octal, letter = match.groups()
-    if letter:
-        return _ESCAPES.get(letter, letter)
-    return bytes((int(hexadecimal, 16) if hexadecimal else int(octal, 8) & 0xFF,))
 
 
 def _text(file: TreeFile) -> str:
