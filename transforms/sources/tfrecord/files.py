@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from recordmill.transforms.examples.label_map_items import map_items
 from recordmill.transforms.framing import HEAD_BYTES, Readable, is_head
-from recordmill.transforms.records import ClassNames, Failure, JobError
+from recordmill.transforms.records import ClassNames, Failure, JobError, add_classes
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import folder_of, split_named
 from recordmill.transforms.sources.tree import Tree, TreeFile
@@ -71,13 +71,12 @@ def inputs(config: SourceConfig) -> Inputs:
     """The files in a folder, of a folder of versions in the latest; or one file and those next to it."""
     found = Inputs([], {}, [])
     if is_file(config.input):
-        folder, name = os.path.split(absolute(config.input))
-        path = real_path(config.input)
-        found.files.append(_tree_file(name, path))
-        confinement = Confinement((folder, os.path.dirname(path), *config.image_roots))
-        for other in _NEXT_TO_FILE:
-            if is_file(f"{folder}/{other}") and confinement.holds(f"{folder}/{other}"):
-                found.others[other] = _tree_file(other, confinement.leads_to(f"{folder}/{other}"))
+        (folder, name), path = os.path.split(absolute(config.input)), real_path(config.input)
+        status = status_of(path)
+        found.files.append(TreeFile(name, path, status.size, status.version))
+        around = Tree(folder, (os.path.dirname(path), *config.image_roots))
+        others = map(around.file, _NEXT_TO_FILE)
+        found.others.update({other.key: other for other in others if isinstance(other, TreeFile)})
         return found
     for item in Tree(_latest(config), config.image_roots, config.skip_dirs).files():
         if isinstance(item, Failure):
@@ -96,11 +95,6 @@ def _latest(config: SourceConfig) -> str:
         if within.holds(f"{folder}/{LATEST}") and (version := latest_version(folder)) is not None:
             return within.leads_to(version_folder(folder, version))
     return folder
-
-
-def _tree_file(key: str, path: str) -> TreeFile:
-    status = status_of(path)
-    return TreeFile(key, path, status.size, status.version)
 
 
 class Inflated:
@@ -226,22 +220,6 @@ def _merged(found: Iterable[ClassNames]) -> ClassNames:
     for one in found:
         add_classes(names, texts, one)
     return ClassNames(names, texts)
-
-
-def add_classes(names: dict[int, str], texts: dict[str, str], found: ClassNames) -> None:
-    """Adds classes to names by id and display texts by name.
-
-    Raises:
-        JobError: a class has another name already.
-    """
-    for number, name in found.names.items():
-        if names.setdefault(number, name) != name:
-            raise JobError(
-                f"class {number} is called {names[number]!r} and {name!r} in the input; "
-                "convert the parts of it apart"
-            )
-    for name, text in found.texts.items():
-        texts[name] = min(text, texts.get(name, text))  # whatever the order
 
 
 def _labels_txt(file: TreeFile) -> ClassNames:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import msgspec
 
 from recordmill.transforms.framing import HEAD_BYTES, DamagedRecordError, Frame, read_frames
-from recordmill.transforms.records import BadInput, ClassNames, Failure, ImageRef
+from recordmill.transforms.records import BadInput, ClassNames, Failure, ImageRef, add_classes
 from recordmill.transforms.sources.config import ANNOTATIONS, SourceConfig, readable
 from recordmill.transforms.sources.names import failed, folder_of, skipped
 from recordmill.transforms.sources.outline import left_out
@@ -141,7 +141,7 @@ def _records(config: SourceConfig, part: FilePart, spool: Spool) -> Items:
                 if part.is_defined:
                     classes = ClassNames({}, classes.texts, optional=True)
                 if not (classes.names.items() <= names.items() and classes.texts.items() <= texts.items()):
-                    files.add_classes(names, texts, classes)
+                    add_classes(names, texts, classes)
                     if config.limit is not None:
                         yield classes  # the listing may end with this record
                 yield record
