@@ -259,10 +259,7 @@ class _Reading:
         if (names := self._classes.class_names()) is not None:
             yield names
         for number, image in enumerate(self._images):
-            if self._states[number] or not self._selection.takes(image.key):
-                yield self._selection.item(image.key, functools.partial(self._record, number))
-            else:
-                yield Failure(image.key, "annotations", "image without annotations", skipped=True)
+            yield self._selection.item(image.key, functools.partial(self._record, number))
         yield from self._missing()
 
     def _unread(self, file: CsvFile) -> str:
@@ -363,17 +360,19 @@ class _Reading:
         flags = tuple(_flag(cell) if (cell := row.get(name)) else None for name in _FLAG_COLUMNS)
         return _Row(file.kind, label, _box(row, ""), flags)
 
-    def _record(self, number: int) -> ImageRecord:
+    def _record(self, number: int) -> ImageRecord | Failure:
+        file, split = self._images[number], self._splits[number]
+        if not self._states[number]:
+            return Failure(file.key, "annotations", "image without annotations", skipped=True)
         if number in self._faults:
             raise self._faults[number]
-        file, split = self._images[number], self._splits[number]
         rows = [_decode(data) for data in self._entries.of(number)]
-        features: dict[str, FeatureValue] = {}
-        if absent := tuple(dict.fromkeys(row.label for row in rows if row.kind == "absent")):
-            features["labels_absent"] = absent
-        if rotation := self._rotations.get(number):
-            features["rotation"] = rotation
-        present = tuple(dict.fromkeys(row.label for row in rows if row.kind == "present"))
+        present, absent = (
+            tuple(dict.fromkeys(row.label for row in rows if row.kind == kind))
+            for kind in ("present", "absent")
+        )
+        found = {"labels_absent": absent, "rotation": self._rotations.get(number)}
+        features: dict[str, FeatureValue] = {name: value for name, value in found.items() if value}
         labels = self._selection.labels(file.key, present)
         objects = []
         for row, mask in _with_masks(rows):
@@ -400,13 +399,12 @@ class _Reading:
                 continue
             # its name where all of the dataset is downloaded: what --include and --exclude are about
             key = "/".join(filter(None, (_IMAGES, self._splits[number], f"{image}.jpg")))
-            if not self._selection.takes(key):
-                yield skipped(key, EXCLUDED)
-            elif self._states[number] & _ANNOTATED:
-                yield Failure(key, "annotations", "not found", _MISSING)
+            if self._states[number] & _ANNOTATED:
+                missing = Failure(key, "annotations", "not found", _MISSING)
             else:
                 reason = "listed image that is not there and has no annotation"
-                yield Failure(key, "annotations", reason, skipped=True)
+                missing = Failure(key, "annotations", reason, skipped=True)
+            yield missing if self._selection.takes(key) else skipped(key, EXCLUDED)
 
 
 def _confidence(cell: str) -> float:
