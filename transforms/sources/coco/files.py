@@ -81,8 +81,7 @@ def find_files(config: SourceConfig) -> tuple[list[CocoFile], list[Failure]]:
 
     Raises:
         OSError: the input cannot be looked at.
-        JobError: a file that has to be one is broken in its first bytes.
-        ValueError: a file that the call names is none.
+        JobError, ValueError: a file that has to be one is broken in its first bytes, or is none.
     """
     found: list[CocoFile] = []
     others: list[Failure] = []

@@ -163,7 +163,6 @@ def _checked(name: str) -> str:
 
 
 def _other_names(folder: str) -> list[str]:
-    """Names in a folder that are not those of images."""
     try:
         names = names_in(folder, _LISTED)
     except OSError as error:

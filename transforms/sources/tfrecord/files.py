@@ -166,14 +166,11 @@ def is_metadata_name(name: str) -> bool:
 
 
 class Manifest(NamedTuple):
-    """The manifest.json of a dataset of ours: splits by key of the file, and class names by id.
+    """The manifest.json of a dataset of ours."""
 
-    The key of its folder ends in `/`, or is empty.
-    """
-
-    folder: str
-    splits: Mapping[str, str]
-    labels: Mapping[int, str]
+    folder: str  # its key: empty, or ending in `/`
+    splits: Mapping[str, str]  # by key of the file
+    labels: Mapping[int, str]  # class names by id
 
 
 def read_manifests(files: Mapping[str, TreeFile]) -> list[Manifest]:

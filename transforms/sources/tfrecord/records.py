@@ -138,7 +138,6 @@ def image_within(record: bytes, span: Span, shape: Shape) -> tuple[Span, Pixels 
 
 
 def _tensor(record: bytes, span: Span) -> tuple[Span, Pixels] | None:
-    """The pixels of a serialised TensorProto; None where it is none."""
     try:
         data_type, sizes, content = read_tensor(record, span)
     except BadInput:
@@ -312,7 +311,6 @@ def read_record(
 
 
 def _steps(context: Fields, shape: Shape, names: dict[int, str], texts: dict[str, str]) -> Steps:
-    """The steps of a SequenceExample; `names` and `texts` are as for `_labels`."""
     steps = []
     for at in range(max(map(len, context.lists.values()))):
         features = {name: values[at] for name, values in context.lists.items() if at < len(values)}
@@ -333,7 +331,6 @@ def _steps(context: Fields, shape: Shape, names: dict[int, str], texts: dict[str
 
 
 def _image(fields: Fields, shape: Shape) -> ImageRef | None:
-    """The image of a record or step; None where it has none. Raises BadInput of stage `manifest`."""
     fault: BadInput | None = None
     for name in IMAGE_KEYS:
         spans = fields.features.get(name, _NO_FEATURE).spans
@@ -364,7 +361,6 @@ def _is_text(value: str | bytes) -> bool:
 
 
 def _masks(fields: Fields, shape: Shape) -> dict[str, MaskImage]:
-    """The masks of the image, by what their pixels are."""
     found: dict[str, MaskImage] = {}
     for name, kind in _MASKS.items():
         spans = fields.take(name).spans
@@ -383,10 +379,7 @@ def _masks(fields: Fields, shape: Shape) -> dict[str, MaskImage]:
 
 
 def _labels(fields: Fields, names: dict[int, str], texts: dict[str, str]) -> _Labels:
-    """The labels of a record or step: ids if there are any, or else text.
-
-    Adds class names by id to `names`, and to `texts` display texts of synsets.
-    """
+    """The labels of a record or step; adds class names by id and display texts by synset."""
     found, synsets = fields.texts(TEXT), fields.texts(SYNSET)
     features = {name: fields.features.get(name, _NO_FEATURE) for name in LABEL_KEYS}
     for name in (name for name, feature in features.items() if not feature):
