@@ -132,7 +132,7 @@ def _folders_called(wanted: str, root: str, names: Iterable[str]) -> list[str]:
 
 
 def _names_below(wanted: str, root: str, names: Iterable[str]) -> Iterator[str]:
-    """The keys of what is in those folders."""
+    """The keys of the files and folders in those."""
     for folder in _folders_called(wanted, root, names):
         yield from (f"{folder}/{name}" for name in names_in(f"{root}/{folder}"))
 
@@ -247,7 +247,7 @@ class _Reading:
         self._split_folders: dict[str, dict[str, None]] = {}  # names of folders, by split
         self._numbers: dict[str, int] = {}
         self._splits: list[str | None] = []  # by number
-        self._states = bytearray()  # likewise: _LISTED, _ANNOTATED
+        self._states = bytearray()  # by number: _LISTED, _ANNOTATED
         self._rotations: dict[int, int] = {}
         self._faults: dict[int, BadInput] = {}
 
@@ -305,7 +305,7 @@ class _Reading:
             self._splits[number] = sys.intern(split)
 
     def _read(self, file: CsvFile) -> Iterator[Failure]:
-        """Takes the rows of a file; yields those of no image, and what is not taken."""
+        """Takes the rows of a file; yields those of no image, and a count of labels that are not taken."""
         header = file.header()
         fractions = 0
         for line, cells in itertools.islice(read_rows(file.manifest), 1, None):
@@ -346,7 +346,7 @@ class _Reading:
             yield Failure(file.manifest.name, "annotations", reason, f"{fractions} rows", skipped=True)
 
     def _row(self, file: CsvFile, row: Mapping[str, str]) -> _Row | None:
-        """What a row says; None for a label that nobody has verified."""
+        """A row as it is stored; None for a label that nobody has verified."""
         if is_empty(row["LabelName"]):
             raise BadInput("annotations", "row without a label", "LabelName is empty")
         confidence = _confidence(row["Confidence"]) if file.kind == "labels" else 1
@@ -397,7 +397,7 @@ class _Reading:
             number = self._numbers[image]
             if number < len(self._images):
                 continue
-            # its name where all of the dataset is downloaded: what --include and --exclude are about
+            # its name in the complete dataset, for --include and --exclude
             key = "/".join(filter(None, (_IMAGES, self._splits[number], f"{image}.jpg")))
             if self._states[number] & _ANNOTATED:
                 missing = Failure(key, "annotations", "not found", _MISSING)

@@ -40,12 +40,7 @@ from recordmill.transforms.sources.coco.files import CocoFile, Element, JsonSect
 from recordmill.transforms.sources.coco.images import CocoImages
 from recordmill.transforms.sources.config import ANNOTATIONS, SourceConfig, readable
 from recordmill.transforms.sources.entries_by_image import EntriesByImage
-from recordmill.transforms.sources.names import (
-    failed,
-    is_unicode,
-    printable,
-    split_of_folders,
-)
+from recordmill.transforms.sources.names import failed, is_unicode, printable, split_of_folders
 from recordmill.transforms.sources.outline import left_out
 from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.source import Description, Item, Items, Source
@@ -160,7 +155,7 @@ class _Reading:
         yield from self._finder.unlisted(keys, self._selection)
 
     def _read(self, file: CocoFile) -> Iterator[Failure]:
-        """Reads a file, its sections in any order; yields what belongs to no image."""
+        """Reads a file, its sections in any order; yields entries of no image."""
         start = len(self._row_of)
         self._starts.append(start)
         self._numbers, self._listed = {}, {}

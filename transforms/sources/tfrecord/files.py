@@ -91,7 +91,7 @@ def inputs(config: SourceConfig) -> Inputs:
 def _latest(config: SourceConfig) -> str:
     """The folder of the latest version, or the input. Raises OSError where a link to it leads outside."""
     folder, within = config.input, Confinement((config.input, *config.image_roots))
-    with contextlib.suppress(ValueError):  # a latest.json that is somebody else's
+    with contextlib.suppress(ValueError):  # a latest.json of another program
         if within.holds(f"{folder}/{LATEST}") and (version := latest_version(folder)) is not None:
             return within.leads_to(version_folder(folder, version))
     return folder
