@@ -26,7 +26,7 @@ from recordmill.transforms.sources.names import (
     is_split_name,
     stem_of,
 )
-from recordmill.transforms.sources.outline import Look, joined
+from recordmill.transforms.sources.outline import FIRST, Look, joined
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.storage.files import is_file
 
@@ -89,7 +89,7 @@ def tfrecord(look: Look) -> str | None:
     """Files of TFRecords by name and first bytes, and no images."""
     from recordmill.transforms.sources.tfrecord.files import is_tfrecord_name, looks_framed
 
-    if any(map(is_image_name, look.first)):
+    if _has_images(look):
         return None
     files = [key for key, path in look.first.items() if path and is_tfrecord_name(key.rpartition("/")[2])]
     found = next((key for key in files[:_FRAMED] if looks_framed(look.first[key])), None)
@@ -136,10 +136,15 @@ def _first_archive(look: Look, kinds: str = ".+") -> Archive | None:
     """The first archive among the first files; None if images lie there too."""
     from recordmill.transforms.sources.archives.archive import Archive, archives
 
-    if any(map(is_image_name, look.first)):
+    if not look.first or _has_images(look):
         return None
-    first = itertools.islice(archives(look.config, kinds), len(look.first))
+    first = itertools.islice(archives(look.config, kinds), FIRST)
     return next((item for item in first if isinstance(item, Archive)), None)
+
+
+def _has_images(look: Look) -> bool:
+    """Whether one of the first files that can be read is an image by name."""
+    return any(path and is_image_name(key) for key, path in look.first.items())
 
 
 def coco(look: Look) -> str | None:
@@ -350,8 +355,8 @@ def frames(look: Look) -> str | None:
 
     why = None
     for key in look.first_files(IMAGE_EXTENSIONS, most=1):
-        names = look.names(key.rpartition("/")[0])
-        times = next((name for name in TIME_FILES if name in names), None)
+        files = (joined(key.rpartition("/")[0], name) for name in TIME_FILES)
+        times = next((file.rpartition("/")[2] for file in files if is_file(look.path(file))), None)
         if times is None:
             return None
         why = why or f"every folder of images has times, such as {key!r} in {times!r}"
