@@ -56,7 +56,7 @@ class FramesSource(Source):
     needs_folder = True
 
     def check_input(self, config: SourceConfig) -> None:
-        files = Tree(config.input, config.image_roots, config.skip_dirs).files()
+        files = Tree.of(config).files()
         if not any(isinstance(file, TreeFile) and is_image_name(file.key) for file in files):
             raise ValueError(f"--input is {config.input!r}: there is no image in it{left_out(config)}")
 
@@ -73,7 +73,7 @@ class FramesSource(Source):
             _clip_items, config, Selection(config), bool(first_level_splits(config))
         )
         open_folders: list[_Folder] = []
-        for file in Tree(config.input, config.image_roots, config.skip_dirs).files():
+        for file in Tree.of(config).files():
             if isinstance(file, Failure):
                 yield file
                 continue

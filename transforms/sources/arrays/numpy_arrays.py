@@ -99,7 +99,7 @@ def _set(name: str, split: str | None, images: StoredArray, labels: StoredArray 
 def _files(config: SourceConfig) -> Iterator[tuple[str, str | Failure]]:
     """Keys of the files of a call with their paths; a lone .npy file brings the labels next to it along."""
     if not is_file(config.input):
-        for file in Tree(config.input, config.image_roots, config.skip_dirs).files():
+        for file in Tree.of(config).files():
             yield (file.key, file if isinstance(file, Failure) else file.path)
         return
     folder, own = os.path.split(config.input)

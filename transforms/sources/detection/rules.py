@@ -403,12 +403,12 @@ def _meaning(look: Look, described: Callable[[SourceConfig], str]) -> str:
 def folder(look: Look) -> str | None:
     """Images by name; the first files show which labels and splits their folders have."""
     from recordmill.transforms.sources.folder import FolderSource
-    from recordmill.transforms.sources.selection import label_pattern
+    from recordmill.transforms.sources.selection import Selection
 
     if not look.is_folder:
         return "it is an image file by name" if is_image_name(look.file_name) else None
     every = dataclasses.replace(look.config, kind="folder", label_pattern=None, include=(), exclude=())
-    pattern = label_pattern(look.config)
+    selection = Selection(look.config)
     labels: dict[str, None] = {}
     example = ""
     unread: collections.Counter[str] = collections.Counter()
@@ -419,7 +419,7 @@ def folder(look: Look) -> str | None:
         if isinstance(item, ImageRecord):
             example = example or item.key
             try:
-                found = item.annotations.labels if pattern is None else (pattern.label(item.key),)
+                found = selection.labels(item.key, item.annotations.labels)
             except BadInput:
                 continue
             labels.update(dict.fromkeys(map(str, found)))
