@@ -76,7 +76,7 @@ idx = a_file(r".*?[-_.]?(?:images|labels)[-_.]idx\d-[a-z0-9]+(?:\.gz)?", "{!r} i
 
 def numpy(look: Look) -> str | None:
     """Arrays, and no images."""
-    from recordmill.transforms.sources.arrays.numpy_arrays import is_named
+    from recordmill.transforms.sources.arrays import is_named
 
     arrays = [key for key in look.first if extension_of(key) in ("npy", "npz")]
     if not arrays or any(map(is_image_name, look.first)):
