@@ -199,7 +199,7 @@ class Look:
 
     def files(self, folder: str = "") -> Iterator[TreeFile | Failure]:
         """The files below a folder in the order of their keys, as sources list them."""
-        tree = Tree(self.root, self.config.image_roots, self.config.skip_dirs)
+        tree = Tree.of(self.config)
         return tree.files(f"{folder}/" if folder else "")
 
     @functools.cached_property

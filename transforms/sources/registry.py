@@ -31,8 +31,8 @@ class Row(NamedTuple):
 
 
 ROWS = {
-    "idx": Row("arrays.idx.IdxSource", rules.idx, needs_images=False),
-    "numpy": Row("arrays.numpy_arrays.NumpySource", rules.numpy, needs_images=False),
+    "idx": Row("arrays.IdxSource", rules.idx, needs_images=False),
+    "numpy": Row("arrays.NumpySource", rules.numpy, needs_images=False),
     "tfrecord": Row("tfrecord.source.TfrecordSource", rules.tfrecord, needs_images=False),
     "parquet": Row("tables.parquet.ParquetSource", rules.parquet, needs_images=False),
     "webdataset": Row("archives.webdataset.WebdatasetSource", rules.webdataset, needs_images=False),

@@ -76,7 +76,7 @@ idx = a_file(r".*?[-_.]?(?:images|labels)[-_.]idx\d-[a-z0-9]+(?:\.gz)?", "{!r} i
 
 def numpy(look: Look) -> str | None:
     """Arrays, and no images."""
-    from recordmill.transforms.sources.arrays.numpy_arrays import is_named
+    from recordmill.transforms.sources.arrays import is_named
 
     arrays = [key for key in look.first if extension_of(key) in ("npy", "npz")]
     if not arrays or any(map(is_image_name, look.first)):
@@ -408,12 +408,12 @@ def _meaning(look: Look, described: Callable[[SourceConfig], str]) -> str:
 def folder(look: Look) -> str | None:
     """Images by name; the first files show which labels and splits their folders have."""
     from recordmill.transforms.sources.folder import FolderSource
-    from recordmill.transforms.sources.selection import label_pattern
+    from recordmill.transforms.sources.selection import Selection
 
     if not look.is_folder:
         return "it is an image file by name" if is_image_name(look.file_name) else None
     every = dataclasses.replace(look.config, kind="folder", label_pattern=None, include=(), exclude=())
-    pattern = label_pattern(look.config)
+    selection = Selection(look.config)
     labels: dict[str, None] = {}
     example = ""
     unread: collections.Counter[str] = collections.Counter()
@@ -424,7 +424,7 @@ def folder(look: Look) -> str | None:
         if isinstance(item, ImageRecord):
             example = example or item.key
             try:
-                found = item.annotations.labels if pattern is None else (pattern.label(item.key),)
+                found = selection.labels(item.key, item.annotations.labels)
             except BadInput:
                 continue
             labels.update(dict.fromkeys(map(str, found)))
