@@ -42,7 +42,7 @@ ROWS = {
     "yolo": Row("yolo.source.YoloSource", rules.yolo),
     "voc": Row("voc.source.VocSource", rules.voc, is_inner=True),
     "labelme": Row("labelme.source.LabelmeSource", rules.labelme, needs_images=False, is_inner=True),
-    "openimages": Row("openimages.source.OpenImagesSource", rules.openimages),
+    "openimages": Row("openimages.OpenImagesSource", rules.openimages),
     "masks": Row("masks.source.MasksSource", rules.masks),
     "frames": Row("frames.FramesSource", rules.frames),
     "csv": Row("tables.manifest_sources.CsvSource", rules.csv, "rows"),

@@ -289,7 +289,7 @@ labelme = a_head({"json": _labelme_json, "xml": _labelme_xml})
 
 def openimages(look: Look) -> str | None:
     """A CSV file with the name and the columns of one of Open Images."""
-    from recordmill.transforms.sources.openimages.files import csv_files
+    from recordmill.transforms.sources.openimages import csv_files
 
     for file in csv_files(look.config) if look.is_folder else ():
         try:
