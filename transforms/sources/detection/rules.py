@@ -257,7 +257,7 @@ def _label_with_image(look: Look, folder: str, label_folders: frozenset[str]) ->
 
 def voc(look: Look) -> str | None:
     """XML of VOC, or masks in the folder for those of classes."""
-    from recordmill.transforms.sources.voc.tree import is_class_mask
+    from recordmill.transforms.sources.voc.source import is_class_mask
     from recordmill.transforms.sources.voc.xml import is_voc_xml
 
     for key in look.first_files(("xml", "png")):

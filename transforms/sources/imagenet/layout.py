@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from recordmill.transforms.records import AnnotatedObject, BadInput, Box, Failure
-from recordmill.transforms.sources.annotated_tree import NO_IMAGE
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.imagenet.meta_mat import MatClass, read_meta_mat
 from recordmill.transforms.sources.names import (
@@ -22,6 +21,7 @@ from recordmill.transforms.sources.names import (
     split_of_folders,
     splits_in,
 )
+from recordmill.transforms.sources.pairs import ORPHAN
 from recordmill.transforms.sources.tables.csv_cells import read_cells
 from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.files import open_file
@@ -179,7 +179,7 @@ class _LabelFile:
             yield Failure(self.key, "annotations", "ground truth without its images", skipped=True)
             return
         for image in sorted(self._unused):
-            yield Failure(f"{self.key}{self._separator}{image}", "annotations", NO_IMAGE)
+            yield Failure(f"{self.key}{self._separator}{image}", "annotations", ORPHAN)
 
 
 class Labels:

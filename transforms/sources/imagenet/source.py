@@ -23,7 +23,7 @@ from recordmill.transforms.records import (
     ImageRecord,
     JobError,
 )
-from recordmill.transforms.sources.annotated_tree import NO_ANNOTATIONS_FILE, NO_IMAGE, parsed
+from recordmill.transforms.sources.annotated_tree import NO_ANNOTATIONS_FILE, parsed
 from recordmill.transforms.sources.config import SourceConfig, readable
 from recordmill.transforms.sources.imagenet.layout import (
     ILSVRC_NAME,
@@ -43,6 +43,7 @@ from recordmill.transforms.sources.names import (
     printable,
     skipped,
 )
+from recordmill.transforms.sources.pairs import ORPHAN
 from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.small_files import read_files
 from recordmill.transforms.sources.source import Description, Item, Items, Source
@@ -146,7 +147,7 @@ class _Listing:
             yield one if isinstance(one, Failure) else self._item(one, data)
         for _, files in sorted(self._xmls.items()):
             for file in files:
-                yield Failure(file.key, "annotations", NO_IMAGE)
+                yield Failure(file.key, "annotations", ORPHAN)
         yield from labels.unused()
 
     def _rows(self, one: ImageList) -> Iterator[_Found | Failure]:
