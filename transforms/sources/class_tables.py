@@ -16,13 +16,6 @@ from recordmill.transforms.storage.files import is_file, open_file
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_NAMES = """
-    aeroplane bicycle bird boat bottle bus car cat chair cow diningtable dog horse motorbike person
-    pottedplant sheep sofa train tvmonitor
-"""
-VOC_NAMES = tuple(_NAMES.split())
-"""The 20 classes of VOC, whose ids begin with 1."""
-
 Colors = tuple[tuple[int, int], ...]
 """The ids of the colours in masks: (0xRRGGBB, id)."""
 
@@ -31,6 +24,10 @@ COLOR_FILES = ("label_colors.txt", "class_dict.csv", "labelmap.txt")
 UNLABELLED = "__ignore__"
 """LabelMe's name of -1, which is 255 in an image."""
 
+_VOC_NAMES = """
+    background aeroplane bicycle bird boat bottle bus car cat chair cow diningtable dog horse motorbike person
+    pottedplant sheep sofa train tvmonitor
+"""
 _LABEL_MAP = "labelmap.txt"  # CVAT's and Datumaro's table: `name:r,g,b:parts:actions` a line
 _BACKGROUND = "background"
 _VOID = 0xE0E0C0  # the colour of the borders of VOC's objects
@@ -49,7 +46,9 @@ class ClassTable(NamedTuple):
 
 def voc_classes(has_masks: bool) -> ClassTable:
     """VOC's own classes; with the background where there are masks."""
-    names = dict(enumerate([_BACKGROUND, *VOC_NAMES] if has_masks else VOC_NAMES, 0 if has_masks else 1))
+    names = dict(enumerate(_VOC_NAMES.split()))
+    if not has_masks:
+        del names[0]
     return ClassTable(ClassNames(names, optional=True), voc_colors())
 
 

@@ -164,7 +164,7 @@ def coco(look: Look) -> str | None:
 
 def imagenet(look: Look) -> str | None:
     """Folders or images have ImageNet's names, or a list has images and the numbers of classes."""
-    from recordmill.transforms.sources.imagenet.layout import Layout, find_lists
+    from recordmill.transforms.sources.imagenet.layout import Layout
 
     if not look.is_folder:
         return None
@@ -173,7 +173,7 @@ def imagenet(look: Look) -> str | None:
         return f"it has folders named by synset, such as {min(layout.synsets)!r}"
     if layout.named:
         return f"{layout.named!r} is named as ILSVRC's images are"
-    found = next((one.key for one in find_lists(layout) if "/" not in one.key), None)
+    found = next((one.key for one in layout.lists() if "/" not in one.key), None)
     return None if found is None else f"{found!r} lists images and the numbers of their classes"
 
 
