@@ -169,7 +169,7 @@ def coco(look: Look) -> str | None:
 
 def imagenet(look: Look) -> str | None:
     """Folders or images have ImageNet's names, or a list has images and the numbers of classes."""
-    from recordmill.transforms.sources.imagenet.layout import Layout, find_lists
+    from recordmill.transforms.sources.imagenet.layout import Layout
 
     if not look.is_folder:
         return None
@@ -178,7 +178,7 @@ def imagenet(look: Look) -> str | None:
         return f"it has folders named by synset, such as {min(layout.synsets)!r}"
     if layout.named:
         return f"{layout.named!r} is named as ILSVRC's images are"
-    found = next((one.key for one in find_lists(layout) if "/" not in one.key), None)
+    found = next((one.key for one in layout.lists() if "/" not in one.key), None)
     return None if found is None else f"{found!r} lists images and the numbers of their classes"
 
 
@@ -262,7 +262,7 @@ def _label_with_image(look: Look, folder: str, label_folders: frozenset[str]) ->
 
 def voc(look: Look) -> str | None:
     """XML of VOC, or masks in the folder for those of classes."""
-    from recordmill.transforms.sources.voc.tree import is_class_mask
+    from recordmill.transforms.sources.voc.source import is_class_mask
     from recordmill.transforms.sources.voc.xml import is_voc_xml
 
     for key in look.first_files(("xml", "png")):

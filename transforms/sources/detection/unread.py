@@ -13,8 +13,8 @@ from recordmill.transforms.flags import flag_with
 from recordmill.transforms.records import Failure
 from recordmill.transforms.sources.archives.archive import NOT_AN_ARCHIVE, archives, first_names
 from recordmill.transforms.sources.archives.members import is_gzip
+from recordmill.transforms.sources.class_tables import is_mask_of
 from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.masks.classes import is_mask_of
 from recordmill.transforms.sources.masks.match import (
     ENDINGS,
     LOSSLESS,
