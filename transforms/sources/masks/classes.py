@@ -10,7 +10,7 @@ from recordmill.transforms.records import BadInput
 from recordmill.transforms.sources.class_tables import LABEL_MAP, UNLABELLED, Colors, color_of, read_names
 from recordmill.transforms.sources.names import clipped
 from recordmill.transforms.sources.small_files import small_text
-from recordmill.transforms.sources.tables.csv_cells import read_cells
+from recordmill.transforms.sources.tables.text_rows import read_cells
 from recordmill.transforms.storage.files import is_file, open_file
 
 if TYPE_CHECKING:

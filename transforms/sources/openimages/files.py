@@ -12,8 +12,8 @@ from typing import Literal
 from recordmill.transforms.records import BadInput
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import split_named
-from recordmill.transforms.sources.tables.manifest_sources import read_rows
 from recordmill.transforms.sources.tables.manifests import Manifest
+from recordmill.transforms.sources.tables.text_rows import read_rows
 from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.files import is_folder, names_in
 from recordmill.transforms.storage.paths import real_path
@@ -46,7 +46,7 @@ class CsvFile:
 
     def header(self) -> tuple[str, ...]:
         """The names of its columns. Raises ValueError where a required one is missing."""
-        first = next(read_rows(self.manifest), None)
+        first = next(read_rows(self.manifest.file), None)
         header = () if first is None or isinstance(first[1], BadInput) else tuple(map(str.strip, first[1]))
         missing = [name for name in _REQUIRED.get(self.kind, ()) if name not in header]
         if missing:
@@ -55,11 +55,11 @@ class CsvFile:
 
     def rows(self) -> Iterator[tuple[int, list[str] | BadInput]]:
         """The rows below the header: the line of each, and its cells or what is wrong with it."""
-        return itertools.islice(read_rows(self.manifest), 1, None)
+        return itertools.islice(read_rows(self.manifest.file), 1, None)
 
     def classes(self) -> Iterator[tuple[str, str]]:
         """The id and the name of each class, of a file with a header or without."""
-        for _, cells in read_rows(self.manifest):
+        for _, cells in read_rows(self.manifest.file):
             if not isinstance(cells, BadInput) and len(cells) > 1 and cells[0].strip() != "LabelName":
                 yield cells[0].strip(), cells[1].strip()
 
