@@ -381,13 +381,15 @@ def jsonl(look: Look) -> str | None:
 
 def sequence(look: Look) -> str | None:
     """The first line of JSON Lines has the two mappings of a sequence."""
-    from recordmill.transforms.sources.tables.manifest_sources import read_objects
     from recordmill.transforms.sources.tables.manifests import manifests
+    from recordmill.transforms.sources.tables.text_rows import read_objects
 
     path = _manifest(look, *_JSON_LINES)
     first = None
     with contextlib.suppress(OSError):  # the source of other JSON Lines says what is wrong
-        first = next((item for _, item in read_objects(manifests(look.config)[0])), None) if path else None
+        first = (
+            next((item for _, item in read_objects(manifests(look.config)[0].file)), None) if path else None
+        )
     is_sequence = isinstance(first, dict) and isinstance(first.get("feature_lists"), dict)
     return f"the first line of {path!r} has feature_lists" if is_sequence else None
 
