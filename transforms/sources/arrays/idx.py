@@ -30,12 +30,11 @@ from recordmill.transforms.sources.arrays.sets import (
     next_to_input,
 )
 from recordmill.transforms.sources.config import SourceConfig, readable
-from recordmill.transforms.sources.names import normal_split, skipped
+from recordmill.transforms.sources.names import IDX_NAME, normal_split, skipped
 from recordmill.transforms.sources.source import Description
 from recordmill.transforms.storage.files import is_file, is_folder, names_in, open_file, status_of
 from recordmill.transforms.storage.paths import real_path
 
-_NAME = re.compile(r"(?P<set>.*?)[-_.]?(?P<part>images|labels)[-_.]idx\d-[a-z0-9]+(?:\.gz)?")
 _SPLITS = {"train": "train", "t10k": "test", "test": "test"}
 _UINT8 = 0x08
 _MOST_UNPACKED = 1032  # bytes that a byte of gzip can become, at most
@@ -94,7 +93,7 @@ def _named(config: SourceConfig) -> tuple[dict[str, tuple[str, str | None]], lis
     found: dict[str, dict[str, str]] = {"images": {}, "labels": {}}
     left = []
     for name in _names(config):
-        if (match := _NAME.fullmatch(name)) is None:
+        if (match := IDX_NAME.fullmatch(name)) is None:
             if real_path(os.path.join(config.input, name)) not in skip_dirs:
                 left.append(skipped(name, "not an IDX file by name"))
         elif (taken := found[match["part"]].setdefault(match["set"], name)) != name:
@@ -109,7 +108,7 @@ def _named(config: SourceConfig) -> tuple[dict[str, tuple[str, str | None]], lis
 
 
 def _is_labels_of(subset: str, name: str) -> bool:
-    match = _NAME.fullmatch(name)
+    match = IDX_NAME.fullmatch(name)
     return match is not None and match["part"] == "labels" and match["set"] == subset
 
 
