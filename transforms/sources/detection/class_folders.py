@@ -52,7 +52,7 @@ def _has_folders(look: Look, key: str) -> bool:
 
 
 def folders_of_splits(look: Look) -> tuple[list[str], str]:
-    """The folders of the input that hold images, and the key of a split, if one of them has several splits."""
+    """The folders of the input with images, and the key of a split, if one of them has several splits."""
     names = look.level("").folders[:_COMPARED]
     for name in [] if all(map(is_split_name, names)) else names:
         splits = [] if is_split_name(name) else _split_folders(look, plain_folder(look, name))
@@ -109,8 +109,8 @@ def _findings(look: Look, is_cut: bool) -> Iterator[str]:
             folders = {key.partition("/")[0] for key, level in look.walk() if level.images}
             if len(folders) <= 1 and "" not in folders:
                 yield (
-                    "all images are in one first-level folder, and there are too many folders to search for a "
-                    "dataset: give the dataset's own folder"
+                    "all images are in one first-level folder, and there are too many folders to search "
+                    "for a dataset: give the dataset's own folder"
                 )
 
 

@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING
 
 from recordmill.transforms.records import BadInput, Failure, ImageRecord
 from recordmill.transforms.sources.config import SourceConfig, readable
-from recordmill.transforms.sources.masks.match import ENDINGS, LOSSLESS, MaskPattern, mask_path
+from recordmill.transforms.sources.masks.match import (
+    ENDINGS,
+    LOSSLESS,
+    MaskPattern,
+    is_mask_folder,
+    mask_path,
+    without_ending,
+)
 from recordmill.transforms.sources.names import (
     IDX_NAME,
     IMAGE_EXTENSIONS,
@@ -44,7 +51,6 @@ _TRIED = 50  # label files that are opened; masks that are looked for
 _MASK_FILES = 500  # that are listed of a folder of masks
 _DESCRIBED = 1_000  # files of a folder
 _SEARCHED = 10_000  # files without an image, where calls wait for a service; else there is no limit
-_ENDINGS = tuple(ending for ending in ENDINGS if len(ending) > 2)  # shorter ones are also of other names
 
 Rule = Callable[[Look], str | None]
 
@@ -322,10 +328,8 @@ def masks(look: Look) -> str | None:
 
 
 def _is_mask_of(name: str, stems: set[str]) -> bool:
-    stem = stem_of(name)
-    if not stem.endswith(_ENDINGS) or extension_of(name) not in LOSSLESS:
-        return False
-    return any(stem.endswith(end) and stem.removesuffix(end) in stems for end in _ENDINGS)
+    longer = (base for rank, base in without_ending(stem_of(name)) if len(ENDINGS[rank]) > 2)
+    return extension_of(name) in LOSSLESS and not stems.isdisjoint(longer)
 
 
 def _mask_folders(look: Look) -> Iterator[str]:
@@ -334,15 +338,13 @@ def _mask_folders(look: Look) -> Iterator[str]:
     if any(extension_of(name) == "xml" for folder in of_xml for name in look.names(folder)):
         return
     for around in ("", *filter(is_split_name, look.folders())):
-        names = (name for name in look.folders(around) if mask_path(f"{name}/1.png") is not None)
-        yield from (joined(around, name) for name in names)
+        yield from (joined(around, name) for name in look.folders(around) if is_mask_folder(name))
 
 
 def _has_image(look: Look, mask: str) -> bool:
     """Whether an image is called like a mask, in one of the folders where it would be."""
     path = mask_path(mask) or ""
-    name = path.rpartition("/")[2]
-    return look.has_image(path, {name.removesuffix(end) for end in ENDINGS if name.endswith(end)})
+    return look.has_image(path, {base for _, base in without_ending(os.path.basename(path))})
 
 
 def frames(look: Look) -> str | None:
@@ -404,12 +406,12 @@ def _meaning(look: Look, described: Callable[[SourceConfig], str]) -> str:
 def folder(look: Look) -> str | None:
     """Images by name; the first files show which labels and splits their folders have."""
     from recordmill.transforms.sources.folder import FolderSource
-    from recordmill.transforms.sources.selection import label_pattern
+    from recordmill.transforms.sources.selection import Selection
 
     if not look.is_folder:
         return "it is an image file by name" if is_image_name(look.file_name) else None
     every = dataclasses.replace(look.config, kind="folder", label_pattern=None, include=(), exclude=())
-    pattern = label_pattern(look.config)
+    selection = Selection(look.config)
     labels: dict[str, None] = {}
     example = ""
     unread: collections.Counter[str] = collections.Counter()
@@ -419,11 +421,8 @@ def folder(look: Look) -> str | None:
             break
         if isinstance(item, ImageRecord):
             example = example or item.key
-            try:
-                found = item.annotations.labels if pattern is None else (pattern.label(item.key),)
-            except BadInput:
-                continue
-            labels.update(dict.fromkeys(map(str, found)))
+            with contextlib.suppress(BadInput):
+                labels.update(dict.fromkeys(map(str, selection.labels(item.key, item.annotations.labels))))
         elif isinstance(item, Failure) and item.reason == NOT_AN_IMAGE:
             unread[extension_of(item.key)] += 1
     if not example:

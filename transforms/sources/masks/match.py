@@ -68,6 +68,11 @@ def mask_path(key: str) -> str | None:
     return None
 
 
+def is_mask_folder(name: str) -> bool:
+    """Whether a folder is named like one of masks."""
+    return mask_path(f"{name}/1.png") is not None
+
+
 def image_path(key: str) -> str:
     """The path of an image without the folder that says it is one."""
     return without_folder(stem_of(key), IMAGE_FOLDERS).removesuffix(_IMAGE_ENDING)
@@ -140,7 +145,7 @@ def match_masks(keys: Iterable[str], apart: Collection[str], pattern: MaskPatter
         paths = {
             key: stems[key]
             for key in lossless
-            if any(base in known for rank, base in _without_ending(stems[key]) if rank)
+            if any(base in known for rank, base in without_ending(stems[key]) if rank)
         }
     images = [key for key in every if key not in paths]
     matched = _by_paths({key: image_path(key) for key in images}, paths)
@@ -150,7 +155,7 @@ def match_masks(keys: Iterable[str], apart: Collection[str], pattern: MaskPatter
     return matched
 
 
-def _without_ending(path: str) -> Iterator[tuple[int, str]]:
+def without_ending(path: str) -> Iterator[tuple[int, str]]:
     """A path without each of the endings that it has, and the rank of the ending."""
     return ((rank, path.removesuffix(end)) for rank, end in enumerate(ENDINGS) if path.endswith(end))
 
@@ -161,7 +166,7 @@ def _by_paths(images: Mapping[str, str], masks: Mapping[str, str]) -> Matched:
     found: dict[str, tuple[int, list[str]]] = {}
     orphans, others = [], {}
     for key, path in masks.items():
-        rank, base = next(((rank, base) for rank, base in _without_ending(path) if base in known), (-1, ""))
+        rank, base = next(((rank, base) for rank, base in without_ending(path) if base in known), (-1, ""))
         if rank < 0:
             if path.endswith(_OTHER):
                 others[key] = "not a mask of classes"
