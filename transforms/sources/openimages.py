@@ -46,8 +46,8 @@ from recordmill.transforms.sources.names import (
 )
 from recordmill.transforms.sources.selection import EXCLUDED, Selection
 from recordmill.transforms.sources.source import Description, Item, Items, Source
-from recordmill.transforms.sources.tables.manifest_sources import read_rows
 from recordmill.transforms.sources.tables.manifests import Manifest
+from recordmill.transforms.sources.tables.text_rows import read_rows
 from recordmill.transforms.sources.tables.values import box_of, check_unit, is_empty, number_in
 from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.storage.confinement import Confinement
@@ -90,7 +90,7 @@ class CsvFile:
 
     def header(self) -> tuple[str, ...]:
         """The names of its columns. Raises ValueError where a required one is missing."""
-        first = next(read_rows(self.manifest), None)
+        first = next(read_rows(self.manifest.file), None)
         header = () if first is None or isinstance(first[1], BadInput) else tuple(map(str.strip, first[1]))
         missing = [name for name in _REQUIRED.get(self.kind, ()) if name not in header]
         if missing:
@@ -99,7 +99,7 @@ class CsvFile:
 
     def classes(self) -> Iterator[tuple[str, str]]:
         """The id and the name of each class, of a file with a header or without."""
-        for _, cells in read_rows(self.manifest):
+        for _, cells in read_rows(self.manifest.file):
             if not isinstance(cells, BadInput) and len(cells) > 1 and cells[0].strip() != "LabelName":
                 yield cells[0].strip(), cells[1].strip()
 
@@ -308,7 +308,7 @@ class _Reading:
         """Takes the rows of a file; yields those of no image, and a count of labels that are not taken."""
         header = file.header()
         fractions = 0
-        for line, cells in itertools.islice(read_rows(file.manifest), 1, None):
+        for line, cells in itertools.islice(read_rows(file.manifest.file), 1, None):
             if isinstance(cells, BadInput):
                 yield cells.failure(file.manifest.row_key(line))
                 continue
