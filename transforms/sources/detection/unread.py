@@ -211,7 +211,8 @@ def _masks_by_name(names: _Names) -> Iterator[_Finding]:
     photos = {stem for key, found in stems.items() if not _is_of_masks(key) for stem in found}
     for key in filter(_is_of_masks, stems):
         first = stems[key][:_MASKS]
-        if 2 * sum(_has_stem(stem, photos) for stem in first) > len(first):
+        named = [stem for stem in first if any(base in photos for _, base in without_ending(stem))]
+        if 2 * len(named) > len(first):
             remedy = "--source masks reads PNG, GIF, BMP or TIFF; --mask_pattern says where they lie"
             yield key, "masks, judging by the names", remedy
 
