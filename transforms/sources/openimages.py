@@ -114,8 +114,7 @@ def csv_files(config: SourceConfig, names: Sequence[str] | None = None) -> list[
     """
     root = real_path(config.input)
     confinement = Confinement((root, *config.image_roots))
-    if names is None:
-        names = names_in(root) if is_folder(root) else ()
+    names = names_in(root) if names is None else names
     found = []
     for key in (*names, *_names_below("annotations", root, names)):
         name, path = key.rpartition("/")[2], os.path.join(root, key)
