@@ -21,8 +21,7 @@ from recordmill.transforms.records import (
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.source import Item
 from recordmill.transforms.sources.yolo.dataset import read_yaml
-from recordmill.transforms.sources.yolo.lines import LineFormat
-from recordmill.transforms.sources.yolo.source import YoloSource
+from recordmill.transforms.sources.yolo.source import LineFormat, YoloSource
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place
 from tests.sources.sniffing import sniff

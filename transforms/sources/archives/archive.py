@@ -110,11 +110,10 @@ class ArchivesSource(Source):
         if isinstance(part, Failure):
             yield part
             return
-        with contextlib.ExitStack() as stack:
-            spool = None
-            if is_gzip(part.path):
-                # By the key too: what is taken of an archive that has two, by a link, differs between them.
-                spool = stack.enter_context(Spool(scratch, f"{part.path}\0{part.prefix}", part.version))
+        # An archive that a link gives a second prefix has a spool for each: their members may differ.
+        name = f"{part.path}\0{part.prefix}"
+        spool = Spool(scratch, name, part.version) if is_gzip(part.path) else None
+        with spool or contextlib.nullcontext():
             try:
                 yield from self.records(config, part, part.members(spool))
             except BadInput as fault:

@@ -50,8 +50,7 @@ from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.source import Description, Items, Source
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.storage.confinement import OUTSIDE, Confinement
-from recordmill.transforms.storage.file_system import file_system
-from recordmill.transforms.storage.files import is_file, names_in
+from recordmill.transforms.storage.files import names_in
 
 _LOOKED_AT = 8  # masks that show what the values of all are
 
@@ -125,14 +124,14 @@ class _Masks:
         self.failures: list[Failure] = []
         apart: set[str] = set()
         others: list[str] = []
-        for item in input_files(config):
+        for folder, item in input_files(config):
             if isinstance(item, Failure):
                 self.failures.append(item)
             elif not is_image_name(item.key):
                 others.append(item.key)
             else:
                 self.files[item.key] = item
-                if config.image_roots and _is_apart(item, f"{root}/{item.key}"):
+                if folder != root:
                     apart.add(item.key)
         pattern = None if config.mask_pattern is None else MaskPattern(config.mask_pattern)
         self.matched = match_masks(self.files, apart, pattern)
@@ -198,11 +197,6 @@ class _Masks:
         image = self.files[item.key]
         annotations = Annotations(masks={"class": MaskImage(self.files[mask].ref, self.classes.colors)})
         return ImageRecord(item.key, image.ref, item.split, annotations, item.origin, image.size)
-
-
-def _is_apart(file: TreeFile, path: str) -> bool:
-    """Whether a file lies below an image root, and not in the input at `path` or behind a link there."""
-    return file.path != path and not (file_system(path).has_links and is_file(path))
 
 
 def _split_lists(root: str) -> dict[str, str]:
