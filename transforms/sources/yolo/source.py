@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -60,7 +59,8 @@ _MAX_LABEL_BYTES = 1 << 26
 _BOX = 4
 _SMALLEST_POLYGON = 6
 
-_Labels = Mapping[str, list[str]]  # keys of the label files of an image
+_Files = Mapping[str, TreeFile]
+_Labels = Mapping[str, list[TreeFile]]  # the label files of an image
 
 
 class YoloSource(Source):
@@ -121,8 +121,8 @@ class YoloSource(Source):
             else:
                 yield skipped(item.key, NOT_AN_IMAGE)
         labels = _pair_labels(images, texts)
-        yield from _records(config, dataset, images, texts, labels)
-        used = set(itertools.chain.from_iterable(labels.values()))
+        yield from _records(config, dataset, images, labels)
+        used = {text.key for found in labels.values() for text in found}
         orphans = ((text, text if text.size else None) for key, text in texts.items() if key not in used)
         for text, data in read_files(orphans, _MAX_LABEL_BYTES):
             yield _orphan(text, data)
@@ -150,27 +150,21 @@ def _check_has_labels(config: SourceConfig) -> None:
         )
 
 
-def _records(
-    config: SourceConfig,
-    dataset: YoloDataset,
-    images: Mapping[str, TreeFile],
-    texts: Mapping[str, TreeFile],
-    labels: _Labels,
-) -> Items:
+def _records(config: SourceConfig, dataset: YoloDataset, images: _Files, labels: _Labels) -> Items:
     """The records of the images, in the order of the sets; then images that are in none."""
     selection = Selection(config)
     has_masks, has_keypoints = (kind in config.include_annotations for kind in ("masks", "keypoints"))
     lines = LineFormat(dataset.labels, dataset.keypoints, has_masks, has_keypoints)
     folders: dict[str, set[str]] = {}  # of the images of each label file
     for image, (label, *_) in labels.items():
-        folders.setdefault(label, set()).add(folder_of(image))
+        folders.setdefault(label.key, set()).add(folder_of(image))
 
     def label_file(item: Listed | Failure) -> TreeFile | None:
         found = labels.get(item.key, ()) if isinstance(item, Listed) and selection.takes(item.key) else ()
-        return texts[found[0]] if len(found) == 1 and texts[found[0]].size else None
+        return found[0] if len(found) == 1 and found[0].size else None
 
     def record(item: Listed, data: bytes | BadInput) -> ImageRecord:
-        label, *others = labels.get(item.key, [""])
+        label, *others = [file.key for file in labels.get(item.key, ())] or [""]
         if others:
             detail = f"{label} and {others[0]} are both called like it"
             raise BadInput("annotations", "several annotations of one name", detail)
@@ -188,23 +182,24 @@ def _records(
             yield selection.item(item.key, functools.partial(record, item, data))
 
 
-def _pair_labels(images: Iterable[str], texts: Iterable[str]) -> _Labels:
+def _pair_labels(images: Iterable[str], texts: _Files) -> _Labels:
     """The label file of each image, by path; where no label file has the path of an image, by file name.
 
-    `labels/train/1.txt`, `train/labels/1.txt` and `train/1.txt` are of `images/train/1.jpg`. An image has
-    several label files where their names do not tell them apart.
+    `labels/train/1.txt`, `train/labels/1.txt` and `train/1.txt` are of `images/train/1.jpg`. By file name,
+    an image may have several.
     """
     by_path = _grouped(texts, lambda key: without_folder(stem_of(key), LABEL_FOLDERS))
-    found: dict[str, list[str]] = {}
+    found: dict[str, list[TreeFile]] = {}
     for key in images:
         if labels := by_path.get(without_folder(stem_of(key), IMAGE_FOLDERS)):
             # as Ultralytics, prefers one in a folder of labels to one next to the image
             others = [label for label in labels if stem_of(label) != stem_of(key)]
-            found[key] = [min(others or labels)]
-    if found:
-        return found
-    by_name = _grouped(texts, name_stem)
-    return {key: by_name[name_stem(key)] for key in images if name_stem(key) in by_name}
+            found[key] = [texts[min(others or labels)]]
+    if not found:
+        by_name = _grouped(texts, name_stem)
+        named = ((key, by_name.get(name_stem(key))) for key in images)
+        found = {key: [texts[label] for label in labels] for key, labels in named if labels}
+    return found
 
 
 def _grouped(keys: Iterable[str], name_of: Callable[[str], str]) -> dict[str, list[str]]:
@@ -246,11 +241,7 @@ class LineFormat(NamedTuple):
 
     @internal_errors("annotations")
     def objects(self, text: str, file: str) -> tuple[AnnotatedObject, ...]:
-        """The objects in the text of a label file, whose name is for messages.
-
-        Raises:
-            BadInput: stage `annotations`; a line is not YOLO's, or its class has no name.
-        """
+        """The objects in the text of a label file. Raises BadInput for a line that is not YOLO's."""
         found = []
         for number, line in enumerate(text.splitlines(), 1):
             if words := line.split():
