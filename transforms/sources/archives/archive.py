@@ -168,7 +168,7 @@ def archives(config: SourceConfig, kinds: str = ".+") -> Iterator[Archive | Fail
         else:
             yield Archive(path, "", _split_of(config.input.rpartition("/")[2]), status_of(path).version)
         return
-    for file in Tree(config.input, config.image_roots, config.skip_dirs).files():
+    for file in Tree.of(config).files():
         if isinstance(file, Failure):
             yield file
         elif (match := _matches(file.key, kinds)) is None:

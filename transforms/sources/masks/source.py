@@ -23,8 +23,8 @@ from recordmill.transforms.records import (
     JobError,
     MaskImage,
 )
+from recordmill.transforms.sources.class_tables import COLOR_FILES, NAME_FILES, MaskClasses, mask_classes
 from recordmill.transforms.sources.config import SourceConfig, readable
-from recordmill.transforms.sources.masks.classes import COLOR_FILES, NAME_FILES, MaskClasses, mask_classes
 from recordmill.transforms.sources.masks.match import LOSSLESS, MaskPattern, match_masks
 from recordmill.transforms.sources.names import (
     NOT_AN_IMAGE,
