@@ -110,10 +110,12 @@ class Tree:
             OSError: the file cannot be looked at.
         """
         path = os.path.join(self._root.path, name)
-        found = file_system(path).find(path)
+        system = file_system(path)
+        found = system.find(path)
         if found is None:
             return failed(name, BadInput("list", "not found", path))
-        return self._file(self._root, Entry(name, path, status=found))
+        entry = Entry(name, path, system.is_link(path), None if system.has_links else found)
+        return self._file(self._root, entry)
 
     def leaves_out(self, name: str) -> bool:
         """Whether a folder of the root is hidden, or one of those that are left out silently."""
