@@ -77,7 +77,7 @@ class AnnotatedTree:
         self.selection = Selection(config)
         self.unread: list[Failure] = []  # neither image nor annotations, or not readable
         self.class_files: dict[str, TreeFile] = {}  # lists of classes
-        self._files = Tree(config.input, config.image_roots, config.skip_dirs).files()
+        self._files = Tree.of(config).files()
         self._root = real_path(config.input)
         self._image_roots = tuple(map(real_path, config.image_roots))
         self._confinement = Confinement((self._root, *self._image_roots))

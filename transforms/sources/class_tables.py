@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from recordmill.transforms.records import IGNORE, BadInput, ClassNames, JobError
 from recordmill.transforms.sources.names import clipped
 from recordmill.transforms.sources.small_files import small_text
-from recordmill.transforms.sources.tables.csv_cells import read_cells
+from recordmill.transforms.sources.tables.text_rows import read_cells
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.storage.files import is_file, open_file
 

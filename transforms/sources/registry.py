@@ -31,8 +31,8 @@ class Row(NamedTuple):
 
 
 ROWS = {
-    "idx": Row("arrays.idx.IdxSource", rules.idx, needs_images=False),
-    "numpy": Row("arrays.numpy_arrays.NumpySource", rules.numpy, needs_images=False),
+    "idx": Row("arrays.IdxSource", rules.idx, needs_images=False),
+    "numpy": Row("arrays.NumpySource", rules.numpy, needs_images=False),
     "tfrecord": Row("tfrecord.source.TfrecordSource", rules.tfrecord, needs_images=False),
     "parquet": Row("tables.parquet.ParquetSource", rules.parquet, needs_images=False),
     "webdataset": Row("archives.webdataset.WebdatasetSource", rules.webdataset, needs_images=False),
@@ -42,7 +42,7 @@ ROWS = {
     "yolo": Row("yolo.source.YoloSource", rules.yolo),
     "voc": Row("voc.source.VocSource", rules.voc, is_inner=True),
     "labelme": Row("labelme.source.LabelmeSource", rules.labelme, needs_images=False, is_inner=True),
-    "openimages": Row("openimages.source.OpenImagesSource", rules.openimages),
+    "openimages": Row("openimages.OpenImagesSource", rules.openimages),
     "masks": Row("masks.source.MasksSource", rules.masks),
     "frames": Row("frames.FramesSource", rules.frames),
     "csv": Row("tables.manifest_sources.CsvSource", rules.csv, "rows"),

@@ -7,7 +7,6 @@ as `json.load`, and locates a fault in the text.
 
 from __future__ import annotations
 
-import codecs
 import collections
 import dataclasses
 import io
@@ -122,20 +121,18 @@ def _json_files(config: SourceConfig) -> Iterator[tuple[str, str] | Failure]:
             continue
         inner = []
         for entry in listed:
-            is_inner = entry.name[-1] == "/"
-            if not (is_inner or extension_of(entry.name) == "json") or entry.name == "/":
+            name = entry.basename
+            if not name or is_hidden(name) or not is_unicode(name):
                 continue
-            if not is_unicode(entry.name) or is_hidden(entry.basename):
-                continue
-            if is_inner:
-                inner.append(entry.basename)
-                continue
-            try:
-                yield located(entry, confinement)[0], prefix + entry.name
-            except BadInput as fault:
-                yield failed(prefix + entry.name, fault)
-            except OSError as error:
-                yield failed(prefix + entry.name, os_fault(error, "list"))
+            if entry.name[-1] == "/":
+                inner.append(name)
+            elif extension_of(name) == "json":
+                try:
+                    yield located(entry, confinement)[0], prefix + name
+                except BadInput as fault:
+                    yield failed(prefix + name, fault)
+                except OSError as error:
+                    yield failed(prefix + name, os_fault(error, "list"))
         if prefix.count("/") == _DEPTH:
             continue
         for name in sorted(inner, key=lambda name: (name.lower() not in _LIKELY_FOLDERS, name)):
@@ -146,15 +143,11 @@ def _json_files(config: SourceConfig) -> Iterator[tuple[str, str] | Failure]:
 
 
 def kind_of(path: str, must_be: bool) -> str | None:
-    """The kind of an annotation file by its first megabyte, and else by its name; None where it is none.
-
-    Args:
-        path: of a JSON file.
-        must_be: a broken one is an error.
+    """The kind of a JSON file by its first megabyte, and else by its name; None if it has no annotations.
 
     Raises:
         OSError: it cannot be read.
-        JobError: it is broken, and must not be.
+        JobError: it `must_be` one, and is broken.
     """
     with open_file(path) as stream:
         data = stream.read(_PEEKED)
@@ -223,10 +216,9 @@ class JsonSections:
     """The lists at the top of the JSON object in a file; `lists` has the keys of those read so far."""
 
     def __init__(self, stream: BinaryIO, path: str, chunk: int = _CHUNK) -> None:
-        self._stream = stream
+        self._stream = io.TextIOWrapper(stream, "utf-8-sig", newline="")
         self._path = path
         self._chunk = chunk
-        self._decode_bytes = codecs.getincrementaldecoder("utf-8-sig")()
         self._text = ""
         self._at = 0
         self._ended = False
@@ -304,20 +296,17 @@ class JsonSections:
         held = len(self._text) - self._at
         if held > _LONGEST:
             raise self._fault(f"a value has more than {_LONGEST} characters", self._at)
-        while not self._ended:
-            data = self._stream.read(max(self._chunk, held))
-            self._ended = not data
-            try:
-                more = self._decode_bytes.decode(data, final=self._ended)
-            except UnicodeDecodeError as error:
-                raise self._fault("a byte is not UTF-8", len(self._text)) from error
-            if more:
-                self._passed += self._at
-                self._lines += self._text.count("\n", 0, self._at)
-                self._text = self._text[self._at :] + more
-                self._at = 0
-                return True
-        return False
+        try:
+            more = self._stream.read(max(self._chunk, held))
+        except UnicodeDecodeError as error:
+            raise self._fault("a byte is not UTF-8", len(self._text)) from error
+        self._ended = not more
+        if more:
+            self._passed += self._at
+            self._lines += self._text.count("\n", 0, self._at)
+            self._text = self._text[self._at :] + more
+            self._at = 0
+        return bool(more)
 
     def _fault(self, what: str, at: int) -> JobError:
         line = self._lines + self._text.count("\n", 0, at)

@@ -144,11 +144,11 @@ class _Reading:
         self._entries = entries
         self._images: list[_Image] = []
         self._rows: dict[str, int] = {}  # of the images of a split, by key
+        # Image ids of each file are numbered as they are met, in annotations too:
         self._starts: list[int] = []  # the first number of each file
-        # Of the file that is read. Image ids are numbered as they are met, in annotations too:
-        self._numbers: dict[int | str, int] = {}
-        self._row_of = array("i")  # by that number; -1 where the image is not listed yet
-        self._listed: dict[int, int | str] = {}  # image ids by row
+        self._row_of = array("i")  # by number; -1 where the image is not listed yet
+        self._numbers: dict[int | str, int] = {}  # of the file that is read
+        self._listed: dict[int, int | str] = {}  # its image ids by row
 
     def items(self) -> Iterator[Item]:
         keys = []
@@ -165,9 +165,9 @@ class _Reading:
 
     def _read(self, file: CocoFile) -> Iterator[Failure]:
         """Reads a file, its sections in any order; yields what belongs to no image."""
-        start = self._starts[-1] + len(self._row_of) if self._starts else 0
+        start = len(self._row_of)
         self._starts.append(start)
-        self._numbers, self._row_of, self._listed = {}, array("i"), {}
+        self._numbers, self._listed = {}, {}
         counts: collections.Counter[str] = collections.Counter()
         with open_file(file.path) as stream:
             for element in JsonSections(stream, file.path).elements():
@@ -176,26 +176,23 @@ class _Reading:
                     if element.section == "images":
                         self._add_image(file, element.value)
                     elif element.section == "annotations":
-                        number = start + self._number(_id_in(element.value, "annotation", "image_id"))
+                        number = self._number(_id_in(element.value, "annotation", "image_id"))
                         self._entries.add(number, _kept(element, self._include))
                     elif element.section == "categories":
                         self._classes.add(element.value, file.name)
                 except BadInput as fault:
                     name = _named(element.section, element.value, f"number {counts[element.section]}")
                     yield failed(f"{file.name}:{name}", fault)
-        without_image: list[int] = []
-        for number, row in enumerate(self._row_of, start):
-            if row < 0:
-                without_image += self._entries.offsets(number)
-            elif self._entries.has(number):
-                self._images[row].numbers += (number,)
-        for offset in sorted(without_image):
-            value = json.loads(self._entries.at(offset))
-            name = _named("annotations", value, f"of image {value['image_id']}")
-            detail = f"the file lists no image with the id {value['image_id']!r}"
-            yield failed(
-                f"{file.name}:{name}", BadInput("annotations", "annotation without its image", detail)
-            )
+        for number in range(start, len(self._row_of)):
+            row = self._row_of[number]
+            if row >= 0:
+                self._images[row].numbers += (number,) if self._entries.has(number) else ()
+                continue
+            for value in map(json.loads, self._entries.of(number)):
+                name = _named("annotations", value, f"of image {value['image_id']}")
+                detail = f"the file lists no image with the id {value['image_id']!r}"
+                missing = BadInput("annotations", "annotation without its image", detail)
+                yield failed(f"{file.name}:{name}", missing)
 
     def _number(self, image: int | str) -> int:
         number = self._numbers.setdefault(image, len(self._row_of))

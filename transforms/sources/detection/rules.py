@@ -26,7 +26,7 @@ from recordmill.transforms.sources.names import (
     is_split_name,
     stem_of,
 )
-from recordmill.transforms.sources.outline import Look, joined
+from recordmill.transforms.sources.outline import FIRST, Look, joined
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.storage.files import is_file
 
@@ -76,7 +76,7 @@ idx = a_file(r".*?[-_.]?(?:images|labels)[-_.]idx\d-[a-z0-9]+(?:\.gz)?", "{!r} i
 
 def numpy(look: Look) -> str | None:
     """Arrays, and no images."""
-    from recordmill.transforms.sources.arrays.numpy_arrays import is_named
+    from recordmill.transforms.sources.arrays import is_named
 
     arrays = [key for key in look.first if extension_of(key) in ("npy", "npz")]
     if not arrays or any(map(is_image_name, look.first)):
@@ -89,7 +89,7 @@ def tfrecord(look: Look) -> str | None:
     """Files of TFRecords by name and first bytes, and no images."""
     from recordmill.transforms.sources.tfrecord.files import is_tfrecord_name, looks_framed
 
-    if any(map(is_image_name, look.first)):
+    if _has_images(look):
         return None
     files = [key for key, path in look.first.items() if path and is_tfrecord_name(key.rpartition("/")[2])]
     found = next((key for key in files[:_FRAMED] if looks_framed(look.first[key])), None)
@@ -136,10 +136,15 @@ def _first_archive(look: Look, kinds: str = ".+") -> Archive | None:
     """The first archive among the first files; None if images lie there too."""
     from recordmill.transforms.sources.archives.archive import Archive, archives
 
-    if any(map(is_image_name, look.first)):
+    if not look.first or _has_images(look):
         return None
-    first = itertools.islice(archives(look.config, kinds), len(look.first))
+    first = itertools.islice(archives(look.config, kinds), FIRST)
     return next((item for item in first if isinstance(item, Archive)), None)
+
+
+def _has_images(look: Look) -> bool:
+    """Whether one of the first files that can be read is an image by name."""
+    return any(path and is_image_name(key) for key, path in look.first.items())
 
 
 def coco(look: Look) -> str | None:
@@ -284,7 +289,7 @@ labelme = a_head({"json": _labelme_json, "xml": _labelme_xml})
 
 def openimages(look: Look) -> str | None:
     """A CSV file with the name and the columns of one of Open Images."""
-    from recordmill.transforms.sources.openimages.files import csv_files
+    from recordmill.transforms.sources.openimages import csv_files
 
     for file in csv_files(look.config) if look.is_folder else ():
         try:
@@ -350,8 +355,8 @@ def frames(look: Look) -> str | None:
 
     why = None
     for key in look.first_files(IMAGE_EXTENSIONS, most=1):
-        names = look.names(key.rpartition("/")[0])
-        times = next((name for name in TIME_FILES if name in names), None)
+        files = (joined(key.rpartition("/")[0], name) for name in TIME_FILES)
+        times = next((file.rpartition("/")[2] for file in files if is_file(look.path(file))), None)
         if times is None:
             return None
         why = why or f"every folder of images has times, such as {key!r} in {times!r}"
@@ -376,13 +381,15 @@ def jsonl(look: Look) -> str | None:
 
 def sequence(look: Look) -> str | None:
     """The first line of JSON Lines has the two mappings of a sequence."""
-    from recordmill.transforms.sources.tables.manifest_sources import read_objects
     from recordmill.transforms.sources.tables.manifests import manifests
+    from recordmill.transforms.sources.tables.text_rows import read_objects
 
     path = _manifest(look, *_JSON_LINES)
     first = None
     with contextlib.suppress(OSError):  # the source of other JSON Lines says what is wrong
-        first = next((item for _, item in read_objects(manifests(look.config)[0])), None) if path else None
+        first = (
+            next((item for _, item in read_objects(manifests(look.config)[0].file)), None) if path else None
+        )
     is_sequence = isinstance(first, dict) and isinstance(first.get("feature_lists"), dict)
     return f"the first line of {path!r} has feature_lists" if is_sequence else None
 
@@ -403,12 +410,12 @@ def _meaning(look: Look, described: Callable[[SourceConfig], str]) -> str:
 def folder(look: Look) -> str | None:
     """Images by name; the first files show which labels and splits their folders have."""
     from recordmill.transforms.sources.folder import FolderSource
-    from recordmill.transforms.sources.selection import label_pattern
+    from recordmill.transforms.sources.selection import Selection
 
     if not look.is_folder:
         return "it is an image file by name" if is_image_name(look.file_name) else None
     every = dataclasses.replace(look.config, kind="folder", label_pattern=None, include=(), exclude=())
-    pattern = label_pattern(look.config)
+    selection = Selection(look.config)
     labels: dict[str, None] = {}
     example = ""
     unread: collections.Counter[str] = collections.Counter()
@@ -419,7 +426,7 @@ def folder(look: Look) -> str | None:
         if isinstance(item, ImageRecord):
             example = example or item.key
             try:
-                found = item.annotations.labels if pattern is None else (pattern.label(item.key),)
+                found = selection.labels(item.key, item.annotations.labels)
             except BadInput:
                 continue
             labels.update(dict.fromkeys(map(str, found)))

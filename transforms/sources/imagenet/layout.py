@@ -21,7 +21,7 @@ from recordmill.transforms.sources.names import (
     splits_in,
 )
 from recordmill.transforms.sources.pairs import ORPHAN
-from recordmill.transforms.sources.tables.csv_cells import read_cells
+from recordmill.transforms.sources.tables.text_rows import read_cells
 from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.files import open_file
 from recordmill.transforms.storage.listing import entries

@@ -108,7 +108,7 @@ class _Listing:
         self._labels = Labels(self._layout, self._lists)
         self._selection = Selection(config)
         self._has_pattern = config.label_pattern is not None
-        self._tree = Tree(config.input, config.image_roots, config.skip_dirs)
+        self._tree = Tree.of(config)
         self._image_roots = tuple(map(real_path, config.image_roots))
         self._listed: dict[str, tuple[tuple[str | int, ...], str | None]] = {}
         self._xmls: dict[str, list[TreeFile]] = {}  # by stem, until their image is found

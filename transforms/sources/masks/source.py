@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import functools
 import heapq
+import itertools
 import re
 from collections.abc import Iterable, Mapping
 
@@ -81,10 +82,9 @@ class MasksSource(Source):
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
         with readable("--input", config.input):
-            if lists := _split_lists(root_of(config)):
-                return tuple(sorted(set(lists.values())))
-            splits = {folder_split(image) for image in _Masks(config).matched.masks}
-            return tuple(sorted(filter(None, splits)))
+            splits = set(_split_lists(root_of(config)).values())
+            splits = splits or {split for key in _Masks(config).matched.masks if (split := folder_split(key))}
+            return tuple(sorted(splits))
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("segmentation",)
@@ -107,8 +107,7 @@ class MasksSource(Source):
             else:
                 yield selection.item(item.key, functools.partial(found.record, item, images_of))
         yield from (skipped(key, reason) for key, reason in matched.others.items())
-        for key in matched.orphans:
-            yield Failure(key, "annotations", ORPHAN, "no image has its name")
+        yield from (Failure(key, "annotations", ORPHAN, "no image has its name") for key in matched.orphans)
 
 
 class _Masks:
@@ -119,7 +118,9 @@ class _Masks:
     """
 
     def __init__(self, config: SourceConfig) -> None:
-        self._root = root_of(config)
+        root = root_of(config)
+        lists = _split_lists(root)
+        described = {*NAME_FILES, *COLOR_FILES, *lists}
         self.files: dict[str, TreeFile] = {}
         self.failures: list[Failure] = []
         apart: set[str] = set()
@@ -131,35 +132,29 @@ class _Masks:
                 others.append(item.key)
             else:
                 self.files[item.key] = item
-                if config.image_roots and self._is_apart(item):
+                if config.image_roots and _is_apart(item, f"{root}/{item.key}"):
                     apart.add(item.key)
         pattern = None if config.mask_pattern is None else MaskPattern(config.mask_pattern)
         self.matched = match_masks(self.files, apart, pattern)
-        lists = _split_lists(self._root)
-        used = {*NAME_FILES, *COLOR_FILES, *lists}
-        if outside := next((one for one in self.failures if one.key in used), None):
+        if outside := next((one for one in self.failures if one.key in described), None):
             raise ValueError(f"--input is {config.input!r}: {outside.key} is {outside.reason}")
-        leads_to = Confinement((self._root, *config.image_roots)).leads_to
-        self.sets = [ImageSet(lists[one], one, one, leads_to(f"{self._root}/{one}")) for one in lists]
+        leads_to = Confinement((root, *config.image_roots)).leads_to
+        self.sets = [ImageSet(split, name, name, leads_to(f"{root}/{name}")) for name, split in lists.items()]
         self.classes = MaskClasses({})
         if self.matched.masks:
-            masks = (mask for found in self.matched.masks.values() for mask in found)
+            masks = itertools.chain.from_iterable(self.matched.masks.values())
             first = [self.files[mask].path for mask in heapq.nsmallest(_LOOKED_AT, masks)]
             try:
-                self.classes = mask_classes(self._root, leads_to, first)
+                self.classes = mask_classes(root, leads_to, first)
             except ValueError as error:
                 raise ValueError(f"--input is {config.input!r}: {error}") from error
         unread = (key for key in others if key != self.classes.file and not is_split_list(key))
         self.failures += (skipped(key, NOT_AN_IMAGE) for key in unread)
 
-    def _is_apart(self, file: TreeFile) -> bool:
-        """Whether a file lies below an image root, and not in the input or behind a link in it."""
-        path = f"{self._root}/{file.key}"
-        return file.path != path and not (file_system(self._root).has_links and is_file(path))
-
     @functools.cached_property
-    def _listed_names(self) -> tuple[dict[str, str | None], dict[str, str | None]]:
-        return _listed_names(self.matched.images), _listed_names(self.files)
+    def _paths_in_lists(self) -> tuple[dict[str, str | None], dict[str, str | None]]:
+        """The keys of images, and of all files, by what lists may call them."""
+        return _by_listed_name(self.matched.images), _by_listed_name(self.files)
 
     def find(self, line: str, listed: ImageSet) -> tuple[str, str | None]:
         """The key of the image in a line of a list, and that of its mask if the line has one.
@@ -167,7 +162,7 @@ class _Masks:
         Raises:
             BadInput: a file is not there, or the path leads outside.
         """
-        images, files = self._listed_names
+        images, files = self._paths_in_lists
         if ".." in re.split(r"[/\s]", line):
             raise BadInput("annotations", OUTSIDE)
         if key := _look_up(line, images):
@@ -175,8 +170,9 @@ class _Masks:
         first, _, mask = re.sub(r"[\s,]+", "\n", line, count=1).partition("\n")
         if (key := _look_up(first, images)) is None:
             raise BadInput("annotations", "not found")
-        found = _look_up(mask, files) if "/" in mask else None
-        if "/" in mask and found is None:
+        if "/" not in mask:
+            return key, None
+        if (found := _look_up(mask, files)) is None:
             raise BadInput("annotations", "mask not found")
         return key, found
 
@@ -187,20 +183,26 @@ class _Masks:
             BadInput: stage `annotations`; it has no mask of its own.
         """
         masks = [item.annotation] if item.annotation else self.matched.masks.get(item.key, [])
-        if not item.annotation and any(images_of[mask] > 1 for mask in masks):
-            detail = f"{masks[0]} may belong to each; --exclude all but one"
-            raise BadInput("annotations", "several images of one name", detail)
         if not masks:
             return Failure(item.key, "annotations", "image without a mask", skipped=True)
+        mask = masks[0]
+        if not item.annotation and any(images_of[one] > 1 for one in masks):
+            detail = f"{mask} may belong to each; --exclude all but one"
+            raise BadInput("annotations", "several images of one name", detail)
         if len(masks) > 1:
-            detail = f"{masks[0]} and {masks[1]} are both called like it"
+            detail = f"{mask} and {masks[1]} are both called like it"
             raise BadInput("annotations", "several annotations of one name", detail)
-        if extension_of(masks[0]) not in LOSSLESS:
-            detail = f"{masks[0]}: JPEG and its like change the ids; masks are PNG, GIF, BMP or TIFF"
+        if extension_of(mask) not in LOSSLESS:
+            detail = f"{mask}: JPEG and its like change the ids; masks are PNG, GIF, BMP or TIFF"
             raise BadInput("annotations", "mask is not lossless", detail)
         image = self.files[item.key]
-        annotations = Annotations(masks={"class": MaskImage(self.files[masks[0]].ref, self.classes.colors)})
+        annotations = Annotations(masks={"class": MaskImage(self.files[mask].ref, self.classes.colors)})
         return ImageRecord(item.key, image.ref, item.split, annotations, item.origin, image.size)
+
+
+def _is_apart(file: TreeFile, path: str) -> bool:
+    """Whether a file lies below an image root, and not in the input at `path` or behind a link there."""
+    return file.path != path and not (file_system(path).has_links and is_file(path))
 
 
 def _split_lists(root: str) -> dict[str, str]:
@@ -209,7 +211,7 @@ def _split_lists(root: str) -> dict[str, str]:
     return {name: normal_split(stem_of(name)) for name in names}
 
 
-def _listed_names(keys: Iterable[str]) -> dict[str, str | None]:
+def _by_listed_name(keys: Iterable[str]) -> dict[str, str | None]:
     """Keys by their names in lists: the path, its last two parts, the name; with extension or without.
 
     None where several files have a name.

@@ -5,9 +5,10 @@ Features have the names of our schemas, those of the TF Object Detection API, or
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from recordmill.transforms.records import (
@@ -157,24 +158,18 @@ def _refer_to_record(span: Span, pixels: Pixels | None) -> ImageRef:
     return ImageRef("", span.start, span.stop - span.start, pixels)
 
 
+@dataclasses.dataclass(slots=True)
 class Fields:
     """The features of one record, or of one step of a sequence; those that were not asked for are free.
 
     `refer` makes the reference of an image file, or raw pixels of a shape, in a range of the record.
     """
 
-    def __init__(
-        self,
-        record: bytes,
-        features: Mapping[str, Feature],
-        lists: Mapping[str, list[Feature]] | None = None,
-        refer: Refer = _refer_to_record,
-    ) -> None:
-        self.record = record
-        self.features = features
-        self.lists = lists or {}
-        self.refer = refer
-        self._used: set[str] = set()
+    record: bytes
+    features: Mapping[str, Feature]
+    lists: Mapping[str, list[Feature]] = dataclasses.field(default_factory=dict)
+    refer: Refer = _refer_to_record
+    _used: set[str] = dataclasses.field(default_factory=set)
 
     def take(self, name: str) -> Feature:
         """A feature that is not free; one without values where there is none."""
@@ -187,11 +182,11 @@ class Fields:
 
     def texts(self, name: str) -> tuple[str, ...]:
         """The values of a list of bytes, as text. Raises BadInput where one is not UTF-8."""
-        found = tuple(self.scalar(span) for span in self.take(name).spans)
-        texts = tuple(text for text in found if isinstance(text, str))
-        if len(texts) < len(found):
-            raise BadInput("manifest", "text is not UTF-8", f"the feature {name!r}")
-        return texts
+        spans = self.take(name).spans
+        try:
+            return tuple(self.record[start:stop].decode() for start, stop in spans)
+        except UnicodeDecodeError as error:
+            raise BadInput("manifest", "text is not UTF-8", f"the feature {name!r}") from error
 
     def text(self, name: str) -> str:
         """The first value of a list of bytes; empty where there is none."""
@@ -225,15 +220,13 @@ class Fields:
         )
 
     def _first_integer(self, default: int | None, *names: str) -> int | None:
-        firsts = (number for feature in self._named(names) for number in feature.numbers[:1])
-        return next((int(number) for number in firsts if float(number).is_integer()), default)
+        firsts = (self.features.get(name, _NO_FEATURE).numbers[:1] for name in names)
+        return next((int(one) for first in firsts for one in first if float(one).is_integer()), default)
 
     def _first_text(self, default: str, *names: str) -> str:
-        firsts = (self.scalar(span) for feature in self._named(names) for span in feature.spans[:1])
-        return next((text.lower() for text in firsts if isinstance(text, str)), "") or default
-
-    def _named(self, names: Iterable[str]) -> Iterator[Feature]:
-        return (self.features[name] for name in names if name in self.features)
+        firsts = (self.features.get(name, _NO_FEATURE).spans[:1] for name in names)
+        texts = (self.scalar(span) for first in firsts for span in first)
+        return next((text.lower() for text in texts if isinstance(text, str)), "") or default
 
 
 def read_fields(record: bytes, renames: Mapping[str, str], refer: Refer = _refer_to_record) -> Fields:
@@ -276,7 +269,8 @@ def read_record(
         BadInput: it cannot be used.
     """
     name_key = _SEQUENCE_KEY if fields.lists else FILENAME
-    key = (is_ours and fields.text(name_key)) or origin
+    filename = fields.text(name_key)
+    key = (is_ours and filename) or origin
     shape = fields.shape()
     names: dict[int, str] = {}
     texts: dict[str, str] = {}
@@ -292,7 +286,6 @@ def read_record(
         objects, object_names = _objects(fields, labels, include)
         names = {**object_names, **names}
         captions = tuple(caption for name in _CAPTIONS for caption in fields.texts(name))
-    filename = fields.text(name_key)
     source_ids = [str(one) for one in fields.values(fields.take(SOURCE_ID)) if not isinstance(one, bytes)]
     for name in _CAPTIONS:
         fields.take(name)
@@ -382,8 +375,8 @@ def _masks(fields: Fields, shape: Shape) -> dict[str, MaskImage]:
         pixels = None
         if not is_encoded(fields.record[start : min(stop, start + 16)]):
             if not (shape.height and shape.width and stop - start == shape.height * shape.width):
-                found_bytes = f"the feature {name!r} has {stop - start} bytes"
-                detail = f"{found_bytes}; a PNG is read, or height x width bytes"
+                size = f"the feature {name!r} has {stop - start} bytes"
+                detail = f"{size}; a PNG is read, or height x width bytes"
                 raise BadInput("annotations", "mask of no known format", detail)
             pixels = (shape.height, shape.width, 1)
         found.setdefault(kind, MaskImage(fields.refer(spans[0], pixels)))

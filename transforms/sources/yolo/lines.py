@@ -1,7 +1,4 @@
-"""Lines of YOLO label files: boxes, polygons and poses, normalised to the image's width and height.
-
-The formats are Ultralytics': https://docs.ultralytics.com/datasets/
-"""
+"""Lines of YOLO label files: boxes, polygons, poses. See https://docs.ultralytics.com/datasets/."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ _SMALLEST_POLYGON = 6
 
 
 class LineFormat(NamedTuple):
-    """The meaning of the lines of a dataset; where masks are not taken, polygons become boxes around them."""
+    """The meaning of the lines of a dataset; unless it takes masks, polygons become boxes around them."""
 
     labels: Mapping[int, str | int] = {}  # of the classes by id; empty where none have a name
     keypoints: tuple[int, int] | None = None  # (number, 2 or 3 values each) of poses

@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from recordmill.transforms.records import Annotations, BadInput, ClassNames, Failure, ImageRecord, JobError
 from recordmill.transforms.sources.config import SourceConfig, readable
@@ -47,7 +48,6 @@ from recordmill.transforms.storage.files import is_folder
 _LOOKED_AT = 10_000  # files among which a check looks for an image, where calls wait for a service
 _MAX_LABEL_BYTES = 1 << 26
 
-_Files = Mapping[str, TreeFile]
 _Labels = Mapping[str, list[str]]  # keys of the label files of an image
 
 
@@ -110,9 +110,9 @@ class YoloSource(Source):
                 yield skipped(item.key, NOT_AN_IMAGE)
         labels = _pair_labels(images, texts)
         yield from _records(config, dataset, images, texts, labels)
-        used = {key for keys in labels.values() for key in keys}
-        orphans = (text for key, text in texts.items() if key not in used)
-        for text, data in read_files(((one, one if one.size else None) for one in orphans), _MAX_LABEL_BYTES):
+        used = set(itertools.chain.from_iterable(labels.values()))
+        orphans = ((text, text if text.size else None) for key, text in texts.items() if key not in used)
+        for text, data in read_files(orphans, _MAX_LABEL_BYTES):
             yield _orphan(text, data)
 
 
@@ -139,32 +139,37 @@ def _check_has_labels(config: SourceConfig) -> None:
 
 
 def _records(
-    config: SourceConfig, dataset: YoloDataset, images: _Files, texts: _Files, labels: _Labels
+    config: SourceConfig,
+    dataset: YoloDataset,
+    images: Mapping[str, TreeFile],
+    texts: Mapping[str, TreeFile],
+    labels: _Labels,
 ) -> Items:
     """The records of the images, in the order of the sets; then images that are in none."""
     selection = Selection(config)
     has_masks, has_keypoints = (kind in config.include_annotations for kind in ("masks", "keypoints"))
     lines = LineFormat(dataset.labels, dataset.keypoints, has_masks, has_keypoints)
-    shared = _shared(labels)
+    folders: dict[str, set[str]] = {}  # of the images of each label file
+    for image, (label, *_) in labels.items():
+        folders.setdefault(label, set()).add(folder_of(image))
 
     def label_file(item: Listed | Failure) -> TreeFile | None:
         found = labels.get(item.key, ()) if isinstance(item, Listed) and selection.takes(item.key) else ()
         return texts[found[0]] if len(found) == 1 and texts[found[0]].size else None
 
     def record(item: Listed, data: bytes | BadInput) -> ImageRecord:
-        found = labels.get(item.key, [""])
-        if len(found) > 1:
-            detail = f"{found[0]} and {found[1]} are both called like it"
+        label, *others = labels.get(item.key, [""])
+        if others:
+            detail = f"{label} and {others[0]} are both called like it"
             raise BadInput("annotations", "several annotations of one name", detail)
-        if found[0] in shared:
-            raise BadInput("annotations", "several images of one name", f"{found[0]} may be of each")
-        annotations = Annotations(objects=lines.objects(_text(data, found[0]), found[0]), relative=True)
+        if len(folders.get(label, ())) > 1:
+            raise BadInput("annotations", "several images of one name", f"{label} may be of each")
+        annotations = Annotations(objects=lines.objects(_text(data, label), label), relative=True)
         image = images[item.key]
         return ImageRecord(item.key, image.ref, item.split, annotations, item.origin, image.size)
 
-    find = functools.partial(dataset.image_of, images=images)
-    items = images_of_splits(images, dataset.sets, find)
-    for item, data in read_files(((item, label_file(item)) for item in items), _MAX_LABEL_BYTES):
+    listed = images_of_splits(images, dataset.sets, functools.partial(dataset.image_of, images=images))
+    for item, data in read_files(((item, label_file(item)) for item in listed), _MAX_LABEL_BYTES):
         if isinstance(item, Failure):
             yield item
         else:
@@ -174,14 +179,10 @@ def _records(
 def _pair_labels(images: Iterable[str], texts: Iterable[str]) -> _Labels:
     """The label file of each image, by path; where no label file has the path of an image, by file name.
 
-    `labels/train/1.txt`, `train/labels/1.txt` and `train/1.txt` are of `images/train/1.jpg`.
-
-    Returns:
-        By key of an image that has any: one key, or several of one name that cannot be told apart.
+    `labels/train/1.txt`, `train/labels/1.txt` and `train/1.txt` are of `images/train/1.jpg`. An image has
+    several label files where their names do not tell them apart.
     """
-    by_path: dict[str, list[str]] = {}
-    for key in texts:
-        by_path.setdefault(without_folder(stem_of(key), LABEL_FOLDERS), []).append(key)
+    by_path = _grouped(texts, lambda key: without_folder(stem_of(key), LABEL_FOLDERS))
     found: dict[str, list[str]] = {}
     for key in images:
         if labels := by_path.get(without_folder(stem_of(key), IMAGE_FOLDERS)):
@@ -190,18 +191,15 @@ def _pair_labels(images: Iterable[str], texts: Iterable[str]) -> _Labels:
             found[key] = [min(others or labels)]
     if found:
         return found
-    by_name: dict[str, list[str]] = {}
-    for key in texts:
-        by_name.setdefault(name_stem(key), []).append(key)
+    by_name = _grouped(texts, name_stem)
     return {key: by_name[name_stem(key)] for key in images if name_stem(key) in by_name}
 
 
-def _shared(labels: _Labels) -> frozenset[str]:
-    """The label files of images of several folders: of which one, nothing says."""
-    folders: dict[str, set[str]] = {}
-    for image, found in labels.items():
-        folders.setdefault(found[0], set()).add(folder_of(image))
-    return frozenset(label for label, images in folders.items() if len(images) > 1)
+def _grouped(keys: Iterable[str], name_of: Callable[[str], str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for key in keys:
+        found.setdefault(name_of(key), []).append(key)
+    return found
 
 
 def _text(data: bytes | BadInput, file: str) -> str:
@@ -214,6 +212,7 @@ def _text(data: bytes | BadInput, file: str) -> str:
 
 
 def _orphan(file: TreeFile, data: bytes | BadInput) -> Failure:
+    """The failure of a text file without an image: of a label file, or another text, which is skipped."""
     name = file.key.rpartition("/")[2]
     is_other = name in CLASS_FILES or name.lower().startswith("readme")
     is_other = is_other or (is_split_list(file.key) and not file.size)
