@@ -12,6 +12,7 @@ from recordmill.transforms.records import (
     AnnotatedObject,
     Annotations,
     BadInput,
+    ClassNames,
     Failure,
     ImageRecord,
     ImageRef,
@@ -126,7 +127,7 @@ class _LabelmeTree(AnnotatedTree):
     def items(self, spool: Spool) -> Items:
         """The classes, the records, and what is not converted."""
         if (classes := same_classes([*self.class_files.values()])) is not None:
-            yield classes.names
+            yield ClassNames(classes.names)
         yield from self.unread
         for file, data in read_files(((file, file) for file in self._annotations), _MAX_BYTES):
             yield from self._file_items(file, data, spool)

@@ -13,6 +13,7 @@ from recordmill.transforms.records import (
     AnnotatedObject,
     Annotations,
     BadInput,
+    ClassNames,
     Failure,
     JobError,
     MaskImage,
@@ -218,8 +219,9 @@ class _VocTree(AnnotatedTree):
 
     def items(self) -> Items:
         """The classes, the records, and what is not converted."""
-        classes = same_classes([*self.class_files.values()]) or voc_classes(self.has_class_masks)
-        yield classes.names
+        table = same_classes([*self.class_files.values()])
+        classes = table or voc_classes(self.has_class_masks)
+        yield ClassNames(classes.names, optional=table is None)
         yield from self.unread
         for root in self.roots:
             yield from self._root_items(root, classes.colors)
