@@ -175,13 +175,9 @@ def mask_classes(root: str, leads_to: Callable[[str], str], masks: Sequence[str]
 
 def _are_black_and_white(masks: Iterable[str]) -> bool:
     """Whether the values of masks, together, are 0 and 255 and no other."""
-    seen: set[int] = set()
-    for path in masks:
-        counts = _look(path, lambda image: image.histogram() if image.mode == "L" else [])
-        if counts == []:
-            return False
-        seen.update(value for value, count in enumerate(counts or ()) if count)
-    return seen == {0, 255}
+    counts = [_look(path, lambda image: image.histogram() if image.mode == "L" else []) for path in masks]
+    values = {value for one in counts for value, count in enumerate(one or ()) if count}
+    return [] not in counts and values == {0, 255}
 
 
 def is_mask_of(mask: str, image: str) -> bool:
