@@ -36,6 +36,9 @@ _LITTER = frozenset(
     )
 )
 
+IDX_NAME = re.compile(r"(?P<set>.*?)[-_.]?(?P<part>images|labels)[-_.]idx\d-[a-z0-9]+(?:\.gz)?")
+"""Names of IDX files."""
+
 _LONGEST = 200  # of what a library says about bytes
 
 HIDDEN = "hidden"

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection import rules
-from recordmill.transforms.sources.outline import Look
 from recordmill.transforms.sources.source import Source
 
 
 class Row(NamedTuple):
-    """A source, and how an input of it is recognised.
+    """A source, and how an input of it is recognised."""
 
-    Attributes:
-        source: module and class.
-        rule: why an input looks like this source, or None.
-        reads: what it may be given: an `input`, `annotations` of one too, or only `rows`: a file, no folder.
-        needs_images: a dataset without a file that is an image by name is incomplete.
-        is_inner: it recognises the folder above a dataset too, and reads the dataset's own folder better.
-    """
-
-    source: str
-    rule: Callable[[Look], str | None]
-    reads: str = "input"
-    needs_images: bool = True
-    is_inner: bool = False
+    source: str  # module and class
+    rule: rules.Rule  # why an input looks like this source, or None
+    reads: str = "input"  # an `input`, `annotations` of one too, or only `rows`: a file, no folder
+    needs_images: bool = True  # a dataset without a file that is an image by name is incomplete
+    is_inner: bool = False  # it recognises the folder above a dataset, but should be given the dataset's own
 
 
 ROWS = {
@@ -56,20 +48,21 @@ ROWS = {
 class _Sources(Mapping[str, Source]):
     """Each source by its name, imported when it is first used."""
 
-    def __init__(self) -> None:
-        self._made: dict[str, Source] = {}
-
     def __getitem__(self, name: str) -> Source:
-        if name not in self._made:
-            module, _, source = ROWS[name].source.rpartition(".")
-            self._made[name] = getattr(importlib.import_module(f"{__package__}.{module}"), source)()
-        return self._made[name]
+        return _made(ROWS[name].source)
 
     def __iter__(self) -> Iterator[str]:
         return iter(ROWS)
 
     def __len__(self) -> int:
         return len(ROWS)
+
+
+@functools.cache
+def _made(path: str) -> Source:
+    module, _, source = path.rpartition(".")
+    made: Source = getattr(importlib.import_module(f"{__package__}.{module}"), source)()
+    return made
 
 
 SOURCES: Mapping[str, Source] = _Sources()

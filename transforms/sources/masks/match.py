@@ -65,6 +65,11 @@ def mask_path(key: str) -> str | None:
     return None
 
 
+def is_mask_folder(name: str) -> bool:
+    """Whether a folder is named like one of masks."""
+    return mask_path(f"{name}/1.png") is not None
+
+
 def image_path(key: str) -> str:
     """The path of an image without its folder of images."""
     return without_folder(stem_of(key), IMAGE_FOLDERS).removesuffix(_IMAGE_ENDING)
@@ -137,7 +142,7 @@ def match_masks(keys: Iterable[str], apart: Collection[str], pattern: MaskPatter
         paths = {
             key: stem
             for key, stem in lossless
-            if any(base in stems for rank, base in _without_ending(stem) if rank)
+            if any(base in stems for rank, base in without_ending(stem) if rank)
         }
     images = [key for key in every if key not in paths]
     matched = _by_paths({key: image_path(key) for key in images}, paths)
@@ -147,7 +152,7 @@ def match_masks(keys: Iterable[str], apart: Collection[str], pattern: MaskPatter
     return matched
 
 
-def _without_ending(path: str) -> Iterator[tuple[int, str]]:
+def without_ending(path: str) -> Iterator[tuple[int, str]]:
     """A path without each of the endings that it has, and the rank of the ending."""
     return ((rank, path.removesuffix(end)) for rank, end in enumerate(ENDINGS) if path.endswith(end))
 
@@ -158,7 +163,7 @@ def _by_paths(images: Mapping[str, str], masks: Mapping[str, str]) -> Matched:
     ranked: dict[str, list[tuple[int, str]]] = {}
     orphans, others = [], {}
     for key, path in masks.items():
-        rank, base = next((one for one in _without_ending(path) if one[1] in of_images), (-1, ""))
+        rank, base = next((one for one in without_ending(path) if one[1] in of_images), (-1, ""))
         if rank >= 0:
             ranked.setdefault(base, []).append((rank, key))
         elif path.endswith(_OTHER):

@@ -108,11 +108,9 @@ class _Root:
     lists: dict[str, list[TreeFile]] = dataclasses.field(default_factory=dict)  # by folder in ImageSets
     image_spellings: dict[str, None] = dataclasses.field(default_factory=dict)  # of `IMAGE_FOLDERS`
     xml_folder: str = ""
-    # of the lists that were read, by name of an image:
-    listed: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)  # first split, key of a list
-    several: dict[str, tuple[str, ...]] = dataclasses.field(
-        default_factory=dict
-    )  # splits of those in several
+    # of the images in the lists that were read: the first split and its list; all splits, if there are several
+    listed: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
+    several: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     def files(self, name: str) -> list[TreeFile]:
         """The XML of an image, and its masks."""
