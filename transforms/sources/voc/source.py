@@ -108,7 +108,7 @@ class _Root:
     lists: dict[str, list[TreeFile]] = dataclasses.field(default_factory=dict)  # by folder in ImageSets
     image_spellings: dict[str, None] = dataclasses.field(default_factory=dict)  # of `IMAGE_FOLDERS`
     xml_folder: str = ""
-    # of the images in the lists that were read: the first split and its list; all splits, if there are several
+    # of images in the lists that were read: the first split and its list; all splits, if there are several
     listed: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
     several: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
