@@ -148,13 +148,11 @@ def _points(points: Any, where: str) -> list[tuple[float, float]]:
     if not isinstance(points, list):
         raise _not_labelme(f"{where} has no points")
     for point in points:
-        if not (isinstance(point, list) and len(point) == 2 and all(map(_is_number, point))):
+        numbers = point if isinstance(point, list) else ()
+        is_finite = all(type(one) in (int, float) and abs(one) < 1e15 for one in numbers)  # nor not-a-number
+        if len(numbers) != 2 or not is_finite:
             raise _not_labelme(f"{where} has a point that is not two numbers")
     return [(float(x), float(y)) for x, y in points]
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) < 1e15  # false for infinity and not-a-number
 
 
 def _mapping(value: Any, where: str) -> dict[str, Any]:
