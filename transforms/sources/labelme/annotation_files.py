@@ -149,7 +149,7 @@ def _points(points: Any, where: str) -> list[tuple[float, float]]:
         raise _not_labelme(f"{where} has no points")
     for point in points:
         numbers = point if isinstance(point, list) else ()
-        is_finite = all(type(one) in (int, float) and abs(one) < 1e15 for one in numbers)  # nor not-a-number
+        is_finite = all(type(one) in (int, float) and abs(one) < 1e15 for one in numbers)  # nor NaN
         if len(numbers) != 2 or not is_finite:
             raise _not_labelme(f"{where} has a point that is not two numbers")
     return [(float(x), float(y)) for x, y in points]
