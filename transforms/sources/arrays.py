@@ -27,7 +27,7 @@ import numpy as np
 
 from recordmill.transforms.records import Annotations, Failure, ImageRecord, ImageRef, JobError
 from recordmill.transforms.sources.archives.members import naming_damage
-from recordmill.transforms.sources.config import SourceConfig, readable
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import (
     IDX_NAME,
     extension_of,
@@ -144,9 +144,8 @@ class ArraySet(NamedTuple):
         """Raises ValueError where these are no images, or the labels do not fit."""
         title, shape, dtype = self.images.title, self.images.shape, self.images.dtype
         if len(shape) == 4 and shape[3] not in _CHANNELS and shape[1] in _CHANNELS:
-            raise ValueError(
-                f"{title!r} has the shape {shape}, channels first; save array.transpose(0, 2, 3, 1) instead"
-            )
+            remedy = "save array.transpose(0, 2, 3, 1) instead"
+            raise ValueError(f"{title!r} has the shape {shape}, channels first; {remedy}")
         if len(shape) not in (3, 4) or 0 in shape or (len(shape) == 4 and shape[3] not in _CHANNELS):
             raise ValueError(
                 f"{title!r} has the shape {shape}; images are (number, height, width), or (number, height, "
@@ -185,6 +184,7 @@ class ArraySet(NamedTuple):
         selection = Selection(config)
         count, height, width, *channels = self.images.shape
         pixels = (height, width, channels[0] if channels else 1)
+        size = math.prod(pixels)
         digits = max(5, len(str(count - 1)))
         origin = self.images.title.removeprefix(f"{os.path.dirname(self.images.path)}/")
         refs = _refs(self.images, pixels, config.limit or count, scratch)
@@ -192,10 +192,8 @@ class ArraySet(NamedTuple):
         with contextlib.closing(refs):
             for number, (ref, annotations) in enumerate(zip(refs, labels, strict=True)):
                 key = f"{self.name}/{number:0{digits}}"
-                make = functools.partial(
-                    ImageRecord, key, ref, self.split, annotations, origin, math.prod(pixels)
-                )
-                yield selection.item(key, make)
+                record = functools.partial(ImageRecord, key, ref, self.split, annotations, origin, size)
+                yield selection.item(key, record)
 
 
 def _refs(
@@ -217,11 +215,11 @@ def _refs(
 
 def _annotations(labels: StoredArray) -> Iterator[Annotations]:
     """The annotations of each image: ids, names, one-hot rows, or numbers that are free features."""
-    meaning = _meaning(labels)
-    return (meaning(row) for rows in labels.rows() for row in rows.reshape(len(rows), -1))
+    annotated = _row_reader(labels)
+    return (annotated(row) for rows in labels.rows() for row in rows.reshape(len(rows), -1))
 
 
-def _meaning(labels: StoredArray) -> Callable[[_Elements], Annotations]:
+def _row_reader(labels: StoredArray) -> Callable[[_Elements], Annotations]:
     kind = labels.dtype.kind
     if kind in "US":
         return _names
@@ -267,9 +265,8 @@ class ArraysSource(Source):
         for one in sets:
             one.check()
 
-    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
-        with readable("--input", config.input):
-            return tuple(sorted(filter(None, {one.split for one in self.sets(config)[0]})))
+    def splits(self, config: SourceConfig) -> list[str | None]:
+        return [one.split for one in self.sets(config)[0]]
 
     def items(self, config: SourceConfig, scratch: str) -> Items:
         try:
@@ -313,9 +310,8 @@ class IdxSource(ArraysSource):
     )
     no_images = "no file is called like IDX images, such as train-images-idx3-ubyte.gz"
 
-    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
-        with readable("--input", config.input):
-            return tuple(sorted(filter(None, set(map(_idx_split, _idx_names(config)[0])))))
+    def splits(self, config: SourceConfig) -> list[str | None]:
+        return list(map(_idx_split, _idx_names(config)[0]))
 
     def sets(self, config: SourceConfig) -> tuple[list[ArraySet], list[Failure]]:
         named, others = _idx_names(config)

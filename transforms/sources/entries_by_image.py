@@ -27,7 +27,6 @@ class EntriesByImage:
             self._file = tempfile.TemporaryFile(dir=self._folder, buffering=_BUFFER)  # noqa: SIM115
         self._last = array("q")
         self._size = 0
-        self._is_flushed = True
 
     def close(self) -> None:
         """Removes the file."""
@@ -44,7 +43,6 @@ class EntriesByImage:
             raise fault(error, self._folder) from error
         last[number] = self._size
         self._size += _HEAD.size + len(data)
-        self._is_flushed = False
 
     def has(self, number: int) -> bool:
         """Whether an image has entries."""
@@ -52,10 +50,8 @@ class EntriesByImage:
 
     def of(self, number: int) -> Iterator[bytes]:
         """The entries of an image, in the order in which they were added."""
-        if not self._is_flushed:
-            with naming_faults(self._folder):
-                self._file.flush()
-            self._is_flushed = True
+        with naming_faults(self._folder):
+            self._file.flush()
         file, found = self._file.fileno(), []
         offset = self._last[number] if self.has(number) else -1
         while offset >= 0:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from recordmill.transforms.records import Annotations, BadInput, Failure, ImageRecord, ImageRef
 from recordmill.transforms.sources import names
-from recordmill.transforms.sources.config import SourceConfig, readable
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import NOT_AN_IMAGE, is_image_name, split_named
 from recordmill.transforms.sources.outline import links_outside
 from recordmill.transforms.sources.selection import EXCLUDED, NO_LABEL, Selection
@@ -65,9 +65,8 @@ class FolderSource(Source):
                 return  # the job will see
         raise ValueError(_why_nothing(config, reasons, examples))
 
-    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
-        with readable("--input", config.input):
-            return first_level_splits(config)
+    def splits(self, config: SourceConfig) -> set[str]:
+        return first_level_splits(config)
 
     def items(self, config: SourceConfig, scratch: str) -> Items:
         yield from self.part_items(config, scratch, FolderPart())
@@ -138,7 +137,7 @@ def _why_nothing(config: SourceConfig, reasons: collections.Counter[str], exampl
     return f"--input is {config.input!r}: there is no image to convert ({found}){links}"
 
 
-def first_level_splits(config: SourceConfig, found: Iterable[Entry] | None = None) -> tuple[str, ...]:
+def first_level_splits(config: SourceConfig, found: Iterable[Entry] | None = None) -> set[str]:
     """The splits that the first-level folders of an input are: all named so, if no other one holds an image.
 
     `found` are the entries of the input, if it is listed already.
@@ -148,16 +147,17 @@ def first_level_splits(config: SourceConfig, found: Iterable[Entry] | None = Non
     """
     if found is None:
         found = entries(real_path(config.input)) if is_folder(config.input) else ()
-    tree = Tree(config.input, config.image_roots, config.skip_dirs, _not_an_image)
+    tree = Tree.of(config, _not_an_image)
     folders = [entry.basename for entry in found if entry.name.endswith("/")]
-    splits = {name: split_named(name) for name in folders if not tree.leaves_out(name)}
-    others = [name for name, split in splits.items() if split is None]
-    if len(others) == len(splits) or len(others) > _SEARCHED:
-        return ()
+    folders = [name for name in folders if not tree.leaves_out(name)]
+    splits = {split for split in map(split_named, folders) if split is not None}
+    others = [name for name in folders if split_named(name) is None]
+    if not splits or len(others) > _SEARCHED:
+        return set()
     for item in itertools.chain.from_iterable(tree.files(f"{name}/") for name in others):
         if isinstance(item, TreeFile) or (is_image_name(item.key) and item.reason != names.HIDDEN):
-            return ()
-    return tuple(sorted({split for split in splits.values() if split is not None}))
+            return set()
+    return splits
 
 
 def _not_an_image(key: str) -> str | None:

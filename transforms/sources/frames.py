@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from recordmill.transforms.records import Annotations, BadInput, Failure, ImageRecord, Steps
-from recordmill.transforms.sources.config import SourceConfig, readable
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.folder import first_level_splits
 from recordmill.transforms.sources.names import folder_of, is_image_name, skipped, split_named, stem_of
 from recordmill.transforms.sources.outline import left_out
@@ -53,9 +53,8 @@ class FramesSource(Source):
         if not any(isinstance(file, TreeFile) and is_image_name(file.key) for file in files):
             raise ValueError(f"--input is {config.input!r}: there is no image in it{left_out(config)}")
 
-    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
-        with readable("--input", config.input):
-            return first_level_splits(config)
+    def splits(self, config: SourceConfig) -> set[str]:
+        return first_level_splits(config)
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("sequence",)

@@ -114,8 +114,7 @@ def csv_files(config: SourceConfig, names: Sequence[str] | None = None) -> list[
     """
     root = real_path(config.input)
     confinement = Confinement((root, *config.image_roots))
-    if names is None:
-        names = names_in(root) if is_folder(root) else ()
+    names = names_in(root) if names is None else names
     found = []
     for key in (*names, *_names_below("annotations", root, names)):
         name, path = key.rpartition("/")[2], os.path.join(root, key)
@@ -132,7 +131,7 @@ def _folders_called(wanted: str, root: str, names: Iterable[str]) -> list[str]:
 
 
 def _names_below(wanted: str, root: str, names: Iterable[str]) -> Iterator[str]:
-    """The keys of what is in those folders."""
+    """The keys of the files and folders in those."""
     for folder in _folders_called(wanted, root, names):
         yield from (f"{folder}/{name}" for name in names_in(f"{root}/{folder}"))
 
@@ -247,7 +246,7 @@ class _Reading:
         self._split_folders: dict[str, dict[str, None]] = {}  # names of folders, by split
         self._numbers: dict[str, int] = {}
         self._splits: list[str | None] = []  # by number
-        self._states = bytearray()  # likewise: _LISTED, _ANNOTATED
+        self._states = bytearray()  # by number: _LISTED, _ANNOTATED
         self._rotations: dict[int, int] = {}
         self._faults: dict[int, BadInput] = {}
 
@@ -259,10 +258,7 @@ class _Reading:
         if (names := self._classes.class_names()) is not None:
             yield names
         for number, image in enumerate(self._images):
-            if self._states[number] or not self._selection.takes(image.key):
-                yield self._selection.item(image.key, functools.partial(self._record, number))
-            else:
-                yield Failure(image.key, "annotations", "image without annotations", skipped=True)
+            yield self._selection.item(image.key, functools.partial(self._record, number))
         yield from self._missing()
 
     def _unread(self, file: CsvFile) -> str:
@@ -308,7 +304,7 @@ class _Reading:
             self._splits[number] = sys.intern(split)
 
     def _read(self, file: CsvFile) -> Iterator[Failure]:
-        """Takes the rows of a file; yields those of no image, and what is not taken."""
+        """Takes the rows of a file; yields those of no image, and a count of labels that are not taken."""
         header = file.header()
         fractions = 0
         for line, cells in itertools.islice(read_rows(file.manifest.file), 1, None):
@@ -349,7 +345,7 @@ class _Reading:
             yield Failure(file.manifest.name, "annotations", reason, f"{fractions} rows", skipped=True)
 
     def _row(self, file: CsvFile, row: Mapping[str, str]) -> _Row | None:
-        """What a row says; None for a label that nobody has verified."""
+        """A row as it is stored; None for a label that nobody has verified."""
         if is_empty(row["LabelName"]):
             raise BadInput("annotations", "row without a label", "LabelName is empty")
         confidence = _confidence(row["Confidence"]) if file.kind == "labels" else 1
@@ -363,17 +359,19 @@ class _Reading:
         flags = tuple(_flag(cell) if (cell := row.get(name)) else None for name in _FLAG_COLUMNS)
         return _Row(file.kind, label, _box(row, ""), flags)
 
-    def _record(self, number: int) -> ImageRecord:
+    def _record(self, number: int) -> ImageRecord | Failure:
+        file, split = self._images[number], self._splits[number]
+        if not self._states[number]:
+            return Failure(file.key, "annotations", "image without annotations", skipped=True)
         if number in self._faults:
             raise self._faults[number]
-        file, split = self._images[number], self._splits[number]
         rows = [_decode(data) for data in self._entries.of(number)]
-        features: dict[str, FeatureValue] = {}
-        if absent := tuple(dict.fromkeys(row.label for row in rows if row.kind == "absent")):
-            features["labels_absent"] = absent
-        if rotation := self._rotations.get(number):
-            features["rotation"] = rotation
-        present = tuple(dict.fromkeys(row.label for row in rows if row.kind == "present"))
+        present, absent = (
+            tuple(dict.fromkeys(row.label for row in rows if row.kind == kind))
+            for kind in ("present", "absent")
+        )
+        found = {"labels_absent": absent, "rotation": self._rotations.get(number)}
+        features: dict[str, FeatureValue] = {name: value for name, value in found.items() if value}
         labels = self._selection.labels(file.key, present)
         objects = []
         for row, mask in _with_masks(rows):
@@ -398,15 +396,14 @@ class _Reading:
             number = self._numbers[image]
             if number < len(self._images):
                 continue
-            # its name where all of the dataset is downloaded: what --include and --exclude are about
+            # its name in the complete dataset, for --include and --exclude
             key = "/".join(filter(None, (_IMAGES, self._splits[number], f"{image}.jpg")))
-            if not self._selection.takes(key):
-                yield skipped(key, EXCLUDED)
-            elif self._states[number] & _ANNOTATED:
-                yield Failure(key, "annotations", "not found", _MISSING)
+            if self._states[number] & _ANNOTATED:
+                missing = Failure(key, "annotations", "not found", _MISSING)
             else:
                 reason = "listed image that is not there and has no annotation"
-                yield Failure(key, "annotations", reason, skipped=True)
+                missing = Failure(key, "annotations", reason, skipped=True)
+            yield missing if self._selection.takes(key) else skipped(key, EXCLUDED)
 
 
 def _confidence(cell: str) -> float:

@@ -51,10 +51,10 @@ def root_of(config: SourceConfig) -> str:
     return path if is_folder(path) else real_path(os.path.dirname(absolute(config.input)))
 
 
-def input_files(config: SourceConfig) -> Iterator[TreeFile | Failure]:
+def input_files(config: SourceConfig) -> Iterator[tuple[str, TreeFile | Failure]]:
     """The files below the input, then those below image roots that are not in it or linked from it.
 
-    A key is the path below the root that the file was found in.
+    Each comes with the root that it was found in, below which its key is the path.
     """
     roots = tuple(dict.fromkeys((root_of(config), *map(real_path, config.image_roots))))
     visited: list[str] = []
@@ -66,12 +66,13 @@ def input_files(config: SourceConfig) -> Iterator[TreeFile | Failure]:
         for item in Tree(root, roots, (*config.skip_dirs, *visited)).files():
             if len(roots) > 1 and isinstance(item, TreeFile):
                 if item.key in taken:
-                    yield Failure(item.key, "list", "same path below two roots", f"{item.path} is left out")
+                    detail = f"{item.path} is left out"
+                    yield root, Failure(item.key, "list", "same path below two roots", detail)
                     continue
                 taken.add(item.key)
                 if item.path != f"{root}/{item.key}":
                     linked.update(one for one in roots[1:] if below(one, item.path) is not None)
-            yield item
+            yield root, item
         visited.append(root)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import dataclasses
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any, ClassVar
 
 from recordmill.transforms.records import ClassNames, Failure, ImageRecord, JobError
@@ -97,7 +97,13 @@ class Source(abc.ABC):
         return
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...] | None:
-        """The splits that the layout of the input names, whether or not they have a record; none by default.
+        """The names of `splits`, in order. Raises ValueError if the input cannot be looked at."""
+        with readable("--input", config.input):
+            found = self.splits(config)
+            return None if found is None else tuple(sorted({split for split in found if split is not None}))
+
+    def splits(self, config: SourceConfig) -> Iterable[str | None] | None:
+        """The splits that the layout of the input names, whether or not they have a record; in any order.
 
         A record may have no split all the same: an image next to the folders of splits. None where a column
         of the input names the splits.

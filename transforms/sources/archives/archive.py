@@ -75,21 +75,20 @@ class ArchivesSource(Source):
     def records(
         self, config: SourceConfig, archive: Archive, members: Iterator[Member | Failure]
     ) -> Iterator[ImageRecord | Failure]:
-        """The records of one archive. Raises BadInput where it cannot be read at all."""
+        """The records of one archive. Raises BadInput if it cannot be read at all."""
 
     def check_input(self, config: SourceConfig) -> None:
         first = next((item for item in archives(config, self.kinds) if isinstance(item, Archive)), None)
         if first is None:
-            wanted = ".tar, .tar.gz, .tgz or .zip" if self.kinds == ".+" else ".tar, .tar.gz or .tgz"
+            kinds = ".tar, .tar.gz, .tgz or .zip" if self.kinds == ".+" else ".tar, .tar.gz or .tgz"
             raise ValueError(
-                f"--input is {config.input!r}: no file there is called {wanted}{left_out(config)}"
+                f"--input is {config.input!r}: no file there is called {kinds}{left_out(config)}"
             )
         if not is_file(config.input):
             return
         try:
-            found = next(
-                (one for one in first.members() if isinstance(one, Member) or one.reason == DAMAGED), None
-            )
+            members = (one for one in first.members() if isinstance(one, Member) or one.reason == DAMAGED)
+            found = next(members, None)
         except BadInput as fault:
             found = failed("", fault)
         if found is None:
@@ -110,11 +109,10 @@ class ArchivesSource(Source):
         if isinstance(part, Failure):
             yield part
             return
-        with contextlib.ExitStack() as stack:
-            spool = None
-            if is_gzip(part.path):
-                # By the key too: what is taken of an archive that has two, by a link, differs between them.
-                spool = stack.enter_context(Spool(scratch, f"{part.path}\0{part.prefix}", part.version))
+        # An archive that a link gives a second prefix has a spool for each: their members may differ.
+        name = f"{part.path}\0{part.prefix}"
+        spool = Spool(scratch, name, part.version) if is_gzip(part.path) else None
+        with spool or contextlib.nullcontext():
             try:
                 yield from self.records(config, part, part.members(spool))
             except BadInput as fault:

@@ -67,7 +67,7 @@ def is_gzip(path: str) -> bool:
 
 
 def _member_name(name: str) -> str:
-    """The path of a member, tidied. Raises BadInput, stage `list`."""
+    """The path of a member, tidied; empty parts and `.` are left out. Raises BadInput, stage `list`."""
     parts = name.split("/")
     if not name or _OUTWARD.search(name) or ".." in parts:
         raise BadInput("list", "outside the archive", f"a member is called {printable(name)!r}")
@@ -76,17 +76,10 @@ def _member_name(name: str) -> str:
     return "/".join(part for part in parts if part not in ("", "."))
 
 
-def _is_hidden(name: str) -> bool:
-    return any(map(is_hidden, name.split("/")))
-
-
 def tar_members(path: str, prefix: str, spool: Spool | None) -> Iterator[Member | Failure]:
     """The files in a tar, in its order, and other members that are not read; a failure where it is damaged.
 
-    Args:
-        path: absolute, or a URI.
-        prefix: start of the keys of failures.
-        spool: takes the members of a gzip archive whose `ref` is called.
+    Keys of failures start with `prefix`; `spool` takes the members of a gzip archive whose `ref` is called.
     """
     with open_file(path) as stored:
         walk = _TarWalk(path, prefix, gzip.GzipFile(fileobj=stored) if is_gzip(path) else stored, spool)
@@ -100,14 +93,12 @@ class _TarWalk:
     """One walk over an open tar."""
 
     def __init__(self, path: str, prefix: str, stream: _Stream, spool: Spool | None) -> None:
-        self._path = path
-        self._prefix = prefix
+        self._path, self._prefix, self._spool = path, prefix, spool
         self._stream, self.seek, self.tell = stream, stream.seek, stream.tell
-        self._spool = spool
         self._status = status_of(path)
-        self._extents: dict[str, tuple[int, int]] = {}
-        self._spooled: dict[int, ImageRef] = {}
-        self._at = 0
+        self._extents: dict[str, tuple[int, int]] = {}  # offset and size by name, for hard links
+        self._spooled: dict[int, ImageRef] = {}  # by offset
+        self._at = 0  # the offset of the last header
 
     def damage(self, error: Exception) -> BadInput:
         """What is wrong with the archive, and where."""
@@ -139,7 +130,7 @@ class _TarWalk:
     def _item(self, info: tarfile.TarInfo) -> Member | Failure:
         try:
             name = _member_name(info.name)
-            if _is_hidden(name):
+            if any(map(is_hidden, name.split("/"))):
                 return skipped(self._prefix + name, HIDDEN)
             offset, size = self._extent(info)
         except BadInput as fault:
@@ -150,7 +141,7 @@ class _TarWalk:
         return Member(name, size, lambda: self._ref(offset, size), lambda: self._data(offset, size))
 
     def _extent(self, info: tarfile.TarInfo) -> tuple[int, int]:
-        """Where a member's bytes are in the unpacked archive, and how many."""
+        """The offset of a member's bytes in the unpacked archive, and their number."""
         if info.issparse():
             raise BadInput("list", "sparse member", "pack it again without --sparse")
         if info.isreg():
@@ -188,10 +179,9 @@ def naming_damage(fault: Callable[[str], Exception]) -> Iterator[None]:
     """Replaces what `zipfile` and `gzip` raise for damaged bytes: `fault` makes an exception of its text."""
     try:
         yield
-    except _DAMAGE as error:
-        raise fault(one_line(error)) from error
-    except OSError as error:  # of bz2 or gzip, or of seeking to where a directory says
-        if error.errno not in (None, errno.EINVAL):
+    except (*_DAMAGE, OSError) as error:
+        # without an errno, of bz2 or gzip; EINVAL, of seeking to the offset in a directory
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         raise fault(one_line(error)) from error
 
@@ -214,7 +204,7 @@ def zip_members(path: str, prefix: str) -> Iterator[Member | Failure]:
             continue
         try:
             name = _member_name(stored)
-            if _is_hidden(name):
+            if any(map(is_hidden, name.split("/"))):
                 yield skipped(prefix + name, HIDDEN)
                 continue
             ref = _zip_ref(path, generation, info, ends[info.header_offset])

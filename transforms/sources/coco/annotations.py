@@ -71,7 +71,7 @@ class CocoClasses:
         return category if self._repeated else self._found[category][0]
 
     def is_thing(self, category: int) -> bool:
-        """Whether a category is of things, as it is unless its file says otherwise."""
+        """Whether a category is of things; it is unless its file has it as stuff."""
         return category not in self._stuff
 
 
@@ -87,7 +87,7 @@ def object_of(annotation: Mapping[str, Any], classes: CocoClasses, taken: Sequen
 
 
 def merged(one: AnnotatedObject, other: AnnotatedObject) -> AnnotatedObject:
-    """An object that two files describe: what the first lacks comes from the second."""
+    """An object that two files describe: values that the first lacks come from the second."""
     return msgspec.structs.replace(
         one,
         mask=other.mask if one.mask is None else one.mask,

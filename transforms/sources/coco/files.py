@@ -1,4 +1,4 @@
-"""The annotation files of a COCO dataset: finding them, what kind and split they are of, reading them.
+"""The annotation files of a COCO dataset: finding them, their kinds and splits, reading them.
 
 Their JSON is read in one pass, an element of a list at a time: files may be larger than memory. The standard
 library's decoder, on a window of the text, takes half the time of a streaming parser, gives the same floats
@@ -41,7 +41,7 @@ _NAMED = re.compile(
     "(?:instances|person_keypoints|keypoints|captions|panoptic|stuff|labels|image_info)_(?P<split>.+)"
 )
 _ROBOFLOW = "_annotations.coco.json"
-_NO_SPLIT = "default"  # what CVAT and Datumaro call the images of a task that has no splits
+_NO_SPLIT = "default"  # CVAT's and Datumaro's name for the images of a task without splits
 _KIND_OF_KEY = {
     "segments_info": "panoptic",
     "caption": "captions",
@@ -81,8 +81,7 @@ def find_files(config: SourceConfig) -> tuple[list[CocoFile], list[Failure]]:
 
     Raises:
         OSError: the input cannot be looked at.
-        JobError: a file that has to be one is broken in its first bytes.
-        ValueError: a file that the call names is none.
+        JobError, ValueError: a file that has to be one is broken in its first bytes, or is none.
     """
     found: list[CocoFile] = []
     others: list[Failure] = []
@@ -286,7 +285,7 @@ class JsonSections:
             except (ValueError, RecursionError) as error:
                 raise self._fault("a value is nested too deeply, or too long a number", self._at) from error
             else:
-                # a number at the end of what is read may go on, at worst with `e-1`
+                # a number at the end of the text may go on, at worst with `e-1`
                 if end + _EXPONENT <= len(self._text) or not self._more():
                     text, self._at = self._text[self._at : end], end
                     return value, text
@@ -308,10 +307,10 @@ class JsonSections:
             self._at = 0
         return bool(more)
 
-    def _fault(self, what: str, at: int) -> JobError:
+    def _fault(self, fault: str, at: int) -> JobError:
         line = self._lines + self._text.count("\n", 0, at)
-        is_cut = self._ended and (at >= len(self._text.rstrip()) or what.startswith(_UNTERMINATED.lower()))
+        is_cut = self._ended and (at >= len(self._text.rstrip()) or fault.startswith(_UNTERMINATED.lower()))
         cut = "; it is cut off there" if is_cut else ""
         return JobError(
-            f"{self._path!r} is broken: {what}, at character {self._passed + at}, line {line}{cut}"
+            f"{self._path!r} is broken: {fault}, at character {self._passed + at}, line {line}{cut}"
         )

@@ -40,12 +40,7 @@ from recordmill.transforms.sources.coco.files import CocoFile, Element, JsonSect
 from recordmill.transforms.sources.coco.images import CocoImages
 from recordmill.transforms.sources.config import ANNOTATIONS, SourceConfig, readable
 from recordmill.transforms.sources.entries_by_image import EntriesByImage
-from recordmill.transforms.sources.names import (
-    failed,
-    is_unicode,
-    printable,
-    split_of_folders,
-)
+from recordmill.transforms.sources.names import failed, is_unicode, printable, split_of_folders
 from recordmill.transforms.sources.outline import left_out
 from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.source import Description, Item, Items, Source
@@ -119,17 +114,13 @@ class _Image:
     """An image that files of one split list; name, id and file are those of the first of them."""
 
     name: str
+    key: str
     source_id: int | str
     file: CocoFile
     found: LocatedFile | BadInput
     size: tuple[int, int] | None  # (height, width)
     features: Mapping[str, FeatureValue]
-    fault: BadInput | None = None
     numbers: tuple[int, ...] = ()  # on disk, one for each file that has annotations of it
-
-    @property
-    def key(self) -> str:
-        return printable(self.name) if isinstance(self.found, BadInput) else self.found.key
 
 
 class _Reading:
@@ -164,7 +155,7 @@ class _Reading:
         yield from self._finder.unlisted(keys, self._selection)
 
     def _read(self, file: CocoFile) -> Iterator[Failure]:
-        """Reads a file, its sections in any order; yields what belongs to no image."""
+        """Reads a file, its sections in any order; yields entries of no image."""
         start = len(self._row_of)
         self._starts.append(start)
         self._numbers, self._listed = {}, {}
@@ -216,10 +207,10 @@ class _Reading:
         found: LocatedFile | BadInput
         try:
             found = self._finder.image(file, name)
-            key = found.key
+            key = unique = found.key
         except BadInput as fault:
-            found, key = fault, f"\0{name}"
-        row = self._rows.setdefault(key, len(self._images))
+            found, key, unique = fault, printable(name), f"\0{name}"
+        row = self._rows.setdefault(unique, len(self._images))
         if row in self._listed:
             detail = f"{name!r} has the ids {self._listed[row]!r} and {image_id!r}"
             raise BadInput("annotations", "image twice", detail)
@@ -232,12 +223,12 @@ class _Reading:
             if key not in _NOT_FEATURES and isinstance(item, str | int | float) and is_unicode(f"{key}{item}")
         }
         if row == len(self._images):
-            self._images.append(_Image(name, image_id, file, found, size, features or _NO_FEATURES))
+            self._images.append(_Image(name, key, image_id, file, found, size, features or _NO_FEATURES))
             return
         image = self._images[row]
-        if image.size and size and image.size != size:
+        if image.size and size and image.size != size and not isinstance(image.found, BadInput):
             sizes = " and ".join(f"{width} x {height}" for height, width in (image.size, size))
-            image.fault = BadInput("annotations", "annotation files disagree on the size", sizes)
+            image.found = BadInput("annotations", "annotation files disagree on the size", sizes)
         image.size = image.size or size
         if features:
             image.features = {**features, **image.features}
@@ -246,8 +237,6 @@ class _Reading:
         found = image.found
         if isinstance(found, BadInput):
             raise found
-        if image.fault is not None:
-            raise image.fault
         file = image.file
         ref = ImageRef(found.path, version=found.version)
         split = split_of_folders(found.key) if file.split is None else file.split

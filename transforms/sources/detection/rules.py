@@ -234,7 +234,7 @@ def _data_yaml(look: Look, name: str) -> str | None:
 def _label_with_image(look: Look, folder: str, label_folders: frozenset[str]) -> str | None:
     """The key of a label file that belongs to an image, if the first texts are all label files."""
     from recordmill.transforms.sources.yolo.dataset import CLASS_FILES
-    from recordmill.transforms.sources.yolo.lines import is_label_text
+    from recordmill.transforms.sources.yolo.source import is_label_text
 
     around, _, last = folder.lower().rpartition("/")
     if last in label_folders:

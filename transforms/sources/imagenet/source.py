@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -22,7 +22,7 @@ from recordmill.transforms.records import (
     ImageRef,
 )
 from recordmill.transforms.sources.annotated_tree import NO_ANNOTATIONS_FILE, FileAnnotations, parsed
-from recordmill.transforms.sources.config import SourceConfig, readable
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.imagenet.layout import (
     ILSVRC_NAME,
     SYNSET,
@@ -84,11 +84,9 @@ class ImagenetSource(Source):
             )
         Labels(layout, lists)
 
-    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
-        with readable("--input", config.input):
-            layout = Layout(config)
-            listed = filter(None, layout.lists().values())
-            return tuple(sorted({*layout.splits, *layout.named_splits, *listed}))
+    def splits(self, config: SourceConfig) -> Iterable[str | None]:
+        layout = Layout(config)
+        return (*layout.splits, *layout.named_splits, *layout.lists().values())
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("imagenet",)

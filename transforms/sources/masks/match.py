@@ -78,8 +78,7 @@ def image_path(key: str) -> str:
 class MaskPattern:
     """A path below the input with `{stem}`, `{name}` and `{folder}` of the image.
 
-    Raises:
-        ValueError: it names no image, or something else than these, or leads out of the input.
+    Raises ValueError if it names no image, or something else than these, or leads out of the input.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -122,13 +121,7 @@ def _token_regex(token: str) -> str:
 
 
 def match_masks(keys: Iterable[str], apart: Collection[str], pattern: MaskPattern | None) -> Matched:
-    """Divides image files into images and masks, and pairs them.
-
-    Args:
-        keys: of the files.
-        apart: those of them that come from an image root.
-        pattern: of `--mask_pattern`.
-    """
+    """Divides image files into images and masks, and pairs them; files `apart` come from an image root."""
     every = list(keys)
     inner = [key for key in every if key not in apart]
     if pattern is not None:

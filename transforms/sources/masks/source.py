@@ -50,8 +50,7 @@ from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.source import Description, Items, Source
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.storage.confinement import OUTSIDE, Confinement
-from recordmill.transforms.storage.file_system import file_system
-from recordmill.transforms.storage.files import is_file, names_in
+from recordmill.transforms.storage.files import names_in
 
 _LOOKED_AT = 8  # masks that show what the values of all are
 
@@ -74,11 +73,12 @@ class MasksSource(Source):
 
     def check_input(self, config: SourceConfig) -> None:
         if not _Masks(config).matched.masks:
-            remedy = links_outside(config) or (
-                "; put them in images/ and masks/ under the same names, or give the masks' path with "
-                "--mask_pattern"
+            remedy = (
+                "; put them in images/ and masks/ under the same names, or give --mask_pattern their path"
             )
-            raise ValueError(f"--input is {config.input!r}: no image has a mask{remedy}")
+            raise ValueError(
+                f"--input is {config.input!r}: no image has a mask{links_outside(config) or remedy}"
+            )
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
         with readable("--input", config.input):
@@ -113,8 +113,7 @@ class MasksSource(Source):
 class _Masks:
     """The files of an input, the masks of the images, and their classes.
 
-    Raises:
-        ValueError: a table of classes or a list is damaged, or lies outside the input.
+    Raises ValueError if a table of classes or a list is damaged, or lies outside the input.
     """
 
     def __init__(self, config: SourceConfig) -> None:
@@ -125,14 +124,14 @@ class _Masks:
         self.failures: list[Failure] = []
         apart: set[str] = set()
         others: list[str] = []
-        for item in input_files(config):
+        for folder, item in input_files(config):
             if isinstance(item, Failure):
                 self.failures.append(item)
             elif not is_image_name(item.key):
                 others.append(item.key)
             else:
                 self.files[item.key] = item
-                if config.image_roots and _is_apart(item, f"{root}/{item.key}"):
+                if folder != root:
                     apart.add(item.key)
         pattern = None if config.mask_pattern is None else MaskPattern(config.mask_pattern)
         self.matched = match_masks(self.files, apart, pattern)
@@ -140,6 +139,8 @@ class _Masks:
             raise ValueError(f"--input is {config.input!r}: {outside.key} is {outside.reason}")
         leads_to = Confinement((root, *config.image_roots)).leads_to
         self.sets = [ImageSet(split, name, name, leads_to(f"{root}/{name}")) for name, split in lists.items()]
+        self._listed_images = _by_listed_name(self.matched.images if lists else ())
+        self._listed_files = _by_listed_name(self.files if lists else ())
         self.classes = ClassTable({})
         if self.matched.masks:
             masks = itertools.chain.from_iterable(self.matched.masks.values())
@@ -151,37 +152,23 @@ class _Masks:
         unread = (key for key in others if key != self.classes.file and not is_split_list(key))
         self.failures += (skipped(key, NOT_AN_IMAGE) for key in unread)
 
-    @functools.cached_property
-    def _paths_in_lists(self) -> tuple[dict[str, str | None], dict[str, str | None]]:
-        """The keys of images, and of all files, by what lists may call them."""
-        return _by_listed_name(self.matched.images), _by_listed_name(self.files)
-
     def find(self, line: str, listed: ImageSet) -> tuple[str, str | None]:
-        """The key of the image in a line of a list, and that of its mask if the line has one.
-
-        Raises:
-            BadInput: a file is not there, or the path leads outside.
-        """
-        images, files = self._paths_in_lists
+        """The keys of the image in a line of a list, and of its mask if the line has one. Raises BadInput."""
         if ".." in re.split(r"[/\s]", line):
             raise BadInput("annotations", OUTSIDE)
-        if key := _look_up(line, images):
+        if key := _look_up(line, self._listed_images):
             return key, None
         first, _, mask = re.sub(r"[\s,]+", "\n", line, count=1).partition("\n")
-        if (key := _look_up(first, images)) is None:
+        if (key := _look_up(first, self._listed_images)) is None:
             raise BadInput("annotations", "not found")
         if "/" not in mask:
             return key, None
-        if (found := _look_up(mask, files)) is None:
+        if (found := _look_up(mask, self._listed_files)) is None:
             raise BadInput("annotations", "mask not found")
         return key, found
 
     def record(self, item: Listed, images_of: Mapping[str, int]) -> ImageRecord | Failure:
-        """The record of an image; `images_of` counts the images of each mask.
-
-        Raises:
-            BadInput: stage `annotations`; it has no mask of its own.
-        """
+        """The record of an image. Raises BadInput unless it has one mask, which is of no other image."""
         masks = [item.annotation] if item.annotation else self.matched.masks.get(item.key, [])
         if not masks:
             return Failure(item.key, "annotations", "image without a mask", skipped=True)
@@ -198,11 +185,6 @@ class _Masks:
         image = self.files[item.key]
         annotations = Annotations(masks={"class": MaskImage(self.files[mask].ref, self.classes.colors)})
         return ImageRecord(item.key, image.ref, item.split, annotations, item.origin, image.size)
-
-
-def _is_apart(file: TreeFile, path: str) -> bool:
-    """Whether a file lies below an image root, and not in the input at `path` or behind a link there."""
-    return file.path != path and not (file_system(path).has_links and is_file(path))
 
 
 def _split_lists(root: str) -> dict[str, str]:

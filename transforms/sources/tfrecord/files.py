@@ -91,7 +91,7 @@ def inputs(config: SourceConfig) -> Inputs:
 def _latest(config: SourceConfig) -> str:
     """The folder of the latest version, or the input. Raises OSError where a link to it leads outside."""
     folder, within = config.input, Confinement((config.input, *config.image_roots))
-    with contextlib.suppress(ValueError):  # a latest.json that is somebody else's
+    with contextlib.suppress(ValueError):  # a latest.json of another program
         if within.holds(f"{folder}/{LATEST}") and (version := latest_version(folder)) is not None:
             return within.leads_to(version_folder(folder, version))
     return folder
@@ -166,14 +166,11 @@ def is_metadata_name(name: str) -> bool:
 
 
 class Manifest(NamedTuple):
-    """The manifest.json of a dataset of ours: splits by key of the file, and class names by id.
+    """The manifest.json of a dataset of ours."""
 
-    The key of its folder ends in `/`, or is empty.
-    """
-
-    folder: str
-    splits: Mapping[str, str]
-    labels: Mapping[int, str]
+    folder: str  # its key: empty, or ending in `/`
+    splits: Mapping[str, str]  # by key of the file
+    labels: Mapping[int, str]  # class names by id
 
 
 def read_manifests(files: Mapping[str, TreeFile]) -> list[Manifest]:

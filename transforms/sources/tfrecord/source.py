@@ -157,8 +157,6 @@ def _records(config: SourceConfig, part: FilePart, spool: Spool) -> Items:
 
 
 def _refer(path: str, generation: int, frame: Frame, spool: Spool | None) -> records.Refer:
-    """A function that refers to ranges of a record: in its file, or unpacked into a spool."""
-
     def refer(span: Span, pixels: records.Pixels | None) -> ImageRef:
         start, stop = span
         if spool is not None:
@@ -197,11 +195,7 @@ def _other_files(found: files.Inputs, manifests: list[files.Manifest]) -> Iterat
 def _first_features(
     found: files.Inputs, renames: dict[str, str]
 ) -> tuple[dict[str, Feature], dict[str, list[Feature]]]:
-    """The features, and the feature lists, of the first records of some files.
-
-    Raises:
-        OSError: a file cannot be read.
-    """
+    """The features, and the feature lists, of the first records of some files."""
     features: dict[str, Feature] = {}
     lists: dict[str, list[Feature]] = {}
     for file in found.files[:_LOOKED_AT]:

@@ -30,7 +30,7 @@ from recordmill.transforms.sources.annotated_tree import (
     split_in,
 )
 from recordmill.transforms.sources.class_tables import Colors, same_classes, voc_classes, voc_colors
-from recordmill.transforms.sources.config import SourceConfig, readable
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import (
     extension_of,
     folder_of,
@@ -82,9 +82,8 @@ class VocSource(Source):
     def check_input(self, config: SourceConfig) -> None:
         check_has(config, _is_annotation, "XML in it, and no PNG in SegmentationClass/")
 
-    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
-        with readable("--input", config.input):
-            return _VocTree(config).split_names()
+    def splits(self, config: SourceConfig) -> Iterable[str | None]:
+        return _VocTree(config).splits()
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         tree = _VocTree(config)
@@ -207,13 +206,12 @@ class _VocTree(AnnotatedTree):
         prefix = "".join(f"{folder}/" for folder in folders)
         return self._roots.setdefault(prefix, _Root(prefix))
 
-    def split_names(self) -> tuple[str, ...]:
+    def splits(self) -> Iterator[str | None]:
         """The splits of the images to convert. Raises JobError if a list cannot be read."""
-        found = set[str | None]()
         for root in self.roots:
             root.read_lists(self._masked_only)
-            found.update(self._split(root, name) for name in root.names(self._masked_only))
-        return tuple(sorted(filter(None, found - {_NO_SPLIT})))
+            splits = (self._split(root, name) for name in root.names(self._masked_only))
+            yield from (split for split in splits if split != _NO_SPLIT)
 
     def items(self) -> Items:
         """The classes, the records, and what is not converted."""

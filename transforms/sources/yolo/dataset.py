@@ -32,12 +32,8 @@ from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_file, is_folder, may_be_there, names_in, open_file
 from recordmill.transforms.storage.paths import absolute, below, is_absolute, real_path
 
-USUAL_NAMES = ("data.yaml", "data.yml", "dataset.yaml")
-"""Names of YAML files that describe a dataset."""
-
-LABEL_FOLDERS = frozenset(("labels", "label", "annotations", "annotation"))
-"""Names, in lower case, of folders of label files."""
-
+USUAL_NAMES = ("data.yaml", "data.yml", "dataset.yaml")  # of YAML files that describe a dataset
+LABEL_FOLDERS = frozenset(("labels", "label", "annotations", "annotation"))  # in lower case
 CLASS_FILES = ("obj.names", "classes.txt", "_darknet.labels")
 _SPLITS = ("train", "val", "test")
 _DARKNET_SPLITS = ("train", "valid", "val", "test")
@@ -77,7 +73,7 @@ class YoloDataset:
         if not self.names:
             self._read_class_file(names)
         if not yaml and all(one.key is None for one in self.sets):
-            lists = filter(self._is_image_list, names)
+            lists = filter(self._is_image_list, filter(is_split_list, names))
             found = [ImageSet(normal_split(stem_of(name)), name, name, self._file(name)) for name in lists]
             self.sets = [*found, *self.sets]
         self.files.update(one.key or "" for one in self.sets if one.list_path)
@@ -90,13 +86,10 @@ class YoloDataset:
         return {number: name if is_unique else number for number, name in self.names.items()}
 
     def image_of(self, line: str, listed: ImageSet, images: Container[str]) -> tuple[str, None]:
-        """The key of an image that a list names.
+        """The key of an image that a list names. Raises BadInput if there is none, or the path leads outside.
 
         A relative path may begin at another folder, and an absolute path may be of another computer: the
         first folders may be missing on disk.
-
-        Raises:
-            BadInput: there is no such image, or the path leads outside.
         """
         path = line if "/" in line else line.replace("\\", "/")
         bases = dict.fromkeys((posixpath.dirname(listed.key or ""), self._base, ""))
@@ -118,11 +111,7 @@ class YoloDataset:
         return ["" if one == "." else one for one in tidy if one != ".." and not one.startswith("../")]
 
     def _file(self, key: str) -> str:
-        """The real path of a file that describes the dataset.
-
-        Raises:
-            OSError: it is a link that leads outside, and is not the input itself; or leads to nothing.
-        """
+        """The real path of a file. Raises OSError for a link that leads outside, or to nothing."""
         paths = (f"{root}/{key}" for root in self._roots)
         return self._confinement.leads_to(next(filter(is_file, paths), f"{self._root}/{key}"))
 
@@ -250,9 +239,7 @@ class YoloDataset:
             )
 
     def _is_image_list(self, name: str) -> bool:
-        """Whether a file is named like a split, and its first line like an image."""
-        if not is_split_list(name):
-            return False
+        """Whether the first line of a file is named like an image."""
         with open_file(self._file(name)) as stream:
             start = stream.read(1 << 12)
         return is_image_name(start.decode("utf-8", "replace").split("\n")[0].strip())
@@ -277,11 +264,7 @@ def _tails(path: str) -> Iterator[list[str]]:
 
 
 def read_yaml(path: str) -> dict[str, Any]:
-    """A mapping in YAML whose scalars are all text, as written: `no` stays a class called `no`.
-
-    Raises:
-        ValueError: it is no such file, or too large.
-    """
+    """A mapping in YAML whose scalars are all text: `no` stays a class called `no`. Raises ValueError."""
     import yaml
 
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # makes text, lists and mappings alone
@@ -320,9 +303,7 @@ def _yaml_names(value: object, path: str) -> dict[int, str]:
     for number, name in value.items() if isinstance(value, dict) else enumerate(value):
         if not re.fullmatch(r"\d{1,20}", str(number)) or int(number) > _LARGEST_ID:
             shown = str(number)[:40]
-            raise ValueError(
-                f"{path!r}: names has the id {shown!r}, not a whole number from 0 to {_LARGEST_ID}"
-            )
+            raise ValueError(f"{path!r}: names has the id {shown!r}, not a number from 0 to {_LARGEST_ID}")
         if not isinstance(name, str) or not name:
             raise ValueError(f"{path!r}: the name of class {number} is not text")
         found[int(number)] = name
@@ -336,6 +317,4 @@ def _keypoint_shape(value: object, path: str) -> tuple[int, int] | None:
         case [str(count), "2" | "3" as each] if count.isdecimal() and int(count):
             return int(count), int(each)
     shown = clipped(str(value).replace("'", ""))
-    raise ValueError(
-        f"{path!r}: kpt_shape is {shown}, not a number of keypoints and 2 or 3 numbers each: [17, 3]"
-    )
+    raise ValueError(f"{path!r}: kpt_shape is {shown}, not as [17, 3]: 17 keypoints of 2 or 3 numbers each")
