@@ -23,7 +23,7 @@ from recordmill.transforms.records import (
     JobError,
     MaskImage,
 )
-from recordmill.transforms.sources.class_tables import COLOR_FILES, NAME_FILES, MaskClasses, mask_classes
+from recordmill.transforms.sources.class_tables import COLOR_FILES, NAME_FILES, ClassTable, mask_classes
 from recordmill.transforms.sources.config import SourceConfig, readable
 from recordmill.transforms.sources.masks.match import LOSSLESS, MaskPattern, match_masks
 from recordmill.transforms.sources.names import (
@@ -141,7 +141,7 @@ class _Masks:
         self.sets = [ImageSet(split, name, name, leads_to(f"{root}/{name}")) for name, split in lists.items()]
         self._listed_images = _by_listed_name(self.matched.images if lists else ())
         self._listed_files = _by_listed_name(self.files if lists else ())
-        self.classes = MaskClasses({})
+        self.classes = ClassTable({})
         if self.matched.masks:
             masks = itertools.chain.from_iterable(self.matched.masks.values())
             first = [self.files[mask].path for mask in heapq.nsmallest(_LOOKED_AT, masks)]
