@@ -28,7 +28,14 @@ import numpy as np
 from recordmill.transforms.records import Annotations, Failure, ImageRecord, ImageRef, JobError
 from recordmill.transforms.sources.archives.members import naming_damage
 from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.names import extension_of, normal_split, one_line, skipped, split_named
+from recordmill.transforms.sources.names import (
+    IDX_NAME,
+    extension_of,
+    normal_split,
+    one_line,
+    skipped,
+    split_named,
+)
 from recordmill.transforms.sources.outline import left_out
 from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.source import Description, Items, Source
@@ -45,7 +52,6 @@ _TARGET = "target"  # the free feature of labels that are no classes
 _CHANNELS = (1, 3, 4)
 _CHUNK_BYTES = 4 << 20
 
-_IDX_NAME = re.compile(r"(?P<set>.*?)[-_.]?(?P<part>images|labels)[-_.]idx\d-[a-z0-9]+(?:\.gz)?")
 _IDX_SPLITS = {"train": "train", "t10k": "test", "test": "test"}
 _UINT8 = 0x08
 _MOST_UNPACKED = 1032  # bytes that a byte of gzip can become, at most
@@ -355,7 +361,7 @@ def _idx_names(config: SourceConfig) -> tuple[dict[str, tuple[str, str | None]],
 
 def _idx_part(name: str) -> tuple[str, str]:
     """`images`, `labels` or nothing, as the name of a file says; and the set that it is of."""
-    match = _IDX_NAME.fullmatch(name)
+    match = IDX_NAME.fullmatch(name)
     return (match["part"], match["set"]) if match else ("", "")
 
 

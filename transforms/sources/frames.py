@@ -17,7 +17,7 @@ from recordmill.transforms.sources.outline import left_out
 from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.small_files import read_files
 from recordmill.transforms.sources.source import Description, Items, Source
-from recordmill.transforms.sources.tables.csv_cells import read_cells
+from recordmill.transforms.sources.tables.text_rows import read_cells
 from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.storage.paths import real_path
 

@@ -27,6 +27,9 @@ _LITTER = frozenset(
     + ("@eaDir", "lost+found", "$RECYCLE.BIN", "System Volume Information")
 )
 
+IDX_NAME = re.compile(r"(?P<set>.*?)[-_.]?(?P<part>images|labels)[-_.]idx\d-[a-z0-9]+(?:\.gz)?")
+"""Names of IDX files."""
+
 _LONGEST = 200  # characters of a text in a message
 
 HIDDEN = "hidden"

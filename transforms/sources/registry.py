@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection import rules
-from recordmill.transforms.sources.outline import Look
 from recordmill.transforms.sources.source import Source
 
 
@@ -17,10 +16,10 @@ class Row(NamedTuple):
     """A source, and how an input of it is recognised."""
 
     source: str  # module and class
-    rule: Callable[[Look], str | None]  # why an input looks like this source, or None
+    rule: rules.Rule  # why an input looks like this source, or None
     reads: str = "input"  # an `input`, `annotations` of one too, or only `rows`: a file, no folder
     needs_images: bool = True  # a dataset without a file that is an image by name is incomplete
-    is_inner: bool = False  # recognises the folder above a dataset too, and reads the dataset's own better
+    is_inner: bool = False  # it recognises the folder above a dataset, but should be given the dataset's own
 
 
 ROWS = {
@@ -35,7 +34,7 @@ ROWS = {
     "yolo": Row("yolo.source.YoloSource", rules.yolo),
     "voc": Row("voc.source.VocSource", rules.voc, is_inner=True),
     "labelme": Row("labelme.source.LabelmeSource", rules.labelme, needs_images=False, is_inner=True),
-    "openimages": Row("openimages.source.OpenImagesSource", rules.openimages),
+    "openimages": Row("openimages.OpenImagesSource", rules.openimages),
     "masks": Row("masks.source.MasksSource", rules.masks),
     "frames": Row("frames.FramesSource", rules.frames),
     "csv": Row("tables.manifest_sources.CsvSource", rules.csv, "rows"),
@@ -47,8 +46,10 @@ ROWS = {
 
 
 class _Sources(Mapping[str, Source]):
+    """Each source by its name, imported when it is first used."""
+
     def __getitem__(self, name: str) -> Source:
-        return _source(ROWS[name].source)
+        return _made(ROWS[name].source)
 
     def __iter__(self) -> Iterator[str]:
         return iter(ROWS)
@@ -58,10 +59,10 @@ class _Sources(Mapping[str, Source]):
 
 
 @functools.cache
-def _source(path: str) -> Source:
-    module, _, name = path.rpartition(".")
-    found: Source = getattr(importlib.import_module(f"{__package__}.{module}"), name)()
-    return found
+def _made(path: str) -> Source:
+    module, _, source = path.rpartition(".")
+    made: Source = getattr(importlib.import_module(f"{__package__}.{module}"), source)()
+    return made
 
 
 SOURCES: Mapping[str, Source] = _Sources()
