@@ -23,7 +23,7 @@ from recordmill.transforms.records import (
     ImageRef,
 )
 from recordmill.transforms.sources.annotated_tree import NO_ANNOTATIONS_FILE, FileAnnotations, parsed
-from recordmill.transforms.sources.config import SourceConfig, readable
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.imagenet.layout import (
     ILSVRC_NAME,
     SYNSET,
@@ -86,11 +86,9 @@ class ImagenetSource(Source):
             )
         Labels(layout, lists)
 
-    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
-        with readable("--input", config.input):
-            layout = Layout(config)
-            listed = {one.split for one in layout.lists() if one.split is not None}
-        return tuple(sorted({*layout.splits, *layout.named_splits, *listed}))
+    def splits(self, config: SourceConfig) -> set[str | None]:
+        layout = Layout(config)
+        return {*layout.splits, *layout.named_splits, *(one.split for one in layout.lists())}
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("imagenet",)

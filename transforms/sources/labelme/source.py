@@ -25,7 +25,7 @@ from recordmill.transforms.sources.annotated_tree import (
     split_in,
 )
 from recordmill.transforms.sources.class_tables import same_classes
-from recordmill.transforms.sources.config import SourceConfig, readable
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.labelme.annotation_files import (
     decoded,
     read_labelme_json,
@@ -71,9 +71,8 @@ class LabelmeSource(Source):
     def check_input(self, config: SourceConfig) -> None:
         check_has(config, _is_annotation, ".json and no .xml in it")
 
-    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
-        with readable("--input", config.input):
-            return tuple(sorted(set(map(normal_split, _LabelmeTree(config).splits))))
+    def splits(self, config: SourceConfig) -> set[str]:
+        return set(map(normal_split, _LabelmeTree(config).splits))
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("detection",)

@@ -29,7 +29,7 @@ from recordmill.transforms.sources.annotated_tree import (
     split_in,
 )
 from recordmill.transforms.sources.class_tables import Colors, same_classes, voc_classes, voc_colors
-from recordmill.transforms.sources.config import SourceConfig, readable
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import (
     extension_of,
     folder_of,
@@ -81,9 +81,8 @@ class VocSource(Source):
     def check_input(self, config: SourceConfig) -> None:
         check_has(config, _is_annotation, "XML in it, and no PNG in SegmentationClass/")
 
-    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
-        with readable("--input", config.input):
-            return _VocTree(config).split_names()
+    def splits(self, config: SourceConfig) -> tuple[str, ...]:
+        return _VocTree(config).split_names()
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         tree = _VocTree(config)
