@@ -159,8 +159,7 @@ class Tree:
         if not file_system(folder.path).has_latency:
             return []
         folders = (one for one in found if one.name.endswith("/") and names.within(one.name) == EVERYTHING)
-        paths = (one.path for one in folders if one.basename and not is_hidden(one.basename))
-        return [path for path in paths if path not in self._skip_dirs]
+        return [one.path for one in folders if self.enters(folder.prefix + one.name)]
 
     def _subfolder(self, folder: _Folder, name: str, listings: ListingsAhead) -> _Folder | Failure | None:
         """The folder `name`, why it cannot be read, or None if it is left out silently."""

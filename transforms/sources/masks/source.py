@@ -24,7 +24,7 @@ from recordmill.transforms.records import (
     MaskImage,
 )
 from recordmill.transforms.sources.class_tables import COLOR_FILES, NAME_FILES, ClassTable, mask_classes
-from recordmill.transforms.sources.config import SourceConfig, readable
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.masks.match import LOSSLESS, MaskPattern, match_masks
 from recordmill.transforms.sources.names import (
     NOT_AN_IMAGE,
@@ -80,11 +80,9 @@ class MasksSource(Source):
                 f"--input is {config.input!r}: no image has a mask{links_outside(config) or remedy}"
             )
 
-    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
-        with readable("--input", config.input):
-            splits = set(_split_lists(root_of(config)).values())
-            splits = splits or {split for key in _Masks(config).matched.masks if (split := folder_split(key))}
-            return tuple(sorted(splits))
+    def splits(self, config: SourceConfig) -> set[str | None]:
+        listed = set[str | None](_split_lists(root_of(config)).values())
+        return listed or set(map(folder_split, _Masks(config).matched.masks))
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("segmentation",)
