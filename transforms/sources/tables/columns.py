@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from recordmill.transforms.flags import flag_with
 from recordmill.transforms.records import BadInput, Box
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import clipped, is_image_name, is_split_name
-from recordmill.transforms.sources.tables.images import ImageFinder
-from recordmill.transforms.sources.tables.manifests import PEEKED, Manifest, flag_of
+from recordmill.transforms.sources.tables.manifests import PEEKED, ImageFinder, Manifest, flag_of
 from recordmill.transforms.sources.tables.values import (
     all_names,
     box_in,
@@ -53,7 +55,7 @@ _TRIED = 1_000  # columns whose values are looked for as images
 _CACHED = 1_000  # sets of names that rows have
 
 
-class Columns(NamedTuple):
+class Columns(msgspec.Struct, frozen=True):
     """Which column is what."""
 
     image: str | None = None  # None where rows are features alone
@@ -111,7 +113,7 @@ def _by_lower(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def asked_labels(config: SourceConfig, names: Iterable[str]) -> tuple[str, ...]:
+def named_labels(config: SourceConfig, names: Iterable[str] = ()) -> tuple[str, ...]:
     """The columns that `--label_column` names: one with commas in its name, or several."""
     asked = config.label_column
     if asked is None:
@@ -127,6 +129,12 @@ def asked_name(asked: str | None, flag: str, names: Sequence[str], path: str) ->
     if found is None:
         raise ValueError(f"{flag} is {asked!r}; {path!r} has the columns {_shown(names)}")
     return found
+
+
+def asked_labels(config: SourceConfig, names: Sequence[str], path: str) -> tuple[str, ...]:
+    """The columns that `--label_column` names, as `asked_name`."""
+    found = (asked_name(one, "--label_column", names, path) for one in named_labels(config, names))
+    return tuple(filter(None, found))
 
 
 def _shown(names: Sequence[str]) -> str:
@@ -149,8 +157,7 @@ def find_columns(
     if image is None:
         _check_no_images(names, first, config, manifest)
     if config.label_column is not None:
-        asked = asked_labels(config, names)
-        labels = tuple(str(asked_name(one, "--label_column", names, manifest.path)) for one in asked)
+        labels = asked_labels(config, names, manifest.path)
         if image in labels:
             raise ValueError(
                 f"--label_column is {config.label_column!r}, which is the column of the image paths"
@@ -238,7 +245,7 @@ def with_box_columns(
     height, width = usual_name(_HEIGHTS, free), usual_name(_WIDTHS, free)
     size = (height, width) if height is not None and width is not None else None
     label = asked[0] if asked else usual_name(LABEL_COLUMNS, free)
-    columns = columns._replace(box=box, sides=usual not in CORNER_COLUMNS, size=size, box_label=label)
+    columns = replace(columns, box=box, sides=usual not in CORNER_COLUMNS, size=size, box_label=label)
     boxes, is_sized = [], False
     for row in first:
         try:
@@ -248,8 +255,8 @@ def with_box_columns(
             boxes.append(columns.box_of([row.get(name) for name in box]))
         except BadInput:
             continue
-    return columns._replace(
-        relative=not is_sized and look_relative([box for box in boxes if box is not None])
+    return replace(
+        columns, relative=not is_sized and look_relative([box for box in boxes if box is not None])
     )
 
 
@@ -283,7 +290,7 @@ def with_lists(columns: Columns, first: Sequence[Mapping[str, Any]]) -> Columns:
     """The columns of JSON rows, and how lists of boxes are read, by the first rows."""
     found = [(row, has) for row in first if (has := list_of_boxes(row)) is not None]
     if columns.image is None or not found:
-        return columns._replace(has_lists=columns.is_vertex and any(VERTEX_BOXES in row for row in first))
+        return replace(columns, has_lists=columns.is_vertex and any(VERTEX_BOXES in row for row in first))
     boxes: list[Box] = []
     is_sized = False
     for row, (name, values) in found:
@@ -292,7 +299,7 @@ def with_lists(columns: Columns, first: Sequence[Mapping[str, Any]]) -> Columns:
             boxes += [box_in(one, name == OBJECTS) for one in values]
         except BadInput:
             continue
-    return columns._replace(has_lists=True, relative_lists=not is_sized and look_relative(boxes))
+    return replace(columns, has_lists=True, relative_lists=not is_sized and look_relative(boxes))
 
 
 class RowColumns:
@@ -341,7 +348,7 @@ class RowColumns:
             return found
         image = found.image if self._image is None else _as_written(item, self._image)
         labels = tuple(_as_written(item, name) for name in self._labels) or found.labels
-        return found._replace(image=image, labels=labels)
+        return replace(found, image=image, labels=labels)
 
     def _free(self, names: Iterable[str]) -> dict[str, str]:
         """Names by lower case, without those that flags name."""
@@ -358,7 +365,7 @@ class RowColumns:
                 f"give {flag_with('--image_column', late)}",
             )
         label, split = self._pick(names, 1), self._pick(names, 2)
-        return self._columns._replace(image=image, labels=() if label is None else (label,), split=split)
+        return replace(self._columns, image=image, labels=() if label is None else (label,), split=split)
 
     def _pick(self, names: Mapping[str, str], meaning: int) -> str | None:
         usual, remedy = self._usual[meaning]
