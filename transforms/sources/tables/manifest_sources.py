@@ -7,6 +7,7 @@ detection `[ml_use,]path,label,xmin,ymin,,,xmax,ymax,,`; they are read as the ob
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import itertools
 from collections.abc import Iterator, Sequence
@@ -144,10 +145,8 @@ class CsvTable(Table):
             names = [name for name in self._header if name]
             return find_columns(names, self.peeked, self.config, self.manifest)
         if any(map(_is_headless_box, self._first_cells)):
-            raise ValueError(
-                f"{self.where}, whose rows are a path, four numbers and a class; "
-                "put a header above them, such as filename,xmin,ymin,xmax,ymax,class"
-            )
+            remedy = "put a header above them, such as filename,xmin,ymin,xmax,ymax,class"
+            raise ValueError(f"{self.where}, whose rows are a path, four numbers and a class; {remedy}")
         has_boxes = any(is_vertex_box(_without_split(cells)[1][2:]) for cells in self._first_cells)
         box = (VERTEX_BOXES,) if has_boxes else ()
         return Columns(VERTEX_IMAGE, split="ml_use", box=box, is_vertex=True)
@@ -196,16 +195,14 @@ class CsvTable(Table):
         return {**values, "classificationAnnotations": [label for cell in others if (label := cell.strip())]}
 
     def check(self) -> None:
-        fault = f"{self.where}, which has a header and no row"
-        for number, (line, cells) in enumerate(self._rows()):
+        fault = ""
+        for line, cells in self._rows():
             if not isinstance(cells, BadInput):
                 return
-            if number == 0:
-                fault = (
-                    f"{self.where}, where no row below the header can be read: "
-                    f"{_shown(cells)}, in the row that starts at line {line}"
-                )
-        raise ValueError(fault)
+            fault = fault or f"{_shown(cells)}, in the row that starts at line {line}"
+        if fault:
+            raise ValueError(f"{self.where}, where no row below the header can be read: {fault}")
+        raise ValueError(f"{self.where}, which has a header and no row")
 
 
 def _shown(fault: BadInput) -> str:
@@ -285,14 +282,10 @@ class JsonTable(Table):
 
     def check(self) -> None:
         if not self.first:
-            raise ValueError(
-                f"{self.where}, whose first lines are no JSON objects; --source jsonl wants one object a line"
-            )
+            raise ValueError(f"{self.where}, whose first lines are no JSON objects; one a line is wanted")
         if any(task in row for row in self.first for task in VERTEX_TASKS if VERTEX_IMAGE in row):
-            raise ValueError(
-                f"{self.where}, an import file for another task; "
-                "those for classification and object detection are read"
-            )
+            remedy = "those for classification and object detection are read"
+            raise ValueError(f"{self.where}, an import file for another task; {remedy}")
 
 
 class ManifestSource(Source):
@@ -434,20 +427,17 @@ class SequenceTable(JsonTable):
         return replace(record, annotations=annotations, size=size)
 
     def check(self) -> None:
-        if not self.first:
-            raise ValueError(
-                f"{self.where}, whose first lines are no JSON objects; a sequence is one object a line"
-            )
+        super().check()
         if not any(_LISTS in row or _lists_in(row) for row in self.first):
             raise ValueError(
                 f"{self.where}, whose first objects have neither {_LISTS} nor a list; see --source jsonl"
             )
         missing = set(self.columns.labels)
-        for _, item in self.read() if missing else ():
-            if not isinstance(item, BadInput):
-                missing -= flat(_context_of(item), strict=False).keys()
+        for _, item in self.read():
             if not missing:
                 return
+            if not isinstance(item, BadInput):
+                missing -= flat(_context_of(item), strict=False).keys()
         if missing:
             raise ValueError(
                 f"--label_column is {self.config.label_column!r}; no line of {self.manifest.path!r} has "
@@ -464,10 +454,9 @@ def _lists_in(item: Values) -> Values:
 
 def _context_of(item: Values) -> Values:
     """The context of a line, as far as there is one."""
-    try:
+    with contextlib.suppress(BadInput):
         return _parts(item)[0]
-    except BadInput:
-        return {}
+    return {}
 
 
 def _parts(item: Values) -> tuple[Values, Values]:

@@ -12,12 +12,7 @@ from urllib.parse import unquote
 
 from recordmill.transforms.flags import flag_with
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.sources.config import (
-    SourceConfig,
-    check_input_exists,
-    check_path,
-    readable,
-)
+from recordmill.transforms.sources.config import SourceConfig, check_input_exists, check_path, readable
 from recordmill.transforms.sources.names import (
     extension_of,
     is_hidden,
@@ -44,17 +39,11 @@ _UTF32 = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Manifest:
-    """One manifest.
+    """One manifest."""
 
-    Attributes:
-        path: of the file, as the call has it.
-        name: below the input, where it lies there; else its file name. Keys and messages start with it.
-        file: the real path, which is opened.
-    """
-
-    path: str
-    name: str
-    file: str
+    path: str  # as the call has it
+    name: str  # below the input, where it lies there; else the file's. Keys and messages start with it
+    file: str  # the real path, which is opened
 
     def row_key(self, line: int) -> str:
         """The key of a row that has no image: unique among the rows of all manifests."""
@@ -158,19 +147,17 @@ def _check_text(manifest: Manifest, flag: str, takes_utf16: bool) -> None:
             start = stream.read(1 << 16)
     if not start.strip():
         raise ValueError(f"{flag} is {manifest.path!r}, which is empty")
+    fault = ""
     if start.startswith(_UTF32):
-        raise ValueError(f"{flag} is {manifest.path!r}, which is UTF-32; save it as UTF-8")
-    if start.startswith(UTF16):
-        if takes_utf16:
-            return
-        raise ValueError(f"{flag} is {manifest.path!r}, which is UTF-16; save it as UTF-8")
-    if len(start) > 2 and any(start[:64:2]) != any(start[1:64:2]):
-        raise ValueError(
-            f"{flag} is {manifest.path!r}, which looks like UTF-16 without a byte order mark; "
-            "save it as UTF-8"
-        )
-    if b"\0" in start[:64]:  # further on it is one bad row
-        raise ValueError(f"{flag} is {manifest.path!r}, which is not a text file")
+        fault = "is UTF-32; save it as UTF-8"
+    elif start.startswith(UTF16):
+        fault = "" if takes_utf16 else "is UTF-16; save it as UTF-8"
+    elif len(start) > 2 and any(start[:64:2]) != any(start[1:64:2]):
+        fault = "looks like UTF-16 without a byte order mark; save it as UTF-8"
+    elif b"\0" in start[:64]:  # further on it is one bad row
+        fault = "is not a text file"
+    if fault:
+        raise ValueError(f"{flag} is {manifest.path!r}, which {fault}")
 
 
 _LISTED = 10_000  # names that are listed to find folders of images, where calls wait for a service
@@ -189,12 +176,9 @@ def image_folders(path: str) -> list[str]:
     names = [name for name in names if "." not in name and not is_hidden(name)]
     folders = [name for name in names[:_LOOKED_AT] if is_folder(f"{path}/{name}")]
     if len(folders) != 1:
-        folders = [name for name in folders if splits_in(name) or _is_usual(name)]
+        words = {name: re.split(r"[-_ ]", name.lower()) for name in folders}
+        folders = [name for name in folders if splits_in(name) or IMAGE_FOLDERS.intersection(words[name])]
     return [f"{path}/{name}" for name in folders]
-
-
-def _is_usual(name: str) -> bool:
-    return not IMAGE_FOLDERS.isdisjoint(re.split(r"[-_ ]", name.lower()))
 
 
 class ImageFinder:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from recordmill.transforms.flags import flag_with
 from recordmill.transforms.records import (
     Annotations,
     BadInput,
@@ -49,7 +48,7 @@ from recordmill.transforms.sources.tables.columns import (
     Columns,
     asked_labels,
     asked_name,
-    names_images,
+    check_no_names,
     usual_name,
 )
 from recordmill.transforms.sources.tables.rows import Rows
@@ -401,13 +400,10 @@ def _check_no_images(
     names: Iterable[str], unread: Sequence[str], texts: Mapping[str, list[Any]], config: SourceConfig
 ) -> None:
     """Raises ValueError where images are meant in a table that has no column of them."""
-    where = f"--input is {config.input!r}: no column has images, and"
+    where = f"--input is {config.input!r}: no column has images"
     if unread:
-        raise ValueError(f"{where} {unread[0]!r} has lists of them; save a row for each image")
-    for name, values in texts.items():
-        if (example := names_images(values)) is not None:
-            flag = flag_with("--image_column", name)
-            raise ValueError(f"{where} {name!r} has names of some, such as {example!r}; give {flag}")
+        raise ValueError(f"{where}, and {unread[0]!r} has lists of them; save a row for each image")
+    check_no_names(where, texts)
     if config.image_roots:
         shown = ", ".join(names)[:1000]
         raise ValueError(f"--image_root is given, and no column has images; the columns are {shown}")

@@ -63,6 +63,7 @@ VERTEX_ML_USE = "dataItemResourceLabels/aiplatform.googleapis.com/ml_use"
 VERTICES = "vertices"
 """Where a row of Vertex AI's CSV file has its cells after the label."""
 
+_NO_FEATURES: Mapping[str, FeatureValue] = {}
 _BOX_CELLS = 8  # the four vertices; or two that face each other, in the cells of the first and the third
 _TWO_VERTICES = (0, 1, 4, 5)
 
@@ -161,21 +162,18 @@ class Rows(abc.ABC):
     ) -> tuple[tuple[AnnotatedObject, ...], tuple[int, int] | None]:
         """Takes a list of boxes out of a row, and what goes with each; and the size."""
         sides = name == OBJECTS
-        if sides:
-            inner = values[OBJECTS]
-            label = usual_name(("categories", *LABEL_COLUMNS), inner)
-            del inner[LIST_COLUMN]
-        else:
-            inner = {}
-            label = next(iter(columns.labels), None) or usual_name(LABEL_COLUMNS, values)
-            del values[name]
-        labels = None if label is None else take(inner if sides else values, label)
+        holder = values[OBJECTS] if sides else values
+        del holder[LIST_COLUMN if sides else name]
+        asked, usual = ((), ("categories", *LABEL_COLUMNS)) if sides else (columns.labels, LABEL_COLUMNS)
+        label = asked[0] if asked else usual_name(usual, holder)
+        labels = None if label is None else take(holder, label)
         size = size_of(values.pop("height", None), values.pop("width", None))
         if labels is not None and not (isinstance(labels, list) and len(labels) == len(boxes)):
             count = len(labels) if isinstance(labels, list) else shown(labels)
             raise BadInput("annotations", "boxes and labels differ in number", f"{len(boxes)} and {count}")
-        others = [key for key, one in inner.items() if isinstance(one, list) and len(one) == len(boxes)]
-        lists = {key: inner.pop(key) for key in others}
+        parts = holder.items() if sides else ()
+        others = [key for key, one in parts if isinstance(one, list) and len(one) == len(boxes)]
+        lists = {key: holder.pop(key) for key in others}
         objects = []
         for at, corners in enumerate(boxes):
             box = box_in(corners, sides)
@@ -201,7 +199,7 @@ class Rows(abc.ABC):
             if not isinstance(part, dict):
                 raise BadInput("annotations", "object is not a struct", repr(part)[:100])
             found = box_in(part.pop(box, None), sides=True)
-            value = None if label is None else part.pop(label, None)
+            value = part.pop(label, None)
             labels = self.labels(value, column)
             if len(labels) != 1:
                 raise BadInput("annotations", "object without a class", f"{label or 'no column'}: {value!r}")
@@ -265,13 +263,9 @@ def _box_of_vertices(cells: Sequence[str]) -> Box:
 
 def is_vertex_box(cells: Sequence[str]) -> bool:
     """Whether cells after path and label are a box of Vertex AI's CSV file."""
-    try:
+    with contextlib.suppress(BadInput):
         return len(cells) >= _BOX_CELLS and bool(_box_of_vertices(cells))
-    except BadInput:
-        return False
-
-
-_NO_FEATURES: Mapping[str, FeatureValue] = {}
+    return False
 
 
 class Table(Rows):
@@ -348,10 +342,7 @@ class Table(Rows):
 
 
 class BoxRows:
-    """Collects the rows of all manifests of a call by their image.
-
-    Holds a few hundred bytes an image, and its boxes as text.
-    """
+    """Collects the rows of all manifests by image: a few hundred bytes each, and its boxes as text."""
 
     def __init__(self) -> None:
         self._images: dict[str, _Image] = {}  # by path
@@ -361,10 +352,10 @@ class BoxRows:
         self._left_out: set[str] = set()
 
     def add(self, table: Table, row: Row, line: int) -> Failure | None:
-        """Adds a row that starts at `line`. Says why its image is left out, at the first of its rows.
+        """Adds a row that starts at `line`; returns why its image is excluded, at the first of its rows.
 
         Raises:
-            BadInput: of the row, which has no image then.
+            BadInput: the row has no image, likewise at the first of such rows.
         """
         if table is not self._table:
             self._table, self._last = table, None
@@ -419,15 +410,11 @@ class _Image:
         self.relative: bool | None = None
         self.boxes = bytearray()
         self.labels: dict[str | int, None] | None = None  # with those of the record
-        self.features: dict[str, FeatureValue] | None = None  # likewise
+        self.features = record.annotations.features
         self.fault: Failure | None = None
 
     def merge(self, row: Row, split: str | None) -> None:
-        """Adds what a row has of the image itself.
-
-        Raises:
-            BadInput: stage `annotations`: the row has a fault of its own, or contradicts an earlier one.
-        """
+        """Adds a row's share of the image itself. Raises BadInput: its fault, or it contradicts others."""
         if row.fault is not None:
             raise row.fault
         if split != self.record.split:
@@ -441,16 +428,15 @@ class _Image:
                 units = ("shares", "pixels") if row.relative else ("pixels", "shares")
                 raise self._conflict("boxes are in two units", *units)
             self.relative = row.relative
-        first = self.record.annotations
-        features = first.features if self.features is None else self.features
         for name, value in row.features.items():
-            if features.get(name, value) != value:
-                conflict = "image has two values of one feature"
-                raise self._conflict(conflict, f"{name} {value!r}", repr(features[name]))
-        if row.features.keys() - features.keys():
-            self.features = {**features, **row.features}
-        if row.labels and row.labels != first.labels:
-            self.labels = dict.fromkeys(first.labels) if self.labels is None else self.labels
+            if (earlier := self.features.get(name, value)) != value:
+                reason = "image has two values of one feature"
+                raise self._conflict(reason, f"{name} {value!r}", repr(earlier))
+        if row.features.keys() - self.features.keys():
+            self.features = {**self.features, **row.features}
+        first = self.record.annotations.labels
+        if row.labels and row.labels != first:
+            self.labels = dict.fromkeys(first) if self.labels is None else self.labels
             self.labels.update(dict.fromkeys(row.labels))
 
     def _conflict(self, reason: str, value: object, earlier: object) -> BadInput:
@@ -466,7 +452,7 @@ class _Image:
         annotations = replace(
             first,
             labels=(*first.labels, *more),
-            features=first.features if self.features is None else self.features,
+            features=self.features,
             objects=tuple(_object(columns, *values) for values in json.loads(b"[%s]" % self.boxes[:-1])),
             size=self.size,
             relative=bool(self.relative),
