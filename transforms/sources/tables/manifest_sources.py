@@ -224,9 +224,8 @@ def _is_headless_box(cells: Sequence[str]) -> bool:
 def _is_vertex_row(cells: list[str]) -> bool:
     """Whether a first row is data, not a header: it has an image's path where Vertex AI's file has one."""
     path = _without_split(cells)[1][0].strip()
-    usual = {*IMAGE_COLUMNS, *LABEL_COLUMNS, *SPLIT_COLUMNS}
-    is_header = any(cell.strip().lower() in usual for cell in cells)
-    return bool(scheme_of(path)) or (is_image_name(path) and not is_header)
+    is_header = usual_name((*IMAGE_COLUMNS, *LABEL_COLUMNS, *SPLIT_COLUMNS), map(str.strip, cells))
+    return bool(scheme_of(path)) or (is_image_name(path) and is_header is None)
 
 
 class JsonTable(Table):
@@ -428,7 +427,7 @@ class SequenceTable(JsonTable):
 
     def check(self) -> None:
         super().check()
-        if not any(_LISTS in row or _lists_in(row) for row in self.first):
+        if not any(_LISTS in row or (_CONTEXT not in row and _parts(row)[1]) for row in self.first):
             raise ValueError(
                 f"{self.where}, whose first objects have neither {_LISTS} nor a list; see --source jsonl"
             )
@@ -445,13 +444,6 @@ class SequenceTable(JsonTable):
             )
 
 
-def _lists_in(item: Values) -> Values:
-    """The lists of an object without `context` and `feature_lists`."""
-    if _CONTEXT in item or _LISTS in item:
-        return {}
-    return {name: value for name, value in item.items() if isinstance(value, list)}
-
-
 def _context_of(item: Values) -> Values:
     """The context of a line, as far as there is one."""
     with contextlib.suppress(BadInput):
@@ -462,7 +454,7 @@ def _context_of(item: Values) -> Values:
 def _parts(item: Values) -> tuple[Values, Values]:
     """The context and the lists of a line."""
     if _CONTEXT not in item and _LISTS not in item:
-        lists = _lists_in(item)
+        lists = {name: value for name, value in item.items() if isinstance(value, list)}
         return {name: value for name, value in item.items() if name not in lists}, lists
     context, lists = item.get(_CONTEXT, {}), item.get(_LISTS, {})
     for name, value in ((_CONTEXT, context), (_LISTS, lists)):

@@ -137,9 +137,7 @@ class ParquetSource(Source):
         """The columns of the first table. Raises ValueError where it is none, or they do not fit."""
         first = next((item for item in _tables(config) if isinstance(item, TreeFile)), None)
         if first is None:
-            others = (
-                item for item in itertools.islice(_tables(config), _SNIFFED) if isinstance(item, Failure)
-            )
+            others = itertools.islice(_tables(config), _SNIFFED)
             has_arrow = any(item.key.lower().endswith(".arrow") for item in others)
             hint = "; convert .arrow files to Parquet" if has_arrow else left_out(config)
             raise ValueError(f"--input is {config.input!r}: no file there is called .parquet{hint}")
@@ -163,10 +161,8 @@ def _tables(config: SourceConfig) -> Iterator[TreeFile | Failure]:
     else:
         files = Tree(config.input, config.image_roots, config.skip_dirs).files()
     for file in files:
-        if isinstance(file, Failure) or extension_of(file.key) in ("parquet", "pq"):
-            yield file
-        else:
-            yield skipped(file.key, "not a Parquet file by name")
+        is_table = isinstance(file, Failure) or extension_of(file.key) in ("parquet", "pq")
+        yield file if is_table else skipped(file.key, "not a Parquet file by name")
 
 
 def _split_of(key: str) -> str | None:
@@ -198,17 +194,15 @@ def _faults() -> tuple[type[Exception], ...]:
     """What pyarrow raises of a damaged table, or of values that Python has not."""
     import pyarrow
 
-    damaged = (pyarrow.ArrowInvalid, pyarrow.ArrowException, EOFError)
-    return (*damaged, ValueError, OSError, MemoryError, OverflowError)
+    return (pyarrow.ArrowException, EOFError, ValueError, OSError, MemoryError, OverflowError)
 
 
 def _damaged(table: TreeFile, error: Exception) -> Failure:
     """The failure of a damaged table. Raises `error` where it is the file system's."""
     if isinstance(error, OSError) and error.errno is not None:
         raise error
-    return failed(
-        stem_of(table.key), BadInput("list", "damaged Parquet file", f"{table.path}: {one_line(error)}")
-    )
+    fault = BadInput("list", "damaged Parquet file", f"{table.path}: {one_line(error)}")
+    return failed(stem_of(table.key), fault)
 
 
 class _Table(Rows):
@@ -350,13 +344,10 @@ def _columns_of(table: pyarrow.parquet.ParquetFile, config: SourceConfig) -> Col
         raise ValueError(f"{where}: two columns are called {twice[0]!r}; rename one")
     types = {name: schema.field(name).type for name in schema.names}
     binary = [name for name, kind in types.items() if _is(kind, *_BINARY)]
-    texts = [name for name, kind in types.items() if _is(kind, "string", "large_string", "string_view")]
+    texts = [name for name, kind in types.items() if str(kind) in ("string", "large_string", "string_view")]
     seen = _first_values(table, [name for name in types if name in (*binary, *texts)], _PEEKED)
-    images = [
-        name
-        for name, kind in types.items()
-        if _is_image_struct(kind) or (name in binary and any(map(_looks_like_image, seen.get(name, ()))))
-    ]
+    looking = {name for name in binary if any(map(_looks_like_image, seen.get(name, ())))}
+    images = [name for name, kind in types.items() if name in looking or _is_image_struct(kind)]
     image = asked_name(config.image_column, "--image_column", schema.names, config.input)
     if image is not None and image not in (*images, *binary, *texts):
         raise ValueError(f"--image_column is {image!r}, of type {types[image]}: no images, nor paths of them")
@@ -368,13 +359,10 @@ def _columns_of(table: pyarrow.parquet.ParquetFile, config: SourceConfig) -> Col
         classes[objects] = _class_names(described.get(objects), object_names[1])
     others = [name for name in images if name != image]
     mask = next((name for name in others if name.lower() in _MASKS), None)
-    lists = [
-        name
-        for name, kind in types.items()
-        if name not in (image, objects) and _inner(kind) is not kind and _is_image_struct(_inner(kind))
-    ]
+    free = [name for name in types if name not in (image, objects, *others)]
+    lists = [name for name in free if _is_image_struct(_inner(types[name]))]
     unread = (*(name for name in others if name != mask), *lists)
-    rest = [name for name in types if name not in (image, objects, *others, *unread)]
+    rest = [name for name in free if name not in lists]
     labels = asked_labels(config, rest, config.input)
     if config.label_column is None and image is not None and objects is None:
         floats = [name for name in rest if name.lower() in _LABELS and _is(types[name], "floating")]

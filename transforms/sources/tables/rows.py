@@ -114,14 +114,12 @@ class Rows(abc.ABC):
         if table.is_vertex and VERTEX_IMAGE in values:
             return self._vertex_row(values)
         columns = self.columns_of(values)
-        image = None
-        if table.image is not None:
-            image = None if columns.image is None else take(values, columns.image)
-            if not isinstance(image, str):
-                if not self.is_text:
-                    name = columns.image or table.image
-                    raise BadInput("manifest", "no image path", f"{name} is {shown(image)}")
-                image = ""
+        image = None if columns.image is None else take(values, columns.image)
+        if table.image is not None and not isinstance(image, str):
+            if not self.is_text:
+                name = columns.image or table.image
+                raise BadInput("manifest", "no image path", f"{name} is {shown(image)}")
+            image = ""
         split = None if columns.split is None else split_in(take(values, columns.split), columns.split)
         objects: tuple[AnnotatedObject, ...] = ()
         size = None
