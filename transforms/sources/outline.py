@@ -33,7 +33,7 @@ _ALL_NAMES = 100_000  # after which no further folder is listed
 _NAMES, _NAMES_REMOTE = 20_000, 1_000  # of a folder
 _LINKS = 200  # of a folder that are resolved
 _DEPTH, _DEEPEST = 8, 50  # levels of folders that are listed: by default, and at most
-_FIRST = 1_000  # files
+FIRST = 1_000  # files
 _NEAREST = 60  # folders in which first files are looked for
 _LIKELY = ("annotations", "panoptic")  # folders that come first
 _HEAD = 1 << 14
@@ -43,17 +43,11 @@ _SHOWN = 3  # image roots that a message names
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Level:
-    """The names in one folder, in order, without hidden ones.
+    """The names in one folder, in order, without hidden ones."""
 
-    Attributes:
-        images: files that are images by name.
-        others: other files.
-        folders: folders that are read, too.
-    """
-
-    images: Sequence[str] = ()
-    others: Sequence[str] = ()
-    folders: Sequence[str] = ()
+    images: Sequence[str] = ()  # files, by name
+    others: Sequence[str] = ()  # other files
+    folders: Sequence[str] = ()  # those that are read
 
 
 class Look:
@@ -61,19 +55,15 @@ class Look:
 
     `level` and `walk` list a bounded number of folders, and of each a bounded number of names; the folders
     left out count as empty.
-
-    Attributes:
-        config: of the call.
-        root: real path of the input.
-        outside: links that lead outside all roots, and where each leads, by the link's path.
-        is_whole: whether no name was left out.
-        is_cut: whether folders were left out, because there are too many or they lie too deep.
-        enters_roots: whether a link leads out of the input, into an image root.
     """
 
     def __init__(self, config: SourceConfig) -> None:
         self.config = config
         self.root = real_path(config.input)
+        self.outside: dict[str, str] = {}  # where links lead that leave all roots, by the link's path
+        self.is_whole = True  # no name was left out
+        self.is_cut = False  # folders were left out: there are too many, or they lie too deep
+        self.enters_roots = False  # a link leads out of the input, into an image root
         self.has_latency = file_system(self.root).has_latency
         self._left = _FOLDERS_REMOTE if self.has_latency else _FOLDERS
         self._confinement = Confinement((self.root, *config.image_roots))
@@ -84,10 +74,6 @@ class Look:
         self._folders: dict[str, dict[str, str]] = {}
         self._stems: dict[str, set[str]] = {}
         self._heads: dict[tuple[str, int], bytes] = {}
-        self.outside: dict[str, str] = {}
-        self.is_whole = True
-        self.is_cut = False
-        self.enters_roots = False
 
     @functools.cached_property
     def is_folder(self) -> bool:
@@ -107,12 +93,11 @@ class Look:
         """
         if key not in self._levels:
             if self._left <= 0 or self._names >= _ALL_NAMES:
-                self.is_whole = False
-                self.is_cut = True
+                self.is_whole, self.is_cut = False, True
                 return Level()
             self._left -= 1
             most = _NAMES_REMOTE if self.has_latency else _NAMES
-            found = self._listed(key, most)
+            found = self._listed(self.path(key), most)
             self._names += len(found)
             self.is_whole = self.is_whole and len(found) < most
             self._levels[key] = self._level(key, found)
@@ -161,11 +146,7 @@ class Look:
         return self._heads[key, count]
 
     def names(self, key: str = "") -> list[str]:
-        """All names in a folder, in order, without hidden ones; those of folders end in `/`.
-
-        Raises:
-            OSError: as `level`.
-        """
+        """All names in a folder, in order, without hidden ones; those of folders end in `/`."""
         return [entry.name for entry in self._entries(key)]
 
     def folders(self, key: str = "") -> dict[str, str]:
@@ -199,7 +180,7 @@ class Look:
 
     def files(self, folder: str = "") -> Iterator[TreeFile | Failure]:
         """The files below a folder in the order of their keys, as sources list them."""
-        tree = Tree(self.root, self.config.image_roots, self.config.skip_dirs)
+        tree = Tree.of(self.config)
         return tree.files(f"{folder}/" if folder else "")
 
     @functools.cached_property
@@ -207,7 +188,7 @@ class Look:
         """The first files by key, with their real paths; without hidden ones. A path may be empty: unread."""
         if not self.is_folder:
             return {self.file_name: self.root} if self.file_name else {}
-        found = itertools.islice(self.files(), _FIRST)
+        found = itertools.islice(self.files(), FIRST)
         return {
             one.key: one.path if isinstance(one, TreeFile) else ""
             for one in found
@@ -215,11 +196,9 @@ class Look:
         }
 
     def has_image(self, path: str, wanted: Collection[str]) -> bool:
-        """Whether an image of one of the wanted names lies where images of annotations usually do.
+        """Whether an image of one of the wanted names, without extensions, lies where it usually does.
 
-        Args:
-            path: of the annotation file below the input, without the folder of annotations: `train/1`.
-            wanted: names without extension.
+        The path is that of its annotation file without the folder of annotations: `train/1`.
         """
         parts = path.split("/")[:-1]
         folders = ["/".join(parts)]
@@ -233,29 +212,24 @@ class Look:
     def _stems_in(self, path: str) -> set[str]:
         """The names of the images in a folder, without extensions; empty if it is no folder."""
         if path not in self._stems:
-            try:
-                found = entries(path)
-            except OSError as error:
-                if may_pass(error):
-                    raise
-                found = []
-            self._stems[path] = {image_path(entry.name) for entry in found if is_image_name(entry.name)}
+            names = (entry.name for entry in self._listed(path))
+            self._stems[path] = {image_path(name) for name in names if is_image_name(name)}
         return self._stems[path]
 
-    def _listed(self, key: str, most: int | None = None) -> list[Entry]:
-        if not key and not self.is_folder:
+    def _listed(self, path: str, most: int | None = None) -> list[Entry]:
+        if path == self.root and not self.is_folder:
             return []
         try:
-            return entries(self.path(key), most)
+            return entries(path, most)
         except OSError as error:
-            if not key or may_pass(error):
+            if path == self.root or may_pass(error):
                 raise
             return []  # reading reports the fault
 
     def _entries(self, key: str) -> list[Entry]:
         """What is in a folder, without hidden names; cached for the last folder."""
         if self._last[0] != key:
-            self._last = (key, [entry for entry, _ in _visible(self._listed(key))])
+            self._last = (key, [entry for entry, _ in _visible(self._listed(self.path(key)))])
         return self._last[1]
 
     def _leads_to(self, entry: Entry) -> str | None:

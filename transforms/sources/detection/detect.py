@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from recordmill.transforms.sources.config import SourceConfig, check_input_exists, readable
@@ -23,12 +22,11 @@ from recordmill.transforms.sources.detection.class_folders import (
 )
 from recordmill.transforms.sources.detection.unread import check_archives_read, check_unread
 from recordmill.transforms.sources.imagenet.layout import SYNSET
-from recordmill.transforms.sources.masks.match import ENDINGS, mask_path
+from recordmill.transforms.sources.masks.match import ENDINGS, is_mask_folder
 from recordmill.transforms.sources.names import extension_of, is_split_name
-from recordmill.transforms.sources.outline import Level, Look, joined, left_out
+from recordmill.transforms.sources.outline import Look, joined, left_out
 from recordmill.transforms.sources.pairs import IMAGE_FOLDERS
 from recordmill.transforms.sources.registry import ROWS, source_of
-from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_folder
 from recordmill.transforms.storage.layout import MANIFEST
 from recordmill.transforms.storage.listing import cached_listings
@@ -38,22 +36,19 @@ _WRAPPERS = 6  # folders above a dataset
 _SNIFFED, _SNIFFED_REMOTE = 60, 10  # folders on which the sources are tried
 _STEMS = 1_000  # names of a folder that are checked for masks
 _PART = re.compile(r"voc\d{4}|imagesets|panoptic.*|obj_.*data|annotations.*|.*(?:19|20)\d\d")
-_LISTED = 10_000  # entries of a folder that an error message looks at
 _MASK_NAME = re.compile(rf"(?:{'|'.join(re.escape(ending) for ending in ENDINGS if len(ending) > 2)})\.")
 
 
 class Detected(NamedTuple):
-    """A dataset.
+    """A dataset."""
 
-    Attributes:
-        kind: name of the source that reads it.
-        why: a sentence that says why.
-        input: path of the folder or file to read: the input, or a folder below it.
-    """
+    kind: str  # name of the source that reads it
+    why: str  # in a sentence
+    input: str  # path of the folder or file to read: the input, or a folder below it
 
-    kind: str
-    why: str
-    input: str
+    def key(self, config: SourceConfig) -> str:
+        """The path below the input of a call."""
+        return self.input[len(config.input) :].strip("/")
 
 
 def detect(config: SourceConfig) -> Detected:
@@ -80,7 +75,7 @@ def detect(config: SourceConfig) -> Detected:
         elif found.kind == "archive":
             with readable("--input", config.input):
                 check_archives_read(Look(dataclasses.replace(config, input=found.input)))
-    if key := found.input[len(config.input) :].strip("/"):
+    if key := found.key(config):
         found = found._replace(why=f"{found.why}; found in {key!r}, below --input")
     return found
 
@@ -105,32 +100,28 @@ def _fitting(sources: Iterable[str], look: Look) -> Detected | None:
 
 
 def _sought(config: SourceConfig) -> Detected | None:
-    """The dataset in a folder.
-
-    Raises:
-        ValueError: there are several, or there are images outside it.
-    """
+    """The dataset in a folder; there may be one alone, and no images outside it."""
     is_auto = config.kind == "auto"
     with readable("--input", config.input):
         search = _Search(config)
         found = search.datasets()
         if len(found) > 1:
-            raise ValueError(
-                f"--input is {config.input!r}, which holds several datasets; give one of them: "
-                f"{commands((one.input, one.kind) for one in found)}{OR_FOLDER if is_auto else ''}"
-            )
+            raise _ambiguous(config, "which holds several datasets", [(one.input, one.kind) for one in found])
         if found:
+            kind, reason, path = found[0]
             if is_auto and (outside := search.images_outside(found[0])):
+                what = f"where {path!r} is a dataset ({reason}), and images lie outside it too"
                 others = ((search.look.given(key), "") for key in outside if key)
-                listed = commands([(found[0].input, found[0].kind), *others])
-                raise ValueError(
-                    f"--input is {config.input!r}, where {found[0].input!r} is a dataset ({found[0].why}), "
-                    f"and images lie outside it too; give one of them: {listed}{OR_FOLDER}"
-                )
+                raise _ambiguous(config, what, [(path, kind), *others])
             return found[0]
         if is_auto or config.kind == "folder":
             return _plain(search.look)
     return Detected(config.kind, "", config.input)
+
+
+def _ambiguous(config: SourceConfig, what: str, found: Sequence[tuple[str, str]]) -> ValueError:
+    or_folder = OR_FOLDER if config.kind == "auto" else ""
+    return ValueError(f"--input is {config.input!r}, {what}; give one of them: {commands(found)}{or_folder}")
 
 
 class _Search:
@@ -148,13 +139,10 @@ class _Search:
         return list(filter(self._is_complete, found)) or found
 
     def images_outside(self, found: Detected) -> list[str]:
-        """Keys of folders whose images do not belong to the dataset found.
-
-        The key of a folder around the dataset means the images directly in it.
-        """
+        """Keys of folders whose images do not belong to a dataset; of one around it: those directly in it."""
         outside: list[str] = []
         around = ""
-        for part in filter(None, self._key(found).split("/")):
+        for part in filter(None, found.key(self._config).split("/")):
             level = self.look.level(around)
             outside += [around] if level.images else []
             others = (joined(around, name) for name in level.folders if name != part)
@@ -206,34 +194,26 @@ class _Search:
 
     def _is_plain(self, key: str) -> bool:
         """Whether a folder and those below it hold images alone, as those of classes do, or nothing."""
-        levels: list[Level] = [level for _, level in self.look.walk(key)]
         return not any(
             level.others
             or any(map(_MASK_NAME.search, level.images[:_STEMS]))
-            or any(_is_of_masks(name) or SYNSET.fullmatch(name) for name in level.folders)
-            for level in levels
+            or any(is_mask_folder(name) or SYNSET.fullmatch(name) for name in level.folders)
+            for _, level in list(self.look.walk(key))
         )
 
     def _is_complete(self, found: Detected) -> bool:
         """Whether the images of a dataset are there."""
         is_apart = not ROWS[found.kind].needs_images or bool(self._config.image_roots)
-        return is_apart or self.look.holds_images(self._key(found))
+        return is_apart or self.look.holds_images(found.key(self._config))
 
     def _is_ours(self, key: str) -> bool:
         """Whether a folder is a dataset that this program wrote: an output next to its input."""
         return self._config.kind == "auto" and MANIFEST in self.look.level(key).others
 
-    def _key(self, found: Detected) -> str:
-        return found.input[len(self._config.input) :].strip("/")
-
-
-def _is_of_masks(folder: str) -> bool:
-    return mask_path(f"{folder}/1.png") is not None
-
 
 def _is_part(name: str) -> bool:
     """Whether a folder is named like a part of a dataset."""
-    is_usual = name.lower() in IMAGE_FOLDERS or _is_of_masks(name) or is_split_name(name)
+    is_usual = name.lower() in IMAGE_FOLDERS or is_mask_folder(name) or is_split_name(name)
     return is_usual or bool(_PART.fullmatch(name.lower()))
 
 
@@ -250,11 +230,8 @@ def _plain(look: Look) -> Detected | None:
     several, example = ([], "") if key else folders_of_splits(look)
     if several:
         check_unread(look)
-        listed = commands((look.given(name), "") for name in several)
-        raise ValueError(
-            f"--input is {look.config.input!r}, where several folders have splits of their own, such as "
-            f"{example!r}; give one of them: {listed}{OR_FOLDER}"
-        )
+        what = f"where several folders have splits of their own, such as {example!r}"
+        raise _ambiguous(look.config, what, [(look.given(name), "") for name in several])
     plain = Look(dataclasses.replace(look.config, input=look.given(key)))
     found = _fitting(["folder"], plain)
     if found is not None:
@@ -271,16 +248,15 @@ def _nothing_found(config: SourceConfig) -> ValueError:
             f"otherwise say what they are: {remedy}"
         )
     with readable("--input", config.input):
-        found = left_out(config) or f": {_content(config.input)}; {remedy}"
+        found = left_out(config) or f": {_content(Look(config))}; {remedy}"
     return ValueError(f"--input is {config.input!r}, which holds no input that is known{found}")
 
 
-def _content(path: str) -> str:
-    """What is at a path, by extension."""
-    if not is_folder(path):
-        return f"it is a file with the extension .{extension_of(path)}"
-    files = itertools.islice(file_system(path).list_below(path), _LISTED)
-    names = (file.name for file in files if not file.name.endswith("/") and file.name)
+def _content(look: Look) -> str:
+    """What is at the input, by extension."""
+    if look.file_name:
+        return f"it is a file with the extension .{extension_of(look.file_name)}"
+    names = (name for _, level in look.walk() for name in (*level.images, *level.others))
     found = collections.Counter(map(extension_of, names)).most_common(6)
     kinds = (f"{count} {f'.{extension}' if extension else 'without extension'}" for extension, count in found)
     return f"it has {', '.join(kinds)}" if found else "it is an empty folder"

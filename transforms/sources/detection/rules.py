@@ -11,14 +11,23 @@ import contextlib
 import dataclasses
 import itertools
 import math
+import os
 import re
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 from recordmill.transforms.records import BadInput, Failure, ImageRecord
 from recordmill.transforms.sources.config import SourceConfig, readable
-from recordmill.transforms.sources.masks.match import ENDINGS, LOSSLESS, MaskPattern, mask_path
+from recordmill.transforms.sources.masks.match import (
+    ENDINGS,
+    LOSSLESS,
+    MaskPattern,
+    is_mask_folder,
+    mask_path,
+    without_ending,
+)
 from recordmill.transforms.sources.names import (
+    IDX_NAME,
     IMAGE_EXTENSIONS,
     NOT_AN_IMAGE,
     extension_of,
@@ -26,7 +35,7 @@ from recordmill.transforms.sources.names import (
     is_split_name,
     stem_of,
 )
-from recordmill.transforms.sources.outline import Look, joined
+from recordmill.transforms.sources.outline import FIRST, Look, joined
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.storage.files import is_file
 
@@ -42,18 +51,18 @@ _TRIED = 50  # label files that are opened; masks that are looked for
 _MASK_FILES = 500  # that are listed of a folder of masks
 _DESCRIBED = 1_000  # files of a folder
 _SEARCHED = 10_000  # files without an image, where calls wait for a service; else there is no limit
-_ENDINGS = tuple(ending for ending in ENDINGS if len(ending) > 2)  # shorter ones are also of other names
 
 Rule = Callable[[Look], str | None]
 
 
-def a_file(pattern: str, why: str = "it holds {!r}") -> Rule:
+def a_file(pattern: str | re.Pattern[str], why: str = "it holds {!r}") -> Rule:
     """A rule: a file in the input's folder, or the input itself, has a name that matches."""
 
     def rule(look: Look) -> str | None:
         names = [look.file_name] if look.file_name else look.names()
-        found = sorted(filter(re.compile(pattern).fullmatch, names), key=lambda name: name.endswith(".gz"))
-        return why.format(found[0]) if found else None
+        found = filter(re.compile(pattern).fullmatch, names)
+        first = min(found, key=lambda name: name.endswith(".gz"), default=None)
+        return first and why.format(first)
 
     return rule
 
@@ -71,37 +80,41 @@ def a_head(said: dict[str, Callable[[bytes], str]]) -> Rule:
     return rule
 
 
-idx = a_file(r".*?[-_.]?(?:images|labels)[-_.]idx\d-[a-z0-9]+(?:\.gz)?", "{!r} is an IDX file by name")
+idx = a_file(IDX_NAME, "{!r} is an IDX file by name")
 
 
 def numpy(look: Look) -> str | None:
     """Arrays, and no images."""
-    from recordmill.transforms.sources.arrays.numpy_arrays import is_named
+    from recordmill.transforms.sources.arrays import is_named
 
-    arrays = [key for key in look.first if extension_of(key) in ("npy", "npz")]
-    if not arrays or any(map(is_image_name, look.first)):
-        return None
+    arrays = [key for key in _without_images(look) if extension_of(key) in ("npy", "npz")]
     found = next((key for key in arrays if is_named(key) or len(arrays) == 1), None)
-    return None if found is None else f"{found!r} has arrays by name"
+    return found and f"{found!r} has arrays by name"
 
 
 def tfrecord(look: Look) -> str | None:
     """Files of TFRecords by name and first bytes, and no images."""
     from recordmill.transforms.sources.tfrecord.files import is_tfrecord_name, looks_framed
 
-    if any(map(is_image_name, look.first)):
-        return None
-    files = [key for key, path in look.first.items() if path and is_tfrecord_name(key.rpartition("/")[2])]
-    found = next((key for key in files[:_FRAMED] if looks_framed(look.first[key])), None)
-    return None if found is None else f"{found!r} is a TFRecord file"
+    files = (
+        key for key, path in _without_images(look).items() if path and is_tfrecord_name(os.path.basename(key))
+    )
+    found = next((key for key in itertools.islice(files, _FRAMED) if looks_framed(look.first[key])), None)
+    return found and f"{found!r} is a TFRecord file"
 
 
 def parquet(look: Look) -> str | None:
     """Parquet files, and no images. img2dataset writes a table next to each .tar of what it holds."""
-    found = [key for key, path in look.first.items() if path and extension_of(key) in ("parquet", "pq")]
-    if not found or any(is_image_name(key) or extension_of(key) == "tar" for key in look.first):
+    files = _without_images(look)
+    found = [key for key, path in files.items() if path and extension_of(key) in ("parquet", "pq")]
+    if not found or any(extension_of(key) == "tar" for key in files):
         return None
-    return f"{found[0].rpartition('/')[2]!r} is a Parquet file by name"
+    return f"{os.path.basename(found[0])!r} is a Parquet file by name"
+
+
+def _without_images(look: Look) -> dict[str, str]:
+    """The first files; none if one that can be read is an image by name."""
+    return {} if any(path and is_image_name(key) for key, path in look.first.items()) else look.first
 
 
 def webdataset(look: Look) -> str | None:
@@ -109,36 +122,35 @@ def webdataset(look: Look) -> str | None:
     from recordmill.transforms.sources.archives.archive import first_bytes, first_names
     from recordmill.transforms.sources.archives.webdataset import MASKS, TARS, WITH_IMAGE, sample_name
 
-    found = _first_archive(look, TARS)
-    samples = [(name, *sample_name(name)) for name in (first_names(found) if found else ())]
-    images = {sample for name, sample, extension in samples if is_image_name(name) and extension not in MASKS}
-    with_image = (one for one in samples if one[2] in WITH_IMAGE and one[1] in images)
-    name, _, extension = next(with_image, ("", "", ""))
-    if found is None or not name:
+    if (found := _first_archive(look, TARS)) is None:
         return None
+    samples = [(name, *sample_name(name)) for name in first_names(found)]
+    images = {sample for name, sample, extension in samples if is_image_name(name) and extension not in MASKS}
+    with_image = ((name, end) for name, sample, end in samples if end in WITH_IMAGE and sample in images)
+    name, extension = next(with_image, ("", ""))
     if extension == "json" and re.search(rb'"shapes"\s*:\s*\[', first_bytes(found, name)):
         return None  # LabelMe's annotations are read from folders only
-    return f"{found.path.rpartition('/')[2]!r} is a tar with an image and {name!r}, which goes with it"
+    text = f"{os.path.basename(found.path)!r} is a tar with an image and {name!r}, which goes with it"
+    return text if name else None
 
 
 def archive(look: Look) -> str | None:
     """The first archive holds an image."""
     from recordmill.transforms.sources.archives.archive import first_names
 
-    found = _first_archive(look)
-    image = None if found is None else next(filter(is_image_name, first_names(found)), None)
-    if found is None or image is None:
+    if (found := _first_archive(look)) is None:
         return None
-    return f"{found.path.rpartition('/')[2]!r} is an archive that holds images such as {image!r}"
+    image = next(filter(is_image_name, first_names(found)), None)
+    return image and f"{os.path.basename(found.path)!r} is an archive that holds images such as {image!r}"
 
 
 def _first_archive(look: Look, kinds: str = ".+") -> Archive | None:
     """The first archive among the first files; None if images lie there too."""
     from recordmill.transforms.sources.archives.archive import Archive, archives
 
-    if any(map(is_image_name, look.first)):
+    if not _without_images(look):
         return None
-    first = itertools.islice(archives(look.config, kinds), len(look.first))
+    first = itertools.islice(archives(look.config, kinds), FIRST)
     return next((item for item in first if isinstance(item, Archive)), None)
 
 
@@ -147,24 +159,23 @@ def coco(look: Look) -> str | None:
     from recordmill.transforms.sources.coco.files import kind_of
     from recordmill.transforms.sources.tables.manifests import flag_of, manifests
 
-    found = None
     if look.config.annotations or not look.is_folder:
         paths = [manifest.file for manifest in manifests(look.config)]
-        if all(extension_of(path) == "json" for path in paths):
-            with readable(flag_of(look.config), paths[0]):
-                found = paths[0] if kind_of(paths[0], must_be=False) is not None else None
-    else:
-        for key in itertools.islice(look.first_files(("json",), _COCO_FILES, _COCO_DEPTH), _COCO_FILES):
-            with contextlib.suppress(OSError):  # whoever reads it says what is wrong
-                if kind_of(look.file(key), must_be=False) is not None:
-                    found = key
-                    break
-    return None if found is None else f"{found!r} is a COCO annotation file"
+        if not all(extension_of(path) == "json" for path in paths):
+            return None
+        with readable(flag_of(look.config), paths[0]):
+            is_coco = kind_of(paths[0], must_be=False) is not None
+        return f"{paths[0]!r} is a COCO annotation file" if is_coco else None
+    for key in itertools.islice(look.first_files(("json",), _COCO_FILES, _COCO_DEPTH), _COCO_FILES):
+        with contextlib.suppress(OSError):  # whoever reads it says what is wrong
+            if kind_of(look.file(key), must_be=False) is not None:
+                return f"{key!r} is a COCO annotation file"
+    return None
 
 
 def imagenet(look: Look) -> str | None:
     """Folders or images have ImageNet's names, or a list has images and the numbers of classes."""
-    from recordmill.transforms.sources.imagenet.layout import Layout, find_lists
+    from recordmill.transforms.sources.imagenet.layout import Layout
 
     if not look.is_folder:
         return None
@@ -173,8 +184,8 @@ def imagenet(look: Look) -> str | None:
         return f"it has folders named by synset, such as {min(layout.synsets)!r}"
     if layout.named:
         return f"{layout.named!r} is named as ILSVRC's images are"
-    found = next((one.key for one in find_lists(layout) if "/" not in one.key), None)
-    return None if found is None else f"{found!r} lists images and the numbers of their classes"
+    found = next((one.key for one in layout.lists() if "/" not in one.key), None)
+    return found and f"{found!r} lists images and the numbers of their classes"
 
 
 def yolo(look: Look) -> str | None:
@@ -184,9 +195,8 @@ def yolo(look: Look) -> str | None:
     if look.file_name:
         return _data_yaml(look, look.file_name)
     names = look.names()
-    for name in names:
-        if why := _data_yaml(look, name):
-            return why
+    if why := next(filter(None, (_data_yaml(look, name) for name in names)), None):
+        return why
     for name in ("obj.data", "obj.names"):
         if name in names:
             return f"it has darknet's {name!r}"
@@ -199,7 +209,7 @@ def yolo(look: Look) -> str | None:
             folders += [name, *(f"{name}/{one}" for one in inner)]
     labels = (_label_with_image(look, folder, LABEL_FOLDERS) for folder in folders)
     label = next(filter(None, labels), None)
-    return None if label is None else f"{label!r} is a label file of YOLO"
+    return label and f"{label!r} is a label file of YOLO"
 
 
 def _data_yaml(look: Look, name: str) -> str | None:
@@ -215,9 +225,8 @@ def _data_yaml(look: Look, name: str) -> str | None:
     except ValueError:
         return None
     sets = [found[name] for name in ("train", "val", "test") if found.get(name)]
-    if not sets or any(isinstance(one, dict) for one in sets):
-        return None
-    if not found.get("names") or isinstance(found["names"], str):
+    is_ours = sets and not any(isinstance(one, dict) for one in sets)
+    if not is_ours or not found.get("names") or isinstance(found["names"], str):
         return None
     return f"{name!r} names classes and splits as Ultralytics' data.yaml does"
 
@@ -225,14 +234,14 @@ def _data_yaml(look: Look, name: str) -> str | None:
 def _label_with_image(look: Look, folder: str, label_folders: frozenset[str]) -> str | None:
     """The key of a label file that belongs to an image, if the first texts are all label files."""
     from recordmill.transforms.sources.yolo.dataset import CLASS_FILES
-    from recordmill.transforms.sources.yolo.lines import is_label_text
+    from recordmill.transforms.sources.yolo.source import is_label_text
 
     around, _, last = folder.lower().rpartition("/")
     if last in label_folders:
         keys: Iterator[str] = (one.key for one in look.files(folder) if isinstance(one, TreeFile))
     else:
         keys = (joined(folder, name) for name in look.names(folder))
-    texts = (key for key in keys if extension_of(key) == "txt" and key.rpartition("/")[2] not in CLASS_FILES)
+    texts = (key for key in keys if extension_of(key) == "txt" and os.path.basename(key) not in CLASS_FILES)
     first = list(itertools.islice(texts, _TEXTS))
 
     def has_image(key: str) -> bool:
@@ -257,7 +266,7 @@ def _label_with_image(look: Look, folder: str, label_folders: frozenset[str]) ->
 
 def voc(look: Look) -> str | None:
     """XML of VOC, or masks in the folder for those of classes."""
-    from recordmill.transforms.sources.voc.tree import is_class_mask
+    from recordmill.transforms.sources.voc.source import is_class_mask
     from recordmill.transforms.sources.voc.xml import is_voc_xml
 
     for key in look.first_files(("xml", "png")):
@@ -284,7 +293,7 @@ labelme = a_head({"json": _labelme_json, "xml": _labelme_xml})
 
 def openimages(look: Look) -> str | None:
     """A CSV file with the name and the columns of one of Open Images."""
-    from recordmill.transforms.sources.openimages.files import csv_files
+    from recordmill.transforms.sources.openimages import csv_files
 
     for file in csv_files(look.config) if look.is_folder else ():
         try:
@@ -321,10 +330,8 @@ def masks(look: Look) -> str | None:
 
 
 def _is_mask_of(name: str, stems: set[str]) -> bool:
-    stem = stem_of(name)
-    if not stem.endswith(_ENDINGS) or extension_of(name) not in LOSSLESS:
-        return False
-    return any(stem.endswith(end) and stem.removesuffix(end) in stems for end in _ENDINGS)
+    longer = (base for rank, base in without_ending(stem_of(name)) if len(ENDINGS[rank]) > 2)
+    return extension_of(name) in LOSSLESS and not stems.isdisjoint(longer)
 
 
 def _mask_folders(look: Look) -> Iterator[str]:
@@ -333,15 +340,13 @@ def _mask_folders(look: Look) -> Iterator[str]:
     if any(extension_of(name) == "xml" for folder in of_xml for name in look.names(folder)):
         return
     for around in ("", *filter(is_split_name, look.folders())):
-        names = (name for name in look.folders(around) if mask_path(f"{name}/1.png") is not None)
-        yield from (joined(around, name) for name in names)
+        yield from (joined(around, name) for name in look.folders(around) if is_mask_folder(name))
 
 
 def _has_image(look: Look, mask: str) -> bool:
     """Whether an image is called like a mask, in one of the folders where it would be."""
     path = mask_path(mask) or ""
-    name = path.rpartition("/")[2]
-    return look.has_image(path, {name.removesuffix(end) for end in ENDINGS if name.endswith(end)})
+    return look.has_image(path, {base for _, base in without_ending(os.path.basename(path))})
 
 
 def frames(look: Look) -> str | None:
@@ -350,8 +355,8 @@ def frames(look: Look) -> str | None:
 
     why = None
     for key in look.first_files(IMAGE_EXTENSIONS, most=1):
-        names = look.names(key.rpartition("/")[0])
-        times = next((name for name in TIME_FILES if name in names), None)
+        files = (joined(key.rpartition("/")[0], name) for name in TIME_FILES)
+        times = next((file.rpartition("/")[2] for file in files if is_file(look.path(file))), None)
         if times is None:
             return None
         why = why or f"every folder of images has times, such as {key!r} in {times!r}"
@@ -405,12 +410,12 @@ def _meaning(look: Look, described: Callable[[SourceConfig], str]) -> str:
 def folder(look: Look) -> str | None:
     """Images by name; the first files show which labels and splits their folders have."""
     from recordmill.transforms.sources.folder import FolderSource
-    from recordmill.transforms.sources.selection import label_pattern
+    from recordmill.transforms.sources.selection import Selection
 
     if not look.is_folder:
         return "it is an image file by name" if is_image_name(look.file_name) else None
     every = dataclasses.replace(look.config, kind="folder", label_pattern=None, include=(), exclude=())
-    pattern = label_pattern(look.config)
+    selection = Selection(look.config)
     labels: dict[str, None] = {}
     example = ""
     unread: collections.Counter[str] = collections.Counter()
@@ -420,11 +425,8 @@ def folder(look: Look) -> str | None:
             break
         if isinstance(item, ImageRecord):
             example = example or item.key
-            try:
-                found = item.annotations.labels if pattern is None else (pattern.label(item.key),)
-            except BadInput:
-                continue
-            labels.update(dict.fromkeys(map(str, found)))
+            with contextlib.suppress(BadInput):
+                labels.update(dict.fromkeys(map(str, selection.labels(item.key, item.annotations.labels))))
         elif isinstance(item, Failure) and item.reason == NOT_AN_IMAGE:
             unread[extension_of(item.key)] += 1
     if not example:

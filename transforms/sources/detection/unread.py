@@ -5,26 +5,26 @@ from __future__ import annotations
 import contextlib
 import csv
 import itertools
-import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from os.path import basename
 
 from recordmill.transforms.flags import flag_with
 from recordmill.transforms.records import Failure
 from recordmill.transforms.sources.archives.archive import NOT_AN_ARCHIVE, archives, first_names
 from recordmill.transforms.sources.archives.members import is_gzip
+from recordmill.transforms.sources.class_tables import is_mask_of
 from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.masks.classes import is_mask_of
 from recordmill.transforms.sources.masks.match import (
-    ENDINGS,
     LOSSLESS,
     MASK_FOLDERS,
     image_path,
     mask_path,
     match_masks,
+    without_ending,
 )
 from recordmill.transforms.sources.names import extension_of, is_image_name, is_split_name, name_stem
-from recordmill.transforms.sources.outline import Level, Look, joined
+from recordmill.transforms.sources.outline import Look, joined
 from recordmill.transforms.sources.tables.columns import IMAGE_COLUMNS, usual_name
 from recordmill.transforms.sources.tables.parquet import ParquetSource
 from recordmill.transforms.sources.tfrecord.files import is_tfrecord_name, looks_framed
@@ -48,6 +48,16 @@ _ALSO_NOTES = ("txt", "csv")  # a single one may be a note
 _MAY_BE_CLASSES = frozenset(("mask", "label", "seg", "gt"))  # such as photographs of masks
 _AS_CSV = "make a CSV of them, with a column of file names"
 _CONVERT = f"convert them to COCO, PASCAL VOC or YOLO, or {_AS_CSV}"
+_BY_NAME = (  # pattern of a file's name, what it holds, and the remedy
+    (r"(list_(attr|bbox|landmarks)_celeba|identity_CelebA)\.(txt|csv)", "CelebA's lists", _AS_CSV),
+    (r"data\.ya?ml", "the classes of a YOLO dataset", "add its label files, and give --source yolo"),
+    (r".*\.arrow", "Arrow files of Hugging Face", "save the dataset with to_parquet, and give that"),
+    (
+        r"(digitStruct|imagelabels|setid|cars_annos|.*_anno(s|tations)?)\.mat",
+        "annotations of MATLAB",
+        _AS_CSV,
+    ),
+)
 
 _Finding = tuple[str, str, str]  # the key of a file or folder, what it holds, and the remedy
 
@@ -60,7 +70,7 @@ def check_unread(look: Look) -> None:
         OSError: the input cannot be looked at.
     """
     names = _Names(look)
-    finders = (_by_name, _links_outside, _by_images, _by_content, _masks_by_name, _masks_by_content)
+    finders = (_by_name, _by_content, _masks_by_name, _masks_by_content)
     for key, what, remedy in itertools.chain.from_iterable(find(names) for find in finders):
         raise ValueError(
             f"--input is {look.config.input!r}, where {key!r} holds {what}, which are not read: "
@@ -69,23 +79,13 @@ def check_unread(look: Look) -> None:
 
 
 class _Names:
-    """The names in the first folders of an input.
-
-    Attributes:
-        levels: folders with images, by key.
-        images: names of the image files.
-        stems: the same, without extensions.
-        others: keys of files that are not images by name.
-    """
+    """The names in the first folders of an input."""
 
     def __init__(self, look: Look) -> None:
         self.look = look
-        self.levels: dict[str, Level] = {}
-        self.others: list[str] = []
-        for key, level in look.walk():
-            if level.images:
-                self.levels[key] = level
-            self.others += [joined(key, name) for name in level.others]
+        levels = list(look.walk())
+        self.levels = {key: level for key, level in levels if level.images}
+        self.others = [joined(key, name) for key, level in levels for name in level.others]  # are no images
         self.images = [image for level in self.levels.values() for image in level.images]
         self.stems = frozenset(map(name_stem, self.images))
 
@@ -104,38 +104,18 @@ class _Names:
         return list(itertools.islice(filter(None, map(str.strip, lines)), _ROWS))
 
 
-_BY_NAME = (
-    (r"(list_(attr|bbox|landmarks)_celeba|identity_CelebA)\.(txt|csv)", "CelebA's lists", _AS_CSV),
-    (r"data\.ya?ml", "the classes of a YOLO dataset", "add its label files, and give --source yolo"),
-    (r".*\.arrow", "Arrow files of Hugging Face", "save the dataset with to_parquet, and give that"),
-    (
-        r"(digitStruct|imagelabels|setid|cars_annos|.*_anno(s|tations)?)\.mat",
-        "annotations of MATLAB",
-        _AS_CSV,
-    ),
-)
-"""Pattern of the file's name, what it holds, and the remedy."""
-
-
 def _by_name(names: _Names) -> Iterator[_Finding]:
     for key in names.others:
         for pattern, what, remedy in _BY_NAME:
-            if re.fullmatch(pattern, key.rpartition("/")[2]):
+            if re.fullmatch(pattern, basename(key)):
                 yield key, what, remedy
-
-
-def _links_outside(names: _Names) -> Iterator[_Finding]:
-    """Links out of the input with a name such as `masks`."""
     for link, leads_to in names.look.outside.items():
-        if os.path.basename(link).lower() in MASK_FOLDERS and is_folder(leads_to):
+        if basename(link).lower() in MASK_FOLDERS and is_folder(leads_to):
             key = link.removeprefix(names.look.root).strip("/")
             what = f"a link to the annotations in {leads_to!r}, outside the input"
             yield key, what, f"give {flag_with('--image_root', leads_to)}"
-
-
-def _by_images(names: _Names) -> Iterator[_Finding]:
-    if (key := _of_an_image(names.others, names.stems)) is not None:
-        yield key, f".{extension_of(key)} files with the names of images", _CONVERT
+    if (found := _of_an_image(names.others, names.stems)) is not None:
+        yield found, f".{extension_of(found)} files with the names of images", _CONVERT
 
 
 def _of_an_image(others: Iterable[str], stems: Collection[str]) -> str | None:
@@ -157,20 +137,19 @@ def _by_content(names: _Names) -> Iterator[_Finding]:
     for key in names.of_kind("xml"):
         if what_else(look.head(key)) is not None:
             yield key, "annotations in CVAT's own XML", "export the task as COCO, PASCAL VOC or YOLO"
-    named = (key for key in names.others if is_tfrecord_name(key.rpartition("/")[2]))
-    for key in itertools.islice(named, _OPENED):
-        if _is_framed(look, key):
-            yield key, "TFRecords", f"give {given} --source tfrecord"
-    tables = [
-        key for key in names.of_kind("csv", "tsv", "jsonl", "ndjson", "jsonlines") if _names_rows(names, key)
-    ]
-    if tables:
+    for key in itertools.islice((key for key in names.others if is_tfrecord_name(basename(key))), _OPENED):
+        is_our_output = MANIFEST in look.level(key.rpartition("/")[0]).others
+        with contextlib.suppress(OSError):
+            if not is_our_output and looks_framed(look.file(key)):
+                yield key, "TFRecords", f"give {given} --source tfrecord"
+    texts = names.of_kind("csv", "tsv", "jsonl", "ndjson", "jsonlines")
+    if tables := [key for key in texts if _names_rows(names, key)]:
         yield tables[0], "rows that name images", f"give {given} {_table_flags(names, tables)}"
     for key in names.of_kind("json", "xml"):
         images = (rf"(?<![\w.-]){re.escape(image)}(?![\w.-])" for image in names.images[:_ROWS])
         if any(re.search(image, row) for image in images for row in names.rows(key)):
             yield key, "names of images", _CONVERT
-    for key in names.of_kind("parquet", "pq"):
+    for key in itertools.islice(names.of_kind("parquet", "pq"), 1):
         path = look.path(key)
         with contextlib.suppress(ValueError, OSError):
             ParquetSource().check(SourceConfig("parquet", path, image_roots=(look.config.input,)))
@@ -180,24 +159,13 @@ def _by_content(names: _Names) -> Iterator[_Finding]:
             yield key, "a list of images", "make a CSV of it, with a column of file names"
 
 
-def _is_framed(look: Look, key: str) -> bool:
-    """Whether a file holds TFRecords, except in datasets that this program wrote."""
-    if MANIFEST in look.level(key.rpartition("/")[0]).others:
-        return False
-    try:
-        return looks_framed(look.file(key))
-    except OSError:
-        return False
-
-
 def _names_rows(names: _Names, key: str) -> bool:
     """Whether one of the first rows names an image file, or most name an image without its extension."""
-    cells = [re.split(r'[,;|\t"\'{}\[\]]', row) for row in names.rows(key)]
-    last = [[cell.strip().rpartition("/")[2] for cell in row] for row in cells]
-    files = frozenset(names.images) if last else frozenset()
-    if any(cell in files for row in last for cell in row if is_image_name(cell)):
-        return True
-    return 2 * sum(any(cell in names.stems for cell in row if cell) for row in last) > len(last) > 0
+    cells = (re.split(r'[,;|\t"\'{}\[\]]', row) for row in names.rows(key))
+    rows = [{basename(cell.strip()) for cell in row} - {""} for row in cells]
+    images = frozenset(filter(is_image_name, itertools.chain.from_iterable(rows)))
+    is_named = any(image in images for image in names.images) if images else False
+    return is_named or 2 * sum(not row.isdisjoint(names.stems) for row in rows) > len(rows) > 0
 
 
 def _table_flags(names: _Names, found: list[str]) -> str:
@@ -214,13 +182,14 @@ def _table_flags(names: _Names, found: list[str]) -> str:
 
 def _image_column(names: _Names, key: str) -> Iterator[str]:
     """The flag for the column of a CSV that names images, unless the column is found without it."""
-    rows = names.rows(key) if extension_of(key) in ("csv", "tsv") else []
-    marks = max(",;\t|", key=rows[0].count) if rows else ","
-    header, *first = csv.reader(rows, delimiter=marks) if rows else [[]]
+    if extension_of(key) not in ("csv", "tsv"):
+        return
+    rows = names.rows(key)
+    header, *first = csv.reader(rows, delimiter=max(",;\t|", key=rows[0].count))
     if usual_name(IMAGE_COLUMNS, [name.strip() for name in header]) is not None:
         return
     for at, name in enumerate(header):
-        images = [row[at].strip().rpartition("/")[2] for row in first if at < len(row)]
+        images = [basename(row[at].strip()) for row in first if at < len(row)]
         if 2 * names.count(images) > len(images) > 0 and not is_image_name(name) and len(name) <= _LONGEST:
             yield flag_with("--image_column", name)
             return
@@ -230,20 +199,22 @@ def _is_list(names: _Names, key: str) -> bool:
     """Whether a text lists images, with labels, or in a file named like a split. A number may come first."""
     rows = [re.split(r"[\s,;|]+", row) for row in names.rows(key)]
     is_list = is_split_name(name_stem(key)) or (len(rows) > 1 and all(len(row) > 1 for row in rows))
-    images = (
-        [cell.replace("\\", "/").rpartition("/")[2] for cell in row[: 1 + row[0].isdigit()]] for row in rows
-    )
-    return bool(rows) and is_list and 2 * sum(names.count(cells) > 0 for cells in images) >= len(rows)
+    first = ([basename(cell.replace("\\", "/")) for cell in row[: 1 + row[0].isdigit()]] for row in rows)
+    return bool(rows) and is_list and 2 * sum(names.count(cells) > 0 for cells in first) >= len(rows)
 
 
 def _masks_by_name(names: _Names) -> Iterator[_Finding]:
     """Folders with a name such as `masks`, most of whose files have the names of images in other folders."""
     if names.levels and all(map(_is_of_masks, names.levels)):
         yield next(iter(names.levels)), "masks, and their images are elsewhere", "give the folder around both"
-    keys = [joined(key, name) for key, level in names.levels.items() for name in level.images[:_STEMS]]
-    if (mask := _first_mask(keys)) is not None:
-        remedy = "--source masks reads PNG, GIF, BMP or TIFF; --mask_pattern says where they lie"
-        yield mask.rpartition("/")[0] or "./", "masks, judging by the names", remedy
+    stems = {key: list(map(name_stem, level.images[:_STEMS])) for key, level in names.levels.items()}
+    photos = {stem for key, found in stems.items() if not _is_of_masks(key) for stem in found}
+    for key in filter(_is_of_masks, stems):
+        first = stems[key][:_MASKS]
+        named = [stem for stem in first if any(base in photos for _, base in without_ending(stem))]
+        if 2 * len(named) > len(first):
+            remedy = "--source masks reads PNG, GIF, BMP or TIFF; --mask_pattern says where they lie"
+            yield key, "masks, judging by the names", remedy
 
 
 def _is_of_masks(key: str) -> bool:
@@ -261,18 +232,14 @@ def _first_mask(images: Sequence[str]) -> str | None:
     paths, stems = set(map(image_path, photos)), set(map(name_stem, photos))
 
     def is_mask(name: str, path: str) -> bool:
-        if _has_stem(path, paths):
+        if any(base in paths for _, base in without_ending(path)):
             return True
-        may_be_class = not _MAY_BE_CLASSES.isdisjoint(name.lower().split("/")[:-1])
-        return not may_be_class and _has_stem(name_stem(name), stems)
+        is_class = not _MAY_BE_CLASSES.isdisjoint(name.lower().split("/")[:-1])
+        return not is_class and any(base in stems for _, base in without_ending(name_stem(name)))
 
     first = list(masks.items())[:_MASKS]
     found = [name for name, path in first if is_mask(name, path)]
     return found[0] if 2 * len(found) > len(first) else None
-
-
-def _has_stem(path: str, images: set[str]) -> bool:
-    return any(path.endswith(ending) and path.removesuffix(ending) in images for ending in ENDINGS)
 
 
 def _masks_by_content(names: _Names) -> Iterator[_Finding]:
@@ -282,25 +249,20 @@ def _masks_by_content(names: _Names) -> Iterator[_Finding]:
     folders = [(key, level.images[:_STEMS]) for key, level in itertools.islice(names.levels.items(), most)]
     for key, files in folders:
         masks = {name_stem(name): joined(key, name) for name in files if extension_of(name) in LOSSLESS}
-        for other, images in folders if masks and not _is_class(key, masks, folders) else ():
+        alike = (
+            other != key
+            and other.rpartition("/")[0] == key.rpartition("/")[0]
+            and sum(name_stem(one) in masks for one in images) > 1
+            for other, images in folders
+        )
+        if not masks or sum(alike) > 1:  # several folders with images of the same names are numbered classes
+            continue
+        for other, images in folders:
             pairs = ((masks.get(name_stem(name), ""), joined(other, name)) for name in images)
             first = list(itertools.islice((pair for pair in pairs if pair[0] not in ("", pair[1])), _PAIRS))
             if len(first) > 1 and all(is_mask_of(*map(look.file, pair)) for pair in first):
                 remedy = "--source masks reads folders images and masks; --mask_pattern says where they lie"
                 yield key or "./", "masks of images of the same names", remedy
-
-
-def _is_class(key: str, stems: Collection[str], folders: Sequence[tuple[str, Sequence[str]]]) -> bool:
-    """Whether two or more folders next to one have images of the same names, as numbered classes do."""
-    parent = key.rpartition("/")[0]
-    alike = [
-        other
-        for other, images in folders
-        if other != key
-        and other.rpartition("/")[0] == parent
-        and sum(name_stem(one) in stems for one in images) > 1
-    ]
-    return len(alike) > 1
 
 
 _TABLES = frozenset(("csv", "tsv", "jsonl", "ndjson", "parquet", "arrow", "mat"))

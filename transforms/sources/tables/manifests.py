@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from recordmill.transforms.flags import flag_with
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.sources.config import SourceConfig, check_input_exists, check_path, readable
+from recordmill.transforms.sources.config import SourceConfig, check_path, readable
 from recordmill.transforms.sources.names import (
     extension_of,
     is_hidden,
@@ -105,7 +105,6 @@ def check_manifests(
     config: SourceConfig, source: str, extensions: Sequence[str] = (), takes_utf16: bool = True
 ) -> None:
     """Raises ValueError if a manifest is missing, or is not text in an encoding that the source reads."""
-    check_input_exists(config)
     if config.annotations and not is_folder(config.input):
         raise ValueError(
             f"--annotations is {', '.join(config.annotations)!r} and --input the file {config.input!r}; "

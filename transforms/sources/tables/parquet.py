@@ -159,7 +159,7 @@ def _tables(config: SourceConfig) -> Iterator[TreeFile | Failure]:
         status = status_of(path)
         files = [TreeFile(path.rpartition("/")[2], path, status.size, status.version)]
     else:
-        files = Tree(config.input, config.image_roots, config.skip_dirs).files()
+        files = Tree.of(config).files()
     for file in files:
         is_table = isinstance(file, Failure) or extension_of(file.key) in ("parquet", "pq")
         yield file if is_table else skipped(file.key, "not a Parquet file by name")
