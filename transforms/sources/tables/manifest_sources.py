@@ -308,11 +308,11 @@ class ManifestSource(Source):
             table.check()
             table.columns  # noqa: B018  (raises ValueError)
 
-    def split_names(self, config: SourceConfig) -> tuple[str, ...] | None:
+    def splits(self, config: SourceConfig) -> set[str] | None:
         try:
             if any(self.table(manifest, config).may_name_splits() for manifest in manifests(config)):
                 return None
-            return tuple(sorted(set(splits_by_name(config).values())))
+            return set(splits_by_name(config).values())
         except (OSError, ValueError):  # `check` says what is wrong
             return None
 

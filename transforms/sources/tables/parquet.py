@@ -30,7 +30,7 @@ from recordmill.transforms.records import (
     MaskImage,
     Scalar,
 )
-from recordmill.transforms.sources.config import SourceConfig, readable
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import (
     extension_of,
     failed,
@@ -105,10 +105,8 @@ class ParquetSource(Source):
     def check_input(self, config: SourceConfig) -> None:
         self._first_columns(config)
 
-    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
-        with readable("--input", config.input):
-            keys = [item.key for item in _tables(config) if isinstance(item, TreeFile)]
-        return tuple(sorted(set(filter(None, map(_split_of, keys)))))
+    def splits(self, config: SourceConfig) -> set[str | None]:
+        return {_split_of(item.key) for item in _tables(config) if isinstance(item, TreeFile)}
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("detection",) if self._first_columns(config).has_boxes else ()
