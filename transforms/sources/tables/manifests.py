@@ -30,7 +30,7 @@ from recordmill.transforms.storage.files import is_folder, may_be_there, names_i
 from recordmill.transforms.storage.paths import absolute, below, is_absolute, real_path
 
 PEEKED = 100
-"""Rows at the start of a manifest that tell which columns there are, and what is in them."""
+"""Rows at the start of a manifest that show which columns there are, and their values."""
 
 _LOOKED_INTO = 3  # levels of folders that are searched for manifests
 _SHOWN = 20  # manifests that a message names
