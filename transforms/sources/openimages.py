@@ -169,13 +169,13 @@ class OpenImagesSource(Source):
             except ValueError as error:
                 raise ValueError(f"--input is {config.input!r}: {error}") from error
 
-    def split_names(self, config: SourceConfig) -> tuple[str, ...] | None:
+    def splits(self, config: SourceConfig) -> set[str] | None:
         root = real_path(config.input)
         top = names_in(root)
         keys = (*top, *_names_below(_IMAGES, root, top))
         found = ((split_named(key.rpartition("/")[2]), key) for key in keys)
         names = {split for split, key in found if split is not None and is_folder(f"{root}/{key}")}
-        return tuple(sorted(names)) if names else None
+        return names or None
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         kinds = {file.kind for file in csv_files(config)}
