@@ -24,6 +24,7 @@ _LETTER = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v"
 }
 _NUMBER = re.compile(r"0|-?[1-9][0-9]*")
 _CLOSING = {"{": "}", "<": ">"}
+_SHOWN = 40  # characters of a text in a message
 _MAX_DEPTH = 20
 _INT32_MAX = 2**31 - 1
 
@@ -81,7 +82,7 @@ def map_items(text: str) -> list[tuple[int, MapItem]]:
 def _class(line: int, fields: dict[str, str]) -> MapItem:
     number = fields.get("id", "")
     if not _NUMBER.fullmatch(number) or not 0 <= int(number[:11]) <= _INT32_MAX:
-        had = f"has id {number[:40]}{'…' * (len(number) > 40)}" if number else "has no id"
+        had = f"has id {_clipped(number)}" if number else "has no id"
         raise ValueError(f"line {line}: this item {had}; it must be an integer from 0 to {_INT32_MAX}")
     display = fields.get("display_name", "")
     name = fields.get("name", "") or display
@@ -119,7 +120,7 @@ class _Parser:
             name = self._name()
             self._skip(":")
             if name.value != "item":
-                raise ValueError(f"line {name.line}: expected item {{ … }}, got {name.value}")
+                raise _unexpected(name, "item { … }")
             if self._skip("["):
                 while not self._skip("]"):
                     found.append((self.tokens[self.at].line, self._message(1)))
@@ -197,8 +198,12 @@ class _Parser:
         return True
 
 
+def _clipped(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
 def _unexpected(token: _Token, expected: str) -> ValueError:
-    got = "the end of the file" if token.kind == "end" else token.value
+    got = "the end of the file" if token.kind == "end" else _clipped(token.value)
     return ValueError(f"line {token.line}: expected {expected}, got {got}")
 
 

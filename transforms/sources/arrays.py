@@ -246,7 +246,6 @@ def _id(number: int) -> Annotations:
 class ArraysSource(Source):
     """A source of images and labels in arrays, paired by name."""
 
-    flags = ()
     no_images: ClassVar[str]  # the error of an input without a set
 
     @abc.abstractmethod

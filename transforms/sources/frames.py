@@ -46,6 +46,7 @@ class FramesSource(Source):
         example="clips/\n  train/\n    running/\n      clip7/\n        frame_0001.jpg\n"
         "        frame_0002.jpg\n        labels.txt\n        timestamps.txt",
     )
+    flags = ("label_pattern",)
     needs_folder = True
 
     def check_input(self, config: SourceConfig) -> None:

@@ -151,6 +151,7 @@ class OpenImagesSource(Source):
         "  masks/\n    validation/\n      0001eeaf4aed83f9_m0cmf2_ea5e2f5e.png",
         annotations=(_MASKS,),
     )
+    flags = ("label_pattern",)
     needs_folder = True
 
     def check_input(self, config: SourceConfig) -> None:

@@ -53,7 +53,7 @@ class Source(abc.ABC):
 
     name: ClassVar[str]
     description: ClassVar[Description]
-    flags: ClassVar[tuple[str, ...]] = ("label_pattern",)
+    flags: ClassVar[tuple[str, ...]] = ()
     searches_roots: ClassVar[bool] = False
     needs_folder: ClassVar[bool] = False
     untyped: ClassVar[bool] = False

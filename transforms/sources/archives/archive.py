@@ -70,6 +70,7 @@ class ArchivesSource(Source):
     """A source of images in archives: subclasses define `records`."""
 
     kinds: ClassVar[str] = ".+"  # regular expression of the extensions, in lower case
+    flags = ("label_pattern",)
 
     @abc.abstractmethod
     def records(

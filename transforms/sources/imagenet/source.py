@@ -71,6 +71,7 @@ class ImagenetSource(Source):
         "      n01440764_10040.JPEG\n  val/\n    ILSVRC2012_val_00000001.JPEG",
     )
     searches_roots = True
+    flags = ("label_pattern",)
     needs_folder = True
 
     def check_input(self, config: SourceConfig) -> None:

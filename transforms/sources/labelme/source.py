@@ -66,7 +66,6 @@ class LabelmeSource(Source):
         example="photos/\n  1.jpg\n  1.json\n  2.jpg\n  2.json",
         annotations=("masks",),
     )
-    flags = ()
     searches_roots = True
     needs_folder = True
 

@@ -75,7 +75,6 @@ class VocSource(Source):
         "  JPEGImages/\n    2007_000027.jpg\n  SegmentationClass/\n    2007_000027.png",
         annotations=("masks",),
     )
-    flags = ()
     searches_roots = True
     needs_folder = True
 

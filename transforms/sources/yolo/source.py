@@ -76,7 +76,6 @@ class YoloSource(Source):
         "  labels/\n    train/\n      1.txt\n    val/\n      2.txt",
         annotations=("masks", "keypoints"),
     )
-    flags = ()
     searches_roots = True
 
     def check_input(self, config: SourceConfig) -> None:
