@@ -200,6 +200,13 @@ def test_a_request_for_many_rows(bucket_server: BucketServer, photos: str) -> No
     assert len(by_kind) <= 5
 
 
+def test_a_check_takes_few_requests(bucket_server: BucketServer, photos: str) -> None:
+    bucket_server.put(f"{photos}/m.jsonl", b'{"image": "a.jpg"}\n')
+    bucket_server.clear()
+    SOURCES["jsonl"].check(SourceConfig("jsonl", f"{photos}/m.jsonl"))
+    assert len(bucket_server.requests) <= 9
+
+
 def test_a_manifest_is_read_in_a_few_large_pieces(bucket_server: BucketServer, photos: str) -> None:
     rows = [f"a.jpg,{'x' * 80},{number}" for number in range(30_000)]
     bucket_server.put(f"{photos}/m.csv", "\n".join(["image,text,number", *rows]).encode())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import functools
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -273,9 +274,12 @@ class Table(Rows):
         self.manifest = manifest
         self.config = config
         self.where = f"{flag_of(config)} is {manifest.path!r}"
-        self.images = ImageFinder(config, manifest)
         self.split: str | None = None  # of the rows that name none
         self._selection = Selection(config)
+
+    @functools.cached_property
+    def images(self) -> ImageFinder:
+        return ImageFinder(self.config, self.manifest)
 
     @abc.abstractmethod
     def read(self) -> Iterator[tuple[int, Values | BadInput]]:
