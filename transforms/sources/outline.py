@@ -66,7 +66,7 @@ class Look:
         self.enters_roots = False  # a link leads out of the input, into an image root
         self.has_latency = file_system(self.root).has_latency
         self._left = _FOLDERS_REMOTE if self.has_latency else _FOLDERS
-        self._confinement = Confinement((self.root, *config.image_roots))
+        self.confinement = Confinement((self.root, *config.image_roots))
         self._skip_dirs = frozenset(map(real_path, config.skip_dirs))
         self._names = 0
         self._last: tuple[str | None, list[Entry]] = (None, [])
@@ -129,11 +129,11 @@ class Look:
 
     def file(self, key: str) -> str:
         """The real path of a file by its key; of a link to the outside its own, which `open_file` refuses."""
-        return self._confinement.inner(self.path(key))
+        return self.confinement.inner(self.path(key))
 
     def is_inside(self, key: str) -> bool:
         """Whether a file or folder lies in the input or an image root, links resolved."""
-        return self._confinement.holds(self.path(key))
+        return self.confinement.holds(self.path(key))
 
     def head(self, key: str, count: int = _HEAD) -> bytes:
         """The first bytes of a file; none where it cannot be read."""
@@ -235,7 +235,7 @@ class Look:
     def _leads_to(self, entry: Entry) -> str | None:
         """The path of an entry; of a link, where it leads, or None if that is outside the roots."""
         try:
-            return self._confinement.resolve(entry.path, "list") if entry.is_link else entry.path
+            return self.confinement.resolve(entry.path, "list") if entry.is_link else entry.path
         except BadInput:
             self.outside[entry.path] = real_path(entry.path)
             return None

@@ -177,7 +177,7 @@ def imagenet(look: Look) -> str | None:
 
     if not look.is_folder:
         return None
-    layout = Layout(look.config, _IMAGENET_FOLDERS)
+    layout = Layout(look, _IMAGENET_FOLDERS)
     if len(layout.synsets) > 1:
         return f"it has folders named by synset, such as {min(layout.synsets)!r}"
     if layout.named:
@@ -293,7 +293,7 @@ def openimages(look: Look) -> str | None:
     """A CSV file with the name and the columns of one of Open Images."""
     from recordmill.transforms.sources.openimages.files import csv_files
 
-    for file in csv_files(look.config) if look.is_folder else ():
+    for file in csv_files(look) if look.is_folder else ():
         try:
             if file.kind != "classes" and "ImageID" in file.header():
                 return f"{file.manifest.name} is a file of Open Images by name and columns"

@@ -11,22 +11,18 @@ from typing import Any, NamedTuple
 
 from recordmill.transforms.records import AnnotatedObject, BadInput, Box, Failure
 from recordmill.transforms.sources.annotated_tree import NO_IMAGE
-from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.imagenet.meta_mat import MatClass, read_meta_mat
 from recordmill.transforms.sources.names import (
     extension_of,
-    is_hidden,
     is_image_name,
     is_split_name,
     split_named,
     split_of_folders,
     splits_in,
 )
+from recordmill.transforms.sources.outline import Look
 from recordmill.transforms.sources.tables.csv_cells import read_cells
-from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.files import open_file
-from recordmill.transforms.storage.listing import entries
-from recordmill.transforms.storage.paths import real_path
 
 SYNSET = re.compile(r"n[0-9]{8}")
 """A WordNet id: ImageNet's name of a class."""
@@ -63,30 +59,26 @@ _LONGEST_LINE = 1 << 16
 class Layout:
     """The first `most` folders, down to those of synsets; keys of folders are empty or end in `/`."""
 
-    def __init__(self, config: SourceConfig, most: int = _FOLDERS) -> None:
-        self.root = real_path(config.input)
-        self.confinement = Confinement((self.root, *config.image_roots))
+    def __init__(self, look: Look, most: int = _FOLDERS) -> None:
+        self.root = look.root
+        self.confinement = look.confinement
         self.synsets: set[str] = set()  # names of folders
         self.splits: dict[str, list[str]] = {}  # keys of the folders of each split
         self.annotations: list[str] = []  # keys of the folders of XML
         self.files: dict[str, str] = {}  # keys by name in lower case, of .txt, .csv and .mat near the root
         self.named = ""  # an image named as ILSVRC's are
         self.named_splits: set[str] = set()  # splits that only the names of such images have
-        skipped = (None, *map(real_path, config.skip_dirs))
         self._waiting = collections.deque([""])
         for _ in range(most):
             if not self._waiting:
                 break
             prefix = self._waiting.popleft()
             is_in_split = any(map(is_split_name, prefix.split("/")))
-            for entry in entries(self.path(prefix)):
-                name = entry.name.removesuffix("/")
-                if not name or is_hidden(name):
-                    continue
-                if name == entry.name:
+            for name in look.names(prefix[:-1]):
+                if not name.endswith("/"):
                     self._note_file(prefix, name, is_in_split)
-                elif self.confinement.followed(self.path(prefix + name)) not in skipped:
-                    self._note_folder(prefix, name, is_in_split)
+                elif name[:-1] in look.folders(prefix[:-1]):
+                    self._note_folder(prefix, name[:-1], is_in_split)
 
     def _note_file(self, prefix: str, name: str, is_in_split: bool) -> None:
         if extension_of(name) in ("txt", "csv", "mat"):

@@ -43,6 +43,7 @@ from recordmill.transforms.sources.names import (
     printable,
     skipped,
 )
+from recordmill.transforms.sources.outline import Look
 from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.small_files import read_files
 from recordmill.transforms.sources.source import Description, Item, Items, Source
@@ -77,7 +78,7 @@ class ImagenetSource(Source):
     needs_folder = True
 
     def check_input(self, config: SourceConfig) -> None:
-        layout = Layout(config)
+        layout = Layout(Look(config))
         lists = find_lists(layout)
         if not (layout.synsets or layout.named or lists):
             raise ValueError(
@@ -92,7 +93,7 @@ class ImagenetSource(Source):
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
         with readable("--input", config.input):
-            layout = Layout(config)
+            layout = Layout(Look(config))
             listed = {one.split for one in find_lists(layout) if one.split is not None}
         return tuple(sorted({*layout.splits, *layout.named_splits, *listed}))
 
@@ -121,7 +122,7 @@ class _Listing:
     """Lists a tree; holds the names of the XML files, and of the images in lists."""
 
     def __init__(self, config: SourceConfig) -> None:
-        self._layout = Layout(config)
+        self._layout = Layout(Look(config))
         self._lists = find_lists(self._layout)
         self._labels = Labels(self._layout, self._lists)
         self._selection = Selection(config)

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Literal
 
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import split_named
+from recordmill.transforms.sources.outline import Look, joined
 from recordmill.transforms.sources.tables.manifest_sources import read_rows
 from recordmill.transforms.sources.tables.manifests import Manifest
-from recordmill.transforms.storage.confinement import Confinement
-from recordmill.transforms.storage.files import is_folder, names_in
-from recordmill.transforms.storage.paths import real_path
 
 Kind = Literal["boxes", "labels", "machine", "masks", "images", "classes"]
 
@@ -64,32 +60,24 @@ class CsvFile:
                 yield cells[0].strip(), cells[1].strip()
 
 
-def csv_files(config: SourceConfig, names: Sequence[str] | None = None) -> list[CsvFile]:
+def csv_files(look: Look) -> list[CsvFile]:
     """The CSV files in the input and `annotations`, in the order of their paths; those of few classes first.
-
-    Args:
-        config: of the input.
-        names: in the input, if they have been listed already.
 
     Raises:
         OSError: one is a link that leads outside the input, or to nothing.
     """
-    root = real_path(config.input)
-    confinement = Confinement((root, *config.image_roots))
-    if names is None:
-        names = names_in(root) if is_folder(root) else ()
-    inner = folders_called("annotations", root, names)
     found = []
-    for key in (*names, *(f"{folder}/{name}" for folder in inner for name in names_in(f"{root}/{folder}"))):
-        name, path = key.rpartition("/")[2], os.path.join(root, key)
+    folders = ("", *folders_called("annotations", look))
+    for key in [joined(folder, name) for folder in folders for name in look.names(folder)]:
+        name, path = key.rpartition("/")[2], look.path(key)
         for pattern, kind in _NAMES if name.endswith(".csv") else ():
             if re.fullmatch(pattern, name):
                 split = next(filter(None, map(split_named, re.split(r"[-_.]", name))), None)
-                found.append(CsvFile(Manifest(path, key, confinement.leads_to(path)), kind, split))
+                found.append(CsvFile(Manifest(path, key, look.confinement.leads_to(path)), kind, split))
                 break
     return sorted(found, key=lambda file: ("boxable" not in file.manifest.name, file.manifest.name))
 
 
-def folders_called(wanted: str, root: str, names: Iterable[str]) -> list[str]:
-    """The folders among the names in an input that are called `wanted`, in any case."""
-    return [name for name in names if name.lower() == wanted and is_folder(os.path.join(root, name))]
+def folders_called(wanted: str, look: Look) -> list[str]:
+    """The folders in an input that are called `wanted`, in any case."""
+    return [name[:-1] for name in look.names() if name.lower() == f"{wanted}/"]

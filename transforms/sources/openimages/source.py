@@ -40,12 +40,12 @@ from recordmill.transforms.sources.names import (
     split_named,
 )
 from recordmill.transforms.sources.openimages.files import CsvFile, csv_files, folders_called
+from recordmill.transforms.sources.outline import Look
 from recordmill.transforms.sources.selection import EXCLUDED, Selection
 from recordmill.transforms.sources.source import Description, Item, Items, Source
 from recordmill.transforms.sources.tables.values import box_of, check_unit, is_empty
 from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.storage.confinement import Confinement
-from recordmill.transforms.storage.files import is_folder, names_in
 from recordmill.transforms.storage.paths import real_path
 
 _IMAGES, _MASKS = "images", "masks"
@@ -76,7 +76,7 @@ class OpenImagesSource(Source):
     needs_folder = True
 
     def check_input(self, config: SourceConfig) -> None:
-        files = csv_files(config)
+        files = csv_files(Look(config))
         if all(file.kind in ("classes", "machine") for file in files):
             raise ValueError(
                 f"--input is {config.input!r}, where neither it nor annotations/ has a CSV file of Open "
@@ -92,16 +92,13 @@ class OpenImagesSource(Source):
                 raise ValueError(f"--input is {config.input!r}: {error}") from error
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...] | None:
-        root = real_path(config.input)
-        top = names_in(root)
-        folders = folders_called(_IMAGES, root, top)
-        inner = (f"{folder}/{name}" for folder in folders for name in names_in(f"{root}/{folder}"))
-        found = ((split_named(key.rpartition("/")[2]), key) for key in (*top, *inner))
-        names = {split for split, key in found if split is not None and is_folder(f"{root}/{key}")}
-        return tuple(sorted(names)) if names else None
+        look = Look(config)
+        folders = ("", *folders_called(_IMAGES, look))
+        names = [name[:-1] for folder in folders for name in look.names(folder) if name.endswith("/")]
+        return tuple(sorted(set(filter(None, map(split_named, names))))) or None
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
-        kinds = {file.kind for file in csv_files(config)}
+        kinds = {file.kind for file in csv_files(Look(config))}
         has_boxes = "boxes" in kinds or ("masks" in kinds and _MASKS in config.include_annotations)
         return ("detection",) if has_boxes else ()
 
@@ -160,10 +157,10 @@ class _Reading:
         self._selection = Selection(config)
         self._root = real_path(config.input)
         self._confinement = Confinement((self._root, *config.image_roots))
-        names = names_in(self._root)
-        self._files = csv_files(config, names)
+        look = Look(config)
+        self._mask_folders = folders_called(_MASKS, look)
+        self._files = csv_files(look)
         self._classes = _Classes(self._files)
-        self._mask_folders = folders_called(_MASKS, self._root, names)
         self._takes_masks = _MASKS in config.include_annotations
         self._images: list[TreeFile] = []
         self._split_folders: dict[str, dict[str, None]] = {}  # names of folders, by split
