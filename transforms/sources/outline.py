@@ -119,6 +119,10 @@ class Look:
         """Whether a file in a folder, or up to `depth` levels below it, has the name of an image."""
         return any(level.images for _, level in self.walk(key, depth))
 
+    def with_images(self, key: str = "") -> Iterator[str]:
+        """Keys of the folders in a folder that hold images."""
+        return filter(self.holds_images, (joined(key, name) for name in self.level(key).folders))
+
     def path(self, key: str) -> str:
         """The path of a file or folder by its key."""
         return f"{self.root}/{key}" if key else self.root
