@@ -233,7 +233,7 @@ class Look:
     def _entries(self, key: str) -> list[Entry]:
         """What is in a folder, without hidden names; cached for the last folder."""
         if self._last[0] != key:
-            self._last = (key, [entry for entry, _ in _visible(self._listed(self.path(key)))])
+            self._last = (key, list(_visible(self._listed(self.path(key)))))
         return self._last[1]
 
     def _leads_to(self, entry: Entry) -> str | None:
@@ -249,7 +249,8 @@ class Look:
         others: list[str] = []
         folders: list[str] = []
         links = 0
-        for entry, name in _visible(found):
+        for entry in _visible(found):
+            name = entry.basename
             links += entry.is_link
             path: str | None = entry.path
             if entry.is_link and links <= _LINKS:
@@ -265,10 +266,9 @@ class Look:
         return Level(images, others, folders)
 
 
-def _visible(found: Iterable[Entry]) -> Iterator[tuple[Entry, str]]:
-    """Entries with their names, without hidden ones."""
+def _visible(found: Iterable[Entry]) -> Iterator[Entry]:
     named = ((entry, entry.basename) for entry in found)
-    return ((entry, name) for entry, name in named if name and not is_hidden(name) and is_unicode(name))
+    return (entry for entry, name in named if name and not is_hidden(name) and is_unicode(name))
 
 
 def joined(folder: str, name: str) -> str:

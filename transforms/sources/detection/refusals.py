@@ -15,7 +15,7 @@ from os.path import basename
 
 from recordmill.transforms.flags import flag_with
 from recordmill.transforms.records import Failure
-from recordmill.transforms.sources.archives.archive import NOT_AN_ARCHIVE, archives, first_names
+from recordmill.transforms.sources.archives.archive import NOT_AN_ARCHIVE, Archive, archives, first_names
 from recordmill.transforms.sources.archives.members import is_gzip
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.masks.classes import is_mask_of
@@ -71,11 +71,7 @@ _BY_NAME = (  # pattern of a file's name, what it holds, and the remedy
     (r"(list_(attr|bbox|landmarks)_celeba|identity_CelebA)\.(txt|csv)", "CelebA's lists", _AS_CSV),
     (r"data\.ya?ml", "the classes of a YOLO dataset", "add its label files, and give --source yolo"),
     (r".*\.arrow", "Arrow files of Hugging Face", "save the dataset with to_parquet, and give that"),
-    (
-        r"(digitStruct|imagelabels|setid|cars_annos|.*_anno(s|tations)?)\.mat",
-        "annotations of MATLAB",
-        _AS_CSV,
-    ),
+    (r"(digitStruct|imagelabels|setid|.*_anno(s|tations)?)\.mat", "annotations of MATLAB", _AS_CSV),
 )
 
 _Finding = tuple[str, str, str]  # the key of a file or folder, what it holds, and the remedy
@@ -183,8 +179,9 @@ def _names_rows(names: _Names, key: str) -> bool:
     cells = (re.split(r'[,;|\t"\'{}\[\]]', row) for row in names.rows(key))
     rows = [{basename(cell.strip()) for cell in row} - {""} for row in cells]
     images = frozenset(filter(is_image_name, itertools.chain.from_iterable(rows)))
-    is_named = any(image in images for image in names.images) if images else False
-    return is_named or 2 * sum(not row.isdisjoint(names.stems) for row in rows) > len(rows) > 0
+    if images and not images.isdisjoint(names.images):
+        return True
+    return 2 * sum(not row.isdisjoint(names.stems) for row in rows) > len(rows) > 0
 
 
 def _table_flags(names: _Names, found: list[str]) -> str:
@@ -295,22 +292,18 @@ def check_archives_read(look: Look) -> None:
     Raises:
         ValueError: a name is that of annotations; the message gives the two alternatives.
     """
-    names: dict[str, str] = {}
-    archives_left = _ARCHIVES
-    for item in itertools.islice(archives(look.config), _FILES):
-        if isinstance(item, Failure):
-            if item.reason == NOT_AN_ARCHIVE:
-                names[item.key] = f"{item.key!r} lies next to archives"
-        elif archives_left:
-            archives_left -= 1
-            # More names if listing does not read the bytes of members.
-            is_unpacked = is_gzip(item.path) or look.has_latency
-            most = _IN_ZIP if item.path.lower().endswith(".zip") else _UNPACKED if is_unpacked else _IN_TAR
-            for name in first_names(item, most):
-                names.setdefault(item.prefix + name, f"the archive {item.path!r} holds {name!r}")
-    if (found := unread_member(list(names))) is not None:
+    found = list(itertools.islice(archives(look.config), _FILES))
+    others = [item.key for item in found if isinstance(item, Failure) and item.reason == NOT_AN_ARCHIVE]
+    names = {key: f"{key!r} lies next to archives" for key in others}
+    for item in [item for item in found if isinstance(item, Archive)][:_ARCHIVES]:
+        # More names if listing does not read the bytes of members.
+        is_unpacked = is_gzip(item.path) or look.has_latency
+        most = _IN_ZIP if item.path.lower().endswith(".zip") else _UNPACKED if is_unpacked else _IN_TAR
+        for name in first_names(item, most):
+            names.setdefault(item.prefix + name, f"the archive {item.path!r} holds {name!r}")
+    if (unread := unread_member(list(names))) is not None:
         raise ValueError(
-            f"--input is {look.config.input!r}: {names[found]}, and annotations of archives are not read: "
+            f"--input is {look.config.input!r}: {names[unread]}, and annotations of archives are not read: "
             "unpack it and give the folder; or give --source archive, which reads images and folders only"
         )
 
