@@ -22,6 +22,7 @@ from recordmill.transforms.sources.detection.refusals import (
     check_unread,
     commands,
 )
+from recordmill.transforms.sources.detection.rules import by_extension
 from recordmill.transforms.sources.imagenet.layout import SYNSET
 from recordmill.transforms.sources.masks.match import ENDINGS, is_mask_folder
 from recordmill.transforms.sources.names import extension_of, is_split_name
@@ -301,6 +302,5 @@ def _content(look: Look) -> str:
     if look.file_name:
         return f"it is a file with the extension .{extension_of(look.file_name)}"
     names = (name for _, level in look.walk() for name in (*level.images, *level.others))
-    found = collections.Counter(map(extension_of, names)).most_common(6)
-    kinds = (f"{count} {f'.{extension}' if extension else 'without extension'}" for extension, count in found)
-    return f"it has {', '.join(kinds)}" if found else "it is an empty folder"
+    found = collections.Counter(map(extension_of, names))
+    return f"it has {by_extension(found, 6)}" if found else "it is an empty folder"
